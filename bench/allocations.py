@@ -139,9 +139,9 @@ def works() -> Mapping[str, Work]:
             "pods", "none", keys[number][1], default=None
         ),
         "decode a packed record": lambda number: kept[number].decode(),
-        "held by label": lambda _: many.held("pods", label=label),
-        "held by label, keys only": lambda _: many.held("pods", label=label, keys_only=True),
-        "count by label": lambda _: many.count("pods", label=label),
+        "held by label": lambda _: many.list_cached("pods", labels=label),
+        "held by label, keys only": lambda _: many.list_cached("pods", labels=label, keys_only=True),
+        "count by label": lambda _: many.count("pods", labels=label),
     }
 
 
@@ -151,10 +151,10 @@ def indexed() -> Cache:
     feed = environment.declare(Selector())
     feed.hold(*(pod(f"pod-{number}", app=f"app-{number % 50}") for number in range(2_000)))
     cache = environment.cache()
-    cache.held("pods", label="app=app-1")
+    cache.list_cached("pods", labels="app=app-1")
     while feed.store.build(1_000):
         pass
-    assert cache.explain("pods", label="app=app-1").looks_at == 40, "there is an index"
+    assert cache.explain("pods", labels="app=app-1").looks_at == 40, "there is an index"
     return cache
 
 

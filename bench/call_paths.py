@@ -99,7 +99,7 @@ def _list() -> Counts:
     cache = FakeCache([_pod(f"web-{number}", app="web") for number in range(5)], {"v1/pods": ""})
 
     def work() -> object:
-        return cache.list("pods", namespace="shop", label="app=web")
+        return cache.list("pods", namespace="shop", labels="app=web")
 
     for _ in range(3):
         work()
@@ -118,7 +118,7 @@ def _get() -> Counts:
         else:
             raise AssertionError("the filter excludes the object")
 
-    cache.list("pods", label="app=web")
+    cache.list("pods", labels="app=web")
     return count(work)
 
 

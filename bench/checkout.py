@@ -297,9 +297,9 @@ def reads() -> Figures:
         ),
         "get of a missing pod": best(failing(lambda: of_shop.get("pods", "none", "shop")), 500),
         "get outside of the filter": best(failing(lambda: of_shop.get("pods", "none", "other")), 500),
-        "list of 10, by an index": best(lambda: cache.list("pods", label=label), 500),
-        "list of 10, decoded": best(lambda: list(cache.list("pods", label=label)), 200),
-        "count": best(lambda: cache.count("pods", label=label), 500),
+        "list of 10, by an index": best(lambda: cache.list("pods", labels=label), 500),
+        "list of 10, decoded": best(lambda: list(cache.list("pods", labels=label)), 200),
+        "count": best(lambda: cache.count("pods", labels=label), 500),
         "a line of a watch, decoded": best(lambda: reader.line(line), 2000),
         "a line that is written with blanks": best(lambda: reader.line(with_blanks), 2000),
     }

@@ -132,11 +132,11 @@ def operator(registry: kopf.OperatorRegistry) -> None:
     @kopf.on.event("pods", labels={"app": "web"}, registry=registry)
     @selectcache.with_cache
     async def seen(cache: selectcache.Cache, namespace: str, name: str, **_: Any) -> None:
-        cache.held("pods", namespace=namespace, label={"app": "web"})
+        cache.list_cached("pods", namespace=namespace, labels={"app": "web"})
         cache.exists("pods", name, namespace)
         cache.get("pods", name, namespace, default=None)
         for other in range(DISTINCT):
-            cache.count("pods", label=f"app=web,number={name.rpartition('-')[2]},other!={other}")
+            cache.count("pods", labels=f"app=web,number={name.rpartition('-')[2]},other!={other}")
         await cache.fetch("services", name, namespace, default=None)
         await cache.fetch("pods", name, namespace, default=None)
         with suppress(TimeoutError):
@@ -146,7 +146,7 @@ def operator(registry: kopf.OperatorRegistry) -> None:
 
     @selectcache.on.change("configmaps", registry=registry)
     async def changed(cache: selectcache.Cache, name: str, cause: str, body: Any, **_: Any) -> None:
-        cache.held("pods", label=f"number={name.rpartition('-')[2]}")
+        cache.list_cached("pods", labels=f"number={name.rpartition('-')[2]}")
         if cause == "entered":
             recorder.record(body, "Normal", "Seen", f"{name} was seen.")
 
@@ -159,7 +159,7 @@ def operator(registry: kopf.OperatorRegistry) -> None:
     @selectcache.reconcile("secrets", registry=registry)
     async def reconcile_secret(cache: selectcache.Cache, name: str, namespace: str, **_: Any) -> None:
         with cache.snapshot("pods", "configmaps") as now:
-            now.held("pods", namespace=namespace)
+            now.list_cached("pods", namespace=namespace)
         with suppress(TimeoutError):
             async with asyncio.timeout(0.01):
                 async for _change in cache.changes("pods", namespace=namespace):
@@ -244,8 +244,8 @@ async def change_filters(cache: Cache, number: int) -> None:
         await cache.change("services", selectcache.Selector(f"app=w{unique}", namespaces=spaces))
         await cache.why("pods", f"pod-{unique}", "space-1")
         await cache.plan("services", f"app=v{unique}")
-        await cache.remove("services")
-        await cache.remove("secrets")
+        await cache.undeclare("services")
+        await cache.undeclare("secrets")
         await asyncio.sleep(GAP)  # Meanwhile nobody hears of those that come and go.
         await cache.declare("secrets", f"app in (web, w{unique})")
 

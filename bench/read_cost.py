@@ -75,10 +75,10 @@ def rows(objects: int) -> list[Row]:
         return cache.get("pods", name, "shop")
 
     def listed() -> object:
-        return list(cache.list("pods", label=label))
+        return list(cache.list("pods", labels=label))
 
     def all_listed() -> object:
-        return list(cache.list("pods", label="app=web"))
+        return list(cache.list("pods", labels="app=web"))
 
     def get_outside() -> None:
         with suppress(OutsideFilter):
@@ -89,22 +89,22 @@ def rows(objects: int) -> list[Row]:
             pass
 
     def pages() -> None:
-        for page in cache.pages("pods", size=100, label="app=web"):
+        for page in cache.pages("pods", size=100, labels="app=web"):
             list(page)
 
     each, some, every = "get", f"list of {GROUP}", f"list of {objects:,}"
     return [
         Row("get(at_least=)", each, lambda: cache.get("pods", name, "shop", at_least=version), get),
-        Row("list(at_least=)", some, lambda: [*cache.list("pods", label=label, at_least=version)], listed),
+        Row("list(at_least=)", some, lambda: [*cache.list("pods", labels=label, at_least=version)], listed),
         Row("split: get, inside", each, lambda: split.get("pods", name, "shop"), get),
         Row("split: get, outside", each, get_outside, get),
         Row("split: get, absent", each, lambda: split.get("pods", "none", "shop", default=None), get),
-        Row("split: list inside", some, lambda: [*split.list("pods", label=label)], listed),
+        Row("split: list inside", some, lambda: [*split.list("pods", labels=label)], listed),
         Row("split: count(outside=True)", every, lambda: split.count("pods", outside=True), all_listed),
-        Row("split: hidden", every, lambda: split.hidden("pods"), all_listed),
+        Row("split: hidden", every, lambda: split.list_outside("pods"), all_listed),
         Row("snapshot, opened and ended", every, snapshot, all_listed),
         Row("get in a snapshot", each, lambda: now.get("pods", name, "shop"), get),
-        Row("list in a snapshot", some, lambda: [*now.list("pods", label=label)], listed),
+        Row("list in a snapshot", some, lambda: [*now.list("pods", labels=label)], listed),
         Row("pages of 100", every, pages, all_listed),
     ]
 

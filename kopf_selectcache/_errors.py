@@ -241,7 +241,7 @@ class Invalid(ServerError):
     """The server refuses the contents of the object; `causes` has the fields."""
 
 
-class Gone(ServerError):
+class Expired(ServerError):
     """The version or the continuation that was asked for is too old."""
 
 
@@ -249,11 +249,11 @@ class OutcomeUnknown(ServerError):
     """The answer to a write was lost: it may have been executed, and cannot be repeated safely."""
 
 
-class NotWritable(SelectCacheError):
+class InvalidObject(SelectCacheError):
     """An object cannot be written: a part of it that a write needs is missing."""
 
 
-class Overtaken(SelectCacheError):
+class Superseded(SelectCacheError):
     """A change of a filter was not made, because a newer one came before it was complete."""
 
 
@@ -302,8 +302,8 @@ def call_of(verb: str, arguments: str = "") -> str:
 def awaited_call(call: str) -> str:
     """Return a call that is awaited likewise.
 
-    >>> awaited_call("remove('pods')")
-    "cache.blocking.remove('pods')"
+    >>> awaited_call("undeclare('pods')")
+    "cache.blocking.undeclare('pods')"
     """
     is_for_thread = _FOR_THREAD.get() or own_loop() is None
     return f"cache.blocking.{call}" if is_for_thread else f"await cache.{call}"

@@ -11,10 +11,10 @@
     │   │   └── HiddenByFilter         and the declared filter does not hold it
     │   ├── Conflict               the object is in another version, or another field manager owns a field
     │   ├── Invalid                the server refuses the contents of the object
-    │   ├── Gone                   the version of the request is too old
+    │   ├── Expired                the version of the request is too old
     │   └── OutcomeUnknown         the answer was lost: the write may have been executed
-    ├── NotWritable            an object lacks a part that a write needs
-    ├── Overtaken              a newer change of a filter came before this one was complete
+    ├── InvalidObject            an object lacks a part that a write needs
+    ├── Superseded              a newer change of a filter came before this one was complete
     └── ReadError              the base of all errors of reads
         ├── NotDeclared            no cache is declared for this kind
         ├── NotSynced              the cache has not seen its first complete list yet
@@ -47,10 +47,11 @@ from ._errors import (
     Conflict,
     ConflictingSelectors,
     DeclarationError,
+    Expired,
     Forbidden,
-    Gone,
     HiddenByFilter,
     Invalid,
+    InvalidObject,
     Missing,
     NoClient,
     NoSuchRead,
@@ -58,10 +59,8 @@ from ._errors import (
     NotKept,
     NotSelectable,
     NotSynced,
-    NotWritable,
     OutcomeUnknown,
     Oversized,
-    Overtaken,
     ReadError,
     ReadOnly,
     Rejected,
@@ -70,6 +69,7 @@ from ._errors import (
     Stale,
     Stalled,
     StateError,
+    Superseded,
     Unauthorized,
     UnknownKind,
 )
@@ -82,10 +82,11 @@ __all__ = [
     "Conflict",
     "ConflictingSelectors",
     "DeclarationError",
+    "Expired",
     "Forbidden",
-    "Gone",
     "HiddenByFilter",
     "Invalid",
+    "InvalidObject",
     "Missing",
     "NoClient",
     "NoSuchRead",
@@ -94,11 +95,9 @@ __all__ = [
     "NotKept",
     "NotSelectable",
     "NotSynced",
-    "NotWritable",
     "OutcomeUnknown",
     "OutsideFilter",
     "Oversized",
-    "Overtaken",
     "ReadError",
     "ReadOnly",
     "Reason",
@@ -108,6 +107,7 @@ __all__ = [
     "Stale",
     "Stalled",
     "StateError",
+    "Superseded",
     "Unauthorized",
     "UnknownKind",
     "Unreadable",

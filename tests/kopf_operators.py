@@ -93,7 +93,7 @@ def declaring(**selectors: Any) -> kopf.OperatorSettings:
 
 
 def names_of(cache: Any) -> list[str]:
-    return sorted(one["metadata"]["name"] for one in cache.held("pods"))
+    return sorted(one["metadata"]["name"] for one in cache.list_cached("pods"))
 
 
 async def cycles() -> None:

@@ -89,11 +89,11 @@ class Scene(NamedTuple):
                 except (NotFound, OutsideFilter) as error:
                     return type(error)
             case "list":
-                return generations(reads.list("nodes", label="app=web"))
+                return generations(reads.list("nodes", labels="app=web"))
             case "count":
-                return reads.count("nodes", label="app=web")
+                return reads.count("nodes", labels="app=web")
         assert how == "held", how
-        return generations(reads.held("nodes"))
+        return generations(reads.list_cached("nodes"))
 
 
 def indexed(union: Union) -> None:

@@ -66,7 +66,7 @@ async def run_cached():
     @selectcache.with_cache
     async def handle(cache, **_):
         answers.append(cache.get("configmaps", "web", "shop")["data"])
-        answers.append(len(cache.list("configmaps", namespace="shop", label="app=web")))
+        answers.append(len(cache.list("configmaps", namespace="shop", labels="app=web")))
         stop.set()
 
     await operate(settings, stop=stop, handler=handle)

@@ -31,7 +31,7 @@ async def asked(cache: selectcache.Cache, **_: Any) -> None:
     """Begin to answer. Only a handler has a cache."""
 
     def held() -> Held:
-        return {pod["metadata"]["name"]: identity(pod["metadata"]) for pod in cache.held("pods")}
+        return {pod["metadata"]["name"]: identity(pod["metadata"]) for pod in cache.list_cached("pods")}
 
     def read(name: str) -> str:
         return f"the pod {cache.get('pods', name, NAMESPACE)['metadata']['name']}"

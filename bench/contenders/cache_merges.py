@@ -16,5 +16,5 @@ from bench.contenders.results import write_result
 @kopf.on.event("pods", labels={"app": "web"})
 @selectcache.with_cache
 async def merge(cache: selectcache.Cache, name: str, **_: Any) -> None:
-    siblings = cache.list("pods", namespace=NAMESPACE, label=LABEL)
+    siblings = cache.list("pods", namespace=NAMESPACE, labels=LABEL)
     write_result(name, {pod["metadata"]["name"]: identity(pod["metadata"]) for pod in siblings})

@@ -29,6 +29,6 @@ async def record(uid: str, new: object, **_: Any) -> None:
 @selectcache.with_cache
 async def compare(memo: kopf.Memo, cache: selectcache.Cache, **_: Any) -> None:
     """End the records of pods that have departed before the start. The first call waits for the cache."""
-    for uid in memo.former - {pod["metadata"]["uid"] for pod in cache.held("pods")}:
+    for uid in memo.former - {pod["metadata"]["uid"] for pod in cache.list_cached("pods")}:
         write_departure(uid)
     memo.former.clear()

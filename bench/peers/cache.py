@@ -86,10 +86,10 @@ class Cached:
             case "get" if order["form"] not in ("keys", "kept"):
                 return _gets(cache, [(within, name) for within, name in order["keys"]], form.get("as_"))
             case "namespace":
-                return lambda _: cache.held("pods", namespace=order["namespace"], **form)
+                return lambda _: cache.list_cached("pods", namespace=order["namespace"], **form)
             case "label" | "indexed":  # An indexed value has no other read.
                 name, value = order["label"]
-                return lambda _: cache.held("pods", label={name: value}, **form)
+                return lambda _: cache.list_cached("pods", labels={name: value}, **form)
         return None
 
     def annotation(self, key: Key, name: str) -> str | None:

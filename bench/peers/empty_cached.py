@@ -26,4 +26,4 @@ def configure(settings: kopf.OperatorSettings, **_: Any) -> None:
 @kopf.on.event("configmaps", labels={"bench": "ask"})
 @selectcache.with_cache
 async def ready(cache: selectcache.Cache, **_: Any) -> None:
-    print(json.dumps({"ready": not cache.count("pods", label=NOTHING)}), flush=True)
+    print(json.dumps({"ready": not cache.count("pods", labels=NOTHING)}), flush=True)

@@ -24,11 +24,11 @@ def observe(cache: selectcache.Cache, name, namespace, labels, status, type, log
         return
     run = labels[RUN]
     # Complete: all objects with this label are inside the filter.
-    for pod in cache.list("pods", namespace=namespace, label={RUN: run, "job-name": name}):
+    for pod in cache.list("pods", namespace=namespace, labels={RUN: run, "job-name": name}):
         for container in pod["status"].get("containerStatuses", []):
             if ended := container.get("state", {}).get("terminated"):
                 logger.info(f"run {run}: {pod['metadata']['name']} ended with {ended['exitCode']}")
-    others = cache.list("jobs", namespace=namespace, label={RUN: run})
+    others = cache.list("jobs", namespace=namespace, labels={RUN: run})
     if any(job["status"].get("active") for job in others):
         logger.info(f"run {run}: retried by another job")
     else:
@@ -40,5 +40,5 @@ def observe(cache: selectcache.Cache, name, namespace, labels, status, type, log
 async def depart(cache: selectcache.Cache, name, namespace, uid, labels, status, logger, **_):
     has_ended = status.get("completionTime") or status.get("failed")
     # Without the label it departs as well: only the server can tell that it is deleted.
-    if not has_ended and await cache.gone("jobs", name, namespace, uid=uid):
+    if not has_ended and await cache.is_deleted("jobs", name, namespace, uid=uid):
         logger.info(f"run {labels[RUN]}: {name} was deleted before it ended")

@@ -21,7 +21,7 @@ def configure(settings: kopf.OperatorSettings, memo, **_):
 @selectcache.with_cache
 async def issue(cache: selectcache.Cache, spec, namespace, patch, memo, **_):
     # The cache has our own Secrets: no certificate is made for one that is there.
-    if not cache.held("secrets", names=[spec["secretName"]], namespace=namespace):
+    if not cache.list_cached("secrets", names=[spec["secretName"]], namespace=namespace):
         issued = memo.authority.issue_cert(spec["host"])
         key, chain = issued.private_key_pem.bytes(), issued.cert_chain_pems[0].bytes()
         secret = {"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/tls"}

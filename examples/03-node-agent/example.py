@@ -11,7 +11,7 @@ NODE = os.environ["NODE_NAME"]
 
 @kopf.on.startup()
 def configure(settings: kopf.OperatorSettings, **_):
-    mine = selectcache.Selector("example.com/driver=disk", field={"spec.node": NODE})
+    mine = selectcache.Selector("example.com/driver=disk", fields={"spec.node": NODE})
     select = selectcache.settings_of(settings).selectors
     select["v1/nodes"] = selectcache.Selector(names=[NODE])
     select["example.com/v1/volumes"] = mine
@@ -27,5 +27,5 @@ def attach(cache: selectcache.Cache, name, type, logger, **_):
     if node["spec"].get("unschedulable"):
         logger.info(f"{name} waits: {NODE} is being emptied")
     else:
-        volumes = len(cache.held("volumes.example.com"))
+        volumes = len(cache.list_cached("volumes.example.com"))
         logger.info(f"{name} is attached; {NODE} has {volumes} volumes")

@@ -36,7 +36,7 @@ async def serve(cache: selectcache.Cache, name, logger, **_):
             if tenant["metadata"]["name"] == name:
                 logger.warning(f"the tenant {name} is not served: {error}")
                 kopf.warn(tenant, reason="NotServed", message=str(error))
-    with suppress(selectcache.Overtaken):  # A call that came later has the newer list.
+    with suppress(selectcache.Superseded):  # A call that came later has the newer list.
         await cache.change("v1/configmaps", [FOR_EVERYBODY, *marked])
 
 
@@ -51,6 +51,6 @@ def answer(cache: selectcache.Cache, spec, namespace, patch, **_):
     settings = {
         each["metadata"]["name"]: each.get("data", {})
         for where in (SHARED, namespace)
-        for each in cache.held("configmaps", namespace=where)
+        for each in cache.list_cached("configmaps", namespace=where)
     }
     patch.status["answer"] = settings.get(spec["about"], {}).get("value", "nothing is known of it")

@@ -62,12 +62,12 @@ def test_a_job_runs_once_per_period_and_is_deleted_when_it_has_ended(module, mon
     assert minutes.call() == 30.0
     minutes.now = 100.0
     assert minutes.call() == 20.0
-    (job,) = minutes.cache.list("jobs", label="example.com/cronjob=clock")
+    (job,) = minutes.cache.list("jobs", labels="example.com/cronjob=clock")
     assert job["metadata"]["name"] == "clock-1"
     ended = {"status": {"conditions": [{"type": "Failed", "status": "True"}]}}
     minutes.cache.cluster.patch(job, ended, subresource="status")
     minutes.call()
-    (job,) = minutes.cache.list("jobs", label="example.com/cronjob=clock")
+    (job,) = minutes.cache.list("jobs", labels="example.com/cronjob=clock")
     assert job["metadata"]["name"] == "clock-2"
     reasons = [event.occurrence.reason for event in minutes.seen]
     assert reasons == ["JobCreated", "Waiting", "JobFailed", "JobCreated", "Waiting"]

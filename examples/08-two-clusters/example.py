@@ -64,4 +64,4 @@ async def copy_all(hub: selectcache.Cache, cache: selectcache.Cache):
 
 
 def data_by_name(cache: selectcache.Cache):
-    return {each["metadata"]["name"]: each.get("data", {}) for each in cache.held("configmaps")}
+    return {each["metadata"]["name"]: each.get("data", {}) for each in cache.list_cached("configmaps")}

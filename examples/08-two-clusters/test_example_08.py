@@ -36,7 +36,7 @@ def test_copies_become_equal_to_what_is_shared(module):
     cache = FakeCache(here, {"v1/configmaps": copied})
     for _ in range(2):
         asyncio.run(module["copy_all"](hub, cache))
-        found = {each["metadata"]["name"]: each.get("data", {}) for each in cache.held("configmaps")}
+        found = {each["metadata"]["name"]: each.get("data", {}) for each in cache.list_cached("configmaps")}
         assert found == {"a": {"x": "1"}, "b": {}}
     assert cache.cluster.get(config("own"))
 

@@ -27,7 +27,7 @@ async def reconcile(cache: selectcache.Cache, deleting, name, namespace, uid, sp
         await call("DELETE", uid)  # Then the finalizer comes off, and the Database is gone.
         return
 
-    secrets = cache.list("secrets", namespace=namespace, names=[name], label=LABEL)
+    secrets = cache.list("secrets", namespace=namespace, names=[name], labels=LABEL)
     if not secrets:
         patch.status["state"] = f"Waiting for a Secret {name} with the label {LABEL}"
         return

@@ -27,7 +27,7 @@ async def follow_sources(cache: selectcache.Cache, **_):
     """Cache the Secrets that are copied, besides the copies, and no others."""
     sources = {source_of(each) for each in cache.list("clustersecrets")} - {None}
     named = [selectcache.Selector(names=[key.name], namespaces=[key.namespace]) for key in sorted(sources)]
-    with suppress(selectcache.Overtaken):  # A call that came later has the newer list.
+    with suppress(selectcache.Superseded):  # A call that came later has the newer list.
         await cache.change("v1/secrets", [selectcache.Selector(OURS), *named])
 
 
@@ -60,7 +60,7 @@ def source_of(body):
     finalizer="example.com/copies",
 )
 async def reconcile(cache: selectcache.Cache, body, name, patch, deleting, **_):
-    copies = cache.list("secrets", label=OURS, names=[name])
+    copies = cache.list("secrets", labels=OURS, names=[name])
     found = {copy["metadata"]["namespace"]: copy for copy in copies}
     wanted = [] if deleting else wanted_in(cache, body)
     for namespace in found.keys() - set(wanted):

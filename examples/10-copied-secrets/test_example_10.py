@@ -51,7 +51,7 @@ def test_copies_come_where_a_namespace_matches_and_go_where_none_does(module, se
     old = secret("key", "default", module["OURS"], a="MQ==")
     cache = FakeCache([*map(namespace, ("team-a", "team-b", "team-x")), old], settings)
     assert reconcile(module, cache, body) == (None, {"copies": 2, "message": ""})
-    copies = cache.list("secrets", label=module["OURS"])
+    copies = cache.list("secrets", labels=module["OURS"])
     assert sorted(copies.keys()) == [Key("key", namespace=name) for name in ("team-a", "team-b")]
     assert [copy["data"] for copy in copies] == [{"a": "MQ=="}] * 2
 

@@ -35,7 +35,8 @@ async def show(cache: selectcache.Cache, type, labels, body, **_):
 
 @selectcache.on.change("pods", entered=False, updated=False)
 async def follow(cause, name, **_):
-    print(f"demo: @selectcache.on.change('pods') is called: {name}, cause '{cause}'", flush=True)  # noqa: T201
+    line = f"demo: @selectcache.on.change('pods') is called: {name}, cause '{cause}'"
+    print(line, flush=True)  # The demo reads the output.  # noqa: T201
 
 
 async def sizes(cache, **_):
@@ -48,11 +49,11 @@ async def sizes(cache, **_):
 async def reads(cache, namespace, job, run, **_):
     yield f"cache.get('jobs', '{job}', namespace='{namespace}')"
     yield f"   -> {cache.get('jobs', job, namespace=namespace)['kind']} {job}"
-    yield f"cache.list('pods', namespace='{namespace}', label={{'{RUN}': '{run}'}})   # all of them"
-    for one in cache.list("pods", namespace=namespace, label={RUN: run}):
+    yield f"cache.list('pods', namespace='{namespace}', labels={{'{RUN}': '{run}'}})   # all of them"
+    for one in cache.list("pods", namespace=namespace, labels={RUN: run}):
         yield f"   -> {one['metadata']['name']}, {one['status']['phase']}"
-    yield f"cache.count('pods', label='{RUN}')"
-    yield f"   -> {cache.count('pods', label=RUN):,}"
+    yield f"cache.count('pods', labels='{RUN}')"
+    yield f"   -> {cache.count('pods', labels=RUN):,}"
 
 
 async def outside(cache, namespace, params, **_):

@@ -1,4 +1,4 @@
-"""Reads that ask the server where the cache cannot answer: `fetch`, `fetch_list` and `gone`."""
+"""Reads that ask the server where the cache cannot answer: `fetch`, `fetch_list` and `is_deleted`."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def fetch_list(access: Access, request: Request) -> Any:
     return await _server_reads.fetch_objects(access.runtime, request)
 
 
-async def gone(access: Access, departed: str | None, request: Request) -> bool:
+async def is_deleted(access: Access, departed: str | None, request: Request) -> bool:
     """Return True if an object does not exist. `departed` is the uid of an object that may be gone although
     it is held.
     """

@@ -46,7 +46,7 @@ def no_such_read(cache: object, name: str) -> NoSuchRead:
     if name == "changes":  # A cache for threads.
         remedy = "In sync functions use a handler of changes: @selectcache.on.change(kind)"
     elif name in LIVE:
-        removal = "; to cache a kind no more, cache.remove(...)" if name == "delete" else ""
+        removal = "; to cache a kind no more, cache.undeclare(...)" if name == "delete" else ""
         remedy = f"To write objects, use cache.live.{name}(...){removal}"
     return NoSuchRead(what, remedy=remedy)
 

@@ -11,10 +11,10 @@ from kopf_selectcache._errors import (
     NO_CAUSE,
     AlreadyExists,
     Conflict,
+    Expired,
     Forbidden,
-    Gone,
     Invalid,
-    NotWritable,
+    InvalidObject,
     OutcomeUnknown,
     ReadError,
     ServerError,
@@ -81,7 +81,7 @@ def refused_write(
             if verb == "delete":
                 remedy = "Read it again, and delete it as it is now"
         case 410, _:
-            error, why = Gone, f"the version of the request is too old{says}"
+            error, why = Expired, f"the version of the request is too old{says}"
             remedy = "Read the object again, and repeat the write with its present version"
         case code, _ if code == _INVALID or refusal.is_of_schema:
             fields = f": {_describe(causes)}" if causes else says
@@ -135,6 +135,6 @@ def unknown_outcome(request: Request, verb: str, resource: Resource, lost: Unset
     return OutcomeUnknown(f"{request!r}: {why}", remedy=remedy, **about)
 
 
-def not_writable(request: Request, why: str, remedy: str) -> NotWritable:
+def not_writable(request: Request, why: str, remedy: str) -> InvalidObject:
     """Return the error of a write that is not sent."""
-    return NotWritable(f"{request!r}: {why}", remedy=remedy)
+    return InvalidObject(f"{request!r}: {why}", remedy=remedy)

@@ -204,7 +204,7 @@ FAST = ("fetch", "fetch_list")
 """Reads that the cache may answer: a `Call` would take a sixth of their time. A forgotten `await` shows, as a
 coroutine has nothing of an object."""
 
-WAITS = ("wait_for", "wait_gone", "wait_synced")
+WAITS = ("wait_for", "wait_deleted", "wait_synced")
 """The awaited reads that may wait for longer than a request takes."""
 
 AWAITED = (
@@ -214,9 +214,9 @@ AWAITED = (
     "declare",
     "fetch",
     "fetch_list",
-    "gone",
+    "is_deleted",
     "plan",
-    "remove",
+    "undeclare",
     "why",
     *WAITS,
 )
@@ -246,7 +246,7 @@ def in_thread(
     @wraps(method)
     def call(self: Threaded, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
         awaited = self._awaited
-        if name == "remove":  # The work has another stack.
+        if name == "undeclare":  # The work has another stack.
             awaited = at(caller(), awaited)
         return self._run(f"{self._prefix}{name}", lambda: method(awaited, *args, **kwargs))
 

@@ -103,10 +103,10 @@ class AnyCache(Reads):
 
     @explain_call
     def scope(self, kind: AnyKey) -> Scope:
-        """Return the filter: its `branches`, each with `namespaces`, `names`, `label`, `field`, or None. Its
-        `origins` are the levels that its values come from.
+        """Return the filter: its `branches`, each with `namespaces`, `names`, `labels`, `fields`, or None.
+        Its `origins` are the levels that its values come from.
 
-        print(cache.scope('pods'))    # label='app=web', namespaces=['shop']
+        print(cache.scope('pods'))    # labels='app=web', namespaces=['shop']
         """
         return scope_of(informer_of(self._runtime, Request(verb="scope", kind=kind)))
 
@@ -115,7 +115,7 @@ class AnyCache(Reads):
         """Return reads of several kinds, each of one generation, whatever the watches report meanwhile.
 
             with cache.snapshot('pods', 'configmaps') as now:
-                pods, configs = now.list('pods', label='app=web'), now.held('configmaps')
+                pods, configs = now.list('pods', labels='app=web'), now.list_cached('configmaps')
                 print(now.versions)
 
         They have no order between kinds. Reads after the `with` raise ReadError.
@@ -126,7 +126,7 @@ class AnyCache(Reads):
     def explain(self, kind: AnyKey, **options: Unpack[Explained]) -> Explanation:
         """Return if the filter covers a read, why not, and how the cache and the server would answer it.
 
-        print(cache.explain('pods', label='app in (web,db)'))
+        print(cache.explain('pods', labels='app in (web,db)'))
         """
         request = self._access.requests.several("explain", kind, options)
         informer = informer_of(self._runtime, request)
@@ -249,7 +249,7 @@ class Cache(AnyCache):
         return await self._access.retry(request, partial(_fallback.fetch, self._access))
 
     @awaited
-    async def gone(
+    async def is_deleted(
         self,
         kind: AnyKey,
         name: str,
@@ -261,15 +261,15 @@ class Cache(AnyCache):
         """Return whether an object that departed is really deleted: True, or False if it merely left the
         filter.
 
-            if await cache.gone('jobs', name, namespace, uid=uid):
+            if await cache.is_deleted('jobs', name, namespace, uid=uid):
                 release(uid)
 
         Unless all watches hold an object with this uid, or of the name, the server is asked. It is not asked
         either if the cache proves the absence, and `at_least=` is the object with this uid. An object with a
         deletionTimestamp still exists. The kind need not be declared. `timeout=` is that of `fetch`.
         """
-        request = self._access.requests.one("gone", kind, name, namespace, max_age=max_age, **options)
-        return await self._access.retry(request, partial(_fallback.gone, self._access, self._departed))
+        request = self._access.requests.one("is_deleted", kind, name, namespace, max_age=max_age, **options)
+        return await self._access.retry(request, partial(_fallback.is_deleted, self._access, self._departed))
 
     @overload
     async def fetch_list(
@@ -344,7 +344,7 @@ class Cache(AnyCache):
     ) -> Any:
         """Wait until a held object that matches satisfies the predicate, and return it as it was then.
 
-            pod = await cache.wait_for('pods', is_ready, namespace=namespace, label={'app': name}, timeout=60)
+            pod = await cache.wait_for('pods', is_ready, namespace=namespace, timeout=60)
 
         The predicate gets dicts with every `as_`. It is called for the held objects first, then for each
         change. Raises TimeoutError after `timeout` seconds, if there is one. With `at_least=` it waits for
@@ -359,7 +359,7 @@ class Cache(AnyCache):
     ) -> AsyncIterator[Change]:
         """Yield each change of the cached objects that match, until the operator or the daemon ends.
 
-            async for change in cache.changes('jobs', label='app=web'):
+            async for change in cache.changes('jobs', labels='app=web'):
                 print(change.cause, change.namespace, change.name)
 
         Existing objects come first (unless `initial=False`), and in resyncs. Slow readers get `resumed`.
@@ -369,22 +369,24 @@ class Cache(AnyCache):
         return changes.changes(self._access, request, initial=initial, waits=self._waits)
 
     @awaited
-    async def wait_gone(
+    async def wait_deleted(
         self,
         kind: AnyKey,
         name: str,
         namespace: str | None = None,
         **options: Unpack[GoneOptions],
     ) -> None:
-        """Wait until an object does not exist any more, as `gone` says. `at_least=` is that of `gone`.
+        """Wait until an object does not exist any more. `uid=` and `at_least=` are those of `is_deleted`.
 
             await cache.live.delete('jobs', name, namespace)
-            await cache.wait_gone('jobs', name, namespace, timeout=60)
+            await cache.wait_deleted('jobs', name, namespace, timeout=60)
 
         Raises TimeoutError after `timeout` seconds, if there is one.
         """
-        request = self._access.requests.one("wait_gone", kind, name, namespace, **options)
-        await changes.wait_gone(self._access, request, partial(_fallback.gone, self._access, self._departed))
+        request = self._access.requests.one("wait_deleted", kind, name, namespace, **options)
+        await changes.wait_deleted(
+            self._access, request, partial(_fallback.is_deleted, self._access, self._departed)
+        )
 
     @awaited
     async def why(self, kind: AnyKey, name: str, namespace: str | None = None, *, ask: bool = True) -> Why:
@@ -430,10 +432,10 @@ class Cache(AnyCache):
 
     @placed
     @awaited
-    async def remove(self, kind: AnyKey) -> None:
+    async def undeclare(self, kind: AnyKey) -> None:
         """Cache a kind no more. Its reads raise NotDeclared with the time and the line of this call.
 
-        await cache.remove('v1/configmaps')
+        await cache.undeclare('v1/configmaps')
         """
         await declaring.remove(self._runtime, kind, self._place)
 
@@ -442,7 +444,7 @@ class Cache(AnyCache):
         """Index the held objects, and later ones, by a path or a function; return when the index is complete.
 
             await cache.add_index('pods', image=images)
-            pods = cache.held('pods', index={'image': 'nginx:1'})
+            pods = cache.list_cached('pods', index={'image': 'nginx:1'})
 
         Unlike a declared index, it sees only the stored part of each object: other paths raise NotKept. An
         index that exists is not added again. Define functions outside of the handler: lambdas in it differ.
@@ -465,15 +467,15 @@ class SyncCache(AnyCache, Threaded):
 
     fetch = in_thread(Cache.fetch)
     fetch_list = in_thread(Cache.fetch_list)
-    gone = in_thread(Cache.gone)
+    is_deleted = in_thread(Cache.is_deleted)
     wait_synced = in_thread(Cache.wait_synced)
     wait_for = in_thread(Cache.wait_for)
-    wait_gone = in_thread(Cache.wait_gone)
+    wait_deleted = in_thread(Cache.wait_deleted)
     why = in_thread(Cache.why)
     declare = in_thread(Cache.declare)
     change = in_thread(Cache.change)
     plan = in_thread(Cache.plan)
-    remove = in_thread(Cache.remove)
+    undeclare = in_thread(Cache.undeclare)
     add_index = in_thread(Cache.add_index)
     audit = in_thread(Cache.audit)
 

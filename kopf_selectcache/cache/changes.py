@@ -49,7 +49,7 @@ FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0
 class Change:
     """A change of a cached object. The objects are views, as those of `as_='view'`.
 
-    async for change in cache.changes('jobs', label='app=web'):
+    async for change in cache.changes('jobs', labels='app=web'):
         if change.new is None:
             print(change.name, change.cause, change.old['status'])
     """
@@ -76,13 +76,13 @@ class Change:
         self._resource = resource
         self._views: dict[Record, BodyView] = {}
         self.cause = cause
-        """`entered`, `updated`, `resync`, `left`, `gone`, or `resumed`."""
+        """`entered`, `updated`, `resync`, `left`, `deleted`, or `resumed`."""
         self.filter_changed = change is not None and change.by_filter
         """True if it entered or left because the filter of the cache was changed, and not the object."""
         self.initial = change is not None and change.initial
         """True if it entered because it was there when its subscriber began to follow the kind."""
         self.known_by = None if change is None else change.known_by
-        """From what it is known that the object is `gone`, or has `left` and exists; else None.
+        """From what it is known that the object is `deleted`, or has `left` and exists; else None.
 
         `'filter by name'`: the filter selects by name and namespace alone. `'metadata'`: a split cache has
         all others. `'confirmed'`: by a request, or by another object of the name. `'cache'`: the cache has
@@ -368,7 +368,9 @@ async def _settled_informer(access: Access, request: Request) -> Informer:
     return informer
 
 
-async def wait_gone(access: Access, request: Request, is_gone: Callable[[Request], Awaitable[bool]]) -> None:
+async def wait_deleted(
+    access: Access, request: Request, is_gone: Callable[[Request], Awaitable[bool]]
+) -> None:
     """Wait until an object does not exist any more. The watch shows when a cached object departs; one that is
     not cached is looked for on the server again and again.
     """

@@ -181,7 +181,7 @@ def _equal_informer(runtime: Runtime, request: Request, key: KindKey, cached: Ca
     differing += [f"another {', '.join(options)}"] if options else []
     raise DeclarationError(
         f"{request!r}: {informer} is declared already, with {' and '.join(differing)}",
-        remedy=f"Change it: {call_of('change')}; or remove it first: {call_of('remove')}",
+        remedy=f"Change it: {call_of('change')}; or remove it first: {call_of('undeclare')}",
     )
 
 
@@ -259,7 +259,7 @@ def _require_unchanged(informer: Informer, request: Request, cached: Cached) -> 
         if not option.changes and getattr(informer.declared, name) != getattr(cached, name):
             raise DeclarationError(
                 f"{request!r}: {name}= cannot be changed",
-                remedy=f"Remove the kind, and declare it anew: {call_of('remove')}; {call_of('declare')}",
+                remedy=f"Remove the kind, and declare it anew: {call_of('undeclare')}; {call_of('declare')}",
             )
 
 
@@ -278,7 +278,7 @@ def _for_change(informer: Informer, request: Request) -> Iterator[None]:
 
 async def remove(runtime: Runtime, kind: AnyKey, place: str) -> None:
     """Remove a kind; return once its tasks have ended."""
-    key, request = checked_key(kind), Request(verb="remove", kind=kind)
+    key, request = checked_key(kind), Request(verb="undeclare", kind=kind)
     runtime = await started(runtime, request)
     try:
         informer = informer_of(runtime, request)

@@ -51,7 +51,7 @@ from .request import Request, replace
 
 _E = TypeVar("_E", bound=NotSynced | Stale | StateError)
 
-_WITHOUT_CACHE = dict.fromkeys(("list", "held", "count", "owned"), "fetch_list")
+_WITHOUT_CACHE = dict.fromkeys(("list", "list_cached", "count", "owned"), "fetch_list")
 """The read that asks the server, for each read of several objects."""
 
 _LATER = 30
@@ -160,7 +160,7 @@ def _describe_several(request: Request, coverage: Coverage) -> tuple[Reason, str
         )
     assert isinstance(narrowest, Selector), "a request of one branch is narrowed to one"
     held = f"For all of a narrower request: {replace(request, selector=narrowest)!r}"
-    remedy = f"{held}; for the held part: cache.held(...); t{server}"
+    remedy = f"{held}; for the held part: cache.list_cached(...); t{server}"
     if coverage.witness is None:
         return (
             Reason.UNDECIDED,
@@ -302,7 +302,7 @@ def stale(request: Request, age: float | None) -> Stale:
 def behind(request: Request, version: str, *, pinned: bool = False) -> Stale:
     """Return the error of a cache, or of a snapshot, that is not known to be as new as a read asks for."""
     # The server has no such read, and a snapshot does not advance.
-    if pinned or request.verb == "hidden" or request.outside:
+    if pinned or request.verb == "list_outside" or request.outside:
         when = " before the snapshot is opened" if pinned else ""
         remedy = f"To wait{when}: {call_of('wait_synced', 'at_least=<the object>')}"
     else:
@@ -389,8 +389,8 @@ def failed(request: Request, error: Unreachable | Garbled) -> StateError:
         case Unselected():
             kind, why = Rejected, "the server, or a proxy in front of it, does not select by label"
             remedy = (
-                "Correct the server or proxy that ignores labelSelector; or leave label= out, and select from"
-                " the answer"
+                "Correct the server or proxy that ignores labelSelector; or leave labels= out, and select"
+                " from the answer"
             )
         case TooLarge():
             why = "the answer is too large"

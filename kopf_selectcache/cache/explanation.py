@@ -18,7 +18,7 @@ class Explanation:
     """The number of stored objects that are candidates: they are compared with the rest of the request. 0 if
     the filter selects no object of the request."""
     decodes: bool
-    """True if candidates with the right labels must be decoded, because no index answers `field=` or
+    """True if candidates with the right labels must be decoded, because no index answers `fields=` or
     `where=`."""
     asks: tuple[str, ...]
     """The requests that `fetch_list` would send if the cache cannot answer."""
@@ -44,7 +44,7 @@ class Explanation:
     """The number of stored objects that the answer shows as the operator has written them, or as the handler
     was called with, because the watch has not reported that yet."""
     is_split: bool = False
-    """True if `cache.hidden` has the labels and owners of the objects outside of the filter."""
+    """True if `cache.list_outside` has the labels and owners of the objects outside of the filter."""
 
     def __str__(self) -> str:
         how = " and decodes those that fit so far" if self.decodes else ""
@@ -72,7 +72,7 @@ class Explanation:
             )
         if not self.verdict:
             if self.is_split:
-                lines.append("cache.hidden has the labels and owners of objects outside of the filter.")
+                lines.append("cache.list_outside has the labels and owners of objects outside of the filter.")
             lines += [f"fetch_list asks the server: GET {path}." for path in self.asks]
         lines.append(f"The cache is as of version {self.version}, and was confirmed {self.age:.1f} s ago.")
         return "\n".join(lines)

@@ -153,7 +153,7 @@ class Live:
     async def list(self, kind: AnyKey, *, as_: Any = None, **options: Unpack[LiveSelection]) -> Any:
         """Return all objects that there are on the server now.
 
-            pods = await cache.live.list('pods', namespace=namespace, label='app=web')
+            pods = await cache.live.list('pods', namespace=namespace, labels='app=web')
 
         The kind need not be declared. The objects are whole.
         """

@@ -61,8 +61,8 @@ class Filter(TypedDict, total=False):
     """The options that select several objects."""
 
     namespace: Namespaces
-    label: Label
-    field: Field
+    labels: Label
+    fields: Field
 
 
 class Matching(Filter, total=False):
@@ -98,10 +98,10 @@ class CountOptions(Explained, AsOf, total=False):
 
 
 class HiddenOptions(AsOf, total=False):
-    """The options of `hidden`."""
+    """The options of `list_outside`."""
 
     namespace: Namespaces
-    label: Label
+    labels: Label
     names: Collection[str] | None
 
 
@@ -147,7 +147,7 @@ class FetchSelection(Selection, total=False):
 
 
 class GoneOptions(TypedDict, total=False):
-    """The options of `wait_gone`."""
+    """The options of `wait_deleted`."""
 
     uid: str | None
     at_least: object

@@ -29,8 +29,8 @@ _M = TypeVar("_M", bound=Callable[..., Any])
 
 # ---- Calls that do not fit.
 
-_CAUSES = ("entered", "updated", "left", "gone")
-_SELECTING = ("label", "field", "names", "where", "sort_by", "limit", "index")
+_CAUSES = ("entered", "updated", "left", "deleted")
+_SELECTING = ("labels", "fields", "names", "where", "sort_by", "limit", "index")
 
 _OF_SEVERAL = {"get": "list", "exists": "count", "fetch": "fetch_list", "live.get": "live.list"}
 """The read of several objects, for each read of one."""
@@ -98,7 +98,7 @@ def _advise(verb: str, args: tuple[object, ...], unknown: Mapping[str, object]) 
     if verb == "changes" and any(name in _CAUSES for name in unknown):
         return "Causes are options of @selectcache.on.change; here look at `change.cause`"
     if verb in _OF_SEVERAL and any(nearest_argument(name, _SELECTING) for name in unknown):
-        return f"To select objects, write cache.{_OF_SEVERAL[verb]}(kind, label=...)"
+        return f"To select objects, write cache.{_OF_SEVERAL[verb]}(kind, labels=...)"
     return next((_INSTEAD[name] for name in unknown if name in _INSTEAD), "")
 
 

@@ -124,8 +124,8 @@ class PinnedReads(Reads):
     """The reads of `cache.snapshot`: of one generation of each kind that it names.
 
     with cache.snapshot('pods', 'configmaps') as now:
-        pods = now.list('pods', label='app=web')
-        configs = now.held('configmaps')
+        pods = now.list('pods', labels='app=web')
+        configs = now.list_cached('configmaps')
         print(now.versions)     # {'pods': '1234', 'configmaps': '1230'}
     """
 

@@ -29,7 +29,7 @@ _T = TypeVar("_T")
 
 _AS_OF = AsOf.__optional_keys__
 _LISTING = ReadOptions.__optional_keys__
-_PLAIN = {"label", "namespace"}
+_PLAIN = {"labels", "namespace"}
 
 
 class Reads:
@@ -167,7 +167,7 @@ class Reads:
         requests, request = self._access.requests, None
         if not extra and options.keys() <= _PLAIN:
             request = requests.plain(
-                verb, kind, options.get("label"), options.get("namespace"), as_, keys_only
+                verb, kind, options.get("labels"), options.get("namespace"), as_, keys_only
             )
         if request is None:
             if extra or not options.keys() <= taken:
@@ -200,10 +200,10 @@ class Reads:
     ) -> Any:
         """Return all objects that there are; raise OutsideFilter if some of them might not be held.
 
-            pods = cache.list('pods', namespace=namespace, label='app=web,tier=gold')
-            oldest = cache.list('jobs', label={'run': run}, sort_by='metadata.creationTimestamp', limit=1)
+            pods = cache.list('pods', namespace=namespace, labels='app=web,tier=gold')
+            oldest = cache.list('jobs', labels={'run': run}, sort_by='metadata.creationTimestamp', limit=1)
 
-        `label` and `field` are text, dicts, or selectors. `where` compares values at any path, after the
+        `labels` and `fields` are text, dicts, or selectors. `where` compares values at any path, after the
         selection: it never makes a read complete; nor does `index`, which compares the values of declared
         indexes. The order is unspecified without `sort_by`. `limit=0` returns no object, after all checks.
         Each object is made when reached (`Objects`); with `keys_only=True` namespaces and names are returned.
@@ -215,7 +215,7 @@ class Reads:
 
     @same_types(list)  # The method above.  # noqa: A003
     @public_name
-    def held(
+    def list_cached(
         self,
         kind: AnyKey,
         *extra: Never,
@@ -225,12 +225,12 @@ class Reads:
     ) -> Any:
         """Return those of the held objects that match; raise OutsideFilter if none can ever be held.
 
-            mine = cache.held('pods', namespace=namespace, label={'instance': name})
+            mine = cache.list_cached('pods', namespace=namespace, labels={'instance': name})
 
         There may be others that match, outside the filter: where that matters, use `list`. `limit=0` is none.
         """
         found: Any = self._several(
-            "held", kind, extra, _LISTING, options, snapshots.list_held, as_, keys_only
+            "list_cached", kind, extra, _LISTING, options, snapshots.list_held, as_, keys_only
         )
         return found.keys() if keys_only else found
 
@@ -259,7 +259,7 @@ class Reads:
         as_: Any = None,
         **options: Unpack[ReadOptions],
     ) -> Any:
-        """Yield the held objects that match, as lists of `size`, of one generation: those of `held`.
+        """Yield the held objects that match, as lists of `size`, of one generation: those of `list_cached`.
 
             for pods in cache.pages('pods', size=100):
                 send(pods)
@@ -299,7 +299,7 @@ class Reads:
 
             pods = cache.owned(body, 'pods')
 
-        As with `held`, there may be others outside the filter.
+        As with `list_cached`, there may be others outside the filter.
         """
         if extra or (options and not options.keys() <= _AS_OF):
             raise misuse(Reads.owned, self, owner, kind, *extra, **options)
@@ -311,7 +311,7 @@ class Reads:
     def count(self, kind: AnyKey, *extra: Never, **options: Unpack[CountOptions]) -> int:
         """Return how many objects there are; raise OutsideFilter if some of them might not be held.
 
-            replicas = cache.count('pods', namespace=namespace, label={'app': name})
+            replicas = cache.count('pods', namespace=namespace, labels={'app': name})
 
         With `outside=True`, a split cache counts the objects outside of the filter as well.
         """
@@ -320,20 +320,20 @@ class Reads:
         return self._several("count", kind, extra, taken, options, counting(outside=outside))
 
     @public_name
-    def hidden(
+    def list_outside(
         self, kind: AnyKey, *extra: Never, owner: object = None, **options: Unpack[HiddenOptions]
     ) -> builtins.list[HiddenObject]:
         """Return the objects outside of the filter of a split cache that match, with what each fails.
 
-            for pod in cache.hidden('pods', owner=body):
+            for pod in cache.list_outside('pods', owner=body):
                 logger.warning(f'{pod.name} is owned, and lacks {pod.wanted}')
 
         Raise OutsideFilter if the cache has no metadata of all of them.
         """
-        uid, within = (None, None) if owner is None else owner_of("hidden", owner)
+        uid, within = (None, None) if owner is None else owner_of("list_outside", owner)
         if options.get("namespace") is not None:
             within = None
         elif within is not None:
             options["namespace"] = within
         taken = HiddenOptions.__optional_keys__
-        return self._several("hidden", kind, extra, taken, options, hiding(uid, within))
+        return self._several("list_outside", kind, extra, taken, options, hiding(uid, within))

@@ -52,7 +52,7 @@ class Request(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     selector: Selector | None = None
     """The region of a read of several objects."""
     uid: str | None = None
-    """The uid of the object that `gone` means, or of the owner that `owned` means."""
+    """The uid of the object that `is_deleted` means, or of the owner that `owned` means."""
     where: Where | None = None
     index: Mapping[str, object] | None = None
     sort_by: SortBy | None = None
@@ -131,7 +131,7 @@ replace = msgspec.structs.replace
 def _write_selector(selector: Selector) -> list[str]:
     parts = [
         f"{name}={str(value)!r}"
-        for name in ("label", "field")
+        for name in ("labels", "fields")
         if (value := getattr(selector, name)) is not None
     ]
     parts += [f"names={list(selector.names)}"] if selector.names is not None else []
@@ -186,7 +186,7 @@ class Requests:
         self,
         verb: str,
         kind: AnyKey,
-        label: Label = None,
+        labels: Label = None,
         namespace: Namespaces = None,
         as_: object = None,
         keys_only: object = None,
@@ -200,13 +200,13 @@ class Requests:
         ):
             return None
         pairs: str | Pairs | None
-        if label is None or type(label) is str:
-            pairs = label
-        elif type(label) is dict:
-            for value in label.values():
+        if labels is None or type(labels) is str:
+            pairs = labels
+        elif type(labels) is dict:
+            for value in labels.values():
                 if type(value) is not str:
                     return None
-            pairs = tuple(label.items())
+            pairs = tuple(labels.items())
         else:
             return None
         try:
@@ -218,38 +218,38 @@ class Requests:
         self,
         verb: str,
         kind: str,
-        label: str | Pairs | None,
+        labels: str | Pairs | None,
         namespace: str | None,
         as_: str | None,
         keys_only: bool | None,  # `lru_cache` takes keywords for another call.  # noqa: FBT001
     ) -> Request:
-        request = Request(verb=verb, kind=kind, selector=self._selectors(label, namespace))
+        request = Request(verb=verb, kind=kind, selector=self._selectors(labels, namespace))
         return _with_given(request, {"as_": as_, "keys_only": keys_only})
 
 
-_TEXTS = ("label", "namespace", "as_", "keys_only")
+_TEXTS = ("labels", "namespace", "as_", "keys_only")
 """The options of requests that are memoised if they are texts."""
 
-_SELECTING = ("label", "field", "names", "namespace")
+_SELECTING = ("labels", "fields", "names", "namespace")
 
 
-def _selector(label: str | Pairs | None, namespace: str | None) -> Selector:
+def _selector(labels: str | Pairs | None, namespace: str | None) -> Selector:
     return Selector(
-        dict(label) if isinstance(label, tuple) else label,
+        dict(labels) if isinstance(labels, tuple) else labels,
         namespaces=None if namespace is None else [namespace],
     )
 
 
 def selector_of(
-    memo: Selectors, label: Label, field: Field, names: Collection[str] | None, namespace: Namespaces
+    memo: Selectors, labels: Label, fields: Field, names: Collection[str] | None, namespace: Namespaces
 ) -> Selector:
     """Return the selector of a read of several objects; raise DeclarationError if there is none."""
-    if field is None and names is None and (namespace is None or type(namespace) is str):
-        if label is None or type(label) is str:
-            return memo(label, namespace)
-        if type(label) is dict and all(type(value) is str for value in label.values()):
-            return memo(tuple(label.items()), namespace)
-    return Selector(label, field=field, names=names, namespaces=listed_namespaces(namespace))
+    if fields is None and names is None and (namespace is None or type(namespace) is str):
+        if labels is None or type(labels) is str:
+            return memo(labels, namespace)
+        if type(labels) is dict and all(type(value) is str for value in labels.values()):
+            return memo(tuple(labels.items()), namespace)
+    return Selector(labels, fields=fields, names=names, namespaces=listed_namespaces(namespace))
 
 
 def _with_given(request: Request, options: Mapping[str, object]) -> Request:

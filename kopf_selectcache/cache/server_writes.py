@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from kopf_selectcache._errors import NotDeclared, NotWritable
+from kopf_selectcache._errors import InvalidObject, NotDeclared
 from kopf_selectcache.client.transport import Refused, Unreachable
 from kopf_selectcache.client.writer import Call, Unsettled
 from kopf_selectcache.core.errors import Garbled
@@ -79,7 +79,7 @@ class Options(NamedTuple):
 
 
 def options_of(verb: str, given: Mapping[str, Any]) -> Options:
-    """Return the options of a write; raise NotWritable for values that they cannot have."""
+    """Return the options of a write; raise InvalidObject for values that they cannot have."""
     options = Options(**given)
     _require(isinstance(options.dry_run, bool), verb, "dry_run", options.dry_run, "True or False")
     manager = options.field_manager
@@ -93,13 +93,15 @@ def options_of(verb: str, given: Mapping[str, Any]) -> Options:
 
 def _require(fits: object, verb: str, argument: str, given: object, wanted: str) -> None:
     if not fits:
-        raise NotWritable(f"cache.{verb}(): {argument} is {shown_with_type(given)}", remedy=f"Give {wanted}")
+        raise InvalidObject(
+            f"cache.{verb}(): {argument} is {shown_with_type(given)}", remedy=f"Give {wanted}"
+        )
 
 
 def require_subresource(verb: str, subresource: object) -> None:
-    """Raise NotWritable for a subresource that cannot be one."""
+    """Raise InvalidObject for a subresource that cannot be one."""
     if not isinstance(subresource, str) or not (subresource == "" or subresource.isalpha()):
-        raise NotWritable(
+        raise InvalidObject(
             f"cache.{verb}(): subresource is {shown(subresource)}", remedy="Give one such as 'status'"
         )
 
@@ -121,7 +123,7 @@ def request_for(verb: str, given: Given, as_: Any) -> Request:
 
 
 def request_of(verb: str, kind: AnyKey, name: str, namespace: str | None, as_: Any) -> Request:
-    """Return the request of a write that names an object; raise NotWritable for names that are no text."""
+    """Return the request of a write that names an object; raise InvalidObject for names that are no text."""
     if named := naming(verb, kind):
         raise miscalled(f"cache.{verb}(): an object is given in place of its kind", remedy=named)
     for argument, value in (("name", name), ("namespace", namespace)):
@@ -140,7 +142,7 @@ def request_of(verb: str, kind: AnyKey, name: str, namespace: str | None, as_: A
 async def resource_for(runtime: Runtime, request: Request) -> Resource:
     """Return the resource of a write. Objects and versioned names of built-in kinds need no request.
 
-    Raise NotWritable if the name, or the namespace, is missing or cannot be one.
+    Raise InvalidObject if the name, or the namespace, is missing or cannot be one.
     """
     key = requested_key(request.verb, request.kind)
     known, (_, version, _) = find(key), parse_key(key)
@@ -194,7 +196,7 @@ def informer_of_kind(runtime: Runtime, request: Request) -> Informer | None:
 
 
 def require_unmarked(request: Request, given: Given) -> None:
-    """Raise NotWritable for an object that says that only a part of it is stored."""
+    """Raise InvalidObject for an object that says that only a part of it is stored."""
     if partial := partial_of(given.source):
         raise not_writable(
             request,
@@ -205,7 +207,7 @@ def require_unmarked(request: Request, given: Given) -> None:
 
 
 def require_unread(runtime: Runtime, request: Request, given: Given) -> None:
-    """Raise NotWritable for an object that was read, if only a part of each object is kept: a new object
+    """Raise InvalidObject for an object that was read, if only a part of each object is kept: a new object
     would lack the rest.
     """
     informer = informer_of_kind(runtime, request)
@@ -221,7 +223,7 @@ def require_unread(runtime: Runtime, request: Request, given: Given) -> None:
 async def require_whole(
     runtime: Runtime, request: Request, resource: Resource, given: Given, *, subresource: str = ""
 ) -> None:
-    """Raise NotWritable for an object that lacks parts which the cache does not store and the server has.
+    """Raise InvalidObject for an object that lacks parts which the cache does not store and the server has.
 
     A dict does not show if it came from the cache. So if only a part of each object is stored, the object of
     the server is read, and cut as the cache does. The given object must not have any changed part as it is

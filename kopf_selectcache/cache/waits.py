@@ -119,7 +119,7 @@ class Seen:
         key = key_of(change)
         if change.after is not None:
             self._departed.pop(key, None)
-        elif key in self.names and change.cause in (ChangeCause.LEFT, ChangeCause.GONE):
+        elif key in self.names and change.cause in (ChangeCause.LEFT, ChangeCause.DELETED):
             known_by = f" (known by {change.known_by})" if change.known_by else ""
             self._departed[key] = f"{change.cause}{known_by}"
 

@@ -180,7 +180,7 @@ class Metadata:
 
     async def _is_selected(self, branch: Selector) -> bool:
         """Ask the server if the fields of a branch select the object."""
-        query = Selector(field=branch.field, names=[self._name]).query()
+        query = Selector(fields=branch.fields, names=[self._name]).query()
         paging = Paging(query, page_limit=None, patience=60.0)
         path = self._resource.path(self._namespace, None)
         client = cast("Transport", self._client)
@@ -209,7 +209,7 @@ def compare(
             has[f"no label {requirement.key}" if value is None else f"{requirement.key}={value}"] = None
     if fails or not branch.terms:
         return BranchResult(branch, tuple(fails), tuple(has))
-    failed_terms = failures(Selector(field=branch.field), record, resource, projection)
+    failed_terms = failures(Selector(fields=branch.fields), record, resource, projection)
     return BranchResult(branch, failed_terms or (), is_known=failed_terms is not None)
 
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from inspect import isawaitable
 from typing import Any
 
-from kopf_selectcache._errors import AlreadyExists, Conflict, NotWritable, OutcomeUnknown
+from kopf_selectcache._errors import AlreadyExists, Conflict, InvalidObject, OutcomeUnknown
 from kopf_selectcache.core.protocol.lost_answer import Verb, Write
 from kopf_selectcache.core.redact import shown, shown_with_type
 from kopf_selectcache.core.selection.resource import Resource
@@ -59,7 +59,7 @@ async def replace_object(
     given, request, options = _read(obj, "live.replace", as_, given_options, is_whole=not subresource)
     require_subresource(request.verb, subresource)
     if subresource not in WHOLE_ANSWERS:
-        raise NotWritable(
+        raise InvalidObject(
             f"cache.live.replace(): {shown(subresource)} is an object of another kind",
             remedy="Call cache.live.update or cache.live.patch, which name the kind",
         )
@@ -76,7 +76,7 @@ async def apply(
     """Apply an object on the server's side, and return it as the server has it."""
     given, request, options = _read(obj, "live.apply", as_, given_options)
     if given.metadata.get("managedFields"):
-        raise NotWritable(
+        raise InvalidObject(
             "cache.live.apply(): the object has metadata.managedFields: it was read, and the operator would"
             " own all of its fields",
             remedy="Give an object with the fields that the operator is to own, and its name",
@@ -111,11 +111,11 @@ async def patch(
 def _changes_of(changes: object, type_: str) -> Any:
     call = "cache.live.patch()"
     if type_ not in _TYPES:
-        raise NotWritable(f"{call}: type is {shown(type_)}", remedy=f"Give one of {', '.join(_TYPES)}")
+        raise InvalidObject(f"{call}: type is {shown(type_)}", remedy=f"Give one of {', '.join(_TYPES)}")
     is_list = isinstance(changes, (list, tuple)) and all(isinstance(each, Mapping) for each in changes)
     if not (is_list if type_ == "json" else isinstance(changes, Mapping)):
         wanted = "a list of operations" if type_ == "json" else "a dict with the changed part of the object"
-        raise NotWritable(f"{call}: changes is {shown_with_type(changes)}", remedy=f"Give {wanted}")
+        raise InvalidObject(f"{call}: changes is {shown_with_type(changes)}", remedy=f"Give {wanted}")
     return plain(call, changes)
 
 
@@ -134,15 +134,15 @@ async def delete(
     options = options_of(request.verb, given_options)
     for argument, value in (("uid", uid), ("version", version)):
         if value is not None and not (isinstance(value, str) and value):
-            raise NotWritable(f"{call}: {argument} is {shown_with_type(value)}", remedy="Give a text")
+            raise InvalidObject(f"{call}: {argument} is {shown_with_type(value)}", remedy="Give a text")
     if propagation not in _POLICIES:
-        raise NotWritable(
+        raise InvalidObject(
             f"{call}: propagation is {shown(propagation)}", remedy=f"Give one of {', '.join(_POLICIES)}"
         )
     if grace_period is not None and (
         isinstance(grace_period, bool) or not isinstance(grace_period, int) or grace_period < 0
     ):
-        raise NotWritable(
+        raise InvalidObject(
             f"{call}: grace_period is {shown_with_type(grace_period)}", remedy="Give a number of seconds"
         )
     preconditions = {"uid": uid} if uid else {}
@@ -166,7 +166,7 @@ async def update(
     """Read an object, change it by the function, and replace it; again if it has changed meanwhile."""
     options = options_of(request.verb, given_options)
     if not callable(function):
-        raise NotWritable(
+        raise InvalidObject(
             f"cache.live.update(): function is {shown_with_type(function)}",
             remedy="Give a function of an object, which changes it or returns another one",
         )
@@ -218,13 +218,13 @@ def _changed(request: Request, function: Change, found: dict[str, Any]) -> dict[
     if isawaitable(answer):
         if hasattr(answer, "close"):
             answer.close()
-        raise NotWritable(f"{call}: the function is async", remedy="Give a plain function of an object")
+        raise InvalidObject(f"{call}: the function is async", remedy="Give a plain function of an object")
     given = given_object("live.update", own if answer is None else answer)
     require_unmarked(request, given)
     changed = given.obj
     for part in ("name", "namespace", "uid", "resourceVersion"):
         if changed["metadata"].get(part, found["metadata"].get(part)) != found["metadata"].get(part):
-            raise NotWritable(f"{call}: the function changes metadata.{part}", remedy="Do not change it")
+            raise InvalidObject(f"{call}: the function changes metadata.{part}", remedy="Do not change it")
     precondition = {part: found["metadata"][part] for part in ("uid", "resourceVersion")}
     return {**changed, "metadata": {**changed["metadata"], **precondition}}
 

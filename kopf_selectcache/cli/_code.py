@@ -12,7 +12,7 @@ from kopf_selectcache.core.selection.kinds import KindKey
 
 from ._constants import Names, Source
 
-VERBS = {"fetch": "get", "fetch_list": "list", "gone": "get", "wait_gone": "get"}
+VERBS = {"fetch": "get", "fetch_list": "list", "is_deleted": "get", "wait_deleted": "get"}
 """The verb that each of these reads needs if the cache cannot answer."""
 
 LIVE = {
@@ -58,7 +58,7 @@ class Fetch(NamedTuple):
 
 def fetches_in(tree: ast.AST, file: str, names: Names | None = None) -> Iterator[Fetch]:
     """Yield the reads of variables named `cache`: `cache.fetch('configmaps', ...)`,
-    `cache.blocking.gone(...)`; and the calls of `cache.live`, one for each verb. `names` follows the names of the
+    `cache.blocking.is_deleted(...)`; and the calls of `cache.live`, one for each verb. `names` follows the names of the
     file; by default, to that file alone.
 
     >>> list(fetches_in(ast.parse("async def f(cache, **_): await cache.fetch('configmaps', 'a', 'b')"), 'web.py'))

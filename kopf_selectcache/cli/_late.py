@@ -144,7 +144,7 @@ def declarations_in(tree: ast.AST, file: str, names: Names | None = None) -> Ite
 
     >>> text = "cache.blocking.declare('v1/pods', Selector('app=web', namespaces=['shop']), keep=fields)"
     >>> [(late.key, late.cached.filter, late.where) for late in declarations_in(ast.parse(text), 'web.py')]
-    [('v1/pods', Selector(label='app=web', namespaces=['shop']), 'web.py, line 1')]
+    [('v1/pods', Selector(labels='app=web', namespaces=['shop']), 'web.py, line 1')]
     >>> list(declarations_in(ast.parse("cache.change('pods', f'app={name}')"), 'web.py'))
     [Unknown(call='change', where='web.py, line 1', key='pods')]
     """
@@ -173,7 +173,7 @@ def second_caches(tree: ast.AST, file: str, names: Names | None = None) -> Itera
     >>> unseen.why
     'may have more filters in settings=: name them with --kind and --filter'
     >>> beside.key, beside.cached.filter, beside.where, beside.namespaces
-    ('v1/pods', Selector(label='app=web'), 'web.py, line 1', ('shop',))
+    ('v1/pods', Selector(labels='app=web'), 'web.py, line 1', ('shop',))
     """
     for node in second_caches_in(tree):
         where = f"{file}, line {node.lineno}"

@@ -45,8 +45,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="KIND",
         help=(
-            "a kind of which handlers fetch more than is cached (cache.fetch, fetch_list, gone), where their"
-            " code does not write it out; can be given several times"
+            "a kind of which handlers fetch more than is cached (cache.fetch, fetch_list, is_deleted), where"
+            " their code does not write it out; can be given several times"
         ),
     )
 

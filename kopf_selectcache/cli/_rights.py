@@ -17,7 +17,7 @@ CRDS = ("apiextensions.k8s.io", "customresourcedefinitions")
 
 
 def of_fetch(resource: Resource, namespaces: Collection[str] | None, verb: str) -> Iterator[Right]:
-    """Yield the rights for `cache.fetch`, `fetch_list`, `gone` or `wait_gone`, if the cache cannot answer."""
+    """Yield the rights for reads that ask the server where the cache cannot answer."""
     for namespace in _where(resource, namespaces):
         yield Right(
             resource.kind.group,

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
 
-from kopf_selectcache._errors import NotSynced, Overtaken, SelectCacheError
+from kopf_selectcache._errors import NotSynced, SelectCacheError, Superseded
 from kopf_selectcache.core.redact import clipped
 from kopf_selectcache.selectors.selector import Branches
 from kopf_selectcache.settings.declaration import Cached
@@ -67,7 +67,7 @@ class _Attempt:
     def result(self) -> None:
         """Raise the error of the change."""
         if self.overtaken_by is not None:
-            raise Overtaken(
+            raise Superseded(
                 f"the filter {clipped(self.declared.filter)} is not in use: a newer change came before it was"
                 f" complete, to {clipped(self.overtaken_by.filter)}",
                 remedy="Read with the newer filter, or change it again",
@@ -115,7 +115,7 @@ class FilterChange:
         prepared: AbstractAsyncContextManager[None] | None = None,
     ) -> None:
         """Replace the filter and the options. Raise the error of a stream that cannot be synced, NotSynced
-        after the timeout, and Overtaken if another change came before the step. Equal changes are one.
+        after the timeout, and Superseded if another change came before the step. Equal changes are one.
 
         The change runs inside `prepared`. It counts as under way before that is entered: whatever a change
         has to wait for first, the order of the calls decides which filter is in force in the end.

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Protocol
 
-from kopf_selectcache._errors import NotSynced, Overtaken, SelectCacheError, StateError
+from kopf_selectcache._errors import NotSynced, SelectCacheError, StateError, Superseded
 from kopf_selectcache.client import partial_metadata
 from kopf_selectcache.client.partial_metadata import Client
 from kopf_selectcache.client.transport import Refused
@@ -407,7 +407,7 @@ class ChosenNamespaces:
         environment, informer = self._environment, self._informer
         try:
             await informer.filter_change.change(informer.declared, timeout=environment.settings.sync_timeout)
-        except Overtaken:
+        except Superseded:
             return 0  # The newer change has taken the present set.
         except (SelectCacheError, Failed) as error:
             # A present namespace stays, with its objects: its own stream reports its failure.

@@ -76,11 +76,10 @@ OF_CHANGES = Arguments(CALL, "handlers of changes", NAMES, _LACKING)
 _INSTEAD = {
     "annotations": "Compare the annotations in the handler",
     "deleted": "Name the causes: entered=False, updated=False for departures alone",
-    "labels": "Write label=, as in cache.held(...)",
     "new": "Compare new in the handler; where= selects by values",
     "old": "Compare old in the handler",
     "value": "Write where={'spec.nodeName': 'node01'}",
-    "when": "Write label=, field= or where=, or return early from the handler",
+    "when": "Write labels=, fields= or where=, or return early from the handler",
 }
 """Remedies for options that Kopf's decorators have, and this one has not."""
 
@@ -173,10 +172,10 @@ def formed_request(handler: object, form: Form) -> Request:
     return Request(verb="changes", text=str(handler), form=form, is_plain=False)
 
 
-def selector_of(label: Label, field: Field, namespace: Namespaces) -> Selector:
+def selector_of(labels: Label, fields: Field, namespace: Namespaces) -> Selector:
     """Return the selector of the wanted objects. Errors name `namespace=`, as users write it."""
     try:
-        return Selector(label, field=field, namespaces=listed_namespaces(namespace))
+        return Selector(labels, fields=fields, namespaces=listed_namespaces(namespace))
     except BadSelector as error:
         what, remedy = (text.replace("namespaces=", "namespace=") for text in (error.what, error.remedy))
         raise BadSelector(what, remedy=remedy, text=error.text, column=error.column) from None

@@ -133,7 +133,7 @@ def _leaving(
     adding = runtime.extensions.get(Cleanups).adding
     found: Iterable[Mapping[str, Any]] = ()
     with suppress(ReadError):  # Nothing is cached.
-        found = Cache(runtime).held(key, as_="view")
+        found = Cache(runtime).list_cached(key, as_="view")
     return [
         obj
         for obj in found

@@ -11,14 +11,14 @@ from typing import Any
 
 import kopf
 
-from kopf_selectcache._errors import NotWritable
+from kopf_selectcache._errors import InvalidObject
 from kopf_selectcache.cache.formats.plain import plain
 from kopf_selectcache.core.redact import function_name
 
 _logger = logging.getLogger("kopf_selectcache")
 
 
-def make_plain(patch: object) -> NotWritable | None:
+def make_plain(patch: object) -> InvalidObject | None:
     """Make plain JSON of a patch in place, and see to it that its functions leave plain JSON.
 
     Members that cannot be written are taken out, and the error of the first one is returned: Kopf applies the
@@ -26,11 +26,11 @@ def make_plain(patch: object) -> NotWritable | None:
     """
     if not isinstance(patch, kopf.Patch):
         return None
-    found: NotWritable | None = None
+    found: InvalidObject | None = None
     for name, part in tuple(patch.items()):
         try:
             patch[name] = plain("the patch", part, name)
-        except NotWritable as error:
+        except InvalidObject as error:
             found = found or error
             patch[name] = _writable(part)
     patch.fns[:] = [each if isinstance(each, _Plain) else _Plain(each) for each in patch.fns]
@@ -41,7 +41,7 @@ def _writable(part: object) -> dict[str, Any]:
     """Return the members that can be written."""
     made: dict[str, Any] = {}
     for key, value in part.items() if isinstance(part, Mapping) else ():
-        with suppress(NotWritable):
+        with suppress(InvalidObject):
             made |= plain("", {key: value})
     return made
 
@@ -58,7 +58,7 @@ class _Plain:
         try:
             for name, part in tuple(obj.items()):
                 obj[name] = plain(f"{function_name(self.function)}() of patch.fns", part, name)
-        except NotWritable as error:
+        except InvalidObject as error:
             obj.clear()
             obj.update(before)
             _logger.error("A part is not applied: %(error)s", {"error": str(error)})  # noqa: TRY400  # It is no bug.

@@ -160,7 +160,7 @@ class Calls:
     def _note_departure(self, key: Key, event: Event) -> None:
         body = event.old
         assert isinstance(body, BodyView), "it departs from a cache"
-        departure = _Departure(body, event.cause == ChangeCause.GONE)
+        departure = _Departure(body, event.cause == ChangeCause.DELETED)
         self._departures.setdefault(key, {})[str(body.metadata.uid)] = departure
         self._call_again(key, event)  # No predicate keeps it from its last run.
 
@@ -286,7 +286,7 @@ class Calls:
 
     async def _is_gone(self, key: Key, uid: str) -> bool:
         """Ask the server: an object that has left the filter may still exist."""
-        return await Cache(self._runtime).gone(self._handler.kind, key.name, key.namespace, uid=uid)
+        return await Cache(self._runtime).is_deleted(self._handler.kind, key.name, key.namespace, uid=uid)
 
     async def _run_present(self, key: Key, body: BodyView, run: Run) -> RunAgain | None:
         """Call the handler for an object that there is. If it has a finalizer, put that on before."""

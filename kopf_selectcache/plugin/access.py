@@ -59,7 +59,7 @@ def current() -> Cache:
 
     class Shop:
         def pods(self):
-            return selectcache.current().held('pods', namespace=self.namespace)
+            return selectcache.current().list_cached('pods', namespace=self.namespace)
 
     It is the object that the handler gets as `cache`. Tasks that the handler starts, its sub-handlers, Kopf's
     threads and those of `asyncio.to_thread` have it, too. Everywhere else it raises a ReadError that says
@@ -90,7 +90,7 @@ def cache_of(settings: kopf.OperatorSettings) -> Cache:
 
     async def report(cache: selectcache.Cache):
         await cache.wait_synced()
-        print(cache.count('pods', label='app=web'))
+        print(cache.count('pods', labels='app=web'))
 
     Its reads raise NotSynced until the operator has logged in and the kind is synced, and ReadError when the
     operator has ended. `wait_synced` waits for both, except inside a startup or login handler, which it would
@@ -136,7 +136,7 @@ _ASSIGNED = "settings.selectcache.selectors[...]"
 _IN_TIME = {
     "declare": f"In a startup handler, write: {_ASSIGNED} = ...",
     "change": f"In a startup handler, write: {_ASSIGNED} = ...",
-    "remove": f"In a startup handler, write: del {_ASSIGNED}",
+    "undeclare": f"In a startup handler, write: del {_ASSIGNED}",
     "plan": "Plan in a task or thread that the handler starts",
     "changes": "Follow them in a task that the handler starts",
     "wait_synced": "Wait in a task or thread that the handler starts",

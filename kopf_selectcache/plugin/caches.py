@@ -58,7 +58,7 @@ class Caches:
 
         async with selectcache.Caches({'v1/pods': 'app=web'}, login=log_in) as cache:
             await cache.wait_synced()
-            print(cache.count('pods', label='tier=gold'))
+            print(cache.count('pods', labels='tier=gold'))
 
     `login` returns the credentials, as a login handler of Kopf does, sync or async; or it is the credentials
     themselves. It is called again when the server refuses them. Without it, the caches are of the operator's

@@ -83,7 +83,7 @@ def with_cache(fn: Any = None, /, *, kinds: Collection[AnyKey] | None = None, fr
     @kopf.on.create('example.com', 'v1', 'webapps')
     @selectcache.with_cache
     async def create(cache: selectcache.Cache, namespace, name, **_):
-        pods = cache.held('pods', namespace=namespace, label={'instance': name})
+        pods = cache.list_cached('pods', namespace=namespace, labels={'instance': name})
 
     It stands below Kopf's decorator, and serves all handlers of objects, async and sync, and callbacks such
     as `when=`. Waiting holds no thread, and uses up neither `retries=` nor `timeout=`. A kind that cannot be

@@ -78,7 +78,7 @@ def advice_on(
         )
     (selector,) = filter_.branches
     part = _certain(selector, built_in=built_in)
-    parts = [part] if built_in else [part, make_selector(part.label, part.field, part.names)]
+    parts = [part] if built_in else [part, make_selector(part.labels, part.fields, part.names)]
     halfway = narrowing and next(
         (each for each in parts if each != selector and _narrowed_to(settings, asked, each)), None
     )
@@ -205,7 +205,7 @@ def _certain(selector: Selector, *, built_in: bool) -> Selector:
         term for term in selector.terms if built_in or term.label in ("metadata.name", "metadata.namespace")
     )
     return make_selector(
-        selector.label, FieldSelector(terms) if terms else None, selector.names, selector.namespaces
+        selector.labels, FieldSelector(terms) if terms else None, selector.names, selector.namespaces
     )
 
 
@@ -217,10 +217,10 @@ def _certain_of(declared: Cached, *, built_in: bool) -> Selector:
     part = _certain(selector, built_in=built_in)
     if declared.unconfined is None or declared.unconfined.filter == selector:
         return part
-    wide = make_selector(selector.label, selector.field, selector.names)
+    wide = make_selector(selector.labels, selector.fields, selector.names)
     if declared.unconfined.filter != wide:
         return Selector()
-    return make_selector(part.label, part.field, part.names)
+    return make_selector(part.labels, part.fields, part.names)
 
 
 def _covers(former: Branches, filter_: Branches, kind: Kind | None) -> bool:

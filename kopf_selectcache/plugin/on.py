@@ -62,10 +62,10 @@ def change(
     entered: bool = True,
     updated: bool = True,
     left: bool = True,
-    gone: bool = True,
+    deleted: bool = True,
     resync: bool = False,
-    label: Label = None,
-    field: Field = None,
+    labels: Label = None,
+    fields: Field = None,
     where: Where | None = None,
     namespace: Namespaces = None,
     initial: bool = True,
@@ -80,14 +80,14 @@ def change(
 ) -> Callable[[_F], _F]:
     """Call a handler, sync or async, for each change of the cached objects of a declared kind.
 
-    @selectcache.on.change('jobs', label='app=web', updated=False)
+    @selectcache.on.change('jobs', labels='app=web', updated=False)
     async def follow(cause, name, old, cache, logger, **_):
-        if cause in ('left', 'gone'):
+        if cause in ('left', 'deleted'):
             logger.info(f'{name} departed, with {old["status"]}')
 
     The causes are `entered`, `updated`, `left` (the filter does not select the object any more; it may still
-    exist) and `gone` (it does not exist any more). `old` and `new` are read-only views, None where there is
-    no object; `body` is the one that is there. With `as_=` they are dicts (`dict`), or in another form of
+    exist) and `deleted` (it does not exist any more). `old` and `new` are read-only views, None where there
+    is no object; `body` is the one that is there. With `as_=` they are dicts (`dict`), or in another form of
     reads. `cache` needs no `with_cache`. Existing objects are delivered
     as `entered`, unless `initial=False`. With `resync=True`, each object comes again once per period of the
     kind (`Cached(..., resync=36000)`), with the cause `resync`. The changes of one object are delivered one
@@ -100,7 +100,7 @@ def change(
         ChangeCause.ENTERED: entered,
         ChangeCause.UPDATED: updated,
         ChangeCause.LEFT: left,
-        ChangeCause.GONE: gone,
+        ChangeCause.DELETED: deleted,
         ChangeCause.RESYNC: resync,
     }
     require_flags({**{str(cause): flag for cause, flag in flags.items()}, "initial": initial})
@@ -116,7 +116,7 @@ def change(
         backoff=backoff,
         registry=registry,
     )
-    selector, form = selector_of(label, field, namespace), declared_form(as_)
+    selector, form = selector_of(labels, fields, namespace), declared_form(as_)
 
     def decorate(fn: _F) -> _F:
         require_handler(fn)

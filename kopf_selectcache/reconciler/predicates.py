@@ -28,7 +28,7 @@ class Event:
     """
 
     cause: str
-    """`entered`, `updated`, `left`, `gone`, `resync` or `sent`."""
+    """`entered`, `updated`, `left`, `deleted`, `resync` or `sent`."""
     old: Obj | None
     new: Obj | None
     is_whole: bool = True
@@ -43,9 +43,9 @@ class Event:
 class Predicate(ABC):
     """Decides if a change is reacted to.
 
-    >>> relevant = (generation_changed | labels_changed) & ~gone
+    >>> relevant = (generation_changed | labels_changed) & ~deleted
     >>> old, new = {'metadata': {'generation': 1}}, {'metadata': {'generation': 2}}
-    >>> relevant.admits(Event('updated', old, new)), relevant.admits(Event('gone', new, None))
+    >>> relevant.admits(Event('updated', old, new)), relevant.admits(Event('deleted', new, None))
     (True, False)
     """
 
@@ -189,7 +189,7 @@ entered: Predicate = _Caused("entered")
 updated: Predicate = _Caused("updated")
 left: Predicate = _Caused("left")
 """The filter does not select the object any more. It may still exist."""
-gone: Predicate = _Caused("gone")
+deleted: Predicate = _Caused("deleted")
 """The object does not exist any more, which is proved."""
 
 

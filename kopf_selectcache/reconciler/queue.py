@@ -61,7 +61,7 @@ class Cause(NamedTuple):
     """
 
     event: str
-    """`entered`, `updated`, `left`, `gone`, `resync`, `sent`, `retry` or `requeue`."""
+    """`entered`, `updated`, `left`, `deleted`, `resync`, `sent`, `retry` or `requeue`."""
     source: str = ""
     obj: Key | None = None
     time: float = 0.0

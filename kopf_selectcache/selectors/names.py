@@ -44,7 +44,7 @@ def too_many(whose: str, count: int, what: str, most: int) -> BadSelector:
 
 def selects_by_nothing(argument: str, given: str) -> BadSelector:
     """Return the error of an argument that is empty."""
-    is_text = argument in ("label", "field")
+    is_text = argument in ("labels", "fields")
     remedy = "To select all, write '' or EVERYTHING" if is_text else "To select all, leave it out"
     return BadSelector(f"{argument}={given} selects by nothing", remedy=remedy)
 

@@ -66,6 +66,6 @@ def failures_outside(declared: Branches, record: Record) -> tuple[str, ...]:
         metadata = branch
         if fields:
             shown = FieldSelector(tuple(term for term in branch.terms if term.label in known))
-            metadata = make_selector(branch.label, shown, branch.names, branch.namespaces)
+            metadata = make_selector(branch.labels, shown, branch.names, branch.namespaces)
         failed.append(metadata.failed(record.labels, known) or fields)
     return tuple(failed)

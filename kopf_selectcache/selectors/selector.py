@@ -166,19 +166,19 @@ class Selector(Branches):
     """Selects objects of one kind that satisfy all requirements. A part that is None requires nothing.
 
     >>> Selector('app=web', namespaces=['shop', 'blog'])
-    Selector(label='app=web', namespaces=['blog', 'shop'])
+    Selector(labels='app=web', namespaces=['blog', 'shop'])
 
     As a filter, it determines which reads can be served from the cache:
 
-    >>> web = Selector(label='app=web')
-    >>> web.covers(Selector(label='app=web,tier=gold')).answer
+    >>> web = Selector(labels='app=web')
+    >>> web.covers(Selector(labels='app=web,tier=gold')).answer
     <Answer.YES: 'yes'>
-    >>> web.covers(Selector(label='tier=gold')).witness.labels
+    >>> web.covers(Selector(labels='tier=gold')).witness.labels
     {'tier': 'gold'}
     """
 
-    label: LabelSelector | Everything | None
-    field: FieldSelector | Everything | None
+    labels: LabelSelector | Everything | None
+    fields: FieldSelector | Everything | None
     names: tuple[str, ...] | None
     namespaces: tuple[str, ...] | None
     namespace_label: LabelSelector | None
@@ -192,22 +192,22 @@ class Selector(Branches):
     @check_call(BadSelector, "Selector")
     def __init__(
         self,
-        label: str | Mapping[str, str | Collection[str]] | LabelSelector | Everything | None = None,
+        labels: str | Mapping[str, str | Collection[str]] | LabelSelector | Everything | None = None,
         *,
-        field: str | Mapping[str, str | bool | int] | FieldSelector | Everything | None = None,
+        fields: str | Mapping[str, str | bool | int] | FieldSelector | Everything | None = None,
         names: Collection[str] | None = None,
         namespaces: Collection[str] | LabelSelector | None = None,
     ) -> None:
         by_label = namespaces if isinstance(namespaces, LabelSelector) else None
-        for argument, given in {"label": label, "field": field}.items():
+        for argument, given in {"labels": labels, "fields": fields}.items():
             if isinstance(given, str) and len(given) > MAX_TEXT:
                 raise too_many(f"{argument}=", len(given), "characters", MAX_TEXT)
             if isinstance(given, Mapping) and not given:
                 raise selects_by_nothing(argument, "{}")
         _fill(
             self,
-            _parsed("label", label, LabelSelector),
-            _parsed("field", field, FieldSelector),
+            _parsed("labels", labels, LabelSelector),
+            _parsed("fields", fields, FieldSelector),
             None if names is None else names_of(names),
             None
             if namespaces is None or isinstance(namespaces, LabelSelector)
@@ -220,13 +220,13 @@ class Selector(Branches):
     def __hash__(self) -> int:
         if not self._hashes:
             self._hashes.append(
-                hash((self.label, self.field, self.names, self.namespaces, self.namespace_label))
+                hash((self.labels, self.fields, self.names, self.namespaces, self.namespace_label))
             )
         return self._hashes[0]
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Copy and pickle without the cached boxes and hash."""
-        return make_selector, (self.label, self.field, self.names, self.namespaces, self.namespace_label)
+        return make_selector, (self.labels, self.fields, self.names, self.namespaces, self.namespace_label)
 
     @property
     def branches(self) -> tuple[Selector, ...]:
@@ -235,7 +235,7 @@ class Selector(Branches):
     def __str__(self) -> str:
         parts = [
             f"{part}={EVERYTHING if value is EVERYTHING else repr(str(value))}"
-            for part in ("label", "field")
+            for part in ("labels", "fields")
             if (value := getattr(self, part)) is not None
         ]
         parts += [
@@ -257,20 +257,20 @@ class Selector(Branches):
     def in_namespaces(self, names: Iterable[str] | None) -> Selector:
         """Return it with the present namespaces of its label selector; None if they are unknown."""
         present = None if names is None else tuple(sorted(names))
-        return make_selector(self.label, self.field, self.names, present, self.namespace_label)
+        return make_selector(self.labels, self.fields, self.names, present, self.namespace_label)
 
     @property
     def requirements(self) -> tuple[LabelRequirement, ...]:
-        return self.label.requirements if self.label is not None else ()
+        return self.labels.requirements if self.labels is not None else ()
 
     @property
     def terms(self) -> tuple[FieldTerm, ...]:
-        return self.field.terms if self.field is not None else ()
+        return self.fields.terms if self.fields is not None else ()
 
     def query(self) -> dict[str, str]:
         """Return the parameters of a list request that selects the same objects, for a client of your own.
 
-        >>> Selector('app=web', field='status.phase!=Failed', names=['web-1'], namespaces=['shop']).query()
+        >>> Selector('app=web', fields='status.phase!=Failed', names=['web-1'], namespaces=['shop']).query()
         {'labelSelector': 'app=web', 'fieldSelector': 'status.phase!=Failed,metadata.name=web-1,metadata.namespace=shop'}
 
         Raise BadSelector if there are several names or namespaces: one request cannot select them.
@@ -361,7 +361,7 @@ def _remedy_of(conflict: Dimension | None) -> str:
 def query_of(selector: Selector, *, name: str | None = None, namespace: str | None = None) -> dict[str, str]:
     """Return the query parameters for the labels and fields of a selector, and a name and namespace.
 
-    >>> query_of(Selector('app=web', field='status.phase!=Failed'), name='web-1')
+    >>> query_of(Selector('app=web', fields='status.phase!=Failed'), name='web-1')
     {'labelSelector': 'app=web', 'fieldSelector': 'status.phase!=Failed,metadata.name=web-1'}
     """
     terms = [*selector.terms]
@@ -369,7 +369,7 @@ def query_of(selector: Selector, *, name: str | None = None, namespace: str | No
         terms.append(FieldTerm("metadata.name", name))
     if namespace is not None:
         terms.append(FieldTerm("metadata.namespace", namespace))
-    labels = {"labelSelector": str(selector.label)} if selector.requirements else {}
+    labels = {"labelSelector": str(selector.labels)} if selector.requirements else {}
     return labels | ({"fieldSelector": ",".join(map(str, terms))} if terms else {})
 
 
@@ -428,15 +428,15 @@ def _parsed(argument: str, given: object, cls: type[_Text]) -> _Text | Everythin
 
 
 def make_selector(
-    label: LabelSelector | Everything | None,
-    field: FieldSelector | Everything | None = None,
+    labels: LabelSelector | Everything | None,
+    fields: FieldSelector | Everything | None = None,
     names: tuple[str, ...] | None = None,
     namespaces: tuple[str, ...] | None = None,
     namespace_label: LabelSelector | None = None,
 ) -> Selector:
     """Make a selector from valid parts, without checks. Names must be distinct and sorted."""
     made = object.__new__(Selector)
-    _fill(made, label, field, names, namespaces, namespace_label)
+    _fill(made, labels, fields, names, namespaces, namespace_label)
     return made
 
 
@@ -445,7 +445,7 @@ def listed_namespaces(given: str | Collection[str] | None) -> Collection[str] | 
     if isinstance(given, LabelSelector):
         raise BadSelector(
             f"namespaces= is {given!r}, and a read names its namespaces",
-            remedy="Leave it out: held() reads all namespaces of the filter",
+            remedy="Leave it out: list_cached() reads all namespaces of the filter",
         )
     return [given] if isinstance(given, str) else given
 
@@ -459,7 +459,9 @@ def labels_of_namespaces(declared: Branches) -> tuple[LabelSelector, ...]:
 def in_any_namespace(declared: Branches) -> Selector | AnyOf:
     """Return a filter in which namespaces by label are all namespaces: any of them may gain the label."""
     branches = [
-        branch if branch.namespace_label is None else make_selector(branch.label, branch.field, branch.names)
+        branch
+        if branch.namespace_label is None
+        else make_selector(branch.labels, branch.fields, branch.names)
         for branch in declared.branches
     ]
     return branches[0] if len(branches) == 1 else AnyOf(branches)
@@ -492,15 +494,15 @@ def _require_known(selectors: Branches) -> None:
 
 def _fill(
     selector: Selector,
-    label: LabelSelector | Everything | None,
-    field: FieldSelector | Everything | None,
+    labels: LabelSelector | Everything | None,
+    fields: FieldSelector | Everything | None,
     names: tuple[str, ...] | None,
     namespaces: tuple[str, ...] | None,
     namespace_label: LabelSelector | None,
 ) -> None:
     """Set the attributes of a new selector, although its class is frozen."""
-    object.__setattr__(selector, "label", label)
-    object.__setattr__(selector, "field", field)
+    object.__setattr__(selector, "labels", labels)
+    object.__setattr__(selector, "fields", fields)
     object.__setattr__(selector, "names", names)
     object.__setattr__(selector, "namespaces", namespaces)
     object.__setattr__(selector, "namespace_label", namespace_label)
@@ -554,7 +556,7 @@ def _narrow(request: Selector, declared: tuple[Selector, ...], kind: Kind | None
             else set()
         )
         within = sorted(held if request.namespaces is None else held.intersection(request.namespaces))
-        confined = make_selector(request.label, request.field, request.names, tuple(within) or None)
+        confined = make_selector(request.labels, request.fields, request.names, tuple(within) or None)
         if within and conflict(box := confined.box(kind)) is None and uncovered(box, boxes) is None:
             return confined
     best: tuple[tuple[int, int, int], Selector, Box] | None = None
@@ -619,8 +621,8 @@ class Verdict:
 
     >>> import kopf_selectcache as selectcache
     >>> print(selectcache.Selector('app=web').covers(selectcache.Selector('app in (web,db)')))
-    label='app in (db,web)' is not covered by label='app=web': default/example (app=db) would fail app=web;
-    label='app=web' would be covered.
+    labels='app in (db,web)' is not covered by labels='app=web': default/example (app=db) would fail app=web;
+    labels='app=web' would be covered.
     """
 
     answer: Answer

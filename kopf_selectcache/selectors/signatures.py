@@ -93,11 +93,11 @@ def misfit(
 
 _ELSEWHERE = {
     "body": "changes",
-    "field_selector": "field",
-    "label_selector": "label",
+    "field_selector": "fields",
+    "label_selector": "labels",
     "ns": "namespace",
     "patch": "changes",
-    "selector": "label",
+    "selector": "labels",
 }
 """Arguments of other clients, and those of this package that mean the same."""
 

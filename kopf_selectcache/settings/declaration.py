@@ -65,7 +65,7 @@ _FILTERS = (
 def _begin(args: tuple[object, ...], unknown: Mapping[str, object]) -> str:
     """Return the remedy of a Cached that is given parts of its filter, or none; empty for others."""
     for name in unknown:
-        if part := nearest_argument(name, ("label", "field", "names")):
+        if part := nearest_argument(name, ("labels", "fields", "names")):
             return f"The filter comes first: Cached(Selector({part}=...), keep=[...])"
     is_missing = len(args) == 1 and not unknown  # The first one is the object itself.
     return f"The filter comes first: {_FILTERS}" if is_missing else ""
@@ -110,9 +110,9 @@ class Cached:
     images, 'node': 'spec.nodeName'}`.
 
     Each is a path, through lists to each item, or a function of an object that returns a text, a list of
-    texts, or None. Reads name it: `cache.held('pods', index={'image': 'nginx:1'})`; those with `where=` of
-    the path use it by themselves. Values are read off objects as they come: what is dropped can be found by,
-    though it cannot be read. """
+    texts, or None. Reads name it: `cache.list_cached('pods', index={'image': 'nginx:1'})`; reads with
+    `where=` of the path use it by themselves. Values are read off objects as they come: what is dropped can
+    be found by, though it cannot be read. """
 
     namespaces: Namespaces | Everything | Unset = field(repr=False)
     """The namespaces of the filter, with a selector each, unless its selectors have them.
@@ -359,7 +359,7 @@ class Selectors(MutableMapping[KindKey, Selector | AnyOf]):
     >>> select['v1/pods'] = 'app=web'
     >>> select['batch', 'jobs'] = Selector(namespaces=['shop'])
     >>> select['pods']
-    Selector(label='app=web')
+    Selector(labels='app=web')
 
     Different filters of two handlers for one kind are an error. `add` makes an OR of them.
     """
@@ -420,7 +420,7 @@ class Selectors(MutableMapping[KindKey, Selector | AnyOf]):
     def __delitem__(self, key: AnyKey) -> None:
         key = self._declared_as(key_of(key))
         if self._uses:
-            raise self._too_late(key, f"Write: {awaited_call(f'remove({key!r})')}")
+            raise self._too_late(key, f"Write: {awaited_call(f'undeclare({key!r})')}")
         del self._declared[key]
         del self._parts[key]
 
@@ -575,7 +575,7 @@ def _filter_of(value: object) -> Selector | AnyOf:
     if isinstance(value, (str, Mapping)):
         return Selector(value)
     if value is EVERYTHING:
-        return Selector(EVERYTHING, field=EVERYTHING)
+        return Selector(EVERYTHING, fields=EVERYTHING)
     if isinstance(value, Sequence) and not isinstance(value, (bytes, bytearray)):
         value = AnyOf(value)
     if isinstance(value, AnyOf) and len(value.branches) == 1:

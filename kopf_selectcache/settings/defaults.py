@@ -28,15 +28,15 @@ class Defaults:
     """The defaults of all kinds: `settings.selectcache.defaults`. Each is UNSET unless it is assigned.
 
     >>> defaults = Defaults()
-    >>> defaults.label = 'team=shop'
+    >>> defaults.labels = 'team=shop'
     >>> defaults.namespaces = {'shop': UNSET, 'blog': 'team=blog'}
     >>> defaults
-    Defaults(label='team=shop', namespaces={'blog': label='team=blog', 'shop': UNSET})
+    Defaults(labels='team=shop', namespaces={'blog': labels='team=blog', 'shop': UNSET})
     """
 
-    label: str | Mapping[str, str | Collection[str]] | LabelSelector | Everything | Unset = UNSET
+    labels: str | Mapping[str, str | Collection[str]] | LabelSelector | Everything | Unset = UNSET
     """The label selector."""
-    field: str | Mapping[str, str | bool | int] | FieldSelector | Everything | Unset = UNSET
+    fields: str | Mapping[str, str | bool | int] | FieldSelector | Everything | Unset = UNSET
     """The field selector."""
     namespaces: NamespacesGiven | Namespaces = UNSET
     """The namespaces, as a list, or as a dict with a selector for each. They do not concern cluster-scoped
@@ -125,7 +125,7 @@ def _option(name: str) -> Callable[[Any], object]:
 
 
 _PARSERS: Mapping[str, Callable[[Any], object]] = {
-    **{name: _part(name) for name in ("label", "field")},
+    **{name: _part(name) for name in ("labels", "fields")},
     "namespaces": namespaces_in,
     **{name: _stored(name) for name in STORED},
     **{name: _option(name) for name in OPTIONS},
@@ -144,11 +144,11 @@ def with_defaults(cached: Cached, defaults: Defaults, *, kind: Kind | None, fall
     same names as some of the table.
     """
     values: dict[str, Any] = {name: vars(defaults)[name] for name in _NAMES}
-    label, field, namespaces = (values[name] for name in ("label", "field", "namespaces"))
+    labels, fields, namespaces = (values[name] for name in ("labels", "fields", "namespaces"))
     assembled = assemble(
         cached.filter,
         cached.namespaces,
-        default=make_selector(None if label is UNSET else label, None if field is UNSET else field),
+        default=make_selector(None if labels is UNSET else labels, None if fields is UNSET else fields),
         default_namespaces=namespaces,
         kind=kind,
     )

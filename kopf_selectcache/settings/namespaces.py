@@ -39,7 +39,7 @@ _AS_WRITTEN = (
     "Write namespaces=['shop'], namespaces={'shop': 'app=web'} or "
     "namespaces=LabelSelector.parse('tenant=yes')"
 )
-_PARTS = ("label", "field", "names")
+_PARTS = ("labels", "fields", "names")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ def namespaces_in(given: NamespacesGiven) -> Namespaces | Everything | Unset:
     """Return namespaces as users write them, checked; raise BadSelector.
 
     >>> print(namespaces_in({'shop': 'app=web', ALL_OTHERS: UNSET}))
-    {'shop': label='app=web', ALL_OTHERS: UNSET}
+    {'shop': labels='app=web', ALL_OTHERS: UNSET}
     """
     if isinstance(given, (Unset, Everything)):
         return given
@@ -101,7 +101,7 @@ def _entry(place: Place, given: object) -> Selector:
     if given is UNSET:
         return _NOTHING
     if given is EVERYTHING:
-        return Selector(EVERYTHING, field=EVERYTHING)
+        return Selector(EVERYTHING, fields=EVERYTHING)
     if not isinstance(given, Selector):
         raise BadSelector(
             f"namespaces={{{shown(place)}: ...}} is {shown_with_type(given)}, and no selector",
@@ -204,7 +204,7 @@ def _assembled(
             else:
                 alike.setdefault(part, []).append(place)
         for part, spaces in alike.items():
-            made[make_selector(part.label, part.field, part.names, tuple(sorted(spaces)))] = None
+            made[make_selector(part.labels, part.fields, part.names, tuple(sorted(spaces)))] = None
     origins = [
         Origin(part, _shown(value), of, tuple(dict.fromkeys(places)))
         for ((part, value, of), _), places in noted.items()
@@ -287,7 +287,7 @@ def _besides(part: Selector, named: Iterable[str]) -> Selector:
     """Return a selector of all namespaces except these."""
     others = tuple(FieldTerm("metadata.namespace", each, equal=False) for each in named)
     terms = (*part.terms, *others)
-    return make_selector(part.label, FieldSelector(terms) if terms else part.field, part.names)
+    return make_selector(part.labels, FieldSelector(terms) if terms else part.fields, part.names)
 
 
 def _union(branches: Iterable[Selector]) -> Selector | AnyOf:

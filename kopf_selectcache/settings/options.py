@@ -158,7 +158,7 @@ class SelectCacheSettings:
     `settings.networking.request_timeout` if that is shorter."""
 
     fetch_per_second: float = 20.0
-    """The most requests per second of `cache.fetch()`, `cache.fetch_list()` and `cache.gone()`, for all
+    """The most requests per second of `cache.fetch()`, `cache.fetch_list()` and `cache.is_deleted()`, for all
     handlers together."""
 
     audit_interval: float = 3600.0

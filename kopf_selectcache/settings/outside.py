@@ -46,7 +46,7 @@ def outer_streams(filter_: Branches, *, joined: bool = False) -> tuple[Outer, ..
     """Return the outer streams of a filter, in each of its namespaces; or those that all namespaces share.
 
     >>> [str(each.selector) for each in outer_streams(Selector('app in (web,www)', namespaces=['shop']))]
-    ["label='app notin (web,www)', namespaces=['shop']"]
+    ["labels='app notin (web,www)', namespaces=['shop']"]
     """
     named = tuple(sorted({name for each in filter_.branches for name in each.namespaces or ()}))
     spaces: list[tuple[str, ...] | None] = [named] if joined else [(each,) for each in named]

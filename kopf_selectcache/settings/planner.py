@@ -294,7 +294,7 @@ def _confined(
         said[THE_NAMESPACE] = []  # An empty namespace is that of all objects, and needs no words.
     terms = tuple(term for term in branch.terms if said.get(field_dimension(term.label, kind)[0]) is None)
     return make_selector(
-        branch.label,
+        branch.labels,
         FieldSelector(terms) if terms else None,
         None if names is None else tuple(names),
         None if spaces is None else tuple(sorted(filter(None, spaces))),
@@ -339,7 +339,7 @@ def _cells(branch: Selector, *, share_watches: bool) -> Iterable[Selector]:
     for namespace in branch.namespaces or (None,):
         for names in groups:
             yield make_selector(
-                branch.label, branch.field, names, None if namespace is None else (namespace,)
+                branch.labels, branch.fields, names, None if namespace is None else (namespace,)
             )
 
 
@@ -376,7 +376,7 @@ def _fold(group: Sequence[Selector], at: Dimension, resource: Resource) -> Selec
     either = LabelRequirement(at.key, "in" if len(values) > 1 else "=", tuple(values))
     others = [requirement for requirement in first.requirements if requirement.key != at.key]
     label = LabelSelector(tuple(sorted((*others, either), key=lambda requirement: requirement.key)))
-    return make_selector(label, first.field, first.names, first.namespaces)
+    return make_selector(label, first.fields, first.names, first.namespaces)
 
 
 # ---- Rule 5.
@@ -386,13 +386,13 @@ def _joined(cells: Sequence[Selector], most: int) -> list[Selector]:
     """Join streams of one selector until there are at most `most`, or nothing is left to join."""
     groups: dict[Selector, list[Selector]] = {}
     for cell in cells:
-        groups.setdefault(make_selector(cell.label, cell.field, cell.names), []).append(cell)
+        groups.setdefault(make_selector(cell.labels, cell.fields, cell.names), []).append(cell)
     excess = len(cells) - most
     for part in sorted(groups, key=lambda part: (_width(part) == _width(_EVERYTHING), -len(groups[part]))):
         group = groups[part]
         if excess > 0 and len(group) > 1 and all(cell.namespaces for cell in group):
             spaces = sorted({space for cell in group for space in cell.namespaces or ()})
-            groups[part] = [make_selector(part.label, part.field, part.names, tuple(spaces))]
+            groups[part] = [make_selector(part.labels, part.fields, part.names, tuple(spaces))]
             excess -= len(group) - 1
     return [cell for group in groups.values() for cell in group]
 

@@ -62,8 +62,8 @@ def written(value: object) -> str:
 class Origin:
     """The level that one value of a cache comes from.
 
-    >>> print(Origin('label', 'app=web', Level.KIND, ('blog', 'shop')))
-    label='app=web' in blog, shop: from the kind
+    >>> print(Origin('labels', 'app=web', Level.KIND, ('blog', 'shop')))
+    labels='app=web' in blog, shop: from the kind
     """
 
     option: str

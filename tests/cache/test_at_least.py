@@ -26,15 +26,15 @@ Obj = dict[str, Any]
 SYNC: dict[str, Callable[..., Any]] = {
     "get": lambda cache, **given: cache.get("pods", "a", "shop", **given),
     "exists": lambda cache, **given: cache.exists("pods", "a", "shop", **given),
-    "list": lambda cache, **given: cache.list("pods", label="app=web", **given),
-    "held": lambda cache, **given: cache.held("pods", **given),
+    "list": lambda cache, **given: cache.list("pods", labels="app=web", **given),
+    "held": lambda cache, **given: cache.list_cached("pods", **given),
     "owned": lambda cache, **given: cache.owned({"metadata": {"uid": "u"}}, "pods", **given),
-    "count": lambda cache, **given: cache.count("pods", label="app=web", **given),
+    "count": lambda cache, **given: cache.count("pods", labels="app=web", **given),
 }
 AWAITED: dict[str, Callable[..., Any]] = {
     "fetch": lambda cache, **given: cache.fetch("pods", "b", "shop", **given),
-    "fetch_list": lambda cache, **given: cache.fetch_list("pods", label="app=web", **given),
-    "gone": lambda cache, **given: cache.gone("pods", "b", "shop", **given),
+    "fetch_list": lambda cache, **given: cache.fetch_list("pods", labels="app=web", **given),
+    "gone": lambda cache, **given: cache.is_deleted("pods", "b", "shop", **given),
 }
 
 
@@ -88,7 +88,7 @@ def test_11_an_awaited_read_asks_the_server_when_its_wait_has_ended() -> None:
             for timeout, seconds in ((None, LONGEST_WAIT), (2, 2.0)):
                 began = environment.clock.now
                 call = asyncio.create_task(
-                    environment.cache.fetch_list("pods", label="app=web", at_least=b, timeout=timeout)
+                    environment.cache.fetch_list("pods", labels="app=web", at_least=b, timeout=timeout)
                 )
                 await environment.clock.move_until(call.done, step=0.25)
                 assert seconds <= environment.clock.now - began < seconds + 1
@@ -105,7 +105,7 @@ def test_11_a_thread_waits_and_then_raises() -> None:
             (b,) = environment.cluster.create(pod("b", **WEB))
 
             def read() -> list[Obj]:
-                return list(environment.cache.list("pods", label="app=web", at_least=b))
+                return list(environment.cache.list("pods", labels="app=web", at_least=b))
 
             late = asyncio.create_task(asyncio.to_thread(read))
             await environment.clock.move_until(late.done)
@@ -126,18 +126,18 @@ def test_11_a_version_that_no_event_reaches_takes_one_list_of_metadata() -> None
             cache = environment.cache
             version = version_of(environment.cluster.create(pod("other", app="db"))[0])
             with pytest.raises(Stale):
-                cache.list("pods", label="app=web", at_least=version)
+                cache.list("pods", labels="app=web", at_least=version)
             calls = [
-                asyncio.create_task(cache.fetch_list("pods", label="app=web", at_least=version))
+                asyncio.create_task(cache.fetch_list("pods", labels="app=web", at_least=version))
                 for _ in range(3)
             ]
             await environment.clock.move_until(lambda: all(call.done() for call in calls), step=0.25)
             assert [(await call).version for call in calls] == [version] * 3
             assert len(environment.comparisons()) == 1
-            assert cache.list("pods", label="app=web", at_least=version).version == version
+            assert cache.list("pods", labels="app=web", at_least=version).version == version
             await environment.cut(Refuse(503))
             with pytest.raises(Stale):  # Nobody knows what has happened since the watch ended.
-                cache.list("pods", label="app=web", at_least=version)
+                cache.list("pods", labels="app=web", at_least=version)
 
     run(main())
 
@@ -149,8 +149,8 @@ def test_11_each_stream_that_a_read_needs_is_as_new() -> None:
             (e,) = environment.cluster.create(pod("e", **WEB))
             await until(lambda: environment.informer.reflectors[0].version == version_of(e))
             with pytest.raises(Stale):
-                environment.cache.held("pods", at_least=e)
-            assert len(environment.cache.list("pods", label="app=web,!tier", at_least=e)) == 4
+                environment.cache.list_cached("pods", at_least=e)
+            assert len(environment.cache.list("pods", labels="app=web,!tier", at_least=e)) == 4
 
     run(main())
 
@@ -169,9 +169,11 @@ def test_11_a_leave_before_the_version_is_confirmed_before_the_answer() -> None:
             version = str(environment.cluster.version)
             await until(lambda: environment.informer.reflectors[0].version == version)
             call = asyncio.create_task(
-                environment.cache.fetch_list("pods", label="app=web,tier!=gold", at_least=version)
+                environment.cache.fetch_list("pods", labels="app=web,tier!=gold", at_least=version)
             )
-            held = asyncio.create_task(asyncio.to_thread(environment.cache.held, "pods", at_least=version))
+            held = asyncio.create_task(
+                asyncio.to_thread(environment.cache.list_cached, "pods", at_least=version)
+            )
             await environment.clock.move_until(environment.comparisons, step=0.25)
             for _ in range(4):
                 await environment.clock.move(0.25)
@@ -198,7 +200,7 @@ def test_11_an_own_write_is_as_new_as_itself() -> None:
                 raise AssertionError("the own write is as new as itself") from error
             for read in (
                 lambda: cache.get("pods", "a", "shop", at_least=b),
-                lambda: cache.held("pods", at_least=b),
+                lambda: cache.list_cached("pods", at_least=b),
             ):
                 with pytest.raises(Stale):
                     read()
@@ -211,12 +213,12 @@ def test_11_a_wait_ends_when_the_cache_cannot_be_read_or_is_removed() -> None:
         async with gated("app=web", pod("a", **WEB)) as environment:
             await environment.cut()
             (b,) = environment.cluster.create(pod("b", **WEB))
-            call = asyncio.create_task(environment.cache.fetch_list("pods", label="app=web", at_least=b))
+            call = asyncio.create_task(environment.cache.fetch_list("pods", labels="app=web", at_least=b))
             await settle()
-            await environment.cache.remove("pods")
+            await environment.cache.undeclare("pods")
             assert len(await call) == 2, "the server answers"
             with pytest.raises(NotDeclared):
-                await asyncio.to_thread(lambda: environment.cache.held("pods", at_least=b))
+                await asyncio.to_thread(lambda: environment.cache.list_cached("pods", at_least=b))
 
     run(main())
 
@@ -234,9 +236,9 @@ def test_11_the_default_is_for_objects_that_are_absent_and_not_for_stale_answers
 def test_11_a_fake_cache_is_as_new_as_its_cluster_and_does_not_wait() -> None:
     cache = FakeCache([pod("a", **WEB)], {"v1/pods": "app=web"})
     (other,) = cache.cluster.create(pod("other", app="db"))
-    assert cache.list("pods", label="app=web", at_least=other).version == version_of(other)
+    assert cache.list("pods", labels="app=web", at_least=other).version == version_of(other)
     with pytest.raises(Stale):
-        cache.count("pods", label="app=web", at_least=version_of(other) + "0")
+        cache.count("pods", labels="app=web", at_least=version_of(other) + "0")
     assert len(cache.blocking.fetch_list("pods", at_least=version_of(other) + "0")) == 2
 
 
@@ -261,7 +263,7 @@ def test_11_a_fake_cache_is_as_new_as_its_cluster_and_does_not_wait() -> None:
 )
 def test_11_what_has_no_order_is_refused(given: object) -> None:
     with pytest.raises(ReadError) as caught:
-        FakeCache([pod("a", **WEB)], {"v1/pods": "app=web"}).held("pods", at_least=given)
+        FakeCache([pod("a", **WEB)], {"v1/pods": "app=web"}).list_cached("pods", at_least=given)
     assert type(caught.value) is ReadError
 
 
@@ -269,7 +271,7 @@ def test_11_versions_of_a_server_that_are_no_numbers_are_refused() -> None:
     environment = Environment()
     environment.declare("app=web").hold(held_pod("a", app="web"), version="abc")
     with pytest.raises(ReadError) as caught:
-        environment.cache().held("pods", at_least="5")
+        environment.cache().list_cached("pods", at_least="5")
     assert type(caught.value) is ReadError
 
 
@@ -277,15 +279,17 @@ def test_11_a_cache_that_is_not_synced_says_so() -> None:
     environment = Environment()
     environment.declare("app=web")
     with pytest.raises(NotSynced):
-        environment.cache().held("pods", at_least="5")
+        environment.cache().list_cached("pods", at_least="5")
 
 
 def test_11_an_answer_has_its_version() -> None:
     cache: Cache = FakeCache([pod("a", **WEB), pod("b", **WEB)], {"v1/pods": "app=web"})
-    found = cache.held("pods", sort_by="metadata.name")
-    assert found.version == cache.explain("pods", label="app=web").version == cache.held("pods").version
+    found = cache.list_cached("pods", sort_by="metadata.name")
+    assert (
+        found.version == cache.explain("pods", labels="app=web").version == cache.list_cached("pods").version
+    )
     assert found[:1].version == found.version
-    assert cache.explain("pods", label="app=web").age >= 0
+    assert cache.explain("pods", labels="app=web").age >= 0
 
 
 # ---- Waits, and changes.
@@ -366,7 +370,7 @@ def test_11_a_wait_for_the_end_of_an_object_does_not_trust_an_older_cache() -> N
             cache, cluster = environment.cache, environment.cluster
             silence = await environment.cut()
             (made,) = cluster.create(pod("a", **WEB))
-            call = asyncio.create_task(cache.wait_gone("pods", "a", "shop", at_least=made))
+            call = asyncio.create_task(cache.wait_deleted("pods", "a", "shop", at_least=made))
             await settle()
             assert not call.done()
             silence.release()
@@ -388,7 +392,7 @@ def test_11_waits_of_a_fake_cache_take_a_version_as_well() -> None:
         assert version_of(found) == version_of(changed)
         assert (await anext(fake.changes("pods", at_least=changed))).name == "a"
         fake.cluster.delete(pod("a"), grace_period=0)
-        await fake.wait_gone("pods", "a", "shop", at_least=changed, timeout=60)
+        await fake.wait_deleted("pods", "a", "shop", at_least=changed, timeout=60)
 
     run(main())
     fake = FakeCache([pod("a", **WEB, ready="yes")], {"v1/pods": "app=web"})
@@ -418,12 +422,12 @@ def test_11_a_stream_that_was_not_listed_since_a_restore_has_no_version_of_now()
             assert int(shop.version) > int(version_of(b)), "it is of the time before"
             given: Obj = {"namespace": "shop", "at_least": b}
             for read in (
-                lambda: cache.list("pods", label="app=web", **given),
+                lambda: cache.list("pods", labels="app=web", **given),
                 lambda: cache.get("pods", "lost-1", **given),
             ):
                 with pytest.raises(Stale):
                     read()
-            call = asyncio.create_task(cache.fetch_list("pods", label="app=web", **given))
+            call = asyncio.create_task(cache.fetch_list("pods", labels="app=web", **given))
             for _ in range(3):
                 await environment.clock.move(1)
             assert not call.done()
@@ -446,8 +450,8 @@ def test_6_an_object_that_the_cache_has_not_heard_of_is_not_gone() -> None:
             await environment.cut()
             (b,) = environment.cluster.create(pod("b", **WEB))
             for uid in (None, b["metadata"]["uid"]):
-                assert not await cache.gone("pods", "b", "shop", uid=uid, at_least=version)
-                assert not await cache.gone("pods", "b", "shop", uid=uid, at_least=sibling)
+                assert not await cache.is_deleted("pods", "b", "shop", uid=uid, at_least=version)
+                assert not await cache.is_deleted("pods", "b", "shop", uid=uid, at_least=sibling)
 
     run(main())
 
@@ -464,17 +468,17 @@ def test_11_an_absence_as_of_a_version_is_known_without_a_request(filter_: Any) 
             cluster.bookmark()
             await until(lambda: all(each.version == version for each in environment.informer.reflectors))
             before = requests(environment)
-            assert await cache.gone("pods", "b", "shop", uid=uid, at_least=held)
+            assert await cache.is_deleted("pods", "b", "shop", uid=uid, at_least=held)
             assert requests(environment) == before
             # The object may be one that the cache does not know yet.
             for number, options in enumerate(
                 ({"uid": uid}, {"uid": uid, "at_least": version}, {"at_least": held})
             ):
-                assert await cache.gone("pods", "b", "shop", **options)
+                assert await cache.is_deleted("pods", "b", "shop", **options)
                 assert requests(environment) == before + 1 + number
             cluster.create(pod("b", **WEB))
             await until(lambda: cache.exists("pods", "b", "shop"))
-            assert not await cache.gone("pods", "b", "shop", at_least=version)
+            assert not await cache.is_deleted("pods", "b", "shop", at_least=version)
 
     run(main())
 

@@ -1,4 +1,4 @@
-"""`cache.changes` and `cache.wait_gone`: changes of cached objects for background tasks."""
+"""`cache.changes` and `cache.wait_deleted`: changes of cached objects for background tasks."""
 
 from __future__ import annotations
 
@@ -86,14 +86,14 @@ def test_a_filter_of_names_proves_that_a_departed_object_is_gone() -> None:
         waiting = asyncio.create_task(following(seen, 1))
         await asyncio.sleep(0)
         cache.cluster.delete(pod())
-        assert await waiting == ["web-1 gone"]
+        assert await waiting == ["web-1 deleted"]
 
     run(main())
 
 
 def test_15_an_object_of_an_excluded_name_that_leaves_another_stream_is_not_gone() -> None:
     async def main() -> None:
-        either = [Selector(field="metadata.name!=web-1"), Selector("app=web")]
+        either = [Selector(fields="metadata.name!=web-1"), Selector("app=web")]
         cache = FakeCache([pod("web-1"), pod("db-1", app="db")], {"pods": either})
         waiting = asyncio.create_task(following(cache.changes("pods", initial=False), 1))
         await asyncio.sleep(0)
@@ -106,9 +106,9 @@ def test_15_an_object_of_an_excluded_name_that_leaves_another_stream_is_not_gone
 def test_a_narrower_request_sees_objects_enter_and_leave_that_stay_in_the_cache() -> None:
     async def main() -> None:
         cache = FakeCache([pod(), pod("web-2", node="n1")], {"pods": "app"})
-        by_label = cache.changes("pods", label="tier=gold")
+        by_label = cache.changes("pods", labels="tier=gold")
         by_path = cache.changes("pods", where={"spec.nodeName": "n1"})
-        by_field = cache.changes("pods", field="spec.nodeName=n1")
+        by_field = cache.changes("pods", fields="spec.nodeName=n1")
         assert await following(by_path, 1) == ["web-2 entered"]
         assert await following(by_field, 1) == ["web-2 entered"]
         waiting = asyncio.create_task(following(by_label, 2))
@@ -196,12 +196,12 @@ def departed(record: Record) -> Change:
 def test_15_a_slow_reader_gets_the_present_state_only_when_all_lists_are_complete() -> None:
     async def main() -> None:
         cache = FakeCache([pod("web-1"), pod("web-2"), pod("web-3")], {"pods": "app=web"})
-        assert len(cache.held("pods")) == 3
+        assert len(cache.list_cached("pods")) == 3
         informer, subscription = subscribed(cache, initial=False, buffer=1)
         records, plan = informer.store.records()[0], informer.state.plan
         assert plan is not None
         cache.cluster.delete(pod("web-1"), pod("web-2"))
-        assert len(cache.held("pods")) == 1
+        assert len(cache.list_cached("pods")) == 1
         assert subscription.can_resume
         informer.begin(plan, cause=ChangeCause.EVICTED)
         assert subscription.must_resume
@@ -218,7 +218,7 @@ def test_15_a_slow_reader_gets_the_present_state_only_when_all_lists_are_complet
 def test_15_departures_that_a_restart_reveals_count_as_pending() -> None:
     async def main() -> None:
         cache = FakeCache([pod("web-1"), pod("web-2")], {"pods": "app=web"})
-        assert len(cache.held("pods")) == 2
+        assert len(cache.list_cached("pods")) == 2
         informer, subscription = subscribed(cache, initial=False, buffer=1)
         plan = informer.state.plan
         assert plan is not None
@@ -233,7 +233,7 @@ def test_15_departures_that_a_restart_reveals_count_as_pending() -> None:
 def test_15_objects_of_the_first_lists_exist_already() -> None:
     async def main() -> None:
         cache = FakeCache([pod("web-1"), pod("web-2")], {"pods": "app=web"})
-        assert len(cache.held("pods")) == 2
+        assert len(cache.list_cached("pods")) == 2
         informer, records = (
             cache._runtime.informer("pods"),
             cache._runtime.informer("pods").store.records()[0],
@@ -323,11 +323,11 @@ def test_a_request_that_can_never_match_is_refused() -> None:
     async def main() -> None:
         cache = FakeCache([pod()], {"pods": "app=web"})
         with pytest.raises(OutsideFilter):
-            await anext(cache.changes("pods", label="app=db"))
+            await anext(cache.changes("pods", labels="app=db"))
         with pytest.raises(NotDeclared):
             await anext(cache.changes("jobs"))
         with pytest.raises(ReadError):
-            await anext(cache.changes("pods", field="spec.nope=1"))
+            await anext(cache.changes("pods", fields="spec.nope=1"))
         through_a_list = cache.changes("pods", where={"spec.containers.name": "main"})
         with pytest.raises(ReadError):
             await anext(through_a_list)
@@ -339,7 +339,7 @@ def test_waiting_for_the_end_of_a_cached_object() -> None:
     async def main() -> None:
         cache = FakeCache([pod()], {"pods": "app=web"})
         uid = cache.get("pods", "web-1", "shop")["metadata"]["uid"]
-        waiting = asyncio.create_task(cache.wait_gone("pods", "web-1", "shop", uid=uid))
+        waiting = asyncio.create_task(cache.wait_deleted("pods", "web-1", "shop", uid=uid))
         await asyncio.sleep(0)
         cache.cluster.patch(pod(), labelled(tier="gold"))
         for _ in range(5):
@@ -347,7 +347,7 @@ def test_waiting_for_the_end_of_a_cached_object() -> None:
         assert not waiting.done()
         cache.cluster.delete(pod())
         await waiting
-        await cache.wait_gone("pods", "web-1", "shop")
+        await cache.wait_deleted("pods", "web-1", "shop")
 
     run(main())
 
@@ -355,7 +355,7 @@ def test_waiting_for_the_end_of_a_cached_object() -> None:
 def test_an_object_that_only_left_the_filter_is_waited_for_on_the_server() -> None:
     async def main() -> None:
         cache = FakeCache([pod()], {"pods": "app=web"})
-        waiting = asyncio.create_task(cache.wait_gone("pods", "web-1", "shop"))
+        waiting = asyncio.create_task(cache.wait_deleted("pods", "web-1", "shop"))
         await asyncio.sleep(0)
         cache.cluster.patch(pod(), labelled(app="db"))
         for _ in range(20):
@@ -364,7 +364,7 @@ def test_an_object_that_only_left_the_filter_is_waited_for_on_the_server() -> No
         cache.cluster.delete(pod(app="db"))
         await waiting
         undeclared = FakeCache([pod()], {"jobs": "app=web"})
-        waiting = asyncio.create_task(undeclared.wait_gone("pods", "web-1", "shop"))
+        waiting = asyncio.create_task(undeclared.wait_deleted("pods", "web-1", "shop"))
         for _ in range(20):
             await asyncio.sleep(0)
         assert not waiting.done()
@@ -380,9 +380,9 @@ def test_another_object_of_the_name_does_not_count_if_the_uid_is_given() -> None
         uid = cache.get("pods", "web-1", "shop")["metadata"]["uid"]
         cache.cluster.delete(pod())
         cache.cluster.create(pod())
-        await cache.wait_gone("pods", "web-1", "shop", uid=uid)
+        await cache.wait_deleted("pods", "web-1", "shop", uid=uid)
         with pytest.raises(TimeoutError, match="it still exists"):
-            await cache.wait_gone("pods", "web-1", "shop", timeout=0)
+            await cache.wait_deleted("pods", "web-1", "shop", timeout=0)
 
     run(main())
 
@@ -403,7 +403,7 @@ def test_15_a_subscriber_gets_matching_objects_alone_whatever_the_filter_becomes
         cache = FakeCache(
             [pod(), pod("web-2", app="web", tier="gold"), pod("db-1", app="db")], {"pods": "app=web"}
         )
-        by_label = cache.changes("pods", label="app=web")
+        by_label = cache.changes("pods", labels="app=web")
         by_path = cache.changes("pods", where={"metadata.labels.app": "web"})
         for seen in (by_label, by_path):
             assert await following(seen, 2) == ["web-1 entered", "web-2 entered"]
@@ -442,7 +442,7 @@ SECRETIVE = Resource(Kind.unknown("x.io", "Thing", "things", namespaced=True), "
 
 
 def test_a_field_that_only_the_server_knows_is_followed_if_the_filter_ensures_it() -> None:
-    red = Selector(field="spec.color=red")
+    red = Selector(fields="spec.color=red")
     request = Request(verb="changes", kind="things", selector=red)
     ensuring = reading(red, resource=SECRETIVE, key="things")._runtime.informer("things")
     assert module.match_for(ensuring, request) is None
@@ -454,13 +454,13 @@ def test_a_field_that_only_the_server_knows_is_followed_if_the_filter_ensures_it
 def test_a_timeout_of_the_question_itself_is_not_that_of_the_wait() -> None:
     async def main() -> None:
         cache = FakeCache([pod()], {"pods": "app=web"})
-        request = cache._access.requests.one("wait_gone", "pods", "web-1", "shop", timeout=60)
+        request = cache._access.requests.one("wait_deleted", "pods", "web-1", "shop", timeout=60)
 
         async def ask(_: Request) -> bool:
             raise TimeoutError("its own")
 
         with pytest.raises(TimeoutError, match="its own"):
-            await module.wait_gone(cache._access, request, ask)
+            await module.wait_deleted(cache._access, request, ask)
 
     run(main())
 
@@ -492,7 +492,7 @@ def test_changes_that_nobody_can_mean_are_refused() -> None:
         with pytest.raises(ReadError):
             cache.changes("pods", initial="x")  # type: ignore[arg-type]  # That is the mistake.
         with pytest.raises(ReadError):
-            await anext(cache.changes("pods", label="app=a,app=b"))
+            await anext(cache.changes("pods", labels="app=a,app=b"))
 
     run(main())
 
@@ -502,9 +502,9 @@ def test_16_a_changed_filter_does_not_change_the_request() -> None:
 
     async def main() -> None:
         cache = FakeCache([pod("web-1"), pod("db-1", app="db")], {"pods": "app=web"})
-        seen = cache.changes("pods", label="app=web")
+        seen = cache.changes("pods", labels="app=web")
         waiting = asyncio.ensure_future(
-            cache.wait_for("pods", lambda obj: obj["metadata"]["name"] != "web-1", label="app=web")
+            cache.wait_for("pods", lambda obj: obj["metadata"]["name"] != "web-1", labels="app=web")
         )
         assert await following(seen, 1) == ["web-1 entered"]
         await cache.change("pods", "app in (db,web)")
@@ -521,7 +521,7 @@ def test_16_a_changed_filter_does_not_change_the_request() -> None:
 def test_an_iterator_ends_when_a_changed_filter_never_selects_its_objects() -> None:
     async def main() -> None:
         cache = FakeCache([pod("web-1"), pod("db-1", app="db")], {"pods": "app in (db,web)"})
-        seen = cache.changes("pods", label="app=web")
+        seen = cache.changes("pods", labels="app=web")
         assert await following(seen, 1) == ["web-1 entered"]
         await cache.change("pods", "app=db")
         change = await anext(seen)
@@ -535,7 +535,7 @@ def test_an_iterator_ends_when_a_changed_filter_never_selects_its_objects() -> N
 def test_an_iterator_without_objects_ends_then_as_well() -> None:
     async def main() -> None:
         cache = FakeCache([], {"pods": "app in (db,web)"})
-        waiting = asyncio.ensure_future(anext(cache.changes("pods", label="app=web")))
+        waiting = asyncio.ensure_future(anext(cache.changes("pods", labels="app=web")))
         await asyncio.sleep(0)
         await cache.change("pods", "app=db")
         with pytest.raises(OutsideFilter):
@@ -559,8 +559,8 @@ def test_a_path_that_is_not_stored_any_more_ends_an_iterator() -> None:
 def test_a_wait_ends_when_a_changed_filter_never_selects_its_objects() -> None:
     async def main() -> None:
         cache = FakeCache([pod("web-1")], {"pods": "app in (db,web)"})
-        waiting = asyncio.ensure_future(cache.wait_for("pods", lambda _: False, label="app=web"))
-        other = asyncio.ensure_future(cache.wait_for("pods", lambda _: False, label="app=db"))
+        waiting = asyncio.ensure_future(cache.wait_for("pods", lambda _: False, labels="app=web"))
+        other = asyncio.ensure_future(cache.wait_for("pods", lambda _: False, labels="app=db"))
         await asyncio.sleep(0)
         await cache.change("pods", "app=db")
         with pytest.raises(OutsideFilter):
@@ -574,7 +574,7 @@ def test_a_wait_ends_when_a_changed_filter_never_selects_its_objects() -> None:
 def test_the_end_of_an_object_that_a_changed_filter_does_not_select_is_waited_for() -> None:
     async def main() -> None:
         cache = FakeCache([pod("web-1")], {"pods": "app=web"})
-        waiting = asyncio.ensure_future(cache.wait_gone("pods", "web-1", "shop"))
+        waiting = asyncio.ensure_future(cache.wait_deleted("pods", "web-1", "shop"))
         await asyncio.sleep(0)
         await cache.change("pods", "app=db")
         await asyncio.sleep(0)

@@ -20,15 +20,15 @@ FILTERS = [
     Selector(),
     WEB,
     Selector("!legacy,app!=db,tier>3"),
-    Selector(field="spec.hostNetwork=true,status.phase!=Failed"),
+    Selector(fields="spec.hostNetwork=true,status.phase!=Failed"),
     Selector(names=["a", "b"], namespaces=["x"]),
-    Selector(field="metadata.name=a,metadata.namespace!=y"),
-    Selector("app=web", names=["a"], field="spec.nodeName=n1"),
+    Selector(fields="metadata.name=a,metadata.namespace!=y"),
+    Selector("app=web", names=["a"], fields="spec.nodeName=n1"),
     AnyOf([WEB, DB]),
     AnyOf([WEB, Selector("app!=web")]),
     AnyOf([Selector(namespaces=["x"]), Selector("app=web", namespaces=["y"])]),
     AnyOf([Selector(names=["a"]), Selector("app=web", names=["b"]), Selector("app!=web", names=["b"])]),
-    AnyOf([Selector(field="spec.hostNetwork=true"), Selector(field="spec.hostNetwork=false")]),
+    AnyOf([Selector(fields="spec.hostNetwork=true"), Selector(fields="spec.hostNetwork=false")]),
 ]
 
 

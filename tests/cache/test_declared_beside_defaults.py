@@ -17,7 +17,7 @@ def test_declared_namespaces_stay_as_they_are() -> None:
     settings = kopf.OperatorSettings()
     ours = settings_of(settings)
     ours.defaults.namespaces = ["elsewhere"]
-    ours.defaults.label = "app=db"
+    ours.defaults.labels = "app=db"
     ours.selectors["v1/configmaps"] = Cached(
         "app=web", namespaces={"shop": UNSET, "blog": Selector(names=["a"])}
     )
@@ -31,7 +31,7 @@ def test_declared_namespaces_stay_as_they_are() -> None:
     )
     assert cache.scope("configmaps") == changed
     cache.blocking.change("configmaps", Selector())
-    assert str(cache.scope("configmaps").branches[1]) == "label='app=db', namespaces=['shop']"
+    assert str(cache.scope("configmaps").branches[1]) == "labels='app=db', namespaces=['shop']"
     cache.blocking.change("configmaps", [Selector("app=web", namespaces=["other"]), "app=db"])
     assert Selector("app=web", namespaces=["other"]) in cache.scope("configmaps").branches
     assert Selector("app=db", namespaces=["shop"]) in cache.scope("configmaps").branches

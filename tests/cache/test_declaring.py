@@ -98,12 +98,12 @@ def names(objects: Any) -> list[str]:
 def test_a_declared_kind_is_synced_and_followed() -> None:
     async def test(gated: Gated, cache: Cache) -> None:
         with pytest.raises(NotDeclared):
-            cache.held("configmaps")
+            cache.list_cached("configmaps")
         await cache.declare("v1/configmaps", "app=web", index={"app": "metadata.labels.app"})
-        assert names(cache.list("configmaps", label="app=web")) == ["web"]
-        assert names(cache.held("cm", index={"app": "web"})) == ["web"]
+        assert names(cache.list("configmaps", labels="app=web")) == ["web"]
+        assert names(cache.list_cached("cm", index={"app": "web"})) == ["web"]
         gated.cluster.create(config("more", app="web"))
-        await until(lambda: names(cache.held("ConfigMap")) == ["more", "web"])
+        await until(lambda: names(cache.list_cached("ConfigMap")) == ["more", "web"])
         assert cache.scope("configmaps") == Selector("app=web")
         assert set(gated.operator.report()) == {"pods", "v1/configmaps"}
         assert "configmaps" in repr(cache)
@@ -157,7 +157,7 @@ def test_another_declaration_of_a_declared_kind_is_refused(kind: str) -> None:
         await cache.declare("configmaps", "app=web")
         with pytest.raises(DeclarationError):
             await cache.declare(kind, "app=db")
-        assert names(cache.held("configmaps")) == ["web"]
+        assert names(cache.list_cached("configmaps")) == ["web"]
 
     operated(test)
 
@@ -171,7 +171,7 @@ def test_a_custom_kind_is_found_by_its_other_names() -> None:
             await cache.declare("webapps", "app=web")
         with pytest.raises(DeclarationError):
             await cache.declare("WebApp", "app=web")
-        await cache.remove("webapps")
+        await cache.undeclare("webapps")
         with pytest.raises(NotDeclared) as caught:
             cache.list("WebApp")
         assert "removed" in caught.value.what
@@ -205,7 +205,7 @@ def test_two_keys_of_one_unresolved_kind_are_rejected() -> None:
         ("configmaps", Cached("app=web"), {"drop": ["data"]}, DeclarationError),
         ("configmaps", "app=web", {"timeout": "1"}, DeclarationError),
         ("configmaps", "app=web", {"timeout": True}, DeclarationError),
-        ("nodes", Selector(field="spec.unknown=1"), {}, DeclarationError),
+        ("nodes", Selector(fields="spec.unknown=1"), {}, DeclarationError),
     ],
 )
 @each_row("verb", ["declare", "change"])
@@ -232,7 +232,7 @@ def nothing_stays(gated: Gated) -> None:
     assert set(runtime._claims._keys.values()) == {"pods"}
     assert {task.get_name() for task in asyncio.all_tasks() if "configmaps" in task.get_name()} == set()
     with pytest.raises(NotDeclared):
-        gated.cache.held("configmaps")
+        gated.cache.list_cached("configmaps")
 
 
 @pytest.mark.parametrize("code", [403, 404])
@@ -244,7 +244,7 @@ def test_a_declaration_that_fails_raises_the_state_and_leaves_nothing(code: int)
         nothing_stays(gated)
         fault.release()
         await cache.declare("configmaps", "app=web")
-        assert names(cache.held("configmaps")) == ["web"]
+        assert names(cache.list_cached("configmaps")) == ["web"]
 
     operated(test)
 
@@ -270,7 +270,7 @@ def test_a_cancelled_declaration_that_was_changed_meanwhile_stays() -> None:
         assert not gated.operator.runtime.names.pending
         declaring.cancel()
         await asyncio.wait({declaring})
-        assert names(cache.held("configmaps")) == ["db"]
+        assert names(cache.list_cached("configmaps")) == ["db"]
         silence.release()
 
     operated(test)
@@ -282,7 +282,7 @@ def test_a_cancelled_declaration_leaves_nothing() -> None:
         declaring = asyncio.create_task(cache.declare("configmaps", "app=web"))
         await until(lambda: "configmaps" in gated.operator.runtime.informers)
         with pytest.raises(NotSynced):
-            cache.held("configmaps")
+            cache.list_cached("configmaps")
         await settle()
         declaring.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -302,7 +302,7 @@ def test_a_declaration_stays_for_another_caller_that_waits() -> None:
         held.release()
         await gated.clock.move_until(second.done)
         assert second.exception() is None
-        assert names(cache.held("configmaps")) == ["web"]
+        assert names(cache.list_cached("configmaps")) == ["web"]
         assert not gated.operator.runtime.names.pending
 
     operated(test)
@@ -312,7 +312,7 @@ def test_a_failure_of_one_caller_leaves_what_another_has_synced() -> None:
     async def test(gated: Gated, cache: Cache) -> None:
         await cache.declare("configmaps", "app=web")
         await cache.declare("configmaps", "app=web", timeout=0)
-        assert names(cache.held("configmaps")) == ["web"]
+        assert names(cache.list_cached("configmaps")) == ["web"]
         informer = gated.operator.runtime.informer("configmaps")
         informer.reflectors[0].condition.fail(Lost("it selects nothing", outside=True))
         with pytest.raises(Rejected):
@@ -329,19 +329,19 @@ def test_reads_of_a_removed_kind_name_the_time_and_the_place() -> None:
     async def test(gated: Gated, cache: Cache) -> None:
         gated.operator.runtime.now = lambda: datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
         await cache.declare("v1/configmaps", "app=web")
-        await cache.remove("cm")
+        await cache.undeclare("cm")
         for kind in ("configmaps", "v1/configmaps", "ConfigMap"):
             with pytest.raises(NotDeclared) as caught:
-                cache.held(kind)
+                cache.list_cached(kind)
             assert re.search(r"2026-01-02T03:04:05Z by test_declaring\.py:\d+", caught.value.what)
-        for verb in ("remove", "change"):
+        for verb in ("undeclare", "change"):
             with pytest.raises(NotDeclared):
                 await getattr(cache, verb)("configmaps", *(["app=web"] if verb == "change" else []))
         with pytest.raises(NotDeclared) as caught:
-            cache.held("secrets")
+            cache.list_cached("secrets")
         assert "removed" not in caught.value.what
         await cache.declare("configmaps", "app=db")
-        assert names(cache.held("configmaps")) == ["db"]
+        assert names(cache.list_cached("configmaps")) == ["db"]
 
     operated(test)
 
@@ -350,17 +350,17 @@ def test_the_place_is_that_of_the_call_also_from_threads_and_tasks() -> None:
     async def test(_: Gated, cache: Cache) -> None:
         def in_thread() -> None:
             cache.blocking.declare("configmaps", "app=web")
-            cache.blocking.remove("configmaps")
+            cache.blocking.undeclare("configmaps")
 
         def place() -> str:
             with pytest.raises(NotDeclared) as caught:
-                cache.held("configmaps")
+                cache.list_cached("configmaps")
             return caught.value.what.rpartition(" ")[2]
 
         await asyncio.to_thread(in_thread)
         first = place()
         await cache.declare("configmaps", "app=web")
-        await asyncio.gather(cache.remove("configmaps"))
+        await asyncio.gather(cache.undeclare("configmaps"))
         assert {each.partition(":")[0] for each in (first, place())} == {"test_declaring.py"}
 
     operated(test)
@@ -383,7 +383,7 @@ async def removed_while(gated: Gated, wait: Coroutine[Any, Any, Any], kind: str 
     task = asyncio.create_task(wait)
     await settle()
     assert not task.done()
-    await gated.cache.remove(kind)
+    await gated.cache.undeclare(kind)
     await settle()
     assert task.done()
     return task.exception() or task.result()
@@ -403,9 +403,9 @@ def test_waits_for_a_removed_kind_end() -> None:
             await cache.declare("configmaps", "app=web")
             assert isinstance(await removed_while(gated, wait()), NotDeclared)
         await cache.declare("configmaps", "app=web")
-        gone = asyncio.create_task(cache.wait_gone("configmaps", "web", "shop"))
+        gone = asyncio.create_task(cache.wait_deleted("configmaps", "web", "shop"))
         await settle()
-        await cache.remove("configmaps")
+        await cache.undeclare("configmaps")
         await until(lambda: any(asked.path.endswith("/configmaps/web") for asked in gated.cluster.requests))
         await settle()
         gated.cluster.delete(CONFIGS[0])
@@ -441,10 +441,10 @@ def test_a_read_that_has_found_the_informer_answers_or_raises() -> None:
             gated.operator.runtime.informer("configmaps"),
             {**gated.operator.runtime.names.quick},
         )
-        await cache.remove("configmaps")
+        await cache.undeclare("configmaps")
         gated.operator.runtime.names.quick = stale
         with pytest.raises(ReadError) as caught:
-            cache.held("configmaps")
+            cache.list_cached("configmaps")
         assert isinstance(caught.value, NotDeclared)
         assert informer.held() == 0
 
@@ -453,7 +453,7 @@ def test_a_read_that_has_found_the_informer_answers_or_raises() -> None:
 
 def test_a_kind_of_the_start_can_be_removed_and_declared_again() -> None:
     async def test(gated: Gated, cache: Cache) -> None:
-        await cache.remove("pods")
+        await cache.undeclare("pods")
         assert gated.operator.runtime.initial == []
         await gated.operator.gate(None, None)
         await cache.declare("pods", "app=db")
@@ -466,7 +466,7 @@ def test_a_kind_of_the_start_can_be_removed_and_declared_again() -> None:
 def test_a_cancelled_removal_removes() -> None:
     async def test(gated: Gated, cache: Cache) -> None:
         await cache.declare("configmaps", "app=web")
-        removing = asyncio.create_task(cache.remove("configmaps"))
+        removing = asyncio.create_task(cache.undeclare("configmaps"))
         await asyncio.sleep(0)
         removing.cancel()
         await asyncio.wait({removing})
@@ -483,12 +483,12 @@ def test_a_changed_filter_is_read_at_once() -> None:
     async def test(gated: Gated, cache: Cache) -> None:
         await cache.declare("configmaps", "app=web")
         await cache.change("v1/configmaps", "app=db", keep=["metadata.labels"], timeout=30)
-        assert names(cache.list("configmaps", label="app=db")) == ["db"]
+        assert names(cache.list("configmaps", labels="app=db")) == ["db"]
         assert cache.scope("configmaps") == Selector("app=db")
         await cache.declare("configmaps", Cached("app=db", keep=["metadata.labels"]))
         with pytest.raises(NotDeclared):
             await cache.change("secrets", "app=db")
-        await cache.remove("configmaps")
+        await cache.undeclare("configmaps")
         nothing_stays(gated)
 
     operated(test)
@@ -500,7 +500,7 @@ def test_a_change_that_fails_leaves_the_filter() -> None:
         gated.cluster.faults.add(Refuse(403), verb="list", resource="configmaps")
         with pytest.raises(Forbidden):
             await cache.change("configmaps", "app=db")
-        assert names(cache.held("configmaps")) == ["web"]
+        assert names(cache.list_cached("configmaps")) == ["web"]
         assert cache.scope("configmaps") == Selector("app=web")
 
     operated(test)
@@ -570,7 +570,7 @@ def test_a_change_whose_index_fails_leaves_the_former_filter() -> None:
     with pytest.raises(NotDeclared):
         cache.blocking.change("secrets", "app=web")
     with pytest.raises(NotDeclared):
-        cache.blocking.remove("secrets")
+        cache.blocking.undeclare("secrets")
 
 
 # ---- Many.
@@ -592,8 +592,8 @@ def test_nothing_stays_of_a_hundred_kinds() -> None:
         async def come_and_go(kind: str) -> None:
             for number in range(20):
                 await cache.declare(kind, f"app={number}", max_bytes="1Mi")
-                assert cache.list(kind, label=f"app={number}") == []
-                await cache.remove(kind)
+                assert cache.list(kind, labels=f"app={number}") == []
+                await cache.undeclare(kind)
 
         await asyncio.gather(*map(come_and_go, kinds))
         await until(lambda: watches(gated_) == open_ones)
@@ -626,7 +626,7 @@ def test_reading_threads_see_answers_or_no_kind() -> None:
         def read() -> None:
             while not stop.is_set():
                 try:
-                    answers.add(tuple(names(cache.list("configmaps", label="app=web"))))
+                    answers.add(tuple(names(cache.list("configmaps", labels="app=web"))))
                     with suppress(NotDeclared, NotSynced):
                         answers.add((cache.get("v1/configmaps", "web", "shop")["metadata"]["name"],))
                 except (NotDeclared, NotSynced):
@@ -641,7 +641,7 @@ def test_reading_threads_see_answers_or_no_kind() -> None:
             for _number in range(30):
                 await cache.declare("configmaps", "app=web")
                 await asyncio.sleep(0)
-                await cache.remove("configmaps")
+                await cache.undeclare("configmaps")
         finally:
             stop.set()
             for reader in readers:

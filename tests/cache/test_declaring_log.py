@@ -18,7 +18,7 @@ from .test_declaring import operated
 def test_it_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     async def test(gated: Gated, cache: Cache) -> None:
         await cache.declare("configmaps", "app=web")
-        await cache.remove("configmaps")
+        await cache.undeclare("configmaps")
         gated.cluster.faults.add(Refuse(403), verb="list", resource="configmaps")
         with pytest.raises(Forbidden):
             await cache.declare("configmaps", "app=web")
@@ -31,7 +31,7 @@ def test_it_is_logged(caplog: pytest.LogCaptureFixture) -> None:
         if getattr(record, "resource", "").startswith("configmaps") and record.levelno == logging.INFO
     ]
     assert len(found) == 5  # Declared, synced, removed, declared, withdrawn.
-    assert {getattr(record, "filter", None) for record in found} == {"label='app=web'"}
+    assert {getattr(record, "filter", None) for record in found} == {"labels='app=web'"}
 
 
 def test_a_declaration_that_is_withdrawn_is_not_looked_for() -> None:

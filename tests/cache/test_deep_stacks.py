@@ -130,19 +130,19 @@ def test_no_read_of_the_deepest_object_raises_a_recursion_error(environment: Env
     reads: dict[str, Callable[[], Any]] = {
         "get": lambda: cache.get("pods", "deep", "ns", as_=form),
         "get, the whole way": lambda: cache.get("pods", "deep", "ns", as_=form, max_age=100),
-        "list": lambda: list(cache.list("pods", label="app=web", as_=form)),
+        "list": lambda: list(cache.list("pods", labels="app=web", as_=form)),
         "list where": lambda: list(
-            cache.list("pods", label="app=web", where={"metadata.name": "deep"}, as_=form)
+            cache.list("pods", labels="app=web", where={"metadata.name": "deep"}, as_=form)
         ),
         "list by a field": lambda: list(
-            cache.list("pods", label="app=web", field="spec.nodeName!=x", as_=form)
+            cache.list("pods", labels="app=web", fields="spec.nodeName!=x", as_=form)
         ),
-        "list sorted": lambda: list(cache.list("pods", label="app=web", sort_by="metadata.name", as_=form)),
-        "held": lambda: list(cache.held("pods", as_=form)),
+        "list sorted": lambda: list(cache.list("pods", labels="app=web", sort_by="metadata.name", as_=form)),
+        "held": lambda: list(cache.list_cached("pods", as_=form)),
         "owned": lambda: list(cache.owned({"metadata": {"uid": "o", "namespace": "ns"}}, "pods", as_=form)),
-        "count": lambda: cache.count("pods", label="app=web", where={"spec.nodeName": None}),
+        "count": lambda: cache.count("pods", labels="app=web", where={"spec.nodeName": None}),
         "exists": lambda: cache.exists("pods", "deep", "ns"),
-        "explain": lambda: cache.explain("pods", label="app=web"),
+        "explain": lambda: cache.explain("pods", labels="app=web"),
         "stats": lambda: cache.stats("pods"),
     }
     for name, read in reads.items():
@@ -172,7 +172,7 @@ def test_the_deepest_view_is_read_iterated_copied_and_shown(environment: Environ
             assert type(own["a"]) is list
             own["a"][0] = 1
         assert levels_of(copy.deepcopy(dict(view))["spec"]) == levels
-        assert repr(environment.cache().held("pods")) == "<2 objects: ns/web, ns/deep>"
+        assert repr(environment.cache().list_cached("pods")) == "<2 objects: ns/web, ns/deep>"
 
     look()
     with_free(FREE, look)
@@ -184,7 +184,7 @@ def test_a_handlers_own_object_may_be_as_deep(environment: Environment, deepest:
     cache = environment.cache(own=body)
 
     def look() -> str:
-        assert cache.count("pods", label="app=web") == 2
+        assert cache.count("pods", labels="app=web") == 2
         version: str = cache.get("pods", "deep", "ns")["metadata"]["resourceVersion"]
         return version
 
@@ -199,17 +199,17 @@ def test_a_handlers_own_object_that_is_unreadable_is_so_to_its_reads() -> None:
         "ns", "web", "uid-web", "11", {"app": "web"}, (), b"", why="it is nested too deeply"
     )
     cache = environment.cache(own=body)
-    assert cache.count("pods", label="app=web") == 2
+    assert cache.count("pods", labels="app=web") == 2
     by_field = Environment()
-    by_field.declare(selectcache.Selector(field="spec.nodeName=n1")).hold(pod("web"))
+    by_field.declare(selectcache.Selector(fields="spec.nodeName=n1")).hold(pod("web"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Reader, "record", lambda *_, **__: unreadable)
         with pytest.raises(selectcache.Unreadable):
-            cache.list("pods", label="app=web")
+            cache.list("pods", labels="app=web")
         with pytest.raises(selectcache.Unreadable):
             cache.get("pods", "web", "ns")
-        assert [obj["metadata"]["name"] for obj in cache.held("pods")] == ["other"]
-        assert cache.held("pods").unreadable == [Key("web", namespace="ns")]
+        assert [obj["metadata"]["name"] for obj in cache.list_cached("pods")] == ["other"]
+        assert cache.list_cached("pods").unreadable == [Key("web", namespace="ns")]
         # Whether a filter by a field has it, only the server knows: what is held counts.
         assert by_field.cache(own=body).get("pods", "web", "ns")["metadata"]["resourceVersion"] == "5"
 
@@ -271,7 +271,7 @@ def test_a_transform_and_an_index_see_the_deepest_object(deepest: Record) -> Non
         [pod("web", app="web")],
         {"v1/pods": Cached("app=web", index={"name": lambda obj: obj["metadata"]["name"]})},
     )
-    assert with_free(FREE, lambda: len(cache.list("pods", label="app=web", index={"name": "web"}))) == 1
+    assert with_free(FREE, lambda: len(cache.list("pods", labels="app=web", index={"name": "web"}))) == 1
     assert deepest.name == "deep"
 
 

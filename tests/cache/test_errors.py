@@ -63,7 +63,7 @@ def test_declaration_errors_end_the_operator_and_read_errors_do_not() -> None:
             and issubclass(cls, errors.SelectCacheError)
             and cls is not errors.SelectCacheError
         ):
-            of_live = issubclass(cls, (errors.ServerError, errors.NotWritable, errors.Overtaken))
+            of_live = issubclass(cls, (errors.ServerError, errors.InvalidObject, errors.Superseded))
             assert issubclass(cls, errors.DeclarationError) != (issubclass(cls, errors.ReadError) or of_live)
             assert issubclass(cls, kopf.PermanentError) == issubclass(cls, errors.DeclarationError)
             assert not issubclass(cls, kopf.TemporaryError)

@@ -75,7 +75,7 @@ def test_what_is_hidden_is_asked_for_and_not_remembered() -> None:
         for _ in range(2):
             assert await environment.cache().fetch("pods", "db-1", "ns") == DB
         assert environment.server.asked == [(DB_PATH, {})] * 2
-        assert names(environment.cache().held("pods")) == ["web-1"]
+        assert names(environment.cache().list_cached("pods")) == ["web-1"]
 
     run(main)
 
@@ -110,7 +110,7 @@ def test_a_cache_that_cannot_answer_is_no_hindrance(state: str) -> None:
         environment.server.answer(DB_PATH, DB)
         environment.server.answer(LIST_PATH, page(WEB))
         assert await environment.cache().fetch("pods", "db-1", "ns") == DB
-        assert await environment.cache().fetch_list("pods", namespace="ns", label="app=web") == [WEB]
+        assert await environment.cache().fetch_list("pods", namespace="ns", labels="app=web") == [WEB]
 
     run(main)
 
@@ -240,10 +240,12 @@ def test_a_kind_that_cannot_be_looked_up(
         environment.resources["things"] = found
         reads: dict[str, Callable[[Cache], Coroutine[Any, Any, object]]] = {
             "await cache.fetch('things', 'x', 'ns')": lambda cache: cache.fetch("things", "x", "ns"),
-            "await cache.fetch_list('things', label='a=b', limit=3)": lambda cache: cache.fetch_list(
-                "things", label="a=b", limit=3
+            "await cache.fetch_list('things', labels='a=b', limit=3)": lambda cache: cache.fetch_list(
+                "things", labels="a=b", limit=3
             ),
-            "await cache.gone('things', 'x', 'ns')": lambda cache: cache.gone("things", "x", "ns"),
+            "await cache.is_deleted('things', 'x', 'ns')": lambda cache: cache.is_deleted(
+                "things", "x", "ns"
+            ),
         }
         for read in reads.values():
             with pytest.raises(error):
@@ -300,14 +302,14 @@ def test_what_was_confirmed_too_long_ago_is_asked_for() -> None:
         environment.server.answer("/api/v1/pods", page(newer))
         cache = environment.cache()
         assert await cache.fetch("pods", "web-1", "ns", max_age=60) == WEB
-        assert await cache.fetch_list("pods", label="app=web", max_age=60) == [WEB]
+        assert await cache.fetch_list("pods", labels="app=web", max_age=60) == [WEB]
         assert await cache.fetch("pods", "web-1", "ns", max_age=0) == newer
-        assert await cache.fetch_list("pods", label="app=web", max_age=0) == [newer]
+        assert await cache.fetch_list("pods", labels="app=web", max_age=0) == [newer]
         assert (
             await asyncio.to_thread(lambda: cache.blocking.fetch("pods", "web-1", "ns", max_age=0)) == newer
         )
         assert await asyncio.to_thread(
-            lambda: cache.blocking.fetch_list("pods", label="app=web", max_age=0)
+            lambda: cache.blocking.fetch_list("pods", labels="app=web", max_age=0)
         ) == [newer]
 
     run(main)
@@ -320,7 +322,7 @@ def test_a_list_that_is_covered_is_not_asked_for() -> None:
     async def main(environment: Environment) -> None:
         environment.declare("app=web").hold(WEB)
         assert await environment.cache().fetch_list(
-            "pods", label="app=web", where={"spec.nodeName": "n1"}
+            "pods", labels="app=web", where={"spec.nodeName": "n1"}
         ) == [WEB]
         assert environment.server.asked == []
 
@@ -334,8 +336,8 @@ def test_a_list_that_is_not_covered_is_asked_for_page_by_page() -> None:
         found = await environment.cache().fetch_list(
             "pods",
             namespace="ns",
-            label="app in (web,db)",
-            field={"status.phase": "Running"},
+            labels="app in (web,db)",
+            fields={"status.phase": "Running"},
             sort_by="metadata.name",
         )
         assert [obj["metadata"]["name"] for obj in found] == ["db-1", "web-1"]
@@ -452,8 +454,8 @@ def test_a_field_that_only_the_server_knows_is_asked_for() -> None:
             {"kind": "FooList", "apiVersion": "agg.io/v1", "metadata": {"resourceVersion": "1"}, "items": []},
         )
         with pytest.raises(ReadError):
-            environment.cache().list("foos", field="spec.x=1")
-        assert await environment.cache().fetch_list("foos", field="spec.x=1") == []
+            environment.cache().list("foos", fields="spec.x=1")
+        assert await environment.cache().fetch_list("foos", fields="spec.x=1") == []
         assert environment.server.asked == [
             ("/apis/agg.io/v1/foos", {"fieldSelector": "spec.x=1", "limit": "500"})
         ]
@@ -519,19 +521,19 @@ def test_a_right_that_is_missing_in_all_namespaces() -> None:
     ("asked", "message"),
     [
         (
-            {"label": "app=web"},
+            {"labels": "app=web"},
             "unable to parse requirement",
         ),
         (
-            {"field": "spec.color=red"},
+            {"fields": "spec.color=red"},
             "field label not supported: spec.color",
         ),
         (
-            {"label": "app=web", "field": "spec.color=red"},
+            {"labels": "app=web", "fields": "spec.color=red"},
             "field label not supported: spec.color",
         ),
         (
-            {"label": "app=web", "field": "spec.color=red"},
+            {"labels": "app=web", "fields": "spec.color=red"},
             "unable to parse requirement",
         ),
     ],
@@ -559,7 +561,7 @@ def test_a_list_of_what_makes_no_sense() -> None:
         with pytest.raises(NotKept):
             await environment.cache().fetch_list("nodes", where={"metadata.managedFields": []})
         with pytest.raises(ReadError):
-            await environment.cache().fetch_list("nodes", label="=")
+            await environment.cache().fetch_list("nodes", labels="=")
         assert environment.server.asked == []
 
     run(main)
@@ -570,8 +572,8 @@ def test_a_list_of_what_makes_no_sense() -> None:
 
 ASKED: list[Callable[[Any], Any]] = [
     lambda cache: cache.fetch("pods", "x", "ns"),
-    lambda cache: cache.fetch_list("pods", label="app=web"),
-    lambda cache: cache.gone("pods", "x", "ns", uid="u"),
+    lambda cache: cache.fetch_list("pods", labels="app=web"),
+    lambda cache: cache.is_deleted("pods", "x", "ns", uid="u"),
     lambda cache: cache.wait_synced(),
     lambda cache: cache.wait_for("pods", bool, timeout=1),
 ]

@@ -42,7 +42,7 @@ def pod(name: str, namespace: str = "shop", **labels: str) -> Obj:
 
 
 def names(cache: Any, **_: Any) -> list[str]:
-    return sorted(each["metadata"]["name"] for each in cache.held("pods"))
+    return sorted(each["metadata"]["name"] for each in cache.list_cached("pods"))
 
 
 async def names_later(cache: Any, **_: Any) -> list[str]:
@@ -442,7 +442,7 @@ def test_what_the_list_shows_is_awaited_from_the_watch(change: str) -> None:
             call = handling(
                 "event",
                 lambda cache, **_: {
-                    each["metadata"]["name"]: each["metadata"] for each in cache.held("pods")
+                    each["metadata"]["name"]: each["metadata"] for each in cache.list_cached("pods")
                 },
             )(other)
             await environment.compared()

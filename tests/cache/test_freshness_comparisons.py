@@ -322,7 +322,7 @@ def test_a_stream_may_deliver_any_event_once_a_field_of_its_selector_was_misread
     event = event_of(other_at("9"))
     assert event is not None
     assert (
-        event.is_delivered_by(stream_of(Selector(field="spec.nodeName=n1"), has_misread=has_misread))
+        event.is_delivered_by(stream_of(Selector(fields="spec.nodeName=n1"), has_misread=has_misread))
         is has_misread
     )
 

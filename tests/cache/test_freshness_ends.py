@@ -403,7 +403,8 @@ def test_no_leave_is_waited_for_while_a_stream_cannot_be_kept(kind: str) -> None
 
             def read(cache: Any, **_: Any) -> list[str]:
                 return sorted(
-                    each["metadata"]["name"] for each in cache.held("pods", namespace="shop", label="app=web")
+                    each["metadata"]["name"]
+                    for each in cache.list_cached("pods", namespace="shop", labels="app=web")
                 )
 
             began = environment.clock.now
@@ -513,7 +514,7 @@ def test_where_fields_are_not_known_the_path_tells_whether_a_stream_delivers_an_
     stream: Any = SimpleNamespace(
         substore=union.substores[0],
         resource=resource,
-        filter=Selector(field="spec.env=prod"),
+        filter=Selector(fields="spec.env=prod"),
         has_misread=False,
     )
     body = {
@@ -537,7 +538,7 @@ def test_numbers_and_booleans_are_compared_as_servers_write_them(replicas: objec
     stream: Any = SimpleNamespace(
         substore=Union([Keys()]).substores[0],
         resource=resource,
-        filter=Selector(field=f"spec.of={str(replicas).lower()}"),
+        filter=Selector(fields=f"spec.of={str(replicas).lower()}"),
         has_misread=False,
     )
     body = {

@@ -203,7 +203,7 @@ def test_9_a_stream_whose_watch_ends_during_the_wait_for_another_is_waited_for()
     delivered a change from before the event."""
 
     def read(cache: Any, **_: Any) -> list[str]:
-        return sorted(each["metadata"]["resourceVersion"] for each in cache.held("pods"))
+        return sorted(each["metadata"]["resourceVersion"] for each in cache.list_cached("pods"))
 
     async def main() -> None:
         filters = [Selector("app=web", namespaces=["shop"]), Selector("app=db", namespaces=["infra"])]
@@ -271,7 +271,7 @@ def test_9_an_object_that_moved_unseen_by_a_list_beyond_the_event_is_waited_for(
 
             async def read() -> list[str]:
                 await wait_until_fresh([informer], event.obj(), patient=True, ending=world.runtime.ending)
-                return named(world.cache.held(KIND, namespace="a"))
+                return named(world.cache.list_cached(KIND, namespace="a"))
 
             reading = asyncio.create_task(read())
             await world.settle()
@@ -286,16 +286,16 @@ def test_11_an_object_that_moved_unseen_by_a_list_beyond_the_version_is_waited_f
         async with moved_unseen() as (world, event):
             cache, version = world.cache, str(event.version)
             with pytest.raises(Stale):
-                cache.held(KIND, namespace="a", at_least=version)
+                cache.list_cached(KIND, namespace="a", at_least=version)
             with cache.snapshot(KIND) as now, pytest.raises(Stale):
-                now.held(KIND, namespace="a", at_least=version)
+                now.list_cached(KIND, namespace="a", at_least=version)
             fetching = asyncio.create_task(
-                cache.fetch_list(KIND, namespace="a", label="app=web", at_least=version)
+                cache.fetch_list(KIND, namespace="a", labels="app=web", at_least=version)
             )
             await world.settle()
             world.server.release()
             assert "moving" in named(await fetching)
             with cache.snapshot(KIND) as now:
-                assert "moving" in named(now.held(KIND, namespace="a", at_least=version))
+                assert "moving" in named(now.list_cached(KIND, namespace="a", at_least=version))
 
     hurry(main())

@@ -50,20 +50,20 @@ def departing(cache: FakeCache) -> str:
 
 
 def is_gone(cache: FakeCache, uid: str | None) -> bool:
-    answers = [asyncio.run(_asked(cache, uid)), cache.blocking.gone("pods", "web-1", "shop", uid=uid)]
+    answers = [asyncio.run(_asked(cache, uid)), cache.blocking.is_deleted("pods", "web-1", "shop", uid=uid)]
     assert answers[0] is answers[1]
     return answers[0]
 
 
 async def _asked(cache: FakeCache, uid: str | None) -> bool:
-    return await cache.gone("pods", "web-1", "shop", uid=uid)
+    return await cache.is_deleted("pods", "web-1", "shop", uid=uid)
 
 
 def test_what_left_the_filter_is_not_gone() -> None:
     cache = FakeCache([served(app="web")], {"pods": "app=web"})
     uid = departing(cache)
     cache.cluster.patch(served(), {"metadata": {"labels": {"app": "db"}}})
-    assert cache.held("pods") == []
+    assert cache.list_cached("pods") == []
     assert not is_gone(cache, uid)
 
 
@@ -95,7 +95,7 @@ def test_what_is_being_deleted_still_exists() -> None:
     uid = departing(cache)
     cache.cluster.delete(served())
     cache.cluster.patch(served(), {"metadata": {"labels": {"app": "db"}}})
-    assert cache.held("pods") == []
+    assert cache.list_cached("pods") == []
     assert not is_gone(cache, uid)
 
 
@@ -114,7 +114,7 @@ def test_under_a_filter_of_namespaces_alone_the_answer_is_as_right() -> None:
 def test_what_is_held_is_not_asked_for(uid: str | None) -> None:
     async def main(environment: Environment) -> None:
         environment.declare("app=web").hold(WEB)
-        assert not await environment.cache().gone("pods", "web-1", "ns", uid=uid)
+        assert not await environment.cache().is_deleted("pods", "web-1", "ns", uid=uid)
         assert environment.server.asked == []
 
     run(main)
@@ -124,7 +124,9 @@ def test_what_is_not_held_is_asked_for_by_its_metadata_alone() -> None:
     async def main(environment: Environment) -> None:
         environment.declare("app=web").hold()
         environment.server.answer(PATH, metadata("uid-web-1"), NOT_FOUND)
-        assert [await environment.cache().gone("pods", "web-1", "ns", uid="uid-web-1") for _ in range(2)] == [
+        assert [
+            await environment.cache().is_deleted("pods", "web-1", "ns", uid="uid-web-1") for _ in range(2)
+        ] == [
             False,
             True,
         ]
@@ -149,7 +151,7 @@ def test_contract_8_what_was_not_asked_for_is_no_answer(other: str) -> None:
         environment.declare("app=web").hold()
         environment.server.answer(PATH, OTHERS[other])
         with pytest.raises(Stalled):
-            await environment.cache().gone("pods", "web-1", "ns", uid="uid-web-1")
+            await environment.cache().is_deleted("pods", "web-1", "ns", uid="uid-web-1")
 
     run(main)
 
@@ -158,8 +160,8 @@ def test_a_server_that_sends_the_whole_object_all_the_same_is_understood() -> No
     async def main(environment: Environment) -> None:
         environment.server.answer("/api/v1/nodes/n", node("n"))
         environment.resources["nodes"] = NODES
-        assert not await environment.cache().gone("nodes", "n", uid="n")
-        assert await environment.cache().gone("nodes", "n", uid="other")
+        assert not await environment.cache().is_deleted("nodes", "n", uid="n")
+        assert await environment.cache().is_deleted("nodes", "n", uid="other")
 
     run(main)
 
@@ -168,7 +170,7 @@ def test_what_is_proved_absent_here_may_have_come_since_and_is_asked_for() -> No
     async def main(environment: Environment) -> None:
         environment.declare(Selector(namespaces=["ns"])).hold()
         environment.server.answer(PATH, metadata("new"))
-        assert not await environment.cache().gone("pods", "web-1", "ns", uid="new")
+        assert not await environment.cache().is_deleted("pods", "web-1", "ns", uid="new")
 
     run(main)
 
@@ -177,7 +179,7 @@ def test_what_is_held_under_another_uid_may_be_older_and_is_asked_for() -> None:
     async def main(environment: Environment) -> None:
         environment.declare("app=web").hold(WEB)
         environment.server.answer(PATH, metadata("new"))
-        assert not await environment.cache().gone("pods", "web-1", "ns", uid="new")
+        assert not await environment.cache().is_deleted("pods", "web-1", "ns", uid="new")
 
     run(main)
 
@@ -188,8 +190,10 @@ def test_what_departed_as_the_handler_was_told_is_asked_for_though_the_stream_st
 ) -> None:
     async def main(environment: Environment) -> None:
         environment.declare("app=web").hold(WEB)
-        assert await environment.cache(departed="uid-web-1").gone("pods", "web-1", "ns", uid=uid)
-        assert not await environment.cache(departed="uid-of-another").gone("pods", "web-1", "ns", uid=uid)
+        assert await environment.cache(departed="uid-web-1").is_deleted("pods", "web-1", "ns", uid=uid)
+        assert not await environment.cache(departed="uid-of-another").is_deleted(
+            "pods", "web-1", "ns", uid=uid
+        )
 
     run(main)
 
@@ -197,8 +201,8 @@ def test_what_departed_as_the_handler_was_told_is_asked_for_though_the_stream_st
 def test_what_is_older_than_is_allowed_is_asked_for() -> None:
     async def main(environment: Environment) -> None:
         environment.declare("app=web").hold(WEB)
-        assert await environment.cache().gone("pods", "web-1", "ns", max_age=1)
-        assert not await environment.cache().gone("pods", "web-1", "ns", max_age=2)
+        assert await environment.cache().is_deleted("pods", "web-1", "ns", max_age=1)
+        assert not await environment.cache().is_deleted("pods", "web-1", "ns", max_age=2)
 
     run(main)
 
@@ -209,7 +213,7 @@ def test_identical_questions_share_an_answer_but_none_with_a_fetch() -> None:
         environment.server.answer(PATH, WEB)
         cache = environment.cache()
         await asyncio.gather(
-            *(cache.gone("pods", "web-1", "ns", uid=uid) for uid in ("a", "b")),
+            *(cache.is_deleted("pods", "web-1", "ns", uid=uid) for uid in ("a", "b")),
             cache.fetch("pods", "web-1", "ns"),
         )
         assert sorted(environment.server.accepted) == sorted([ONE, "application/json"])
@@ -221,7 +225,7 @@ def test_questions_are_paced_as_fetches_are() -> None:
     async def main(environment: Environment) -> None:
         environment.declare("app=web").hold()
         for number in range(25):
-            await environment.cache().gone("pods", f"web-{number}", "ns")
+            await environment.cache().is_deleted("pods", f"web-{number}", "ns")
         assert environment.slept != []
 
     run(main)
@@ -230,9 +234,9 @@ def test_questions_are_paced_as_fetches_are() -> None:
 def test_it_is_counted_as_a_read_of_the_cache_is() -> None:
     async def main(environment: Environment) -> None:
         counts = environment.declare("app=web").hold(WEB).counts
-        await environment.cache().gone("pods", "web-1", "ns")
-        await environment.cache().gone("pods", "web-2", "ns")
-        assert counts.reads == {("gone", "served"): 1, ("gone", "OutsideFilter"): 1}
+        await environment.cache().is_deleted("pods", "web-1", "ns")
+        await environment.cache().is_deleted("pods", "web-2", "ns")
+        assert counts.reads == {("is_deleted", "served"): 1, ("is_deleted", "OutsideFilter"): 1}
 
     run(main)
 
@@ -273,7 +277,7 @@ def test_what_the_server_says_instead_is_no_deletion(
         environment.declare("app=web").hold()
         environment.server.answer(PATH, answer)
         with pytest.raises(error):
-            await environment.cache().gone("pods", "web-1", "ns", uid="uid-web-1")
+            await environment.cache().is_deleted("pods", "web-1", "ns", uid="uid-web-1")
 
     run(main)
 
@@ -293,7 +297,7 @@ def test_mistakes_are_told(
     async def main(environment: Environment) -> None:
         environment.declare("app=web").hold()
         with pytest.raises(ReadError):
-            await environment.cache().gone("pods", **asked)
+            await environment.cache().is_deleted("pods", **asked)
         assert environment.server.asked == []
 
     run(main)

@@ -75,30 +75,30 @@ def built(cache: FakeCache, kind: str = "pods") -> FakeCache:
 @pytest.mark.parametrize("ready", [False, True])
 def test_objects_are_found_by_what_a_function_or_path_says_of_them(ready: bool) -> None:
     cache = built(fake()) if ready else fake()
-    assert names(cache.held("pods", index={"image": "nginx"})) == ["nginx", "proxied"]
+    assert names(cache.list_cached("pods", index={"image": "nginx"})) == ["nginx", "proxied"]
     assert names(cache.list("pods", index={"image": "nginx", "node": "n2"})) == ["proxied"]
     assert cache.count("pods", index={"container": "1"}) == 1
-    assert cache.held("pods", label="app=db", index={"image": "nginx"}) == []
-    assert cache.held("pods", index={"image": "nginx", "node": "n2"}, keys_only=True) == [
+    assert cache.list_cached("pods", labels="app=db", index={"image": "nginx"}) == []
+    assert cache.list_cached("pods", index={"image": "nginx", "node": "n2"}, keys_only=True) == [
         Key("proxied", namespace="ns")
     ]
     cache.cluster.delete(PROXIED, grace_period=0)
     cache.cluster.create(new("more", "nginx"))
-    assert names(cache.held("pods", index={"image": "nginx"})) == ["more", "nginx"]
+    assert names(cache.list_cached("pods", index={"image": "nginx"})) == ["more", "nginx"]
 
 
 @pytest.mark.parametrize("ready", [False, True])
 def test_where_is_served_by_an_index_of_its_path(ready: bool) -> None:
     cache = built(fake()) if ready else fake()
-    assert names(cache.held("pods", where={"spec.nodeName": "n2"})) == ["db", "proxied"]
+    assert names(cache.list_cached("pods", where={"spec.nodeName": "n2"})) == ["db", "proxied"]
     assert cache.count("pods", where={"spec.nodeName": "n2", "metadata.name": "db"}) == 1
-    assert cache.held("pods", where={"spec.nodeName": None}) == []
+    assert cache.list_cached("pods", where={"spec.nodeName": None}) == []
     explained = cache.explain("pods", where={"spec.nodeName": "n2"})
     assert (explained.looks_at, explained.decodes, explained.by) == (
         (2, False, ("index node",)) if ready else (3, True, ())
     )
     with pytest.raises(ReadError):
-        cache.held("pods", where={"spec.containers.name": "1"})
+        cache.list_cached("pods", where={"spec.containers.name": "1"})
 
 
 @pytest.mark.parametrize("ready", [False, True])
@@ -125,22 +125,22 @@ def test_a_where_of_what_a_transform_may_change_is_looked_at() -> None:
         return obj
 
     cache = built(fake(transform=moved))
-    assert cache.held("pods", where={"spec.nodeName": "n2"}) == []
-    assert names(cache.held("pods", index={"node": "n2"})) == ["db", "proxied"], "as they came"
+    assert cache.list_cached("pods", where={"spec.nodeName": "n2"}) == []
+    assert names(cache.list_cached("pods", index={"node": "n2"})) == ["db", "proxied"], "as they came"
 
 
 def test_c13_what_is_dropped_can_be_found_by_and_not_be_read() -> None:
     cache = built(fake(drop=["spec"]))
-    found = cache.held("pods", index={"image": "nginx", "node": "n1"})
+    found = cache.list_cached("pods", index={"image": "nginx", "node": "n1"})
     assert names(found) == ["nginx"]
     assert "spec" not in found[0]
     with pytest.raises(NotKept):
-        cache.held("pods", where={"spec.nodeName": "n1"})
+        cache.list_cached("pods", where={"spec.nodeName": "n1"})
 
 
 def test_an_index_makes_no_read_complete() -> None:
     cache = fake(label="app=web")
-    assert names(cache.held("pods", index={"image": "nginx"})) == ["nginx", "proxied"]
+    assert names(cache.list_cached("pods", index={"image": "nginx"})) == ["nginx", "proxied"]
     with pytest.raises(OutsideFilter):
         cache.list("pods", index={"image": "nginx"})
 
@@ -161,7 +161,7 @@ def test_what_cannot_be_asked_for_is_told(
     index: Any,
 ) -> None:
     with pytest.raises(ReadError):
-        fake().held("pods", index=index)
+        fake().list_cached("pods", index=index)
 
 
 @each_row(
@@ -177,12 +177,12 @@ def test_what_is_advised_is_python_whatever_the_name(
     name: Any,
 ) -> None:
     with pytest.raises(ReadError):
-        fake().held("pods", index={name: "nginx"})
+        fake().list_cached("pods", index={name: "nginx"})
 
 
 def test_where_nothing_is_declared_that_is_told() -> None:
     with pytest.raises(ReadError):
-        reading("", NGINX).held("pods", index={"image": "nginx"})
+        reading("", NGINX).list_cached("pods", index={"image": "nginx"})
 
 
 def test_errors_show_which_index_and_no_value() -> None:
@@ -191,7 +191,7 @@ def test_errors_show_which_index_and_no_value() -> None:
     assert "index={'image': ...}" in str(info.value)
     assert CANARY not in str(info.value)
     with pytest.raises(ReadError) as stale:
-        fake(label="app=web").count("pods", label="app=web", index={"image": CANARY}, max_age=0)
+        fake(label="app=web").count("pods", labels="app=web", index={"image": CANARY}, max_age=0)
     assert "fetch_list" in str(stale.value)
     assert "index" not in str(stale.value).partition("fetch_list")[2]
 
@@ -205,11 +205,11 @@ def test_a_handlers_own_object_is_found_by_what_it_is_now() -> None:
         "spec": of("", "apache", node="n2")["spec"],
     }
     cache = built(FakeCache([NGINX, PROXIED], {"v1/pods": Cached(Selector(), index=INDEX)}, own=own))
-    assert names(cache.held("pods", index={"image": "nginx"})) == ["proxied"]
-    assert names(cache.held("pods", index={"image": "apache"})) == ["nginx"]
-    assert names(cache.held("pods", where={"spec.nodeName": "n2"})) == ["nginx", "proxied"]
-    assert names(cache.held("pods", where={"spec.nodeName": "n1"})) == []
-    assert names(cache.held("pods", names=["nginx"], label="app=web")) == ["nginx"]
+    assert names(cache.list_cached("pods", index={"image": "nginx"})) == ["proxied"]
+    assert names(cache.list_cached("pods", index={"image": "apache"})) == ["nginx"]
+    assert names(cache.list_cached("pods", where={"spec.nodeName": "n2"})) == ["nginx", "proxied"]
+    assert names(cache.list_cached("pods", where={"spec.nodeName": "n1"})) == []
+    assert names(cache.list_cached("pods", names=["nginx"], labels="app=web")) == ["nginx"]
 
 
 @pytest.mark.parametrize("gone", [False, True])
@@ -221,16 +221,16 @@ def test_own_objects_are_laid_over_what_an_index_finds(gone: bool) -> None:
     own = pod("p-0", app="b", version="11", owner="o-1")
     cache = environment.cache(own=own, deleted=gone)
     for _ in range(2):
-        assert ("p-0" in names(list(cache.held("pods", label="app=b")))) is not gone
-        assert "p-0" not in names(list(cache.held("pods", label="app=a")))
+        assert ("p-0" in names(list(cache.list_cached("pods", labels="app=b")))) is not gone
+        assert "p-0" not in names(list(cache.list_cached("pods", labels="app=a")))
         assert ("p-0" in names(list(cache.owned({"metadata": {"uid": "o-1"}}, "pods")))) is not gone
-        assert cache.count("pods", label="app=b", names=["p-0", "p-1"]) == (1 if gone else 2)
-        assert cache.count("pods", label="app=b") == WORTH // 2 + (not gone)
+        assert cache.count("pods", labels="app=b", names=["p-0", "p-1"]) == (1 if gone else 2)
+        assert cache.count("pods", labels="app=b") == WORTH // 2 + (not gone)
         while informer.store.build(100):
             pass
-    assert cache.explain("pods", label="app=b").by == ("label app",)
+    assert cache.explain("pods", labels="app=b").by == ("label app",)
     assert (
-        environment.cache(own={"apiVersion": "v1", "kind": "Pod"}).count("pods", label="app=b") == WORTH // 2
+        environment.cache(own={"apiVersion": "v1", "kind": "Pod"}).count("pods", labels="app=b") == WORTH // 2
     )
 
 
@@ -245,11 +245,11 @@ def test_a_list_at_the_path_of_an_own_object_is_told_whether_or_not_there_is_an_
     cache = environment.cache(own=newer | {"spec": [{"nodeName": "n2"}]})
     assert cache.explain("pods", where={"spec.nodeName": "n2"}).by == (("index node",) if ready else ())
     with pytest.raises(ReadError):
-        cache.held("pods", where={"spec.nodeName": "n2"})
-    assert names(cache.held("pods", where={"spec.nodeName": "n2"}, names=["proxied"])) == ["proxied"]
+        cache.list_cached("pods", where={"spec.nodeName": "n2"})
+    assert names(cache.list_cached("pods", where={"spec.nodeName": "n2"}, names=["proxied"])) == ["proxied"]
     for node, and_own in (({}, []), ("n3", []), ("n2", ["nginx"])):
         own = newer | {"spec": {"nodeName": node}}
-        assert names(environment.cache(own=own).held("pods", where={"spec.nodeName": "n2"})) == [
+        assert names(environment.cache(own=own).list_cached("pods", where={"spec.nodeName": "n2"})) == [
             *and_own,
             "proxied",
         ]
@@ -309,27 +309,27 @@ def test_explain_says_which_index_is_used_and_which_would_be_made() -> None:
         *(pod(f"p-{i}", app=f"a-{i % 50}", tier="ab"[i % 2]) for i in range(2 * WORTH))
     )
     cache = environment.cache()
-    before = cache.explain("pods", label="app=a-7,tier!=a")
+    before = cache.explain("pods", labels="app=a-7,tier!=a")
     assert (before.looks_at, before.by, before.indexes) == (2 * WORTH, (), "label app")
     assert (
         "The cache looks at 400 held objects.\nSuch a read has an index of label app made, for the next ones."
     ) in str(before)
     assert not informer.store.build(1), "it only explains"
-    cache.count("pods", label="app=a-7,tier!=a")
+    cache.count("pods", labels="app=a-7,tier!=a")
     while informer.store.build(100):
         pass
-    after = cache.explain("pods", label="app=a-7,tier!=a")
+    after = cache.explain("pods", labels="app=a-7,tier!=a")
     assert (after.looks_at, after.by, after.indexes) == (8, ("label app",), "")
     assert "The cache looks at 8 held objects that it finds by its index of label app.\n" in str(after)
-    decoded = cache.explain("pods", label="app=a-7", where={"status.phase": "Running"})
+    decoded = cache.explain("pods", labels="app=a-7", where={"status.phase": "Running"})
     assert (
         "The cache looks at 8 held objects that it finds by its index of label app, and decodes those that"
         " fit so far.\n"
     ) in str(decoded)
     assert cache.explain("pods", names=["p-1"], namespace="ns").by == ("names",)
-    assert cache.explain("pods", field="metadata.name=p-1,metadata.namespace=ns").looks_at == 1
-    assert cache.count("pods", names=["p-1", "p-2"], field="metadata.name=p-1") == 1
-    assert cache.count("pods", names=["p-2"], field="metadata.name=p-1") == 0
+    assert cache.explain("pods", fields="metadata.name=p-1,metadata.namespace=ns").looks_at == 1
+    assert cache.count("pods", names=["p-1", "p-2"], fields="metadata.name=p-1") == 1
+    assert cache.count("pods", names=["p-2"], fields="metadata.name=p-1") == 0
 
 
 def test_explain_says_that_no_object_has_a_value_by_an_index() -> None:
@@ -441,7 +441,7 @@ def test_so_it_is_for_a_handlers_own_object() -> None:
     environment = Environment()
     environment.declare().hold(NGINX).indexes = {each.name: each for each in indexes({"it": broken})}
     with pytest.raises(Stalled):
-        environment.cache(own=pod("nginx", version="11")).held("pods")
+        environment.cache(own=pod("nginx", version="11")).list_cached("pods")
 
 
 def test_an_object_that_cannot_be_decoded_for_an_index_is_unreadable_whatever_is_kept_of_it() -> None:
@@ -461,22 +461,22 @@ class TestFunctionsOfKopf:
             return {(namespace, labels.get("app"), spec["nodeName"]): "of no use"}
 
         cache = fake(index={"both": by_app_and_node})
-        assert cache.held("pods", index={"both": ("ns", "web", "n2")}).keys() == [
+        assert cache.list_cached("pods", index={"both": ("ns", "web", "n2")}).keys() == [
             Key("proxied", namespace="ns")
         ]
-        assert cache.held("pods", index={"both": '["ns","web","n2"]'}).keys() == []
+        assert cache.list_cached("pods", index={"both": '["ns","web","n2"]'}).keys() == []
 
     def test_they_may_return_several_keys_or_none(self) -> None:
         def by_image(spec: Obj, name: str, **_: Any) -> Any:
             return None if name == "db" else [{each["image"]: name, 7: 0} for each in spec["containers"]]
 
         cache = fake(index={"image": by_image})
-        assert sorted(cache.held("pods", index={"image": "nginx"}).keys()) == [
+        assert sorted(cache.list_cached("pods", index={"image": "nginx"}).keys()) == [
             Key("nginx", namespace="ns"),
             Key("proxied", namespace="ns"),
         ]
-        assert len(cache.held("pods", index={"image": 7})) == 2
-        assert not cache.held("pods", index={"image": "postgres"})
+        assert len(cache.list_cached("pods", index={"image": 7})) == 2
+        assert not cache.list_cached("pods", index={"image": "postgres"})
 
     def test_parts_that_an_object_lacks_are_empty(self) -> None:
         def parts(body: Obj, **given: Any) -> Any:
@@ -501,7 +501,7 @@ class TestFunctionsOfKopf:
         def names(obj: Obj, **_: Any) -> list[str]:
             return [obj["metadata"]["name"]]
 
-        assert fake(index={"it": names}).held("pods", index={"it": "db"}).keys() == [
+        assert fake(index={"it": names}).list_cached("pods", index={"it": "db"}).keys() == [
             Key("db", namespace="ns")
         ]
         (index,) = indexes({"it": max})  # Its signature is not known.
@@ -551,7 +551,7 @@ class TestFunctionsOfKopf:
     @pytest.mark.parametrize("value", [("ns", float("nan")), ("ns", object()), ("ns", "\ud800")])
     def test_a_read_by_such_a_value_is_an_error(self, value: Any) -> None:
         with pytest.raises(ReadError, match="tuple of the index 'it' has"):
-            fake(index={"it": lambda **_: {("ns", None): 0}}).held("pods", index={"it": value})
+            fake(index={"it": lambda **_: {("ns", None): 0}}).list_cached("pods", index={"it": value})
 
     def test_keys_may_be_any_text_or_number(self) -> None:
         made = {"é": 0, 10**30: 0, 1.5: 0, True: 0, ("ä", None, 2): 0}

@@ -22,9 +22,9 @@ def test_an_index_is_added_to_what_is_held_and_to_what_comes() -> None:
         cache = fake(index=None)
         await cache.add_index("pods", image=images, node="spec.nodeName")
         assert cache.explain("pods", index={"image": "nginx"}).by == ("index image",)
-        assert names(cache.held("pods", index={"image": "nginx"})) == ["nginx", "proxied"]
+        assert names(cache.list_cached("pods", index={"image": "nginx"})) == ["nginx", "proxied"]
         cache.cluster.create(new("more", "nginx"))
-        assert names(cache.held("pods", index={"image": "nginx", "node": "n1"})) == ["more", "nginx"]
+        assert names(cache.list_cached("pods", index={"image": "nginx", "node": "n1"})) == ["more", "nginx"]
         await cache.add_index("pods", image=images)  # As it is there, it stays.
         with pytest.raises(
             ReadError,
@@ -67,8 +67,8 @@ def test_what_an_added_index_fails_for_is_held_without_a_value_and_told_once(
             cache.cluster.create(new("more", CANARY))
             cache.cluster.create(new("another", "nginx"))
         assert cache.count("pods") == 5, "the cache goes on"
-        assert names(cache.held("pods", index={"a-b": "web"})) == ["nginx", "proxied"]
-        assert names(cache.held("pods", index={"other": CANARY})) == ["more"]
+        assert names(cache.list_cached("pods", index={"a-b": "web"})) == ["nginx", "proxied"]
+        assert names(cache.list_cached("pods", index={"other": CANARY})) == ["more"]
         lines = [each.getMessage() for each in caplog.records if each.name == "kopf_selectcache"]
         assert len(lines) == 1
         assert lines[0].startswith(

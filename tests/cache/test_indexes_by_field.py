@@ -1,4 +1,4 @@
-"""`field=` is answered by declared indexes and by the store's own dimensions, and the answer is that of a
+"""`fields=` is answered by declared indexes and by the store's own dimensions, and the answer is that of a
 scan."""
 
 from __future__ import annotations
@@ -198,8 +198,8 @@ def test_a_field_is_answered_with_and_without_an_index_as_the_server_answers_it(
                 ]
             )
             for cache in caches.values():
-                assert names(cache.list(key, field=field)) == truth, (field, objects, body)
-            used.update(caches[True].explain(key, field=field).by)
+                assert names(cache.list(key, fields=field)) == truth, (field, objects, body)
+            used.update(caches[True].explain(key, fields=field).by)
             found += len(truth)
     assert found, "some are found"
     assert any(each.startswith("index ") for each in used) is (key != "jobs"), (
@@ -214,9 +214,9 @@ def test_a_field_is_looked_up_by_the_index_of_its_path() -> None:
         (True, 30, False, ("index spec_nodeName",)),
     ):
         cache = filled(PODS, ["spec.nodeName"], pods, indexed=indexed)[0].cache()
-        explained = cache.explain("pods", field="spec.nodeName=n7")
+        explained = cache.explain("pods", fields="spec.nodeName=n7")
         assert (explained.looks_at, explained.decodes, explained.by) == (looks_at, decodes, by)
-        assert len(cache.list("pods", field="spec.nodeName=n7")) == 30
+        assert len(cache.list("pods", fields="spec.nodeName=n7")) == 30
 
 
 def test_a_name_or_namespace_given_as_a_field_is_looked_up() -> None:
@@ -226,7 +226,7 @@ def test_a_name_or_namespace_given_as_a_field_is_looked_up() -> None:
         ("metadata.namespace=elsewhere", 0, ("namespace",)),
         ("metadata.name=p-7,metadata.namespace=ns", 1, ("names",)),
     ):
-        explained = cache.explain("pods", field=field)
+        explained = cache.explain("pods", fields=field)
         assert (explained.looks_at, explained.decodes, explained.by) == (looks_at, False, by)
 
 
@@ -244,8 +244,8 @@ def test_an_index_does_not_answer_where_absence_or_another_path_has_the_value(fi
     paths = ["spec.restartPolicy", "spec.nodeName", "spec.hostNetwork", "spec.serviceAccountName"]
     bare = of("bare") | {"spec": {"serviceAccount": "me"}}
     cache = filled(PODS, paths, [bare], indexed=True)[0].cache()
-    assert names(cache.list("pods", field=field)) == ["bare"]
-    assert cache.explain("pods", field=field).by == ()
+    assert names(cache.list("pods", fields=field)) == ["bare"]
+    assert cache.explain("pods", fields=field).by == ()
 
 
 def test_a_dropped_field_is_looked_up_and_what_a_transform_made_of_it_is_compared() -> None:
@@ -264,23 +264,23 @@ def test_a_dropped_field_is_looked_up_and_what_a_transform_made_of_it_is_compare
         for projection in (Projection.of(drop=["spec"]), Projection.of(transform=moved))
     )
     for cache in (dropped, changed):
-        assert names(cache.list("pods", field="spec.nodeName=n1")) == ["a"]
-        assert cache.explain("pods", field="spec.nodeName=n1").looks_at == 1
-    assert changed.list("pods", field="spec.nodeName=n1", where={"spec.nodeName": "n1"}) == []
-    assert names(changed.list("pods", field="spec.nodeName=n1", where={"spec.nodeName": "elsewhere"})) == [
+        assert names(cache.list("pods", fields="spec.nodeName=n1")) == ["a"]
+        assert cache.explain("pods", fields="spec.nodeName=n1").looks_at == 1
+    assert changed.list("pods", fields="spec.nodeName=n1", where={"spec.nodeName": "n1"}) == []
+    assert names(changed.list("pods", fields="spec.nodeName=n1", where={"spec.nodeName": "elsewhere"})) == [
         "a"
     ]
 
 
 def test_a_field_and_a_where_of_one_path_are_looked_up_once() -> None:
     cache = filled(PODS, ["spec.nodeName"], [of("a", node="n1"), of("b", node="n2")], indexed=True)[0].cache()
-    explained = cache.explain("pods", field="spec.nodeName=n1", where={"spec.nodeName": "n1"})
+    explained = cache.explain("pods", fields="spec.nodeName=n1", where={"spec.nodeName": "n1"})
     assert (explained.looks_at, explained.decodes) == (1, False)
-    assert names(cache.list("pods", field="spec.nodeName=n1", where={"spec.nodeName": "n1"})) == ["a"]
+    assert names(cache.list("pods", fields="spec.nodeName=n1", where={"spec.nodeName": "n1"})) == ["a"]
 
 
 def test_an_index_by_which_no_object_has_a_value_is_named() -> None:
     cache = filled(PODS, ["spec.nodeName"], [of("a") | {"spec": {}}], indexed=True)[0].cache()
     assert "No held object has a value by the index 'spec_nodeName': 'spec.nodeName'." in str(
-        cache.explain("pods", field="spec.nodeName=n1")
+        cache.explain("pods", fields="spec.nodeName=n1")
     )

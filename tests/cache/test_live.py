@@ -19,9 +19,9 @@ from kopf_selectcache import (
     Conflict,
     Forbidden,
     HiddenByFilter,
+    InvalidObject,
     NoSuchRead,
     NotFound,
-    NotWritable,
     ReadError,
     Selector,
     Stalled,
@@ -52,7 +52,7 @@ def test_a_read_asks_the_server_for_what_the_cache_has_and_has_not(cache: FakeCa
         live.get("pods", "x", "shop")
     with pytest.raises(ReadError):
         live.get("pods", "a/b", "shop")
-    assert [each["metadata"]["name"] for each in live.list("pods", namespace="shop", label="app=db")] == [
+    assert [each["metadata"]["name"] for each in live.list("pods", namespace="shop", labels="app=db")] == [
         "db-1",
         "web-1",
     ]
@@ -147,7 +147,7 @@ def test_a_dry_run_changes_nothing(cache: FakeCache) -> None:
     live.patch("pods", "web-1", "shop", {"metadata": {"labels": {"x": "y"}}}, dry_run=True)
     live.replace(pod(app="web", x="y"), dry_run=True)
     assert not cache.exists("pods", "web-1", "shop") or [
-        each["metadata"]["labels"] for each in cache.held("pods")
+        each["metadata"]["labels"] for each in cache.list_cached("pods")
     ] == [{"app": "web"}]
 
 
@@ -205,7 +205,7 @@ def test_the_scale_is_updated() -> None:
     assert live.update("deployments", "web", "shop", scale, subresource="scale")["kind"] == "Scale"
     assert live.get("deployments", "web", "shop")["spec"]["replicas"] == 3
     assert live.update("deployments", "web", "shop", scale, subresource="scale")["spec"]["replicas"] == 3
-    assert type(provoked(lambda: live.replace(deployment(), subresource="scale"))) is NotWritable
+    assert type(provoked(lambda: live.replace(deployment(), subresource="scale"))) is InvalidObject
     with pytest.raises(NotFound):
         live.update("deployments", "other", "shop", scale, subresource="scale")
 
@@ -214,7 +214,7 @@ def test_the_scale_is_updated() -> None:
 def test_a_subresource_that_cannot_be_one_is_an_error(cache: FakeCache, verb: str) -> None:
     live: Any = cache.blocking.live
     arguments = [WEB] if verb == "replace" else ["pods", "web-1", "shop", lambda obj: obj]
-    assert type(provoked(lambda: getattr(live, verb)(*arguments, subresource="a/b"))) is NotWritable
+    assert type(provoked(lambda: getattr(live, verb)(*arguments, subresource="a/b"))) is InvalidObject
 
 
 def test_a_part_of_an_object_can_replace_its_status() -> None:
@@ -224,7 +224,7 @@ def test_a_part_of_an_object_can_replace_its_status() -> None:
     web = {**WEB, "status": {"phase": "Running"}}
     cache = FakeCache([web], {"v1/pods": Cached("app=web", drop=["status"])})
     held = cache.get("pods", "web-1", "shop")
-    assert type(provoked(lambda: cache.blocking.live.replace(held, subresource="status"))) is NotWritable
+    assert type(provoked(lambda: cache.blocking.live.replace(held, subresource="status"))) is InvalidObject
 
 
 def test_9_an_object_that_is_written_in_another_version_is_read_in_that_of_the_cache() -> None:
@@ -252,7 +252,7 @@ def test_9_an_object_that_is_written_in_another_version_is_read_in_that_of_the_c
     assert live.patch(older, "a", "shop", changes)["apiVersion"] == "example.com/v1alpha1"
     live.get(older, "a", "shop")  # The write has read it before, and was refused.
     live.delete(older, "a", "shop")
-    assert not cache.held("widgets.v1.example.com")
+    assert not cache.list_cached("widgets.v1.example.com")
 
 
 def test_9_an_object_that_a_write_has_read_is_shown(
@@ -292,7 +292,9 @@ def test_an_update_ends_with_its_timeout(cache: FakeCache) -> None:
     ],
 )
 def test_a_function_that_changes_no_object_is_an_error(cache: FakeCache, change: Any) -> None:
-    assert type(provoked(lambda: cache.blocking.live.update("pods", "web-1", "shop", change))) is NotWritable
+    assert (
+        type(provoked(lambda: cache.blocking.live.update("pods", "web-1", "shop", change))) is InvalidObject
+    )
 
 
 def test_an_async_function_of_an_update_is_an_error(cache: FakeCache) -> None:
@@ -307,7 +309,7 @@ def test_an_async_function_of_an_update_is_an_error(cache: FakeCache) -> None:
 
     for each in (change, future):
         error = provoked(lambda each=each: cache.blocking.live.update("pods", "web-1", "shop", each))  # type: ignore[misc]
-        assert type(error) is NotWritable
+        assert type(error) is InvalidObject
 
 
 # ---- Ensure and adopt.
@@ -349,7 +351,7 @@ def test_what_a_new_object_lacks_is_told_at_once(cache: FakeCache) -> None:
 
 
 def test_ensure_names_the_requirement_of_each_alternative() -> None:
-    either = [Selector("app=web"), Selector(namespaces=["other"]), Selector(field="status.phase=Running")]
+    either = [Selector("app=web"), Selector(namespaces=["other"]), Selector(fields="status.phase=Running")]
     cache = FakeCache([DB], {"v1/pods": either})
     error = provoked(lambda: cache.blocking.live.ensure(pod("db-1", app="web")))
     assert error.lacks == ("app=web", "namespace=other", "status.phase=Running")
@@ -472,13 +474,13 @@ def test_a_model_of_kubernetes_comes_back_as_one(cache: FakeCache) -> None:
 
 def test_a_class_without_a_kind_needs_one(cache: FakeCache) -> None:
     widget = model("V1Widget")()
-    assert type(provoked(lambda: cache.blocking.live.create(widget))) is NotWritable
+    assert type(provoked(lambda: cache.blocking.live.create(widget))) is InvalidObject
     unknown = APIObject(None, {"metadata": {}})
-    assert type(provoked(lambda: cache.blocking.live.create(unknown))) is NotWritable
+    assert type(provoked(lambda: cache.blocking.live.create(unknown))) is InvalidObject
     unnamed = type("Odd", (APIObject,), {"version": "example.com/v1", "endpoint": "odds"})
-    assert type(provoked(lambda: cache.blocking.live.create(unnamed(None, {})))) is NotWritable
+    assert type(provoked(lambda: cache.blocking.live.create(unnamed(None, {})))) is InvalidObject
     broken = PykubePod(None, 5)  # type: ignore[arg-type]
-    assert type(provoked(lambda: cache.blocking.live.create(broken))) is NotWritable
+    assert type(provoked(lambda: cache.blocking.live.create(broken))) is InvalidObject
 
 
 def test_as_makes_the_answer(cache: FakeCache) -> None:
@@ -517,7 +519,7 @@ LACKING: dict[str, Any] = {
 def test_an_object_that_lacks_something_is_not_sent(cache: FakeCache, what: str, verb: str) -> None:
     refused = cache.cluster.faults.add(faults.Refuse(500))
     error = provoked(lambda: getattr(cache.blocking.live, verb)(LACKING[what]))
-    assert type(error) is NotWritable
+    assert type(error) is InvalidObject
     assert not refused.hits
 
 
@@ -547,7 +549,7 @@ def test_an_object_that_lacks_something_is_not_sent(cache: FakeCache, what: str,
     ],
 )
 def test_an_argument_that_makes_no_sense_is_not_sent(cache: FakeCache, call: Callable[[Any], Any]) -> None:
-    assert type(provoked(lambda: call(cache.blocking.live))) is NotWritable
+    assert type(provoked(lambda: call(cache.blocking.live))) is InvalidObject
 
 
 def test_null_and_finite_numbers_can_be_written() -> None:
@@ -571,11 +573,11 @@ def test_13_an_object_of_which_a_part_is_kept_is_not_written_back(options: Any) 
     held = cache.get("secrets", "s", "shop")
     held["metadata"]["labels"]["more"] = "x"
     for each in (held, dict(held)):  # A copy without the mark is compared with the server's object.
-        assert type(provoked(lambda each=each: cache.blocking.live.replace(each))) is NotWritable  # type: ignore[misc]
+        assert type(provoked(lambda each=each: cache.blocking.live.replace(each))) is InvalidObject  # type: ignore[misc]
     view = cache.get("secrets", "s", "shop", as_="view")
-    assert type(provoked(lambda: cache.blocking.live.replace(view))) is NotWritable
+    assert type(provoked(lambda: cache.blocking.live.replace(view))) is InvalidObject
     for write in (cache.blocking.live.create, cache.blocking.live.ensure):
-        assert type(provoked(lambda write=write: write(held))) is NotWritable  # type: ignore[misc]
+        assert type(provoked(lambda write=write: write(held))) is InvalidObject  # type: ignore[misc]
     assert cache.cluster.get(secret())["data"]["key"] == "eA=="
 
 
@@ -596,7 +598,7 @@ def test_13_a_whole_object_of_such_a_kind_is_written() -> None:
 
 def test_13_an_object_of_such_a_kind_needs_a_version() -> None:
     cache = partly(drop=["data"])
-    assert type(provoked(lambda: cache.blocking.live.replace(secret()))) is NotWritable
+    assert type(provoked(lambda: cache.blocking.live.replace(secret()))) is InvalidObject
 
 
 @pytest.mark.parametrize(
@@ -670,7 +672,7 @@ def test_an_answer_to_a_deletion_without_a_uid_is_not_laid_over(cache: FakeCache
 
     cache.cluster.faults.add(Odd(), verb="delete", times=1)
     cache.blocking.live.delete("pods", "web-1", "shop", grace_period=0)
-    assert not cache.held("pods")
+    assert not cache.list_cached("pods")
 
 
 def test_an_object_of_pykube_is_remembered(cache: FakeCache) -> None:

@@ -8,8 +8,8 @@ import pytest
 
 from kopf_selectcache import (
     Conflict,
+    Expired,
     Forbidden,
-    Gone,
     Invalid,
     Missing,
     NotFound,
@@ -61,7 +61,7 @@ def test_10_what_the_server_says_about_a_secret_is_not_shown() -> None:
     [
         (faults.Refuse(400, "BadRequest", "no"), ServerError),
         (faults.Refuse(405), ServerError),
-        (faults.Refuse(410), Gone),
+        (faults.Refuse(410), Expired),
         (faults.Refuse(429, "TooManyRequests", retry_after=900), ServerError),
         (faults.Refuse(401, "Unauthorized"), Unauthorized),
         (faults.Refuse(403, "Forbidden", 'User "x" cannot create resource "pods"'), Forbidden),
@@ -80,7 +80,7 @@ def test_each_status_has_its_error(cache: FakeCache, fault: Any, error: type) ->
     if isinstance(raised, ServerError):
         assert (raised.verb, raised.kind, raised.name, raised.namespace) == ("create", "pods", "a", "shop")
         assert raised.code == fault.code
-    assert not cache.held("pods", names=["a"], namespace="shop", label="app=web")
+    assert not cache.list_cached("pods", names=["a"], namespace="shop", labels="app=web")
 
 
 def test_a_field_of_another_manager_is_a_conflict(cache: FakeCache) -> None:
@@ -178,7 +178,7 @@ def test_an_object_is_applied(cache: FakeCache) -> None:
     theirs = pod("a", app="db")
     assert type(provoked(lambda: live.apply(theirs, field_manager="them"))) is Conflict
     assert live.apply(theirs, field_manager="them", force=True)["metadata"]["labels"] == {"app": "db"}
-    assert "a" not in {key.name for key in cache.held("pods", keys_only=True)}
+    assert "a" not in {key.name for key in cache.list_cached("pods", keys_only=True)}
 
 
 @pytest.mark.parametrize("dry_run", [False, True])

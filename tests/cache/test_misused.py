@@ -61,15 +61,25 @@ def test_20_each_verb_names_itself_without_arguments(name: str) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["list", "held", "pages", "count", "hidden", "explain", "changes", "fetch_list", "live.list"],
+    [
+        "list",
+        "list_cached",
+        "pages",
+        "count",
+        "list_outside",
+        "explain",
+        "changes",
+        "fetch_list",
+        "live.list",
+    ],
 )
-@pytest.mark.parametrize("argument", ["labels", "lable", "label_selector"])
+@pytest.mark.parametrize("argument", ["label", "lable", "label_selector"])
 def test_20_reads_of_several_objects_name_the_argument_that_is_meant(name: str, argument: str) -> None:
     def call(cache: Any) -> Any:
         of, _, verb = name.rpartition(".")
         return getattr(cache.live if of else cache, verb)("pods", **{argument: "app=web"})
 
-    assert said(call) == f"cache.{name}(): {UNKNOWN} '{argument}'. Did you mean label=?"
+    assert said(call) == f"cache.{name}(): {UNKNOWN} '{argument}'. Did you mean labels=?"
 
 
 @pytest.mark.parametrize(
@@ -78,16 +88,16 @@ def test_20_reads_of_several_objects_name_the_argument_that_is_meant(name: str, 
         (lambda cache: cache.list("pods", ns="shop"), "Did you mean namespace=?"),
         (lambda cache: cache.list("pods", when=len), "[obj for obj in cache.list(...) if ...]"),
         (lambda cache: cache.list("pods", annotations={"a": "b"}), "where={('metadata', 'annotations',"),
-        (lambda cache: cache.held("pods", owner={}), "write cache.owned(owner, kind)"),
-        (lambda cache: cache.get("pods", "web-1", labels="app=web"), "write cache.list(kind, label=...)"),
-        (lambda cache: cache.live.get("pods", "a", label="b"), "write cache.live.list(kind, label=...)"),
+        (lambda cache: cache.list_cached("pods", owner={}), "write cache.owned(owner, kind)"),
+        (lambda cache: cache.get("pods", "web-1", labels="app=web"), "write cache.list(kind, labels=...)"),
+        (lambda cache: cache.live.get("pods", "a", labels="b"), "write cache.live.list(kind, labels=...)"),
         (lambda cache: cache.get("pods", "web-1", namspace="ns"), "Did you mean namespace=?"),
         (lambda cache: cache.get("pods", "web-1", "ns", None), "It takes kind, name, namespace, default=, "),
         (lambda cache: cache.changes("pods", left=True), "look at `change.cause`"),
-        (lambda cache: cache.list("pods", "shop"), "It takes kind, as_=, keys_only=, namespace=, label=, "),
+        (lambda cache: cache.list("pods", "shop"), "It takes kind, as_=, keys_only=, namespace=, labels=, "),
         (
             lambda cache: cache.list("pods", method="x"),
-            "It takes kind, as_=, keys_only=, namespace=, label=, ",
+            "It takes kind, as_=, keys_only=, namespace=, labels=, ",
         ),
         (lambda cache: cache.snapshot(kinds=["pods"]), "It takes *kinds"),
         (lambda cache: cache.live.patch("pods", "web-1", "ns", body={}), "Did you mean changes=?"),
@@ -117,6 +127,8 @@ def test_20_a_second_cache_says_that_its_with_is_async() -> None:
     assert str(info.value).endswith("Write: async with Caches(...) as cache")
 
 
-@pytest.mark.parametrize("name", ["get", "exists", "list", "held", "pages", "owned", "count", "hidden"])
+@pytest.mark.parametrize(
+    "name", ["get", "exists", "list", "list_cached", "pages", "owned", "count", "list_outside"]
+)
 def test_reads_that_answer_at_once_are_not_wrapped(name: str) -> None:
     assert inspect.unwrap(ALL[name]) is ALL[name], "a wrapper takes a tenth of the time of a read"

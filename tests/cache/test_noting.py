@@ -8,6 +8,7 @@ import pytest
 
 from kopf_selectcache.cache.noting import Target, Written, _cached, _values
 from kopf_selectcache.core.store.projection import ALL
+from kopf_selectcache.selectors.object_key import Key
 
 from .environment import PODS
 
@@ -21,8 +22,8 @@ def written(**changed: Any) -> Written:
 
 
 def test_a_target_is_the_object_that_it_names() -> None:
-    assert TARGET.is_of("pods", ("shop", "web"))
-    assert not TARGET.is_of("pods", ("shop", "other"))
+    assert TARGET.is_of("pods", Key("web", namespace="shop"))
+    assert not TARGET.is_of("pods", Key("other", namespace="shop"))
 
 
 @pytest.mark.parametrize(

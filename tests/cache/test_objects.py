@@ -54,11 +54,11 @@ def test_nothing_is_made_until_it_is_reached(decoded: list[str]) -> None:
 
 def test_keys_and_numbers_decode_nothing(decoded: list[str]) -> None:
     cache = reading("", *PODS, pod("db", app="db"))
-    assert sorted(cache.held("pods", label="app=web", keys_only=True)) == [
+    assert sorted(cache.list_cached("pods", labels="app=web", keys_only=True)) == [
         Key(f"web-{number}", namespace="ns") for number in range(3)
     ]
     assert cache.list("pods", names=["db"], keys_only=True) == [Key("db", namespace="ns")]
-    assert cache.count("pods", label="app=web") == 3
+    assert cache.count("pods", labels="app=web") == 3
     assert decoded == []
     assert reading("", node("n1"), resource=NODES, key="nodes").list("nodes", keys_only=True) == [Key("n1")]
     assert decoded == []
@@ -76,7 +76,7 @@ def test_keys_of_what_is_sorted_are_in_order() -> None:
     "read",
     [
         lambda cache: cache.list("pods", keys_only=1),
-        lambda cache: cache.held("pods", keys_only=True, as_="view"),
+        lambda cache: cache.list_cached("pods", keys_only=True, as_="view"),
     ],
 )
 def test_keys_are_asked_for_with_true_or_false_and_no_form(

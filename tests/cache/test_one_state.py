@@ -25,5 +25,5 @@ def test_a_read_opens_its_snapshot_again_if_the_state_is_replaced_meanwhile(
         return 0.0
 
     monkeypatch.setattr(informer, "age", age)
-    assert len(cache.list("pods", label="app=web", max_age=1)) == 1
+    assert len(cache.list("pods", labels="app=web", max_age=1)) == 1
     assert len(opened) == 2

@@ -43,7 +43,7 @@ def test_pages_have_all_objects_once_and_are_made_when_they_are_reached() -> Non
     assert found == NAMES
     assert most == 0, "no page is kept"
     assert [len(page) for page in cache.pages("pods", size=3)] == [3, 3, 1]
-    assert list(cache.pages("pods", label="app=web,tier=gold")) == []
+    assert list(cache.pages("pods", labels="app=web,tier=gold")) == []
 
 
 def test_pages_are_of_one_generation() -> None:
@@ -75,7 +75,7 @@ def test_pages_are_checked_when_they_are_asked_for() -> None:
         with pytest.raises(ReadError):
             cache.pages("pods", size=size)
     with pytest.raises(OutsideFilter):
-        cache.pages("pods", label="app=db")
+        cache.pages("pods", labels="app=db")
     with cache.snapshot("pods") as now:
         pages = now.pages("pods", size=5)
         assert isinstance(pages, GeneratorType)

@@ -33,7 +33,7 @@ def listed(*objects: Obj) -> Obj:
     [
         lambda cache: cache.get("pods", "web-1", "ns"),
         lambda cache: cache.list("pods")[0],
-        lambda cache: cache.held("pods", field="status.phase=Running")[0],
+        lambda cache: cache.list_cached("pods", fields="status.phase=Running")[0],
         lambda cache: cache.list("pods", where={"spec.nodeName": "n1"})[0],
         lambda cache: cache.owned({"metadata": {"uid": "o-1"}}, "pods")[0],
     ],
@@ -49,7 +49,7 @@ def test_every_read_gives_what_is_kept(read: Callable[[Cache], Obj]) -> None:
     "read",
     [
         lambda cache, path: cache.list("pods", where={path: None}),
-        lambda cache, path: cache.held("pods", where={path: "canary"}),
+        lambda cache, path: cache.list_cached("pods", where={path: "canary"}),
         lambda cache, path: cache.count("pods", where={path: 1}),
         lambda cache, path: cache.list("pods", sort_by=path),
     ],
@@ -294,16 +294,16 @@ def test_a_selector_by_a_field_answers_as_if_nothing_were_dropped(
     values = {kind.field(label).value(obj) for obj in objects}
     for value in values | {"another"} if not values & {"true", "false", "0"} else values:
         for selector in (f"{label}={value}", f"{label}!={value}"):
-            expected = names(whole.list(kind.plural, field=selector))
-            assert names(cut.list(kind.plural, field=selector)) == expected
-            assert names(cut.held(kind.plural, field=selector)) == expected
-            assert cut.count(kind.plural, field=selector) == len(expected)
+            expected = names(whole.list(kind.plural, fields=selector))
+            assert names(cut.list(kind.plural, fields=selector)) == expected
+            assert names(cut.list_cached(kind.plural, fields=selector)) == expected
+            assert cut.count(kind.plural, fields=selector) == len(expected)
             for obj in objects:
                 own = obj | {"metadata": obj["metadata"] | {"resourceVersion": "20"}}
                 environment = Environment()
                 environment.declare(
-                    Selector(field=selector), resource, kind.plural, PROJECTIONS[what](path)
+                    Selector(fields=selector), resource, kind.plural, PROJECTIONS[what](path)
                 ).hold()
-                assert bool(environment.cache(own=own).list(kind.plural, field=selector)) is (
+                assert bool(environment.cache(own=own).list(kind.plural, fields=selector)) is (
                     obj["metadata"]["name"] in expected
                 )

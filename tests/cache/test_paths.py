@@ -51,8 +51,8 @@ IMAGE: dict[Any, Any] = {"spec.containers.image": "i"}
     "read",
     [
         lambda cache: cache.list("pods", where=IMAGE),
-        lambda cache: cache.held(
-            "pods", label="app", where={"metadata.name": "web-1", "spec.containers.0.image": "i"}, limit=3
+        lambda cache: cache.list_cached(
+            "pods", labels="app", where={"metadata.name": "web-1", "spec.containers.0.image": "i"}, limit=3
         ),
         lambda cache: cache.count("pods", where={"spec.containers.image": None}),
         lambda cache: cache.list("pods", sort_by="spec.containers.name"),
@@ -109,17 +109,17 @@ def test_a_path_that_was_dropped_out_of_a_list_is_refused_when_it_is_kept_again(
     """The advice of NotKept leads to objects in which the path still leads nowhere: that is said, rather than
     nothing found."""
     with pytest.raises(NotKept):
-        reading("", LISTED, projection=Projection.of(drop=["spec.containers.image"])).held(
+        reading("", LISTED, projection=Projection.of(drop=["spec.containers.image"])).list_cached(
             "pods", where=IMAGE
         )
     with pytest.raises(ReadError):
-        reading("", LISTED).held("pods", where=IMAGE)
+        reading("", LISTED).list_cached("pods", where=IMAGE)
 
 
 def test_a_list_that_is_compared_as_a_whole_is_no_way_into_it() -> None:
     cache = reading("", LISTED)
-    assert cache.held("pods", where={"spec.tags": ["a"]}) == [LISTED]
-    assert cache.held("pods", where={"spec.tags": None, "spec.nothing.at.all": None}) == []
+    assert cache.list_cached("pods", where={"spec.tags": ["a"]}) == [LISTED]
+    assert cache.list_cached("pods", where={"spec.tags": None, "spec.nothing.at.all": None}) == []
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_a_list_that_is_compared_as_a_whole_is_no_way_into_it() -> None:
 )
 def test_a_path_that_can_never_sort_is_refused(path: str) -> None:
     with pytest.raises(ReadError):
-        reading("", WEB).held("pods", sort_by=path)
+        reading("", WEB).list_cached("pods", sort_by=path)
 
 
 @pytest.mark.parametrize(
@@ -157,6 +157,6 @@ def test_what_may_be_right_is_compared_as_it_is(
 def test_a_label_that_is_named_like_a_field_is_a_label(caplog: pytest.LogCaptureFixture) -> None:
     odd = pod("odd", **{"status.phase": "x", "app": "web", "type": "y", "app.kubernetes.io/name": "z"})
     cache = reading("", odd)
-    assert cache.list("pods", label="type=y,app.kubernetes.io/name=z,app=web") == [odd]
+    assert cache.list("pods", labels="type=y,app.kubernetes.io/name=z,app=web") == [odd]
     assert not caplog.records
-    assert cache.list("pods", label="status.phase=x") == [odd]
+    assert cache.list("pods", labels="status.phase=x") == [odd]

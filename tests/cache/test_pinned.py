@@ -41,8 +41,8 @@ def fake() -> FakeCache:
 def contents(reads: Any) -> list[Any]:
     return [
         sorted(reads.list("pods", keys_only=True)),
-        reads.list("pods", label="app=web", sort_by="metadata.name")[:],
-        reads.held("nodes"),
+        reads.list("pods", labels="app=web", sort_by="metadata.name")[:],
+        reads.list_cached("nodes"),
         reads.get("pods", "a", "shop"),
         reads.get("pods", "c", "shop", default=None),
         reads.exists("pods", "b", "shop"),
@@ -66,8 +66,8 @@ def test_3_reads_of_a_snapshot_are_of_one_generation_of_each_kind() -> None:
             {"metadata": {"labels": {"new": "1"}}},
         )
         assert contents(now) == before != contents(cache)
-        assert now.versions == versions == {"pods": before[-1], "nodes": now.held("nodes").version}
-        kept = now.list("pods", label="app=web")
+        assert now.versions == versions == {"pods": before[-1], "nodes": now.list_cached("nodes").version}
+        kept = now.list("pods", labels="app=web")
         with pytest.raises(NotFound):
             now.get("pods", "c", "shop")
     assert len(kept) == 2, "a list outlives its snapshot"
@@ -80,7 +80,7 @@ def test_3_a_relist_does_not_reach_a_snapshot() -> None:
     with cache.snapshot("pods", "nodes") as now:
         store.begin()
         store.commit("999999")
-        assert (len(cache.held("pods")), contents(now)) == (0, before)
+        assert (len(cache.list_cached("pods")), contents(now)) == (0, before)
 
 
 def test_3_a_snapshot_shows_the_own_writes_from_before_it() -> None:
@@ -93,11 +93,11 @@ def test_3_a_snapshot_shows_the_own_writes_from_before_it() -> None:
             with cache.snapshot("pods") as now:
                 cache.remember(c)
                 cache.forget(b)
-                assert sorted(now.held("pods", keys_only=True)) == [
+                assert sorted(now.list_cached("pods", keys_only=True)) == [
                     Key("a", namespace="shop"),
                     Key("b", namespace="shop"),
                 ]
-                assert sorted(cache.held("pods", keys_only=True)) == [
+                assert sorted(cache.list_cached("pods", keys_only=True)) == [
                     Key("a", namespace="shop"),
                     Key("c", namespace="shop"),
                 ]
@@ -140,7 +140,7 @@ def test_11_reads_before_and_after_the_with_and_of_other_kinds_raise() -> None:
             assert len(now.list("pods")) == 2
             assert repr(now) == f"<PinnedReads: pods {now.versions['pods']}>"
             with pytest.raises(ReadError):
-                now.held("nodes")
+                now.list_cached("nodes")
     with pytest.raises(ReadError):
         now.get("pods", "a", "shop")
     with pytest.raises(ReadError):
@@ -180,15 +180,15 @@ def test_11_a_snapshot_grows_old() -> None:
         async with gated("app=web", pod("a", **WEB)) as environment:
             with environment.cache.snapshot("pods") as now:
                 version = now.versions["pods"]
-                assert now.held("pods", max_age=10).version == version
-                assert now.count("pods", label="app=web", at_least=version) == 1
+                assert now.list_cached("pods", max_age=10).version == version
+                assert now.count("pods", labels="app=web", at_least=version) == 1
                 (b,) = environment.cluster.create(pod("b", **WEB))
-                await until(lambda: len(environment.cache.held("pods")) == 2)
+                await until(lambda: len(environment.cache.list_cached("pods")) == 2)
                 with pytest.raises(Stale):
-                    now.held("pods", at_least=b)
+                    now.list_cached("pods", at_least=b)
                 await environment.clock.move(11)
                 with pytest.raises(Stale):
-                    now.held("pods", max_age=10)
+                    now.list_cached("pods", max_age=10)
 
     run(main())
 
@@ -200,14 +200,16 @@ def test_11_a_snapshot_is_as_new_as_its_cache_was_known_to_be() -> None:
         async with gated("app=web", pod("a", **WEB)) as environment:
             cache = environment.cache
             (outside,) = environment.cluster.create(pod("db", app="db"))
-            call = asyncio.create_task(cache.fetch_list("pods", label="app=web", at_least=outside))
+            call = asyncio.create_task(cache.fetch_list("pods", labels="app=web", at_least=outside))
             await environment.clock.move_until(call.done)
             assert (await call).version, "the cache has answered"
             with cache.snapshot("pods") as now:
-                assert [each["metadata"]["name"] for each in now.held("pods", at_least=outside)] == ["a"]
+                assert [each["metadata"]["name"] for each in now.list_cached("pods", at_least=outside)] == [
+                    "a"
+                ]
                 (later,) = environment.cluster.create(pod("later", app="db"))
                 with pytest.raises(Stale):
-                    now.held("pods", at_least=later)
+                    now.list_cached("pods", at_least=later)
 
     run(main())
 
@@ -257,17 +259,17 @@ def test_11_a_comparison_from_before_a_restore_proves_nothing() -> None:
             cache, cluster = environment.cache, environment.cluster
             backup = cluster.backup()
             *_, outside = cluster.create(*(pod(f"db-{n}", app="db") for n in range(30)))
-            call = asyncio.create_task(cache.fetch_list("pods", label="app=web", at_least=outside))
+            call = asyncio.create_task(cache.fetch_list("pods", labels="app=web", at_least=outside))
             await environment.clock.move_until(call.done)
             await call
             with cache.snapshot("pods") as now:
-                assert now.held("pods", at_least=outside)
+                assert now.list_cached("pods", at_least=outside)
                 cluster.restore(backup)
                 (b,) = cluster.create(pod("b", **WEB))
                 environment.informer.reflectors[0].relist(MetricReason.AUDIT)
-                await environment.clock.move_until(lambda: len(cache.held("pods")) == 2)
+                await environment.clock.move_until(lambda: len(cache.list_cached("pods")) == 2)
                 with pytest.raises(Stale):
-                    now.held("pods", at_least=b)
+                    now.list_cached("pods", at_least=b)
 
     run(main())
 
@@ -278,15 +280,15 @@ def test_11_a_snapshot_from_before_a_restore_is_not_as_new_as_a_version() -> Non
             cache, cluster = environment.cache, environment.cluster
             backup = cluster.backup()
             cluster.create(*(pod(f"lost-{n}", **WEB) for n in range(9)))
-            await until(lambda: len(cache.held("pods")) == 10)
+            await until(lambda: len(cache.list_cached("pods")) == 10)
             with cache.snapshot("pods") as now:
                 cluster.restore(backup)
                 (b,) = cluster.create(pod("b", **WEB))
                 environment.informer.reflectors[0].relist(MetricReason.AUDIT)
-                await environment.clock.move_until(lambda: len(cache.held("pods")) == 2)
-                assert len(now.held("pods")) == 10
+                await environment.clock.move_until(lambda: len(cache.list_cached("pods")) == 2)
+                assert len(now.list_cached("pods")) == 10
                 with pytest.raises(Stale):
-                    now.held("pods", at_least=b)
+                    now.list_cached("pods", at_least=b)
 
     run(main())
 

@@ -51,7 +51,7 @@ def reasons(plan: Any) -> list[tuple[str, str]]:
 
 def test_a_plan_of_a_declaration_opens_all_streams_and_changes_nothing() -> None:
     async def test(_: Gated, cache: Cache) -> None:
-        await cache.remove("configmaps")
+        await cache.undeclare("configmaps")
         plan = await cache.plan("v1/configmaps", [Selector("app=web"), Selector("tier=gold")])
         assert plan.former is None
         assert reasons(plan) == [("app=web", Relist.NEW), ("tier=gold", Relist.NEW)]
@@ -59,7 +59,7 @@ def test_a_plan_of_a_declaration_opens_all_streams_and_changes_nothing() -> None
         (right,) = plan.rights
         assert right == Right("", "configmaps", READ, what_for=right.what_for)
         with pytest.raises(NotDeclared):
-            cache.held("configmaps")
+            cache.list_cached("configmaps")
 
     operated(test)
 

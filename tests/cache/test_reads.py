@@ -72,12 +72,12 @@ PIGEONS = ",".join(f"p{pigeon} in ({','.join(f'h{hole}' for hole in range(7))})"
 )
 def test_list_is_complete_or_an_error(label: str | None, expected: set[str] | Reason) -> None:
     if isinstance(expected, set):
-        assert set(names(web().list("pods", label=label))) == expected
-        assert web().count("pods", label=label) == len(expected)
+        assert set(names(web().list("pods", labels=label))) == expected
+        assert web().count("pods", labels=label) == len(expected)
     else:
         for read in (web().list, web().count):
             # Mypy infers no lambda with a default.
-            error = outside(lambda read=read: read("pods", label=label))  # type: ignore[misc]
+            error = outside(lambda read=read: read("pods", labels=label))  # type: ignore[misc]
             assert error.reason is expected
             assert error.witness is not None
 
@@ -97,16 +97,16 @@ def test_held_is_the_held_part_unless_there_can_be_none(
     label: str | None, expected: set[str] | Reason
 ) -> None:
     if isinstance(expected, set):
-        assert set(names(web().held("pods", label=label))) == expected
+        assert set(names(web().list_cached("pods", labels=label))) == expected
     else:
-        assert outside(lambda: web().held("pods", label=label)).reason is expected
+        assert outside(lambda: web().list_cached("pods", labels=label)).reason is expected
 
 
 def test_an_undecided_list_is_refused_and_names_the_bound() -> None:
     cache = reading(HARD)
-    error = outside(lambda: cache.list("pods", label=PIGEONS))
+    error = outside(lambda: cache.list("pods", labels=PIGEONS))
     assert (error.reason, error.witness) == (Reason.UNDECIDED, None)
-    assert cache.held("pods", label=PIGEONS) == []
+    assert cache.list_cached("pods", labels=PIGEONS) == []
 
 
 def test_an_undecided_get_is_refused_and_names_the_bound() -> None:
@@ -151,7 +151,7 @@ def test_get_outside_of_the_namespaces_is_excluded_and_names_those_that_are_cove
 
 
 def test_list_of_more_has_the_witness() -> None:
-    error = outside(lambda: web().list("pods", label="app in (web,db)"))
+    error = outside(lambda: web().list("pods", labels="app in (web,db)"))
     assert error.witness is not None
     assert (error.witness.labels, error.witness.fails) == ({"app": "db"}, ("app=web",))
 
@@ -184,7 +184,7 @@ def test_an_object_that_no_object_can_be_called_is_never_there(name: str, severa
 def test_what_a_caller_gets_is_its_own() -> None:
     cache = reading(Selector(), WEB)
     for _ in range(2):
-        for taken in (cache.get("pods", "web-1", "ns"), *cache.list("pods"), *cache.held("pods")):
+        for taken in (cache.get("pods", "web-1", "ns"), *cache.list("pods"), *cache.list_cached("pods")):
             assert taken == WEB
             taken["metadata"]["labels"]["app"] = "spoilt"
             taken["spec"].clear()
@@ -198,10 +198,10 @@ def test_selectors_are_texts_dicts_or_objects() -> None:
         LabelSelector.parse("app=web,tier=gold"),
     )
     for label in labels:
-        assert names(cache.list("pods", label=label)) == ["web-2"]
+        assert names(cache.list("pods", labels=label)) == ["web-2"]
     fields = ("metadata.name=web-1", {"metadata.name": "web-1"}, FieldSelector.parse("metadata.name=web-1"))
     for field in fields:
-        assert names(cache.held("pods", field=field)) == ["web-1"]
+        assert names(cache.list_cached("pods", fields=field)) == ["web-1"]
 
 
 SCATTERED = [pod(name, namespace, app=name) for namespace in ("a", "b", "c") for name in ("x", "y")]
@@ -216,12 +216,12 @@ SCATTERED = [pod(name, namespace, app=name) for namespace in ("a", "b", "c") for
         ({"namespace": "none"}, 0),
         ({"names": ["x"]}, 3),
         ({"names": ["x"], "namespace": "a"}, 1),
-        ({"label": "app=x"}, 3),
-        ({"label": "app!=x", "namespace": ["a"]}, 1),
-        ({"field": "metadata.namespace!=a,metadata.name=x"}, 2),
-        ({"field": "status.phase=Running"}, 6),
-        ({"field": "status.phase!=Running"}, 0),
-        ({"field": {"spec.hostNetwork": False}, "label": "app=x"}, 3),
+        ({"labels": "app=x"}, 3),
+        ({"labels": "app!=x", "namespace": ["a"]}, 1),
+        ({"fields": "metadata.namespace!=a,metadata.name=x"}, 2),
+        ({"fields": "status.phase=Running"}, 6),
+        ({"fields": "status.phase!=Running"}, 0),
+        ({"fields": {"spec.hostNetwork": False}, "labels": "app=x"}, 3),
         ({"where": {"spec.nodeName": "n1", "metadata.name": "x"}}, 3),
         ({"where": {("metadata", "labels", "app"): "y"}, "namespace": "a"}, 1),
         ({"where": {"spec.nodeName.deeper": None, "spec.none": None}}, 6),
@@ -231,7 +231,7 @@ SCATTERED = [pod(name, namespace, app=name) for namespace in ("a", "b", "c") for
 def test_what_is_selected(select: dict[str, Any], found: int) -> None:
     cache = reading(Selector(), *SCATTERED)
     assert len(cache.list("pods", **select)) == found
-    assert len(cache.held("pods", **select)) == found
+    assert len(cache.list_cached("pods", **select)) == found
     assert cache.count("pods", **select) == found
 
 
@@ -241,7 +241,7 @@ def test_a_post_filter_does_not_make_a_read_complete() -> None:
         outside(lambda: cache.list("pods", where={"metadata.labels": {"app": "web"}})).reason
         is Reason.OVERLAPS
     )
-    assert names(cache.list("pods", label="app=web", where={"metadata.labels.tier": "gold"})) == ["web-2"]
+    assert names(cache.list("pods", labels="app=web", where={"metadata.labels.tier": "gold"})) == ["web-2"]
 
 
 def test_sorting_and_cutting() -> None:
@@ -252,7 +252,7 @@ def test_sorting_and_cutting() -> None:
         "a",
         "b",
     ], "what has nothing there comes last"
-    by_name = cache.held("pods", sort_by=lambda obj: obj["metadata"]["name"], limit=2)
+    by_name = cache.list_cached("pods", sort_by=lambda obj: obj["metadata"]["name"], limit=2)
     assert [obj["metadata"]["name"] for obj in by_name] == ["a", "b"]
     assert [
         obj["metadata"]["name"]
@@ -266,25 +266,25 @@ def test_a_limit_of_zero_returns_no_object_and_checks_the_read_as_any_other() ->
     informer = environment.declare(Selector("app=web")).hold(WEB, GOLD)
     cache = environment.cache()
     for sort_by in (None, "metadata.name"):
-        assert cache.list("pods", label="app=web", sort_by=sort_by, limit=0) == []
-        assert cache.held("pods", sort_by=sort_by, limit=0) == []
+        assert cache.list("pods", labels="app=web", sort_by=sort_by, limit=0) == []
+        assert cache.list_cached("pods", sort_by=sort_by, limit=0) == []
         with pytest.raises(OutsideFilter):
             cache.list("pods", sort_by=sort_by, limit=0)
     informer.fail(Stalled("it is stalled", remedy="Wait"))
     with pytest.raises(Stalled):
-        cache.held("pods", limit=0)
+        cache.list_cached("pods", limit=0)
 
 
 def test_counting_decodes_nothing_unless_fields_or_paths_are_asked_for() -> None:
     environment = Environment()
-    informer = environment.declare(Selector("app=web", field="spec.nodeName=n1")).hold(WEB, GOLD)
+    informer = environment.declare(Selector("app=web", fields="spec.nodeName=n1")).hold(WEB, GOLD)
     for record in informer.store.records()[0]:
         looked_at = {"what": "the filter sees to is not looked at again, and neither is its field"}
         informer.store.put(
             replace(record, version=f"{record.version}0", stored=b"cannot be decoded", labels=looked_at)
         )
     cache = environment.cache()
-    assert cache.count("pods", label="app=web", field="spec.nodeName=n1,metadata.name=web-1") == 1
+    assert cache.count("pods", labels="app=web", fields="spec.nodeName=n1,metadata.name=web-1") == 1
     assert cache.exists("pods", "web-1", "ns")
 
 
@@ -302,7 +302,7 @@ def test_each_set_of_labels_is_looked_at_once_however_many_objects_have_it(
     )
     really = LabelRequirement.matches
     monkeypatch.setattr(LabelRequirement, "matches", matches)
-    assert names(cache.list("pods", label="tier=gold")) == [f"gold-{number}" for number in range(5)]
+    assert names(cache.list("pods", labels="tier=gold")) == [f"gold-{number}" for number in range(5)]
     assert looked_at == [{"tier": "gold"}, {"tier": "tin"}]
 
 
@@ -346,16 +346,16 @@ def test_the_scope_is_the_filter() -> None:
     assert found.branches == (found.filter,)
     scope = found.filter
     assert isinstance(scope, Selector)
-    assert (scope.namespaces, scope.names, str(scope.label), scope.field) == (("a",), None, "app=web", None)
-    assert str(scope) == "label='app=web', namespaces=['a']"
+    assert (scope.namespaces, scope.names, str(scope.labels), scope.fields) == (("a",), None, "app=web", None)
+    assert str(scope) == "labels='app=web', namespaces=['a']"
 
 
 def test_explain_says_what_would_be_looked_at() -> None:
-    covered = web().explain("pods", label="app=web,tier=gold", where={"spec.nodeName": "n1"}, namespace="ns")
+    covered = web().explain("pods", labels="app=web,tier=gold", where={"spec.nodeName": "n1"}, namespace="ns")
     assert covered.verdict
     assert (covered.looks_at, covered.decodes) == (2, True)
     assert (
-        str(covered) == "label='app=web,tier=gold', namespaces=['ns'] is covered by label='app=web'.\n"
+        str(covered) == "labels='app=web,tier=gold', namespaces=['ns'] is covered by labels='app=web'.\n"
         "The cache looks at 2 held objects and decodes those that fit so far.\n"
         "The cache is as of version 10, and was confirmed 1.5 s ago."
     )
@@ -363,9 +363,9 @@ def test_explain_says_what_would_be_looked_at() -> None:
 
 def test_explain_says_what_would_be_asked() -> None:
     assert (
-        str(web().explain("pods", label="tier=gold"))
-        == "label='tier=gold' is not covered by label='app=web': default/example (tier=gold) would fail"
-        " app=web; label='app=web,tier=gold' would be covered.\nThe cache looks at 2 held"
+        str(web().explain("pods", labels="tier=gold"))
+        == "labels='tier=gold' is not covered by labels='app=web': default/example (tier=gold) would fail"
+        " app=web; labels='app=web,tier=gold' would be covered.\nThe cache looks at 2 held"
         " objects.\nfetch_list asks the server: GET /api/v1/pods?labelSelector=tier=gold."
         "\nThe cache is as of version 10, and was confirmed 1.5 s ago."
     )
@@ -377,12 +377,14 @@ def test_a_filter_goes_with_its_cache() -> None:
     """What reads came to is remembered beside the filter, and not by the process."""
 
     def read() -> None:
-        reading("app=that-goes", pod("x", app="that-goes")).list("pods", label="app=that-goes")
+        reading("app=that-goes", pod("x", app="that-goes")).list("pods", labels="app=that-goes")
 
     read()
     gc.collect()
     assert not [
-        each for each in gc.get_objects() if isinstance(each, Selector) and str(each.label) == "app=that-goes"
+        each
+        for each in gc.get_objects()
+        if isinstance(each, Selector) and str(each.labels) == "app=that-goes"
     ]
 
 

@@ -54,28 +54,28 @@ Read = Callable[[Cache], Any]
         lambda cache: cache.get("pods", "shop/web-1"),
         lambda cache: cache.list("pods", where=lambda pod: pod["x"]),
         lambda cache: cache.get("nodes", "x", "ns"),
-        lambda cache: cache.held("nodes", namespace="ns"),
-        lambda cache: cache.list("pods", label="app in"),
-        lambda cache: cache.held("pods", field="spec.volumes=x"),
-        lambda cache: cache.count("pods", field="spec.volumes=x"),
+        lambda cache: cache.list_cached("nodes", namespace="ns"),
+        lambda cache: cache.list("pods", labels="app in"),
+        lambda cache: cache.list_cached("pods", fields="spec.volumes=x"),
+        lambda cache: cache.count("pods", fields="spec.volumes=x"),
         lambda cache: cache.owned({"metadata": {}}, "pods"),
         lambda cache: cache.get("pods", "x", default=None),
         lambda cache: cache.get("pods", "x", ""),
         lambda cache: cache.list("pods", namespace="team-*"),
-        lambda cache: cache.held("pods", namespace=""),
+        lambda cache: cache.list_cached("pods", namespace=""),
         lambda cache: cache.count("pods", namespace=[]),
         lambda cache: cache.explain("pods", names="web-1"),
         lambda cache: cache.list("pods", names=["ns/x"]),
-        lambda cache: cache.list("pods", label=Selector("app=web")),
+        lambda cache: cache.list("pods", labels=Selector("app=web")),
         lambda cache: cache.list(5, namespace=""),
         lambda cache: cache.explain("pods", where={5: "x"}),
         lambda cache: cache.owned("pods", {"metadata": {"uid": "u"}}),
         lambda cache: cache.owned({"metadata": "x"}, "pods"),
         lambda cache: cache.owned({"metadata": {"uid": ["u"]}}, "pods"),
-        lambda cache: cache.held("pods", sort_by=5),
-        lambda cache: cache.held("pods", limit="3"),
-        lambda cache: cache.held("pods", limit=-1),
-        lambda cache: cache.held("pods", max_age="60"),
+        lambda cache: cache.list_cached("pods", sort_by=5),
+        lambda cache: cache.list_cached("pods", limit="3"),
+        lambda cache: cache.list_cached("pods", limit=-1),
+        lambda cache: cache.list_cached("pods", max_age="60"),
         lambda cache: cache.get("pods", "x", "ns", max_age=-1),
         lambda cache: cache.get("pods", {"metadata": {}}, "ns"),
         lambda cache: cache.get("pods", "x", ["ns"]),
@@ -144,23 +144,23 @@ def test_a_type_error_of_the_users_own_function_stays_what_it_is() -> None:
         return obj["metadata"]["labels"] < 5
 
     with pytest.raises(TypeError):
-        reading("app=web", WEB).held("pods", sort_by=newest)
+        reading("app=web", WEB).list_cached("pods", sort_by=newest)
 
 
 TEXT: Any = "aHVudGVyMg=="
 IN_THE_WRONG_PLACE: dict[str, Read] = {
-    "where": lambda cache: cache.held("pods", where=TEXT),
-    "a path of where with a wrong value": lambda cache: cache.held("pods", where={TEXT: object()}),
-    "limit": lambda cache: cache.held("pods", limit=TEXT),
+    "where": lambda cache: cache.list_cached("pods", where=TEXT),
+    "a path of where with a wrong value": lambda cache: cache.list_cached("pods", where={TEXT: object()}),
+    "limit": lambda cache: cache.list_cached("pods", limit=TEXT),
     "timeout": lambda cache: cache.fetch_list("pods", timeout=TEXT),
     "max_age": lambda cache: cache.list("pods", max_age=TEXT),
     "keys_only": lambda cache: cache.list("pods", keys_only=TEXT),
-    "names": lambda cache: cache.held("pods", names=TEXT),
-    "index": lambda cache: cache.held("pods", index=TEXT),
+    "names": lambda cache: cache.list_cached("pods", names=TEXT),
+    "index": lambda cache: cache.list_cached("pods", index=TEXT),
     "owner": lambda cache: cache.owned(TEXT, "pods"),
     "predicate": lambda cache: cache.wait_for("pods", TEXT),
     "at_least": lambda cache: cache.wait_synced(at_least=TEXT),
-    "at_least of a read": lambda cache: cache.held("pods", at_least=TEXT),
+    "at_least of a read": lambda cache: cache.list_cached("pods", at_least=TEXT),
     "in": lambda cache: TEXT in cast("Any", cache),
 }
 
@@ -190,13 +190,13 @@ def test_an_object_given_by_mistake_is_not_shown() -> None:
         lambda: cache.list(secret),
         lambda: cache.get("pods", secret, "ns"),
         lambda: cache.get("pods", "x", secret),
-        lambda: cache.held("pods", label=secret),
-        lambda: cache.held("pods", field=secret),
-        lambda: cache.held("pods", names=[secret]),
-        lambda: cache.held("pods", namespace=secret),
-        lambda: cache.held("pods", sort_by=secret),
-        lambda: cache.held("pods", limit=secret),
-        lambda: cache.held("pods", index=secret["data"]["password"]),
+        lambda: cache.list_cached("pods", labels=secret),
+        lambda: cache.list_cached("pods", fields=secret),
+        lambda: cache.list_cached("pods", names=[secret]),
+        lambda: cache.list_cached("pods", namespace=secret),
+        lambda: cache.list_cached("pods", sort_by=secret),
+        lambda: cache.list_cached("pods", limit=secret),
+        lambda: cache.list_cached("pods", index=secret["data"]["password"]),
         lambda: cache.owned("x", secret),
     ]
     for read in reads:
@@ -210,7 +210,7 @@ def test_a_kind_may_be_named_by_what_kopf_hands_to_handlers() -> None:
     cache = reading("app=web", WEB)
     assert cache.get(resource, "web-1", "ns") == WEB
     with pytest.raises(OutsideFilter):
-        cache.list(resource, label="app=db")
+        cache.list(resource, labels="app=db")
 
 
 @each_row(
@@ -220,16 +220,16 @@ def test_a_kind_may_be_named_by_what_kopf_hands_to_handlers() -> None:
         lambda cache: cache.get("pods", "x", "ns", max_age=5),
         lambda cache: cache.get("pods", "x*", "ns"),
         lambda cache: cache.exists("nodes", "n"),
-        lambda cache: cache.list("pods", label="tier=gold", namespace="ns"),
-        lambda cache: cache.held("pods", field="spec.nodeName=n1", limit=3),
-        lambda cache: cache.held("pods", namespace="ns"),
-        lambda cache: cache.held("pods", label="a=b,a=c"),
+        lambda cache: cache.list("pods", labels="tier=gold", namespace="ns"),
+        lambda cache: cache.list_cached("pods", fields="spec.nodeName=n1", limit=3),
+        lambda cache: cache.list_cached("pods", namespace="ns"),
+        lambda cache: cache.list_cached("pods", labels="a=b,a=c"),
         lambda cache: cache.count("pods", names=["x"]),
         lambda cache: cache.owned({"metadata": {"uid": "u", "namespace": "ns"}}, "pods"),
         lambda cache: cache.owned({"metadata": {"uid": "u", "namespace": "*"}}, "pods"),
         lambda cache: cache.age("pods"),
         lambda cache: cache.scope("pods"),
-        lambda cache: cache.explain("pods", label="app=db"),
+        lambda cache: cache.explain("pods", labels="app=db"),
     ],
 )
 def test_each_read_of_a_kind_that_is_not_declared_is_refused(read: Read) -> None:
@@ -242,14 +242,14 @@ def test_no_error_is_longer_than_people_read() -> None:
     declared, request = Selector(long), long.replace("v", "w")
     cache = reading(declared, WEB)
     for read in (
-        lambda: cache.list("pods", label=request),
+        lambda: cache.list("pods", labels=request),
         lambda: cache.list("pods"),
         lambda: cache.get("pods", "x", "ns"),
-        lambda: cache.list("pods", label=f"{request},app in x"),
-        lambda: cache.list("pods", label={"app": "x" * 60_000}),
+        lambda: cache.list("pods", labels=f"{request},app in x"),
+        lambda: cache.list("pods", labels={"app": "x" * 60_000}),
         lambda: cache.get("pods", "x" * 60_000, "ns"),
         lambda: cache.list("x" * 60_000),
-        lambda: cache.held("pods", field=f"{'x' * 60_000}=y"),
+        lambda: cache.list_cached("pods", fields=f"{'x' * 60_000}=y"),
     ):
         with pytest.raises(ReadError) as info:
             read()
@@ -260,7 +260,7 @@ def test_no_error_is_longer_than_people_read() -> None:
     "read",
     [
         lambda cache: cache.list("pods", where={"metadata.managedFields": None}),
-        lambda cache: cache.held("pods", sort_by=("metadata", "managedFields", "0")),
+        lambda cache: cache.list_cached("pods", sort_by=("metadata", "managedFields", "0")),
     ],
 )
 def test_what_was_dropped_cannot_be_asked_for(read: Read) -> None:
@@ -275,12 +275,12 @@ EVERY_READ: dict[str, Read] = {
         "pods", "web-1", "ns", default=None
     ),
     "cache.exists('pods', 'web-1', 'ns')": lambda cache: cache.exists("pods", "web-1", "ns"),
-    "cache.list('pods', label='app=web')": lambda cache: cache.list("pods", label="app=web"),
-    "cache.held('pods', where={'spec.nodeName': ...}, limit=2)": lambda cache: cache.held(
+    "cache.list('pods', labels='app=web')": lambda cache: cache.list("pods", labels="app=web"),
+    "cache.list_cached('pods', where={'spec.nodeName': ...}, limit=2)": lambda cache: cache.list_cached(
         "pods", where={"spec.nodeName": "secret"}, limit=2
     ),
     "cache.owned(owner, 'pods')": lambda cache: cache.owned({"metadata": {"uid": "u"}}, "pods"),
-    "cache.count('pods', label='app=web')": lambda cache: cache.count("pods", label="app=web"),
+    "cache.count('pods', labels='app=web')": lambda cache: cache.count("pods", labels="app=web"),
     "cache.age('pods')": lambda cache: cache.age("pods"),
     "cache.explain('pods', names=['a'])": lambda cache: cache.explain("pods", names=["a"]),
 }
@@ -307,11 +307,11 @@ def test_not_synced_says_what_is_in_the_way() -> None:
     informer = environment.declare("app=web")
     informer.message, informer.remedy = "pods: the server answers 500 InternalError", "It is asked again"
     with pytest.raises(NotSynced) as info:
-        environment.cache().held("pods")
+        environment.cache().list_cached("pods")
     assert (
         str(info.value)
-        == "cache.held('pods'): the cache of pods is not synced: pods: the server answers 500 InternalError;"
-        " the filter is label='app=web'. It is asked again"
+        == "cache.list_cached('pods'): the cache of pods is not synced: pods: the server answers 500"
+        " InternalError; the filter is labels='app=web'. It is asked again"
     )
 
 
@@ -325,7 +325,7 @@ def test_no_read_answers_from_a_cache_that_cannot_be_kept_even_if_it_was_synced(
     for _ in range(2):
         with pytest.raises(error) as info:
             EVERY_READ[call](environment.cache())
-        assert str(info.value) == f"{call}: pods: no; the filter is label='app=web'. Grant it"
+        assert str(info.value) == f"{call}: pods: no; the filter is labels='app=web'. Grant it"
         assert str(pickle.loads(pickle.dumps(info.value))) == str(info.value)  # Our own.
     assert str(of_cache) == "pods: no. Grant it", "log and probe have the short text"
 
@@ -333,10 +333,10 @@ def test_no_read_answers_from_a_cache_that_cannot_be_kept_even_if_it_was_synced(
 def test_a_filter_that_the_cache_itself_has_named_is_not_named_twice() -> None:
     environment = Environment()
     environment.declare("app=web").error = Rejected(
-        "pods: the server refuses the filter label='app=web'", remedy="Correct it"
+        "pods: the server refuses the filter labels='app=web'", remedy="Correct it"
     )
     with pytest.raises(Rejected) as info:
-        environment.cache().held("pods")
+        environment.cache().list_cached("pods")
     assert str(info.value).count("app=web") == 1
 
 
@@ -350,12 +350,12 @@ def test_reads_are_counted_by_verb_and_outcome() -> None:
         with pytest.raises(OutsideFilter):
             read()
     with pytest.raises(ReadError):
-        cache.held("pods", field="spec.volumes=x")
+        cache.list_cached("pods", fields="spec.volumes=x")
     assert counts.reads == {
         ("get", "served"): 2,
         ("get", "OutsideFilter"): 1,
         ("list", "OutsideFilter"): 1,
-        ("held", "ReadError"): 1,
+        ("list_cached", "ReadError"): 1,
     }
 
 
@@ -364,9 +364,9 @@ def test_reads_are_counted_by_verb_and_outcome() -> None:
 READS: dict[str, Callable[..., Any]] = {
     "get": lambda cache, **age: cache.get("pods", "web-1", "ns", default=None, **age),
     "exists": lambda cache, **age: cache.exists("pods", "web-1", "ns", **age),
-    "list": lambda cache, **age: cache.list("pods", label="app=web", **age),
-    "held": lambda cache, **age: cache.held("pods", **age),
-    "count": lambda cache, **age: cache.count("pods", label="app=web", **age),
+    "list": lambda cache, **age: cache.list("pods", labels="app=web", **age),
+    "list_cached": lambda cache, **age: cache.list_cached("pods", **age),
+    "count": lambda cache, **age: cache.count("pods", labels="app=web", **age),
     "owned": lambda cache, **age: cache.owned({"metadata": {"uid": "u"}}, "pods", **age),
 }
 
@@ -399,7 +399,7 @@ def test_the_age_of_a_state_that_is_replaced_meanwhile_is_not_that_of_the_answer
     environment = Environment()
     informer = _Replaced(Selector("app=web"), PODS, "pods")
     environment.informers["pods"] = informer.hold(WEB)
-    assert environment.cache().list("pods", label="app=web", max_age=1) == [WEB]
+    assert environment.cache().list("pods", labels="app=web", max_age=1) == [WEB]
     assert informer.is_replaced
 
 
@@ -415,24 +415,24 @@ THING = {
 
 
 def test_a_field_that_the_filter_sees_to_needs_no_looking_at() -> None:
-    cache = reading(Selector(field="spec.color=red"), THING, resource=SECRETIVE, key="things")
-    assert cache.list("things", field="spec.color=red") == [THING]
+    cache = reading(Selector(fields="spec.color=red"), THING, resource=SECRETIVE, key="things")
+    assert cache.list("things", fields="spec.color=red") == [THING]
 
 
 def test_a_field_that_only_the_server_can_look_at() -> None:
     cache = reading(Selector(), THING, resource=SECRETIVE, key="things")
     with pytest.raises(ReadError):
-        cache.list("things", field="spec.color=red")
+        cache.list("things", fields="spec.color=red")
     assert cache.list("things", where={"spec.color": "red"}) == [THING]
 
 
 def test_a_field_that_the_filter_ensures_can_be_followed() -> None:
-    request = Request(verb="changes", kind="things", selector=Selector(field="spec.color=red"))
+    request = Request(verb="changes", kind="things", selector=Selector(fields="spec.color=red"))
 
     def match(filter_: Selector) -> Match | None:
         cache = reading(filter_, THING, resource=SECRETIVE, key="things")
         return match_for(cache._runtime.informer("things"), request)
 
-    assert match(Selector(field="spec.color=red")) is None
+    assert match(Selector(fields="spec.color=red")) is None
     with pytest.raises(ReadError):
         match(Selector())

@@ -47,28 +47,28 @@ def held() -> FakeCache:
 
 def test_7_the_names_that_a_caller_gets_are_its_own() -> None:
     cache = held()
-    first = cache.list("pods", label="app=web", keys_only=True)
+    first = cache.list("pods", labels="app=web", keys_only=True)
     expected = list(first)
     assert type(first) is list
     first.clear()
-    assert cache.list("pods", label="app=web", keys_only=True) == expected
-    assert cache.list("pods", label="app=web").keys() == expected
+    assert cache.list("pods", labels="app=web", keys_only=True) == expected
+    assert cache.list("pods", labels="app=web").keys() == expected
 
 
 def test_7_an_object_of_a_repeated_list_is_a_new_one() -> None:
     cache = held()
-    for each in cache.list("pods", label="app=web"):
+    for each in cache.list("pods", labels="app=web"):
         each["metadata"]["labels"]["app"] = "changed"
-    assert {each["metadata"]["labels"]["app"] for each in cache.list("pods", label="app=web")} == {"web"}
+    assert {each["metadata"]["labels"]["app"] for each in cache.list("pods", labels="app=web")} == {"web"}
 
 
 def test_a_list_that_was_read_before_does_not_change() -> None:
     cache = held()
-    before = cache.list("pods", label="app=web")
+    before = cache.list("pods", labels="app=web")
     cache.cluster.delete(web(1))
     cache.cluster.create(web(9))
     assert len(before) == len(before.keys()) == 3
-    after = cache.list("pods", label="app=web", keys_only=True)
+    after = cache.list("pods", labels="app=web", keys_only=True)
     assert sorted(key.name for key in after) == ["web-0", "web-2", "web-9"]
 
 
@@ -76,29 +76,29 @@ def test_a_list_that_was_read_before_does_not_change() -> None:
 def test_a_limit_cuts_a_repeated_list(limit: int | None) -> None:
     cache = held()
     for _ in range(3):
-        found = cache.list("pods", label="app=web", limit=limit)
+        found = cache.list("pods", labels="app=web", limit=limit)
         assert len(found) == len(list(found)) == (3 if limit is None else min(limit, 3))
 
 
 def test_repeated_counts_and_paths_agree() -> None:
     cache = held()
     for _ in range(3):
-        assert cache.count("pods", label="app=web") == 3
-        assert cache.count("pods", label="app=web", where={"metadata.name": "web-1"}) == 1
-        assert cache.count("pods", label="app=web", field="metadata.name!=web-1") == 2
-        assert cache.count("pods", label="app=web", field="status.phase=Running") == 3
+        assert cache.count("pods", labels="app=web") == 3
+        assert cache.count("pods", labels="app=web", where={"metadata.name": "web-1"}) == 1
+        assert cache.count("pods", labels="app=web", fields="metadata.name!=web-1") == 2
+        assert cache.count("pods", labels="app=web", fields="status.phase=Running") == 3
 
 
 def test_requests_by_texts_are_made_once() -> None:
-    requests, chosen = Requests(), {"label": {"app": "web"}, "namespace": "shop"}
+    requests, chosen = Requests(), {"labels": {"app": "web"}, "namespace": "shop"}
     first = requests.several("list", "pods", chosen)
     assert requests.several("list", "pods", chosen) is first
-    assert requests.several("list", "pods", chosen | {"field": None, "limit": None}) is first
+    assert requests.several("list", "pods", chosen | {"fields": None, "limit": None}) is first
     for other in (
         requests.several("held", "pods", chosen),
         requests.several("list", "jobs", chosen),
-        requests.several("list", "pods", chosen | {"label": {"app": "db"}}),
-        requests.several("list", "pods", {"label": {"app": "web"}}),
+        requests.several("list", "pods", chosen | {"labels": {"app": "db"}}),
+        requests.several("list", "pods", {"labels": {"app": "web"}}),
         requests.several("list", "pods", chosen | {"as_": "view"}),
         requests.several("list", "pods", chosen | {"keys_only": True}),
         requests.several("list", "pods", chosen | {"limit": 0}),
@@ -109,23 +109,23 @@ def test_requests_by_texts_are_made_once() -> None:
 @pytest.mark.parametrize("option", ["where", "index", "sort_by", "limit", "max_age", "timeout"])
 def test_each_option_makes_another_request(option: str) -> None:
     given: Any = {"where": {}, "index": {}, "sort_by": "kind", "limit": 0, "max_age": 0, "timeout": 0}
-    request = Requests().several("list", "pods", {"label": "app=web", option: given[option]})
+    request = Requests().several("list", "pods", {"labels": "app=web", option: given[option]})
     assert getattr(request, option) == given[option]
     assert not request.is_plain
 
 
 def test_a_label_that_may_change_is_read_each_time() -> None:
     cache, values = held(), Values("db")
-    assert not cache.list("pods", label={"app": values})
+    assert not cache.list("pods", labels={"app": values})
     values.values = ["web"]
-    assert len(cache.list("pods", label={"app": values})) == 3
-    assert len(cache.list("pods", label={"app": App.WEB})) == 3
+    assert len(cache.list("pods", labels={"app": values})) == 3
+    assert len(cache.list("pods", labels={"app": App.WEB})) == 3
 
 
 def test_a_wrong_argument_is_refused_each_time() -> None:
     cache = held()
     for _ in range(2):
-        for wrong in ({"label": "app in ("}, {"namespace": ""}, {"as_": "dict"}, {"label": {1: "web"}}):
+        for wrong in ({"labels": "app in ("}, {"namespace": ""}, {"as_": "dict"}, {"labels": {1: "web"}}):
             with pytest.raises(ReadError):
                 cache.list("pods", **wrong)
         with pytest.raises(ReadError):
@@ -136,7 +136,7 @@ def test_equal_selectors_are_compared_with_the_filter_once() -> None:
     environment = Environment()
     feed = environment.declare(Selector())
     feed.hold(pod("web-1", app="web"))
-    environment.cache().list("pods", label="app=web")
+    environment.cache().list("pods", labels="app=web")
     comparisons = feed.state.derived.value
     selectors = [Selector("app=web") for _ in range(MOST_EQUAL + 3)]
     first = comparisons.of(selectors[0])

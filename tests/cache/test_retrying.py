@@ -45,7 +45,7 @@ READS: Mapping[str, tuple[str, Any, Callable[[Cache], Read]]] = {
     "gone": (
         PATH,
         metadata("u-1"),
-        lambda cache: lambda **options: cache.gone("pods", "web-1", "ns", uid="u-1", **options),
+        lambda cache: lambda **options: cache.is_deleted("pods", "web-1", "ns", uid="u-1", **options),
     ),
 }
 EXPECTED: Mapping[str, Any] = {"fetch": DB, "fetch_list": [DB], "gone": False}
@@ -299,7 +299,7 @@ def test_what_is_absent_is_an_answer_and_no_failure() -> None:
         with pytest.raises(NotFound):
             await environment.cache().fetch("pods", "nope", "ns", timeout=60)
         assert await environment.cache().fetch("pods", "nope", "ns", timeout=60, default=None) is None
-        assert await environment.cache().gone("pods", "nope", "ns", timeout=60)
+        assert await environment.cache().is_deleted("pods", "nope", "ns", timeout=60)
         assert environment.slept == []
 
     run(main)
@@ -327,7 +327,7 @@ def test_threads_have_retries_too(read: str) -> None:
         asks: Mapping[str, Callable[[], object]] = {
             "fetch": lambda: blocking.fetch("pods", "db-1", "ns", timeout=10),
             "fetch_list": lambda: blocking.fetch_list("pods", namespace="ns", timeout=10),
-            "gone": lambda: blocking.gone("pods", "web-1", "ns", uid="u-1", timeout=10),
+            "gone": lambda: blocking.is_deleted("pods", "web-1", "ns", uid="u-1", timeout=10),
         }
         assert await asyncio.to_thread(asks[read]) == EXPECTED[read]
         assert len(environment.server.asked) == 2
@@ -350,7 +350,7 @@ def test_a_timeout_is_no_reason_to_ask_for_what_is_held() -> None:
     async def main(environment: Environment) -> None:
         environment.declare(Selector("app=web")).hold(WEB)
         assert await environment.cache().fetch("pods", "web-1", "ns", timeout=0) == WEB
-        assert names(await environment.cache().fetch_list("pods", label="app=web", timeout=0)) == ["web-1"]
+        assert names(await environment.cache().fetch_list("pods", labels="app=web", timeout=0)) == ["web-1"]
         assert environment.server.asked == []
 
     run(main)

@@ -33,8 +33,8 @@ def called_with(environment: Gated, body: Obj, *, deleted: bool = False) -> Cach
 
 def sides(cache: Cache) -> tuple[int, int, list[str]]:
     """Return the number of objects of both sides and of both together, and the names of those outside."""
-    hidden = sorted(each.name for each in cache.hidden("pods"))
-    return len(cache.held("pods")), cache.count("pods", outside=True), hidden
+    hidden = sorted(each.name for each in cache.list_outside("pods"))
+    return len(cache.list_cached("pods")), cache.count("pods", outside=True), hidden
 
 
 def test_9_a_handler_finds_its_own_object_on_the_side_where_it_is() -> None:
@@ -88,29 +88,34 @@ def test_9_the_newer_of_an_own_write_and_the_body_is_shown() -> None:
             left = environment.cluster.patch(pod("a"), {"metadata": {"labels": DB | {"at": "1"}}})
             cache = called_with(environment, left)
             await cache.live.patch("pods", "a", "shop", {"metadata": {"labels": {"at": "2"}}})
-            assert [each.labels["at"] for each in cache.hidden("pods")] == ["2"]
+            assert [each.labels["at"] for each in cache.list_outside("pods")] == ["2"]
             newest = environment.cluster.patch(pod("a"), {"metadata": {"labels": {"at": "3"}}})
-            assert [each.labels["at"] for each in called_with(environment, newest).hidden("pods")] == ["3"]
-            assert [each.labels["at"] for each in cache.hidden("pods")] == ["2"]
+            assert [each.labels["at"] for each in called_with(environment, newest).list_outside("pods")] == [
+                "3"
+            ]
+            assert [each.labels["at"] for each in cache.list_outside("pods")] == ["2"]
 
     run(main())
 
 
 def test_hidden_objects_of_a_cluster_scoped_kind_have_an_owner_with_a_namespace() -> None:
     cache = FakeCache([node(app="db")], {"nodes": SPLIT})
-    assert [each.name for each in cache.hidden("nodes", owner=OWNER)] == ["n1"]
-    assert cache.hidden("nodes", owner={"metadata": {"uid": "o-2", "namespace": "shop"}}) == []
+    assert [each.name for each in cache.list_outside("nodes", owner=OWNER)] == ["n1"]
+    assert cache.list_outside("nodes", owner={"metadata": {"uid": "o-2", "namespace": "shop"}}) == []
     with pytest.raises(ReadError):
-        cache.hidden("nodes", owner=OWNER, namespace="shop")
+        cache.list_outside("nodes", owner=OWNER, namespace="shop")
 
 
 def test_the_objects_of_the_filter_are_on_one_side_in_each_cache() -> None:
     cache = FakeCache([pod("a", **WEB), pod("b", **DB)], {"v1/pods": "app=web"})
-    assert (cache.count("pods", label="app=web", outside=True), cache.hidden("pods", label="app=web")) == (
+    assert (
+        cache.count("pods", labels="app=web", outside=True),
+        cache.list_outside("pods", labels="app=web"),
+    ) == (
         1,
         [],
     )
-    for read in (lambda: cache.count("pods", outside=True), lambda: cache.hidden("pods")):
+    for read in (lambda: cache.count("pods", outside=True), lambda: cache.list_outside("pods")):
         with pytest.raises(OutsideFilter, match="outside='metadata'"):
             read()
 
@@ -118,14 +123,14 @@ def test_the_objects_of_the_filter_are_on_one_side_in_each_cache() -> None:
 def test_a_request_beyond_the_namespaces_of_both_sides_names_these() -> None:
     split = Cached(Selector("app=web", namespaces=["shop"]), outside="metadata")
     cache = FakeCache([pod("a", **WEB), pod("b", **DB)], {"v1/pods": split})
-    for read in (lambda: cache.count("pods", outside=True), lambda: cache.hidden("pods")):
+    for read in (lambda: cache.count("pods", outside=True), lambda: cache.list_outside("pods")):
         with pytest.raises(OutsideFilter) as raised:
             read()
         # None is hidden with this label.
-        assert "label='app=web', namespace='shop'" not in str(raised.value)
+        assert "labels='app=web', namespace='shop'" not in str(raised.value)
         assert raised.value.witness is not None
         assert raised.value.witness.namespace != "shop"
-    assert [each.name for each in cache.hidden("pods", namespace="shop")] == ["b"]
+    assert [each.name for each in cache.list_outside("pods", namespace="shop")] == ["b"]
 
 
 def test_a_request_of_both_sides_while_no_namespace_has_the_label_is_outside() -> None:
@@ -133,8 +138,8 @@ def test_a_request_of_both_sides_while_no_namespace_has_the_label_is_outside() -
     cache = FakeCache([pod("a", **WEB)], {"v1/pods": split})
     reads: tuple[Callable[[], object], ...] = (
         lambda: cache.count("pods", outside=True),
-        lambda: cache.hidden("pods"),
-        lambda: cache.hidden("pods", namespace="shop"),
+        lambda: cache.list_outside("pods"),
+        lambda: cache.list_outside("pods", namespace="shop"),
     )
     for read in reads:
         with pytest.raises(OutsideFilter) as raised:
@@ -146,7 +151,7 @@ def test_a_read_of_both_sides_that_is_behind_names_the_wait() -> None:
     cache = FakeCache([pod("a", **WEB)], {"v1/pods": SPLIT})
     for read in (
         lambda: cache.count("pods", outside=True, at_least="99"),
-        lambda: cache.hidden("pods", at_least="99"),
+        lambda: cache.list_outside("pods", at_least="99"),
     ):
         with pytest.raises(Stale):
             read()
@@ -155,7 +160,7 @@ def test_a_read_of_both_sides_that_is_behind_names_the_wait() -> None:
 def test_a_split_cache_explains_where_the_objects_outside_are() -> None:
     objects = [pod("a", **WEB), pod("b", **DB)]
     cache, other = (FakeCache(objects, {"v1/pods": declared}) for declared in (SPLIT, "app=web"))
-    explained, plain = (each.explain("pods", label="app=db") for each in (cache, other))
+    explained, plain = (each.explain("pods", labels="app=db") for each in (cache, other))
     assert (explained.looks_at, explained.is_split, plain.is_split) == (0, True, False)
     assert len(f"{explained}".splitlines()) == len(f"{plain}".splitlines()) + 1
-    assert "cache.hidden" not in str(cache.explain("pods", label="app=web"))
+    assert "cache.list_outside" not in str(cache.explain("pods", labels="app=web"))

@@ -43,9 +43,9 @@ def called_with(
 
 def shown(cache: Cache) -> str | Reason | None:
     """Say which of its versions a handler sees in each read, and that the reads agree."""
-    listed = {obj["metadata"]["name"]: obj for obj in cache.held("kind", namespace="ns")}
-    assert names(cache.held("kind")) == sorted(listed)
-    assert cache.count("kind", label="app=web") == len(listed)
+    listed = {obj["metadata"]["name"]: obj for obj in cache.list_cached("kind", namespace="ns")}
+    assert names(cache.list_cached("kind")) == sorted(listed)
+    assert cache.count("kind", labels="app=web") == len(listed)
     try:
         own = cache.get("kind", "mine", "ns")
     except OutsideFilter as error:
@@ -56,7 +56,7 @@ def shown(cache: Cache) -> str | Reason | None:
         assert cache.exists("kind", "mine", "ns") is False
         return None
     assert cache.exists("kind", "mine", "ns")
-    assert cache.list("kind", label="app=web", names=["mine"]) == [own] == [listed["mine"]]
+    assert cache.list("kind", labels="app=web", names=["mine"]) == [own] == [listed["mine"]]
     return str(own["metadata"]["resourceVersion"])
 
 
@@ -67,7 +67,7 @@ def test_the_body_counts_where_it_is_newer_than_the_stream() -> None:
 def test_an_object_that_is_not_held_yet_is_added() -> None:
     cache = called_with(pod("mine", version="11", app="web"), OTHER)
     assert shown(cache) == "11"
-    assert names(cache.held("kind")) == ["mine", "other"]
+    assert names(cache.list_cached("kind")) == ["mine", "other"]
 
 
 def test_the_stream_counts_where_it_is_as_new_as_the_body() -> None:
@@ -113,7 +113,7 @@ def test_the_store_may_pass_the_body_while_that_is_read() -> None:
     informer = environment.declare("app=web", PODS, "kind", Projection.of(transform=transform))
     mine = pod("mine", version="11", app="web")
     reads: list[Callable[[Cache], object]] = [
-        lambda cache: cache.held("kind", names=["mine"], namespace="ns"),
+        lambda cache: cache.list_cached("kind", names=["mine"], namespace="ns"),
         lambda cache: cache.exists("kind", "mine", "ns"),
     ]
     for read in reads:
@@ -132,16 +132,16 @@ def test_what_is_held_counts_where_it_is_newer_than_the_body() -> None:
 def test_a_body_that_has_left_the_filter_takes_the_object_out() -> None:
     cache = called_with(pod("mine", version="11", app="db"), OLD, OTHER)
     assert shown(cache) is Reason.HIDDEN
-    assert names(cache.held("kind")) == ["other"]
+    assert names(cache.list_cached("kind")) == ["other"]
 
 
 def test_a_body_that_was_never_in_the_filter_changes_nothing() -> None:
     cache = called_with(pod("mine", version="11", app="db"), OTHER)
-    assert names(cache.held("kind")) == ["other"]
+    assert names(cache.list_cached("kind")) == ["other"]
 
 
 def test_a_body_that_has_left_by_a_field() -> None:
-    running = Selector("app=web", field="status.phase=Running")
+    running = Selector("app=web", fields="status.phase=Running")
     assert (
         shown_name(
             called_with(
@@ -154,7 +154,7 @@ def test_a_body_that_has_left_by_a_field() -> None:
 
 
 def shown_name(cache: Cache) -> list[str]:
-    return names(cache.held("kind"))
+    return names(cache.list_cached("kind"))
 
 
 def test_a_deletion_takes_the_object_out_though_its_body_matches() -> None:
@@ -163,7 +163,7 @@ def test_a_deletion_takes_the_object_out_though_its_body_matches() -> None:
     with pytest.raises(NotFound) as info:
         cache.get("kind", "mine", "ns")
     assert info.value.version == "11"
-    assert names(cache.held("kind")) == ["other"]
+    assert names(cache.list_cached("kind")) == ["other"]
     assert shown(called_with(gone, OLD, deleted=True)) is Reason.HIDDEN, (
         "under a label it may merely have left"
     )
@@ -217,8 +217,8 @@ def test_a_body_of_another_kind_or_of_no_object_changes_nothing(change: dict[str
 def test_other_objects_are_as_they_were() -> None:
     cache = called_with(pod("mine", version="11", app="web"), OLD, OTHER, pod("far", "away", app="web"))
     assert cache.get("kind", "other", "ns") == OTHER
-    assert names(cache.held("kind", namespace="away")) == ["far"]
-    assert names(cache.held("kind", namespace=["away", "ns"])) == ["far", "mine", "other"]
+    assert names(cache.list_cached("kind", namespace="away")) == ["far"]
+    assert names(cache.list_cached("kind", namespace=["away", "ns"])) == ["far", "mine", "other"]
 
 
 def test_the_body_is_in_its_own_namespace_alone() -> None:
@@ -226,7 +226,7 @@ def test_the_body_is_in_its_own_namespace_alone() -> None:
         pod("mine", version="11", app="web", owner="u1"), pod("far", "away", app="web", owner="u1")
     )
     assert names(cache.owned({"metadata": {"uid": "u1", "namespace": "away"}}, "kind")) == ["far"]
-    assert names(cache.held("kind", namespace="away")) == ["far"]
+    assert names(cache.list_cached("kind", namespace="away")) == ["far"]
 
 
 def test_the_body_is_found_by_its_owner() -> None:
@@ -247,8 +247,8 @@ def test_cluster_scoped_objects_too() -> None:
     environment.declare("app=web", NODES, "nodes").hold(node("n", app="web"))
     own = node("n", app="db")
     own["metadata"]["resourceVersion"] = "11"
-    assert environment.cache().held("nodes")
-    assert not environment.cache(own=own).held("nodes")
+    assert environment.cache().list_cached("nodes")
+    assert not environment.cache(own=own).list_cached("nodes")
 
 
 def test_a_live_body_is_read_as_it_is_at_the_time_of_each_read() -> None:
@@ -282,7 +282,7 @@ def test_where_a_field_is_known_to_the_server_alone_the_stream_counts() -> None:
     kind = Resource(Kind.unknown("", "Pod", "pods", namespaced=True), "v1", fields_known=False)
     own = pod("mine", version="11", app="web")
     assert (
-        called_with(own, OLD, declared=Selector(field="spec.color=red"), resource=kind).get(
+        called_with(own, OLD, declared=Selector(fields="spec.color=red"), resource=kind).get(
             "kind", "mine", "ns"
         )
         == OLD
@@ -323,8 +323,8 @@ MINE = pod("mine", version="11", app="web")
     "read",
     [
         lambda cache: cache.get("pods", "mine", "ns"),
-        lambda cache: cache.held("pods", label="app=web", as_=bytes),
-        lambda cache: cache.count("pods", label="app=web"),
+        lambda cache: cache.list_cached("pods", labels="app=web", as_=bytes),
+        lambda cache: cache.count("pods", labels="app=web"),
         lambda cache: cache.explain("pods"),
     ],
 )
@@ -362,7 +362,7 @@ def test_a_body_that_the_stream_is_past_needs_no_transform() -> None:
     projection = Cached("app=web", transform=note).projection
     environment.declare("app=web", PODS, "v1/pods", projection).hold(OTHER, version="11")
     transformed.clear()
-    assert names(environment.cache(own=MINE).held("pods")) == ["other"]
+    assert names(environment.cache(own=MINE).list_cached("pods")) == ["other"]
     assert transformed == []
 
 

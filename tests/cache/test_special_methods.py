@@ -17,15 +17,15 @@ WEB = pod("web-1", app="web")
 
 def test_the_repr_lists_the_caches_with_filter_and_state() -> None:
     cache = FakeCache([WEB], {"v1/pods": "app=web", "nodes": ""})
-    assert repr(cache) == "<FakeCache pods: label='app=web' (synced); nodes: label='' (synced)>"
+    assert repr(cache) == "<FakeCache pods: labels='app=web' (synced); nodes: labels='' (synced)>"
 
 
 def test_the_repr_names_the_metadata_that_a_cache_has() -> None:
     split = Cached("app=web", outside="metadata")
     cache = FakeCache([WEB], {"v1/pods": split, "nodes": Cached("", metadata_only=True)})
     assert (
-        repr(cache) == "<FakeCache pods: label='app=web', outside='metadata' (synced);"
-        " nodes: label='', metadata_only=True (synced)>"
+        repr(cache) == "<FakeCache pods: labels='app=web', outside='metadata' (synced);"
+        " nodes: labels='', metadata_only=True (synced)>"
     )
 
 

@@ -20,8 +20,8 @@ from kopf_selectcache import (
     Cached,
     Change,
     DeclarationError,
+    InvalidObject,
     Key,
-    NotWritable,
     Objects,
     ReadError,
     on,
@@ -91,15 +91,18 @@ def test_get(cache: FakeCache) -> None:
 
 
 def test_reads_of_several(cache: FakeCache) -> None:
-    for read in (cache.list, cache.held, cache.blocking.fetch_list):
-        assert_type(read("pods", namespace="ns", label={"app": "web"}, limit=5), Objects[Obj])
+    for read in (cache.list, cache.list_cached, cache.blocking.fetch_list):
+        assert_type(read("pods", namespace="ns", labels={"app": "web"}, limit=5), Objects[Obj])
         assert_type(read("pods", as_="view"), Objects[BodyView])
         assert_type(read("pods", as_=bytes, sort_by="metadata.name"), list[bytes])
         assert_type(read("pods", as_=name_of), list[str])
         assert_type(read("pods", as_=PodInfo), list[PodInfo])
-    for obj in cache.held("pods"):
+    for obj in cache.list_cached("pods"):
         assert_type(obj, Obj)
-    for keys in (cache.list("pods", keys_only=True), cache.held("pods", label="app=web", keys_only=True)):
+    for keys in (
+        cache.list("pods", keys_only=True),
+        cache.list_cached("pods", labels="app=web", keys_only=True),
+    ):
         assert_type(keys, list[Key])
     assert_type(cache.list("pods").keys(), list[Key])
     assert_type(cache.list("pods")[:2], Objects[Obj])
@@ -115,7 +118,7 @@ def test_reads_that_wait_in_threads(cache: FakeCache) -> None:
     assert_type(cache.blocking.fetch("pods", "a", "ns", as_=bytes, default=None, whole=True), bytes | None)
     assert_type(cache.blocking.fetch("pods", "a", "ns", timeout=5), Obj)
     assert_type(cache.blocking.fetch_list("pods", as_=bytes, timeout=5), list[bytes])
-    assert_type(cache.blocking.gone("pods", "a", "ns", timeout=5), bool)
+    assert_type(cache.blocking.is_deleted("pods", "a", "ns", timeout=5), bool)
     assert_type(cache.blocking.wait_for("pods", bool), Obj)
     assert_type(cache.blocking.wait_for("pods", bool, as_="view", namespace="ns"), BodyView)
     assert_type(cache.blocking.wait_for("pods", bool, as_=name_of), str)
@@ -132,12 +135,12 @@ def test_reads_that_are_awaited(cache: FakeCache) -> None:
         )
         assert_type(await cache.fetch_list("pods"), Objects[Obj])
         assert_type(await cache.fetch_list("pods", as_=name_of, timeout=5.0), list[str])
-        assert_type(await cache.gone("pods", "a", "ns", timeout=5), bool)
-        assert_type(await cache.fetch_list("pods", as_=bytes, label="app=web", whole=True), list[bytes])
+        assert_type(await cache.is_deleted("pods", "a", "ns", timeout=5), bool)
+        assert_type(await cache.fetch_list("pods", as_=bytes, labels="app=web", whole=True), list[bytes])
         assert_type(await cache.wait_for("pods", bool), Obj)
         assert_type(await cache.wait_for("pods", bool, as_="view", timeout=5), BodyView)
         assert_type(await cache.wait_for("pods", bool, as_=PodInfo), PodInfo)
-        assert_type(await asyncio.to_thread(cache.held, "pods", as_=name_of), list[str])
+        assert_type(await asyncio.to_thread(cache.list_cached, "pods", as_=name_of), list[str])
 
     asyncio.run(main())
 
@@ -166,15 +169,15 @@ def test_mistakes_are_mistakes_to_type_checkers_as_well(cache: FakeCache) -> Non
     with pytest.raises(ReadError):
         cache.get("pods", "a", "ns", as_=5)  # type: ignore[call-overload]
     with pytest.raises(ReadError):
-        cache.held("pods", as_="yaml")  # type: ignore[call-overload]
+        cache.list_cached("pods", as_="yaml")  # type: ignore[call-overload]
     with pytest.raises(TypeError):
-        cache.list("pods", labels="app=web")  # type: ignore[call-overload]
+        cache.list("pods", label="app=web")  # type: ignore[call-overload]
     with pytest.raises(ReadError):
         cache.get(5, "a")  # type: ignore[call-overload]
     with pytest.raises(ReadError):
         cache.list("pods", limit="5")  # type: ignore[call-overload]
     with pytest.raises(TypeError):
-        cache.held("pods", as_=lambda: 5)  # type: ignore[misc, arg-type]
+        cache.list_cached("pods", as_=lambda: 5)  # type: ignore[misc, arg-type]
 
 
 def test_views_cannot_be_changed_to_type_checkers_either(cache: FakeCache) -> None:
@@ -213,9 +216,9 @@ def test_live(cache: FakeCache) -> None:
         assert_type(await live.update("pods", "a", "ns", lambda obj: obj), Obj)
         assert_type(await live.patch("pods", "a", "ns", {}, as_=name_of, dry_run=True), str)
         assert_type(await live.patch("pods", "a", "ns", [], type="json"), Obj)
-        with pytest.raises(NotWritable):
+        with pytest.raises(InvalidObject):
             assert_type(await live.create(Model()), Model)
-        with pytest.raises(NotWritable):
+        with pytest.raises(InvalidObject):
             await live.patch("pods", "a", "ns", {}, type="apply")  # type: ignore[call-overload]
         assert_type(await live.apply(POD), Obj)
         await live.delete("pods", "a", "ns", propagation="background", timeout=5)
@@ -233,7 +236,7 @@ def test_live_in_threads(cache: FakeCache) -> None:
 
 
 def test_a_decorated_handler_of_changes_keeps_its_type(registry: kopf.OperatorRegistry) -> None:
-    @on.change("pods", label="app=web", updated=False, retries=3, registry=registry)
+    @on.change("pods", labels="app=web", updated=False, retries=3, registry=registry)
     async def follow(cache: Cache, **_: Any) -> None:
         assert_type(cache.changes("pods"), AsyncIterator[Change])
 
@@ -247,4 +250,4 @@ def test_a_decorated_handler_of_changes_keeps_its_type(registry: kopf.OperatorRe
 
 def test_wrong_arguments_of_handlers_of_changes_are_no_types(registry: kopf.OperatorRegistry) -> None:
     with pytest.raises(DeclarationError):
-        on.change("pods", gone="no", registry=registry)  # type: ignore[arg-type]
+        on.change("pods", deleted="no", registry=registry)  # type: ignore[arg-type]

@@ -67,7 +67,7 @@ async def reading_widgets(code: int, times: int | None) -> AsyncIterator[Runtime
         cluster.create(widget("a", "prod"), widget("b", "dev"))
         cluster.faults.add(Refuse(code), verb="get", resource="customresourcedefinitions", times=times)
         vault = Vault({"login": kopf.ConnectionInfo(server=cluster.url, token=cluster.token)})
-        async with keeping(vault, {"widgets": Selector(field="spec.env=prod")}) as (runtime, _):
+        async with keeping(vault, {"widgets": Selector(fields="spec.env=prod")}) as (runtime, _):
             await until(lambda: runtime.informer("widgets").synced)
             yield runtime
         await vault.close()
@@ -91,7 +91,7 @@ def test_contract_9_a_transient_refusal_of_the_definition_hides_no_field_and_no_
             mine = await called_with_newer(runtime, note="new")
             assert mine.get("widgets", "a", "shop")["spec"]["note"] == "new"
             left = await called_with_newer(runtime, env="dev")
-            assert left.held("widgets").keys() == []
+            assert left.list_cached("widgets").keys() == []
 
     run(main())
 

@@ -89,7 +89,7 @@ def test_contract_8_an_object_that_cannot_be_decoded_costs_itself_alone_in_a_lis
                 )
             )
             assert not environment.informer.counts.failures["garbled"]
-            assert named(environment.cache.held("secrets")) == ["other", "web"]
+            assert named(environment.cache.list_cached("secrets")) == ["other", "web"]
             assert unreadable(environment) == {DEEP}
             assert why in environment.informer.store.unreadable[DEEP].why
             with pytest.raises(Unreadable) as caught:
@@ -136,8 +136,10 @@ def test_a_number_beyond_a_double_is_infinite_in_each_read() -> None:
             infinite = float("inf")
             assert cache.get("secrets", "deep", "shop")[key] == infinite
             assert cache.get("secrets", "deep", "shop", as_="view")[key] == infinite
-            assert [each[key] for each in cache.list("secrets", label="app=web") if key in each] == [infinite]
-            assert named(cache.held("secrets", where={key: infinite})) == ["deep"]
+            assert [each[key] for each in cache.list("secrets", labels="app=web") if key in each] == [
+                infinite
+            ]
+            assert named(cache.list_cached("secrets", where={key: infinite})) == ["deep"]
 
     run(main())
 
@@ -149,7 +151,7 @@ def test_an_object_with_a_number_beyond_a_double_is_unreadable_to_a_transform_an
         declared = Cached("app=web", transform=lambda obj: obj)
         async with holding_deep(declared, value=b"1e999") as (environment, _):
             assert unreadable(environment) == {DEEP}
-            assert named(environment.cache.held("secrets")) == ["other", "web"]
+            assert named(environment.cache.list_cached("secrets")) == ["other", "web"]
             assert not environment.informer.counts.failures["garbled"]
             with pytest.raises(Unreadable, match="it has a number that is out of range"):
                 environment.cache.get("secrets", "deep", "shop")
@@ -188,7 +190,7 @@ def test_an_object_that_may_have_been_damaged_on_its_way_is_listed_anew_by_the_n
             fault.release()
             assert not await environment.cache.audit("secrets")
             await until(lambda: not unreadable(environment))
-            assert named(environment.cache.list("secrets", label="app=web")) == ["deep", "other", "web"]
+            assert named(environment.cache.list("secrets", labels="app=web")) == ["deep", "other", "web"]
             await until(lambda: environment.informer.synced)
             assert await environment.cache.audit("secrets")
 
@@ -243,7 +245,7 @@ def test_contract_8_an_object_into_which_a_function_of_the_operator_recurses_too
         async with holding_deep(
             Cached("app=web", **options), value=b'{"a":' * levels + b"1" + b"}" * levels, initial=initial
         ) as (environment, _):
-            assert named(environment.cache.held("secrets")) == ["other", "web"]
+            assert named(environment.cache.list_cached("secrets")) == ["other", "web"]
             assert unreadable(environment) == {DEEP}
             assert not environment.informer.counts.failures["garbled"]
             assert why in environment.informer.store.unreadable[DEEP].why
@@ -267,7 +269,7 @@ def test_an_unreadable_object_leaves_and_is_deleted_as_any(initial: str) -> None
             await until(lambda: unreadable(environment))
             environment.cluster.delete(secret("deep"))
             await until(lambda: not unreadable(environment))
-            assert environment.cache.count("secrets", label="app=web") == 2
+            assert environment.cache.count("secrets", labels="app=web") == 2
 
     run(main())
 
@@ -279,8 +281,8 @@ def test_unreadable_objects_of_several_watches_are_unreadable_in_the_answer_of_a
             assert unreadable(environment) == {DEEP}
             for request in ("app=web", "tier=gold"):
                 with pytest.raises(Unreadable):
-                    environment.cache.list("secrets", label=request)
-            assert named(environment.cache.list("secrets", label="app=web,tier=tin")) == ["other"]
+                    environment.cache.list("secrets", labels=request)
+            assert named(environment.cache.list("secrets", labels="app=web,tier=tin")) == ["other"]
             fault.release()
             environment.cluster.cut("watch", "secrets")
             environment.cluster.patch(secret("deep"), labelled(tier=None))
@@ -291,14 +293,14 @@ def test_unreadable_objects_of_several_watches_are_unreadable_in_the_answer_of_a
                     is None
                 )
             )
-            assert len(environment.cache.list("secrets", label="app=web")) == 3
+            assert len(environment.cache.list("secrets", labels="app=web")) == 3
 
     run(main())
 
 
 def test_labels_and_names_of_unreadable_objects_are_compared_with_the_selector_that_was_sent() -> None:
     async def main() -> None:
-        for declared in ("app=web", Selector(field="metadata.name!=deep")):
+        for declared in ("app=web", Selector(fields="metadata.name!=deep")):
             async with caching(declared) as environment:
                 await environment.cache.wait_synced()
                 environment.cluster.faults.add(IgnoreSelectors())
@@ -318,7 +320,7 @@ def test_what_is_dropped_need_not_be_decoded() -> None:
     async def main() -> None:
         async with holding_deep(Cached("app=web", drop=["inserted"])) as (environment, _):
             assert not unreadable(environment)
-            assert named(environment.cache.list("secrets", label="app=web")) == ["deep", "other", "web"]
+            assert named(environment.cache.list("secrets", labels="app=web")) == ["deep", "other", "web"]
             with pytest.raises(Unreadable):
                 await environment.cache.fetch("secrets", "deep", "shop", whole=True)
             assert (await environment.cache.fetch("secrets", "deep", "shop"))["metadata"]["name"] == "deep"
@@ -342,7 +344,7 @@ def test_a_page_with_an_object_of_no_name_or_uid_is_refused_and_its_position_is_
             environment.informer.reflectors[0].relist(MetricReason.AUDIT)
             await until(lambda: "(item 1 of the page)" in environment.informer.message)
             assert "came without a name, uid or resourceVersion" in environment.informer.message
-            assert named(environment.cache.held("secrets")) == ["deep", "other", "web"]
+            assert named(environment.cache.list_cached("secrets")) == ["deep", "other", "web"]
 
     run(main())
 
@@ -360,16 +362,16 @@ def test_contract_1_each_read_that_means_an_unreadable_object_raises_and_all_oth
                 lambda: cache.get("secrets", "deep", "shop", as_="view"),
                 lambda: cache.get("secrets", "deep", "shop", as_=bytes),
                 lambda: cache.get("secrets", "deep", namespace="shop", max_age=100),
-                lambda: cache.list("secrets", label="app=web"),
-                lambda: cache.list("secrets", label="app=web", keys_only=True),
-                lambda: cache.list("secrets", label="app=web,tier"),
-                lambda: cache.list("secrets", label="app=web", namespace="shop", names=["deep", "x"]),
-                lambda: cache.list("secrets", label="app=web", where={"type": "x"}),
-                lambda: cache.list("secrets", label="app=web", field="type=x"),
-                lambda: cache.list("secrets", label="app=web", field="metadata.name=deep"),
-                lambda: cache.list("secrets", label="app=web", limit=1),
-                lambda: cache.count("secrets", label="app=web"),
-                lambda: cache.count("secrets", label="app=web,tier=gold"),
+                lambda: cache.list("secrets", labels="app=web"),
+                lambda: cache.list("secrets", labels="app=web", keys_only=True),
+                lambda: cache.list("secrets", labels="app=web,tier"),
+                lambda: cache.list("secrets", labels="app=web", namespace="shop", names=["deep", "x"]),
+                lambda: cache.list("secrets", labels="app=web", where={"type": "x"}),
+                lambda: cache.list("secrets", labels="app=web", fields="type=x"),
+                lambda: cache.list("secrets", labels="app=web", fields="metadata.name=deep"),
+                lambda: cache.list("secrets", labels="app=web", limit=1),
+                lambda: cache.count("secrets", labels="app=web"),
+                lambda: cache.count("secrets", labels="app=web,tier=gold"),
             ]
             for read in means_it:
                 with pytest.raises(Unreadable) as info:
@@ -379,7 +381,7 @@ def test_contract_1_each_read_that_means_an_unreadable_object_raises_and_all_oth
             for fetch in (
                 cache.fetch("secrets", "deep", "shop"),
                 cache.fetch("secrets", "deep", "shop", default=None),
-                cache.fetch_list("secrets", label="app=web"),
+                cache.fetch_list("secrets", labels="app=web"),
             ):
                 with pytest.raises(Unreadable):
                     await fetch
@@ -391,31 +393,31 @@ def test_contract_1_each_read_that_means_an_unreadable_object_raises_and_all_oth
                     return [str(error)]
 
             assert cache.get("secrets", "web", "shop")["metadata"]["name"] == "web"
-            assert listed(label="app=web,tier=tin") == ["other"]
-            assert listed(label="app=web", names=["web", "other"]) == ["other", "web"]
-            assert listed(label="app=web", field="metadata.name!=deep") == ["other", "web"]
-            assert len(cache.list("secrets", label="app=web", namespace="infra")) == 0
-            assert cache.count("secrets", label="app=web,tier!=gold") == 2
-            assert named(await cache.fetch_list("secrets", label="app=web,tier=tin")) == ["other"]
+            assert listed(labels="app=web,tier=tin") == ["other"]
+            assert listed(labels="app=web", names=["web", "other"]) == ["other", "web"]
+            assert listed(labels="app=web", fields="metadata.name!=deep") == ["other", "web"]
+            assert len(cache.list("secrets", labels="app=web", namespace="infra")) == 0
+            assert cache.count("secrets", labels="app=web,tier!=gold") == 2
+            assert named(await cache.fetch_list("secrets", labels="app=web,tier=tin")) == ["other"]
             assert cache.exists("secrets", "deep", "shop")
-            assert not await cache.gone("secrets", "deep", "shop")
+            assert not await cache.is_deleted("secrets", "deep", "shop")
 
             held, mine = (
-                cache.held("secrets"),
+                cache.list_cached("secrets"),
                 cache.owned({"metadata": {"uid": "o-1", "namespace": "shop"}}, "secrets"),
             )
             assert (named(held), held.unreadable) == (["other", "web"], [Key.stored(DEEP)])
             assert (named(mine), mine.unreadable) == (["web"], [Key.stored(DEEP)])
             assert held[:1].unreadable == [Key.stored(DEEP)]
-            assert cache.held("secrets", label="tier=tin").unreadable == []
-            assert sorted(cache.held("secrets", keys_only=True)) == [
+            assert cache.list_cached("secrets", labels="tier=tin").unreadable == []
+            assert sorted(cache.list_cached("secrets", keys_only=True)) == [
                 Key("other", namespace="shop"),
                 Key("web", namespace="shop"),
             ]
-            assert named(cache.held("secrets", sort_by="metadata.name")) == ["other", "web"]
-            assert cache.held("secrets", sort_by="metadata.name").unreadable == [Key.stored(DEEP)]
-            assert len(cache.held("secrets", as_=bytes)) == 2
-            assert cache.explain("secrets", label="app=web").verdict
+            assert named(cache.list_cached("secrets", sort_by="metadata.name")) == ["other", "web"]
+            assert cache.list_cached("secrets", sort_by="metadata.name").unreadable == [Key.stored(DEEP)]
+            assert len(cache.list_cached("secrets", as_=bytes)) == 2
+            assert cache.explain("secrets", labels="app=web").verdict
             assert cache.stats("secrets").unreadable == 1
             assert "1 of them cannot be read" in str(cache.stats("secrets"))
 
@@ -439,9 +441,9 @@ def test_a_kind_that_is_not_declared_is_fetched_likewise() -> None:
                 await environment.cache.fetch("configmaps", "deep", "shop")
             with pytest.raises(Unreadable):
                 await environment.cache.fetch_list("configmaps", namespace="shop")
-            assert named(await environment.cache.fetch_list("configmaps", namespace="shop", label="a=c")) == [
-                "flat"
-            ]
+            assert named(
+                await environment.cache.fetch_list("configmaps", namespace="shop", labels="a=c")
+            ) == ["flat"]
 
     run(main())
 
@@ -451,12 +453,12 @@ def test_indexes_leave_unreadable_objects_out_and_lists_by_them_raise() -> None:
         async with holding_deep(Cached("app=web", index={"type": "type"})) as (environment, _):
             await environment.cache.add_index("secrets", name="metadata.name")
             for index in ({"type": "Opaque"}, {"name": "web"}):
-                assert environment.cache.held("secrets", index=index).unreadable == [Key.stored(DEEP)]
+                assert environment.cache.list_cached("secrets", index=index).unreadable == [Key.stored(DEEP)]
                 with pytest.raises(Unreadable):
-                    environment.cache.list("secrets", label="app=web", index=index)
-            assert named(environment.cache.held("secrets", index={"name": "web"})) == ["web"]
+                    environment.cache.list("secrets", labels="app=web", index=index)
+            assert named(environment.cache.list_cached("secrets", index={"name": "web"})) == ["web"]
             assert named(
-                environment.cache.list("secrets", label="app=web,tier=tin", index={"type": "Opaque"})
+                environment.cache.list("secrets", labels="app=web,tier=tin", index={"type": "Opaque"})
             ) == ["other"]
 
     run(main())
@@ -486,7 +488,7 @@ def test_many_objects_are_packed_beside_an_unreadable_one() -> None:
             await until(
                 lambda: environment.informer.packing is not None and environment.informer.packing.learned
             )
-            assert len(environment.cache.held("secrets")) == 152
+            assert len(environment.cache.list_cached("secrets")) == 152
 
     run(main())
 

@@ -154,7 +154,7 @@ def test_then_each_change_is() -> None:
         informer = environment.declare("app=web").hold(WEB)
         waiting = asyncio.create_task(
             environment.cache().wait_for(
-                "pods", ready, namespace="ns", label="tier=gold", field="status.phase=Running"
+                "pods", ready, namespace="ns", labels="tier=gold", fields="status.phase=Running"
             )
         )
         await asyncio.sleep(0)
@@ -201,7 +201,7 @@ def test_what_can_never_be_held_is_not_waited_for() -> None:
     async def main(environment: Environment) -> None:
         informer = environment.declare("app=web").hold()
         with pytest.raises(OutsideFilter):
-            await environment.cache().wait_for("pods", ready, label="app=db")
+            await environment.cache().wait_for("pods", ready, labels="app=db")
         with pytest.raises(NotDeclared):
             await environment.cache().wait_for("nodes", ready)
         assert informer.listeners == []
@@ -224,7 +224,7 @@ def test_who_waits_for_too_long_is_told_for_what_and_what_there_was(
         informer = environment.declare("app=web").hold(*held)
         with pytest.raises(TimeoutError):
             await environment.cache().wait_for(
-                "pods", ready, namespace="ns", label="app=web", field={"status.phase": "Running"}, timeout=0
+                "pods", ready, namespace="ns", labels="app=web", fields={"status.phase": "Running"}, timeout=0
             )
         assert informer.counts.reads == {("wait_for", "TimeoutError"): 1}
         assert informer.listeners == []
@@ -236,7 +236,10 @@ def test_who_waits_for_too_long_is_told_for_what_and_what_there_was(
     ("options", "departures"),
     [
         ({}, "; departed since: 2 left"),
-        ({"outside": "metadata"}, "; departed since: 1 left (known by metadata), 1 gone (known by metadata)"),
+        (
+            {"outside": "metadata"},
+            "; departed since: 1 left (known by metadata), 1 deleted (known by metadata)",
+        ),
     ],
 )
 def test_who_waits_for_too_long_is_told_what_has_departed_and_from_what_it_is_known(
@@ -416,15 +419,15 @@ def test_threads_wait_for_the_loop_to_do_the_work() -> None:
         def handler() -> None:
             assert blocking.fetch("pods", "db-1", "ns") == db
             assert blocking.fetch("pods", "nope", "ns", default=None) is None
-            assert blocking.gone("pods", "nope", "ns")
-            assert not blocking.gone("pods", "db-1", "ns", uid=db["metadata"]["uid"])
-            assert blocking.fetch_list("pods", label="app in (web,db)", sort_by="metadata.name", limit=1) == [
-                db
-            ]
+            assert blocking.is_deleted("pods", "nope", "ns")
+            assert not blocking.is_deleted("pods", "db-1", "ns", uid=db["metadata"]["uid"])
+            assert blocking.fetch_list(
+                "pods", labels="app in (web,db)", sort_by="metadata.name", limit=1
+            ) == [db]
             blocking.wait_synced()
             assert blocking.wait_for("pods", ready, namespace="ns", timeout=60)["metadata"]["name"] == "web-1"
             with pytest.raises(OutsideFilter):
-                blocking.wait_for("pods", ready, label="app=db")
+                blocking.wait_for("pods", ready, labels="app=db")
 
         await asyncio.to_thread(handler)
 
@@ -471,7 +474,15 @@ def test_signatures_have_each_option() -> None:
         "default: 'Any' = ...",
         "whole: 'bool' = ...",
     ]
-    for read in (Cache.get, Cache.list, Cache.held, Cache.count, Cache.hidden, Cache.explain, Live.list):
+    for read in (
+        Cache.get,
+        Cache.list,
+        Cache.list_cached,
+        Cache.count,
+        Cache.list_outside,
+        Cache.explain,
+        Live.list,
+    ):
         assert not {"options", "extra"} & set(inspect.signature(read).parameters)
 
 
@@ -479,7 +490,7 @@ def test_reads_of_the_cache_need_no_loop() -> None:
     async def main(environment: Environment) -> None:
         environment.declare("app=web").hold(WEB)
         assert await asyncio.to_thread(environment.cache().get, "pods", "web-1", "ns") == WEB
-        assert await asyncio.to_thread(environment.cache().list, "pods", label="app=web") == [WEB]
+        assert await asyncio.to_thread(environment.cache().list, "pods", labels="app=web") == [WEB]
 
     run(main)
 
@@ -575,7 +586,7 @@ def test_another_loop_of_another_thread_may_block_itself() -> None:
 def test_reads_that_do_not_wait_are_among_those_that_do() -> None:
     async def main(environment: Environment) -> None:
         environment.declare("app=web").hold(WEB)
-        assert environment.cache().blocking.list("pods", label="app=web") == [WEB]
+        assert environment.cache().blocking.list("pods", labels="app=web") == [WEB]
 
     run(main)
 

@@ -122,7 +122,7 @@ def test_a_when_that_takes_a_cache_which_nobody_passes_is_refused_at_startup(
     decorator: Any, combined: Any, registry: kopf.OperatorRegistry
 ) -> None:
     def when(cache: Any, **_: Any) -> bool:
-        return bool(cache.held("pods"))
+        return bool(cache.list_cached("pods"))
 
     decorator("pods", id="h", when=combined(when), registry=registry)(with_cache(lambda **_: None))
     with pytest.raises(DeclarationError):

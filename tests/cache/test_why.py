@@ -49,7 +49,7 @@ def test_a_held_object_is_compared_with_each_branch() -> None:
     assert found.version
     assert found.object_version
     assert str(found).startswith("pods shop/web-1 is held, as of its version ")
-    assert "\n  label='app=web': selects it\n" in str(found)
+    assert "\n  labels='app=web': selects it\n" in str(found)
 
 
 def test_an_object_outside_of_the_filter_fails_a_requirement_of_each_branch() -> None:
@@ -58,7 +58,7 @@ def test_an_object_outside_of_the_filter_fails_a_requirement_of_each_branch() ->
     assert fails(found) == [("app=web", "tier"), ("namespace=infra",), ("name in (a,b)",)]
     assert found.branches[0].has == ("app=db", "no label tier")
     assert "pods shop/db-1 exists, and the filter does not select it.\n" in str(found)
-    assert "label='app=web,tier': fails app=web and tier, and has app=db, no label tier\n" in str(found)
+    assert "labels='app=web,tier': fails app=web and tier, and has app=db, no label tier\n" in str(found)
     assert "\nThe cache is synced, for 0 s, as of version " in str(found)
 
 
@@ -73,13 +73,13 @@ def test_an_object_of_a_namespace_without_the_label_fails_that() -> None:
 
 
 def test_the_server_decides_about_fields() -> None:
-    declared = Selector("app=db", field="spec.nodeName=n1")
+    declared = Selector("app=db", fields="spec.nodeName=n1")
     mine = pod("mine", **DB) | {"spec": {"nodeName": "n1"}}
     cache = fake(declared, mine)
     assert fails(why(cache)) == [("spec.nodeName=n1",)]
     assert fails(why(cache, "mine")) == [()]
     assert why(cache, "mine").standing is Standing.HELD
-    cache = fake([declared, Selector(field="metadata.name=other")])
+    cache = fake([declared, Selector(fields="metadata.name=other")])
     assert fails(why(cache, "web-1")) == [("app=db",), ("name=other",)]
 
 
@@ -163,7 +163,7 @@ def test_nothing_of_a_secret_but_its_labels_is_shown() -> None:
         "metadata": {"name": "s", "namespace": "shop", "labels": DB, "annotations": {"note": "hunter2"}},
         "data": {"password": "aHVudGVyMg=="},
     }
-    for declared in ("app=web", "app=db", Selector("app=db", field="type=other")):
+    for declared in ("app=web", "app=db", Selector("app=db", fields="type=other")):
         cache = FakeCache([secret], {"v1/secrets": Cached(declared)})
         found = cache.blocking.why("secrets", "s", "shop")
         assert "hunter2" not in f"{found}{found!r}"
@@ -190,7 +190,7 @@ def test_a_field_that_nobody_can_read_is_left_to_the_server() -> None:
     )
 
     async def main() -> Why:
-        declared = Selector(field="status.phase=Failed")
+        declared = Selector(fields="status.phase=Failed")
         return await ask_server(server, declared, Resource(kind, "v1"), "shop", "db-1")
 
     found = asyncio.run(main())
@@ -213,12 +213,12 @@ def test_a_field_that_nobody_can_read_is_left_to_the_server() -> None:
 def test_a_branch_that_only_the_server_knows_says_so() -> None:
     assert (
         str(BranchResult(Selector("app=web"), (), is_known=False))
-        == "label='app=web': only the server can tell"
+        == "labels='app=web': only the server can tell"
     )
 
 
 def test_a_field_that_a_cache_of_metadata_does_not_have_is_left_to_the_server() -> None:
-    declared = Cached(Selector("app=db", field="spec.nodeName=n1"), metadata_only=True)
+    declared = Cached(Selector("app=db", fields="spec.nodeName=n1"), metadata_only=True)
     cache = fake(declared, pod("mine", **DB) | {"spec": {"nodeName": "n1"}})
     found = why(cache, "mine")
     assert (found.standing, found.branches[0].is_known) == (Standing.HELD, False)
@@ -254,7 +254,7 @@ def test_20_no_namespace_is_asked_for_where_nothing_may_be_asked() -> None:
 
 def test_a_split_cache_knows_an_object_outside_of_the_filter_and_asks_nothing() -> None:
     async def main() -> None:
-        declared = Cached(["app=web,tier", Selector("app=db", field="spec.nodeName=n1")], outside="metadata")
+        declared = Cached(["app=web,tier", Selector("app=db", fields="spec.nodeName=n1")], outside="metadata")
         objects = [pod("web-1", **WEB, tier="gold"), pod("db-1", **DB)]
         async with gated(declared, *objects) as environment:
             cache, before = environment.cache, len(environment.cluster.requests)

@@ -115,7 +115,7 @@ class TestWhatIsWrong:
 
     def test_handlers_of_changes_are_listed(self, command: Command) -> None:
         handlers = """
-@selectcache.on.change('pods', label='tier', where={'spec.nodeName': 'n1'}, updated=False)
+@selectcache.on.change('pods', labels='tier', where={'spec.nodeName': 'n1'}, updated=False)
 async def follow(**_): ...
 
 @selectcache.on.change('v1/pods', id='other', entered=False)
@@ -125,12 +125,12 @@ async def others(**_): ...
         pods, secrets = parsed(command(*arguments, "-o", "json", handlers=handlers))["caches"]
         assert (len(pods["changeHandlers"]), secrets["changeHandlers"]) == (2, [])
         assert [each["id"] for each in pods["changeHandlers"]] == ["follow", "other"]
-        assert pods["changeHandlers"][0]["causes"] == ["entered", "left", "gone"]
+        assert pods["changeHandlers"][0]["causes"] == ["entered", "left", "deleted"]
         assert "tier" in pods["changeHandlers"][0]["condition"]
         assert "spec.nodeName" in pods["changeHandlers"][0]["condition"]
         assert pods["changeHandlers"][1] == {
             "id": "other",
-            "causes": ["updated", "left", "gone"],
+            "causes": ["updated", "left", "deleted"],
             "condition": "",
         }
         text = command(*arguments, "-o", "wide", handlers=handlers).output
@@ -300,7 +300,7 @@ async def follow(name, patch, deleted, **_):
         self, cluster: EmbeddedCluster, command: Command
     ) -> None:
         cluster.create(DEFINITION)
-        said = command("check", "select['example.com/v1/widgets'] = Selector(field='spec.color=red')")
+        said = command("check", "select['example.com/v1/widgets'] = Selector(fields='spec.color=red')")
         assert said.code == 1
         assert "spec.color" in said.output.split("!")[1]
 

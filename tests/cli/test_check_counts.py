@@ -38,7 +38,7 @@ class TestWhatWouldBeHeld:
     def test_objects_are_counted_against_all_there_are(self, command: Command) -> None:
         said = command("check", "select['v1/pods'] = 'app=web'")
         assert (said.code, said.errors) == (0, "")
-        assert said.output.splitlines()[1].split()[:5] == ["pods", "label='app=web'", "3", "of", "5"]
+        assert said.output.splitlines()[1].split()[:5] == ["pods", "labels='app=web'", "3", "of", "5"]
         found = parsed(command("check", "select['v1/pods'] = 'app=web'", "-o", "json"))["caches"][0]
         assert found["aboutMemory"] == found["held"]["aboutBytes"] + 3 * OVERHEAD
         assert (
@@ -362,18 +362,18 @@ select['v1/pods'] = Cached([Selector('app=web'), Selector(names=['db-1'], namesp
         assert "* The filter selects none of the 5 pods." in command("check", declared % "none").output
 
     def test_wide_shows_where_each_value_comes_from(self, command: Command) -> None:
-        declared = """settings.selectcache.defaults.label = 'app=web'
+        declared = """settings.selectcache.defaults.labels = 'app=web'
 settings.selectcache.defaults.namespaces = {'infra': '', 'shop': selectcache.UNSET}
 select['v1/secrets'] = selectcache.Cached(Selector(), drop=['data'])
 select['v1/nodes'] = Selector()"""
         lines = [line.strip() for line in command("check", declared, "-o", "wide").output.splitlines()]
         shown = [line for line in lines if ": from the " in line]
         assert shown == [
-            "label='' in infra: from the default entry of the namespace",
-            "label='app=web' in shop: from the defaults",
-            "namespaces={'infra': label='', 'shop': UNSET}: from the defaults",
+            "labels='' in infra: from the default entry of the namespace",
+            "labels='app=web' in shop: from the defaults",
+            "namespaces={'infra': labels='', 'shop': UNSET}: from the defaults",
             "drop=['data']: from the kind",
-            "label='app=web': from the defaults",
+            "labels='app=web': from the defaults",
         ]
         assert "page_limit=500: from settings.selectcache" in lines
         plain = parsed(command("check", declared, "-o", "json"))

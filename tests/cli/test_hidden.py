@@ -139,7 +139,7 @@ def test_a_filter_with_fields_is_decided_by_the_server(cluster: EmbeddedCluster,
             for name in ("n1", "n2")
         )
     )
-    said = command("hidden", "select['v1/pods'] = Selector(field='spec.nodeName=n1')", handlers=HANDLERS)
+    said = command("hidden", "select['v1/pods'] = Selector(fields='spec.nodeName=n1')", handlers=HANDLERS)
     assert said.output == (
         f"pods default/n2: widgets.example.com default/mine owns it; it fails spec.nodeName=n1\n{LOOKED}"
     )

@@ -107,9 +107,9 @@ class TestManifestsOfACache:
         [
             ("await cache.fetch('configmaps', 'a', 'b')", "get"),
             ("await cache.fetch_list(kind=('', 'v1', 'configmaps'))", "list"),
-            ("cache.blocking.gone('configmaps', 'a', 'b')", "get"),
-            ("await cache.wait_gone('configmaps', 'a', 'b')", "get"),
-            ("cache.blocking.wait_gone('configmaps', 'a', 'b')", "get"),
+            ("cache.blocking.is_deleted('configmaps', 'a', 'b')", "get"),
+            ("await cache.wait_deleted('configmaps', 'a', 'b')", "get"),
+            ("cache.blocking.wait_deleted('configmaps', 'a', 'b')", "get"),
         ],
     )
     def test_fetches_that_are_written_out_are_found(self, command: Command, read: str, verb: str) -> None:

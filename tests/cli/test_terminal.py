@@ -16,7 +16,7 @@ from .terminals import written_to_terminal
 PROBLEM = Problem(
     "the right is missing to list, watch pods in shop", "Add to a Role in shop: " + "word " * 20
 )
-REPORT = Report((Section("pods", "label='" + "x" * 100 + "'", problems=(PROBLEM,)),))
+REPORT = Report((Section("pods", "labels='" + "x" * 100 + "'", problems=(PROBLEM,)),))
 SGR = re.compile(r"\x1b\[\d+m")
 
 
@@ -54,7 +54,7 @@ def test_the_environment_variable_columns_does_not_concern_pipes() -> None:
 
 LONG_KINDS = Report(
     (
-        Section("certificaterequests.cert-manager.io/v1", "label='app=web,tier in (gold,silver)'"),
+        Section("certificaterequests.cert-manager.io/v1", "labels='app=web,tier in (gold,silver)'"),
         Section("pods", "all objects", problems=(PROBLEM,)),
     )
 )
@@ -95,7 +95,7 @@ def test_a_pipe_gets_the_text_as_it_is() -> None:
     assert (pipe.getvalue(), width_of(pipe)) == (text, None)
 
 
-@each_row(("width", "filter_"), [(None, 108), (200, 108), (80, 49), (40, 29)])
+@each_row(("width", "filter_"), [(None, 109), (200, 109), (80, 49), (40, 29)])
 def test_20_filters_of_the_table_are_cut_to_what_fits_in_a_terminal(width: int | None, filter_: int) -> None:
     line = FORMATS["text"](REPORT, width).splitlines()[1]
     assert len(line.split()[1]) == filter_

@@ -30,7 +30,7 @@ FOUND = {
     "of a thread": f"async def f(cache):\n  {PATCH.replace('cache.', 'cache.blocking.')}",
     "a sync function, which gets an error": f"def f(cache):\n  {PATCH}",
     "a sync function in an async one": f"async def f(cache):\n  def g():\n    {PATCH}",
-    "a read that nobody awaits": "async def f(cache):\n  cache.held('pods')",
+    "a read that nobody awaits": "async def f(cache):\n  cache.list_cached('pods')",
     "of another object": f"async def f(store):\n  {PATCH.replace('cache', 'store')}",
 }
 
@@ -52,11 +52,11 @@ def test_20_other_calls_are_no_problem(title: str) -> None:
 def test_20_check_names_each_call_that_nobody_awaits(command: Command) -> None:
     handlers = """
 async def f(cache):
-    cache.wait_gone('pods', 'a', 'b')
+    cache.wait_deleted('pods', 'a', 'b')
     cache.live.delete('pods', 'a', 'b')
 """
     said = command("check", "select['v1/pods'] = 'app=web'", handlers=handlers)
     assert said.code == 1
     (first, line), (second, next_line) = re.findall(r"! (\S+)\(\) in web.py, line (\d+) is not", said.output)
-    assert (first, second) == ("cache.wait_gone", "cache.live.delete")
+    assert (first, second) == ("cache.wait_deleted", "cache.live.delete")
     assert int(next_line) == int(line) + 1

@@ -18,8 +18,8 @@ READS = {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "wat
     ("named", "code", "text"),
     [
         ("pods/web-1", 0, "pods default/web-1 exists, at version "),
-        ("pods/default/web-1", 0, "\n  label='app=web': selects it\n"),
-        ("Pod/db-1", 1, "\n  label='app=web': fails app=web, and has app=db\n"),
+        ("pods/default/web-1", 0, "\n  labels='app=web': selects it\n"),
+        ("Pod/db-1", 1, "\n  labels='app=web': fails app=web, and has app=db\n"),
         ("po/db-9", 1, "pods default/db-9 does not exist.\n"),
         ("po/other/a", 1, "pods other/a does not exist: the namespace 'other' does not exist.\n"),
     ],
@@ -76,7 +76,7 @@ def test_each_cache_of_the_kind_is_compared(cluster: EmbeddedCluster, command: C
     )
     assert said.code == 0
     assert "fails app=db" in said.output
-    assert "label='app=web': selects it" in said.output
+    assert "labels='app=web': selects it" in said.output
     assert command("why", "select['nodes'] = 'app=db'", "nodes/default/n1").code == 2
 
 
@@ -138,7 +138,7 @@ def test_a_secret_is_not_shown(cluster: EmbeddedCluster, command: Command) -> No
             "data": {"password": "aHVudGVyMg=="},
         }
     )
-    for declared in ("'app=web'", "Selector(names=['ca'])", "Selector(field='type=other')"):
+    for declared in ("'app=web'", "Selector(names=['ca'])", "Selector(fields='type=other')"):
         said = command("why", f"select['v1/secrets'] = {declared}", "secrets/ca")
         assert "hunter2" not in said.output + said.errors
         assert "aHVudGVyMg" not in said.output + said.errors

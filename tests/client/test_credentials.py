@@ -496,7 +496,7 @@ def test_an_operator_with_a_static_token_lives_on_after_401s_that_only_its_cache
             cache = cache_of(settings)
             await cache.wait_synced()
             assert len(logins) == (1 if times < TRIES else 2)
-            assert cache.held("secrets") == []
+            assert cache.list_cached("secrets") == []
             cluster.faults.add(Refuse(401), verb="get", resource="secrets", times=1)
             assert await cache.fetch("secrets", "absent", "default", default=None) is None
             assert not operator.done()

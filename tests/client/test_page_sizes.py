@@ -158,7 +158,7 @@ def test_35_a_page_without_an_end_stalls_the_cache_with_the_kind_and_the_setting
         ):
             await until(lambda: str(environment.informer.health) == "stalled")
             with pytest.raises(Stalled) as raised:
-                environment.cache.held("pods")
+                environment.cache.list_cached("pods")
             assert not raised.value.transient
             assert "fetch" not in str(raised.value), "a fetch of the same objects fails as well"
             asked, began = len(server.pods.listed), environment.time.now
@@ -180,7 +180,7 @@ def test_35_one_object_without_an_end_is_told_by_the_object_before_it() -> None:
         ):
             await until(lambda: str(environment.informer.health) == "stalled")
             with pytest.raises(Stalled, match=r"after .*\ba\b"):
-                environment.cache.held("pods")
+                environment.cache.list_cached("pods")
             assert [query["limit"] for query in server.pods.listed[:6]] == ["500", "31", "1", "2", "1", "1"]
 
     run(main())

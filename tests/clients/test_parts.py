@@ -15,7 +15,7 @@ import kubernetes_asyncio.client
 import pykube
 import pytest
 
-from kopf_selectcache import Cached, NotKept, NotWritable
+from kopf_selectcache import Cached, InvalidObject, NotKept
 from kopf_selectcache.testing import FakeCache
 from tests.rows import each_row
 
@@ -178,7 +178,7 @@ def test_13_no_write_of_a_whole_object_takes_a_part_of_a_class(
     cache = FakeCache([POD], {"v1/pods": Cached("", **options)})
     pod = cache.get(kind, "web-1", "shop")
     for each in (pod, copy.deepcopy(pod), pickle.loads(pickle.dumps(pod))):
-        with pytest.raises(NotWritable, match="only a part of the object is stored"):
+        with pytest.raises(InvalidObject, match="only a part of the object is stored"):
             write(cache, each)
     assert cache.cluster.get(POD)["spec"]["hostNetwork"] is True
 
@@ -289,7 +289,7 @@ def test_13_a_part_in_pykube_raises_and_is_not_sent() -> None:
 @pytest.mark.parametrize("kind", [*(client.V1Pod for client in CLIENTS), pykube.Pod])
 def test_a_part_is_an_object_for_everything_else(kind: Any) -> None:
     cache = FakeCache([POD], {"v1/pods": Cached("app=web", keep=["status"])})
-    (pod,) = cache.list(kind, label="app=web")
+    (pod,) = cache.list(kind, labels="app=web")
     assert cache.owned(pod, "pods") is not None
     assert cache.get("pods", "web-1", "shop", at_least=pod)["kind"] == "Pod"
     kopf.label(pod, {"more": "x"})

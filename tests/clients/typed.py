@@ -53,11 +53,11 @@ def handle(cache: Cache, **_: Any) -> None:
     assert_type(cache.get(V1Pod, "a", "ns", as_=MyPod), MyPod)
     assert_type(cache.get(pykube.Pod, "a", "ns"), pykube.Pod)
     assert_type(cache.get(Widget, "a", "ns", default=None), Widget | None)
-    assert_type(cache.list(V1Pod, namespace="ns", label="app=web"), list[V1Pod])
-    assert_type(cache.held("pods", as_=pykube.Pod), list[pykube.Pod])
-    assert_type(cache.held("pods", as_=to_pod), list[LightPod])
+    assert_type(cache.list(V1Pod, namespace="ns", labels="app=web"), list[V1Pod])
+    assert_type(cache.list_cached("pods", as_=pykube.Pod), list[pykube.Pod])
+    assert_type(cache.list_cached("pods", as_=to_pod), list[LightPod])
     assert_type(cache.owned({"metadata": {"uid": "u"}}, V1Deployment), list[V1Deployment])
-    for keys in (cache.list(V1Pod, keys_only=True), cache.held("pods", keys_only=True)):
+    for keys in (cache.list(V1Pod, keys_only=True), cache.list_cached("pods", keys_only=True)):
         assert_type(keys, list[Key])
     if found.spec is not None:
         assert_type(found.spec.node_name, str | None)
@@ -83,7 +83,7 @@ def in_threads(cache: Cache) -> None:
     assert_type(sync.why("pods", "a", "ns"), Why)
     assert_type(sync.plan("pods", "app=web", keep=["spec"]), ChangePlan)
     assert_type(sync.audit(V1Pod), Audit)
-    sync.wait_gone("pods", "a", "ns", timeout=5)
+    sync.wait_deleted("pods", "a", "ns", timeout=5)
     sync.wait_synced(5)
     sync.declare(V1Pod, "app=web", drop=["status"])
     sync.change(V1Pod, "app=db")
@@ -93,7 +93,7 @@ def in_threads(cache: Cache) -> None:
     assert_type(live.get("pods", "a", "ns"), Obj)
     assert_type(live.get(V1Pod, "a", "ns", default=None), V1Pod | None)
     assert_type(live.get("pods", "a", "ns", as_=to_pod), LightPod)
-    assert_type(live.list(V1Pod, label="app=web"), list[V1Pod])
+    assert_type(live.list(V1Pod, labels="app=web"), list[V1Pod])
     assert_type(live.list("pods", as_="view"), Objects[BodyView])
     pod = live.create(V1Pod())
     assert_type(pod, V1Pod)
@@ -113,7 +113,7 @@ async def wait(cache: Cache) -> None:
     assert_type(await cache.fetch("pods", "a", "ns", default=None), Obj | None)
     assert_type(await cache.fetch(V1Pod, "a", "ns"), V1Pod)
     assert_type(await cache.fetch(V1Pod, "a", "ns", default=None), V1Pod | None)
-    assert_type(await cache.fetch_list(V1Pod, label="app=web"), list[V1Pod])
+    assert_type(await cache.fetch_list(V1Pod, labels="app=web"), list[V1Pod])
     assert_type(await cache.fetch_list("pods", as_="view"), Objects[BodyView])
     assert_type(await cache.wait_for(Widget, bool, namespace="ns"), Widget)
     assert_type(await cache.wait_for("pods", bool, as_=V1Pod), V1Pod)
@@ -136,7 +136,7 @@ def slip(cache: Cache) -> None:
     cache.get("pods", "a", "ns", as_=5)  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType, reportCallIssue]
     cache.get(V1Pod(), "a", "ns")  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType, reportCallIssue]
     cache.list(V1Pod, labels="app=web")  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
-    cache.held(V1Pod, labels="app=web")  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
+    cache.list_cached(V1Pod, labels="app=web")  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
     cache.count(V1Pod, labels="app=web")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     cache.blocking.fetch(V1Pod, "a", "ns", timout=5)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
     cache.blocking.live.create(V1Pod(), force=True)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]

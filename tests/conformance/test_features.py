@@ -115,17 +115,17 @@ def test_a1_the_server_selects_by_labels_and_fields(configs: Place) -> None:
         configs.create("web-1", "web-2", labels=WEB)
         configs.create("db-1", labels={"app": "db"})
         filters = {
-            "v1/configmaps": Selector("app=web", field="metadata.name!=web-2"),
+            "v1/configmaps": Selector("app=web", fields="metadata.name!=web-2"),
             "v1/secrets": "app=web",
         }
         async with cached(configs, filters) as cache:
-            assert names(cache.held("configmaps")) == ["web-1"]
+            assert names(cache.list_cached("configmaps")) == ["web-1"]
             configs.create("web-3", labels=WEB)
             configs.create("db-2", labels={"app": "db"})
             configs.create("web-4", labels=WEB)
             await cache.wait_for("configmaps", lambda obj: obj["metadata"]["name"] == "web-4")
-            assert names(cache.held("configmaps")) == ["web-1", "web-3", "web-4"]
-            assert cache.held("secrets") == []
+            assert names(cache.list_cached("configmaps")) == ["web-1", "web-3", "web-4"]
+            assert cache.list_cached("secrets") == []
 
     run(main())
 
@@ -142,7 +142,7 @@ def test_a2_custom_resources_have_every_form_of_key(place: Place, api: Cluster) 
         for declared in (f"{group}/v1/gadgets", f"gadgets.v1.{group}", (group, "v1", "gadgets")):
             async with cached(place, {declared: "app=web"}) as cache:
                 for key in (declared, f"gadgets.{group}", "gadgets", "Gadget", "gd"):
-                    assert answer(cache, lambda cache, key=key: names(cache.held(key))) == ["one"]  # type: ignore[misc]
+                    assert answer(cache, lambda cache, key=key: names(cache.list_cached(key))) == ["one"]  # type: ignore[misc]
 
     run(main())
 
@@ -152,7 +152,7 @@ def test_a3_a_kind_that_is_not_declared_has_no_cache(configs: Place) -> None:
         configs.create("web-1", labels=WEB)
         async with operating(configs.api, configs.namespace, {"v1/secrets": "app=web"}) as operator:
             with pytest.raises(NotDeclared):
-                operator.cache.held("configmaps")
+                operator.cache.list_cached("configmaps")
             with pytest.raises(NotDeclared):
                 operator.cache.get("configmaps", "web-1", configs.namespace)
             assert list(operator.runtime.informers) == ["v1/secrets"]
@@ -173,7 +173,7 @@ def test_a4_a_read_outside_of_the_filter_raises(configs: Place) -> None:
             with pytest.raises(OutsideFilter):
                 cache.list("configmaps", namespace=configs.namespace)
             with pytest.raises(OutsideFilter) as raised:
-                cache.held("configmaps", label="app=db")
+                cache.list_cached("configmaps", labels="app=db")
             assert raised.value.reason is Reason.EXCLUDED
 
     run(main())
@@ -193,13 +193,13 @@ def test_a5_an_agent_caches_its_own_node_and_its_own_resources(place: Place, api
         states.create("unlabelled", spec={"node": node})
         states.create("theirs", labels=WEB, spec={"node": "other"})
         filters = {
-            "v1/nodes": Selector(field=f"metadata.name={node}"),
-            f"{group}/v1/states": Selector("app=web", field={"spec.node": node}),
+            "v1/nodes": Selector(fields=f"metadata.name={node}"),
+            f"{group}/v1/states": Selector("app=web", fields={"spec.node": node}),
         }
         async with cached(place, filters) as cache:
-            assert names(cache.held("nodes")) == [node]
+            assert names(cache.list_cached("nodes")) == [node]
             assert cache.get("nodes", node)["metadata"]["name"] == node
-            assert names(cache.held(f"states.{group}")) == ["mine"]
+            assert names(cache.list_cached(f"states.{group}")) == ["mine"]
             with pytest.raises(OutsideFilter):
                 cache.get("nodes", f"{node}-other")
 
@@ -218,7 +218,7 @@ def test_a10_names_and_namespaces_need_a_role_for_them_only(configs: Place, api:
         settings = SelectCacheSettings(audit_interval=0)
         filters = {
             "v1/configmaps": Selector(names=["a", "b"], namespaces=[configs.namespace]),
-            "v1/secrets": Selector(field=f"metadata.namespace={configs.namespace}"),
+            "v1/secrets": Selector(fields=f"metadata.namespace={configs.namespace}"),
         }
         login = credentials(api, token=user.token)
         async with opened(Caches(filters, login=login, settings=settings)) as cache:
@@ -247,7 +247,7 @@ def test_a12_objects_are_projected_before_they_are_stored(configs: Place) -> Non
             assert found["data"] == {"key": "LOW"}
             assert "managedFields" not in found["metadata"]
             with pytest.raises(NotKept):
-                cache.held("configmaps", where={"data.large": "x"})
+                cache.list_cached("configmaps", where={"data.large": "x"})
 
     run(main())
 
@@ -302,7 +302,7 @@ def test_a15_watches_ask_for_bookmarks_and_errors_are_passed_on(configs: Place, 
             options = {"bookmarks": bookmarks, "on_watch_error": errors.append, "initial": "pages"}
             async with cached(configs, url=proxy.url, pace=0.02, **options) as cache:
                 await until(lambda: asked, "there is a watch")
-                assert cache.held("configmaps") == []
+                assert cache.list_cached("configmaps") == []
         assert set(asked) == {"true" if bookmarks else "false"}
         assert [(each.verb, str(each.resource)) for each in errors] == [("list", "configmaps")]
 
@@ -314,9 +314,9 @@ def test_a16_a_kind_is_declared_at_run_time_and_is_synced_then(configs: Place) -
         configs.create("web-1", labels=WEB)
         async with cached(configs, {"v1/secrets": "app=web"}) as cache:
             with pytest.raises(NotDeclared):
-                cache.held("configmaps")
+                cache.list_cached("configmaps")
             await cache.declare("v1/configmaps", "app=web")
-            assert answer(cache, lambda cache: names(cache.held("configmaps"))) == ["web-1"]
+            assert answer(cache, lambda cache: names(cache.list_cached("configmaps"))) == ["web-1"]
             with pytest.raises(Missing):
                 await cache.declare(f"{fresh_group()}/v1/widgets", "")
 
@@ -329,12 +329,12 @@ def test_a17_kinds_are_removed_and_caches_start_once(configs: Place) -> None:
         caches = caches_of(configs, CONFIGS)
         async with caches as cache:
             await synced(cache)
-            assert cache.held("configmaps") == []
+            assert cache.list_cached("configmaps") == []
             with pytest.raises(DeclarationError):
                 await caches.start()
-            await cache.remove("v1/configmaps")
+            await cache.undeclare("v1/configmaps")
             with pytest.raises(NotDeclared):
-                cache.held("configmaps")
+                cache.list_cached("configmaps")
         await connections_closed()
         await nothing_left(before)
 
@@ -356,7 +356,7 @@ def test_a18_no_read_answers_before_the_first_list(configs: Place) -> None:
             async with opened(Caches({"v1/configmaps": ""}, login=login, namespaces=namespaces)) as cache:
                 await asyncio.to_thread(listed.wait, 60)
                 for read in (
-                    lambda: cache.held("configmaps"),
+                    lambda: cache.list_cached("configmaps"),
                     lambda: cache.get("configmaps", "a", configs.namespace, default=None),
                     lambda: cache.count("configmaps", namespace=configs.namespace),
                 ):
@@ -364,7 +364,7 @@ def test_a18_no_read_answers_before_the_first_list(configs: Place) -> None:
                         read()
                 proxy.release()
                 await synced(cache)
-                assert cache.held("configmaps") == []
+                assert cache.list_cached("configmaps") == []
 
     run(main())
 
@@ -384,14 +384,16 @@ def test_a19_reads_select_by_fields_labels_paths_indexes_and_owners(configs: Pla
         )
         filters = {"v1/configmaps": Cached("app=web", index={"parity": parity, "number": by_number})}
         async with cached(configs, filters) as cache:
-            assert names(cache.held("configmaps", field="metadata.name!=web-1")) == ["web-2", "web-3"]
-            assert names(cache.held("configmaps", label="tier in (gold,silver)")) == ["web-2"]
-            assert names(cache.held("configmaps", where={"data.number": "3"})) == ["web-3"]
-            assert names(cache.held("configmaps", index={"parity": "odd"})) == ["web-1", "web-3"]
-            assert names(cache.held("configmaps", index={"number": (configs.namespace, 2)})) == ["web-2"]
+            assert names(cache.list_cached("configmaps", fields="metadata.name!=web-1")) == ["web-2", "web-3"]
+            assert names(cache.list_cached("configmaps", labels="tier in (gold,silver)")) == ["web-2"]
+            assert names(cache.list_cached("configmaps", where={"data.number": "3"})) == ["web-3"]
+            assert names(cache.list_cached("configmaps", index={"parity": "odd"})) == ["web-1", "web-3"]
+            assert names(cache.list_cached("configmaps", index={"number": (configs.namespace, 2)})) == [
+                "web-2"
+            ]
             assert names(cache.owned(first, "configmaps")) == ["web-3"]
             await cache.add_index("configmaps", late="data.number")
-            assert names(cache.held("configmaps", index={"late": "1"})) == ["web-1"]
+            assert names(cache.list_cached("configmaps", index={"late": "1"})) == ["web-1"]
 
     run(main())
 
@@ -402,7 +404,7 @@ def test_a20_lists_are_sorted_and_limited(configs: Place) -> None:
             configs.create(name, labels=WEB, data={"rank": rank})
         async with cached(configs) as cache:
             found = cache.list(
-                "configmaps", label="app=web", namespace=configs.namespace, sort_by="data.rank", limit=2
+                "configmaps", labels="app=web", namespace=configs.namespace, sort_by="data.rank", limit=2
             )
             assert [each["metadata"]["name"] for each in found] == ["c", "a"]
 
@@ -418,14 +420,14 @@ def test_a22_what_is_not_cached_is_read_from_the_server(configs: Place) -> None:
             assert found is not None
             assert found["metadata"]["labels"] == {"app": "db"}
             everything = await cache.fetch_list(
-                "configmaps", namespace=configs.namespace, label="app in (web,db)"
+                "configmaps", namespace=configs.namespace, labels="app in (web,db)"
             )
             assert names(everything) == ["db-1", "web-1"]
             configs.patch("web-1", {"data": {"key": "new"}})
             live = await cache.live.get("configmaps", "web-1", configs.namespace)
             assert live["data"] == {"key": "new"}
             assert names(
-                await cache.live.list("configmaps", namespace=configs.namespace, label="app=db")
+                await cache.live.list("configmaps", namespace=configs.namespace, labels="app=db")
             ) == ["db-1"]
 
     run(main())
@@ -442,7 +444,7 @@ def test_a24_a_write_of_another_client_is_read_at_once(configs: Place) -> None:
                 read = partial(Cache.get, kind="configmaps", name=name, namespace=configs.namespace)
                 assert answer(cache, lambda cache, read=read: read(cache)["metadata"]["uid"]) == uid  # type: ignore[misc]
                 cache.remember(configs.patch(name, {"metadata": {"labels": {"app": "db"}}}))
-                assert name not in names(cache.held("configmaps"))
+                assert name not in names(cache.list_cached("configmaps"))
                 with pytest.raises(OutsideFilter):
                     cache.get("configmaps", name, configs.namespace)
 
@@ -455,15 +457,15 @@ def test_a24_a_write_of_another_client_is_read_at_once(configs: Place) -> None:
 def test_b1_an_error_names_an_object_that_the_read_would_miss(configs: Place) -> None:
     async def main() -> None:
         filters = {
-            "v1/configmaps": Selector("app=web", field="metadata.name!=x"),
+            "v1/configmaps": Selector("app=web", fields="metadata.name!=x"),
             "v1/secrets": Selector(names=["a"]),
         }
         async with cached(configs, filters) as cache:
             with pytest.raises(OutsideFilter) as by_label:
-                cache.list("configmaps", namespace=configs.namespace, field="metadata.name!=x")
+                cache.list("configmaps", namespace=configs.namespace, fields="metadata.name!=x")
             assert witness(by_label).fails == ("app=web",)
             with pytest.raises(OutsideFilter) as by_field:
-                cache.list("configmaps", namespace=configs.namespace, label="app=web")
+                cache.list("configmaps", namespace=configs.namespace, labels="app=web")
             assert witness(by_field).name == "x"
             with pytest.raises(OutsideFilter) as by_name:
                 cache.list("secrets", namespace=configs.namespace)
@@ -486,7 +488,7 @@ def test_b2_an_object_that_moves_between_branches_is_never_absent(configs: Place
         configs.create("fixed")
         filters = {"v1/configmaps": ["app=web", "tier=gold", Selector(names=["fixed"])]}
         async with operated(configs, filters) as operator:
-            assert names(operator.cache.held("configmaps")) == ["fixed", "mover"]
+            assert names(operator.cache.list_cached("configmaps")) == ["fixed", "mover"]
             for number in range(20):
                 labels = {"app": None, "tier": "gold"} if number % 2 == 0 else {"app": "web", "tier": None}
                 version = await asyncio.to_thread(configs.label, "mover", **labels)
@@ -498,7 +500,7 @@ def test_b2_an_object_that_moves_between_branches_is_never_absent(configs: Place
 
 
 def versions(operator: Operator) -> set[str]:
-    return {each["metadata"]["resourceVersion"] for each in operator.cache.held("configmaps")}
+    return {each["metadata"]["resourceVersion"] for each in operator.cache.list_cached("configmaps")}
 
 
 def test_b4_an_object_that_left_is_told_from_one_that_is_gone(configs: Place) -> None:
@@ -514,8 +516,8 @@ def test_b4_an_object_that_left_is_told_from_one_that_is_gone(configs: Place) ->
                 ("leaves", "left"),
                 ("goes", "left"),
             ]
-            assert not await cache.gone("configmaps", "leaves", configs.namespace)
-            assert await cache.gone("configmaps", "goes", configs.namespace)
+            assert not await cache.is_deleted("configmaps", "leaves", configs.namespace)
+            assert await cache.is_deleted("configmaps", "goes", configs.namespace)
         filters = {"v1/configmaps": Selector(names=["leaves"])}
         async with cached(configs, filters) as cache, aclosing(cache.changes("configmaps")) as changes:  # type: ignore[type-var]
             assert (await anext(changes)).cause == "entered"
@@ -533,8 +535,8 @@ def test_b6_the_filter_is_changed_while_it_is_read(configs: Place) -> None:
         async with operated(configs) as operator:
             for filter_ in ("tier=gold", "app=web") * 3:
                 await operator.cache.change("v1/configmaps", filter_)
-                assert len(operator.cache.held("configmaps")) == 2
-                assert len(operator.cache.held("configmaps", label="tier=gold")) == (
+                assert len(operator.cache.list_cached("configmaps")) == 2
+                assert len(operator.cache.list_cached("configmaps", labels="tier=gold")) == (
                     2 if "gold" in filter_ else 1
                 )
             async with aclosing(operator.cache.changes("configmaps", initial=False)) as changes:  # type: ignore[type-var]
@@ -542,7 +544,7 @@ def test_b6_the_filter_is_changed_while_it_is_read(configs: Place) -> None:
                 await asyncio.sleep(0)
                 await operator.cache.change("v1/configmaps", "tier=gold")
                 assert (await coming).filter_changed
-            assert names(operator.cache.held("configmaps", label="tier=gold")) == ["always", "gold"]
+            assert names(operator.cache.list_cached("configmaps", labels="tier=gold")) == ["always", "gold"]
             seen = operator.readers["v1/configmaps"].names
             filters = {frozenset({"always", "web"}), frozenset({"always", "gold"})}
             assert {frozenset(each) for each in seen} <= filters
@@ -564,7 +566,7 @@ def test_b8_the_rights_that_a_filter_needs_are_known_and_enough(configs: Place, 
             assert raised.value.code == 403
             api.grant(user, [right.rule() for right in plan.rights], configs.namespace)
             await operator.cache.declare("v1/configmaps", "app=web")
-            assert names(operator.cache.held("configmaps")) == ["web-1"]
+            assert names(operator.cache.list_cached("configmaps")) == ["web-1"]
 
     run(main())
 
@@ -577,7 +579,7 @@ def test_b9_a_cache_has_a_limit_of_bytes(configs: Place) -> None:
             with pytest.raises(Oversized):
                 await cache.declare("v1/configmaps", "app=web", max_bytes="100Ki")
             await cache.declare("v1/configmaps", "app=web", max_bytes="10Mi")
-            assert cache.count("configmaps", label="app=web", namespace=configs.namespace) == 4
+            assert cache.count("configmaps", labels="app=web", namespace=configs.namespace) == 4
 
     run(main())
 
@@ -586,9 +588,9 @@ def test_b10_the_age_of_an_answer_is_known_and_bounded(configs: Place) -> None:
     async def main() -> None:
         async with cached(configs) as cache:
             assert 0 <= cache.age("configmaps") < 600
-            assert cache.held("configmaps", max_age=600) == []
+            assert cache.list_cached("configmaps", max_age=600) == []
             with pytest.raises(Stale):
-                cache.held("configmaps", max_age=0)
+                cache.list_cached("configmaps", max_age=0)
 
     run(main())
 
@@ -598,10 +600,10 @@ def test_b11_a_read_is_explained_and_a_cache_is_audited(configs: Place) -> None:
         configs.create("web-1", "web-2", labels=WEB)
         configs.create("db-1", labels={"app": "db"})
         async with cached(configs) as cache:
-            explained = cache.explain("configmaps", label="app in (web,db)", namespace=configs.namespace)
+            explained = cache.explain("configmaps", labels="app in (web,db)", namespace=configs.namespace)
             assert not explained.verdict
             assert explained.verdict.witness is not None
-            assert cache.explain("configmaps", label="app=web", namespace=configs.namespace).verdict
+            assert cache.explain("configmaps", labels="app=web", namespace=configs.namespace).verdict
             audit = await cache.audit("configmaps")
             assert (bool(audit), audit.objects) == (True, 2)
 
@@ -625,10 +627,10 @@ def reads(namespace: str) -> list[Callable[[Cache], Any]]:
         lambda cache: cache.get("configmaps", "web-1", namespace)["metadata"]["uid"],
         lambda cache: cache.get("configmaps", "db-1", namespace, default=None),
         lambda cache: cache.get("configmaps", "web-1", "other", default=None),
-        lambda cache: names(cache.list("configmaps", label="app=web")),
+        lambda cache: names(cache.list("configmaps", labels="app=web")),
         lambda cache: names(cache.list("configmaps")),
-        lambda cache: names(cache.held("configmaps")),
-        lambda cache: names(cache.held("configmaps", label="app=db")),
+        lambda cache: names(cache.list_cached("configmaps")),
+        lambda cache: names(cache.list_cached("configmaps", labels="app=db")),
         lambda cache: cache.count("secrets"),
     ]
 
@@ -643,8 +645,8 @@ def test_e1_a_second_cache_has_its_own_filter_and_login(configs: Place) -> None:
         other = caches_of(configs, {"v1/configmaps": "app=db"})
         async with cached(configs) as first, other as second:
             await synced(second)
-            assert names(first.list("configmaps", label="app=web", namespace=configs.namespace)) == ["web-1"]
-            assert answer(second, lambda cache: names(cache.held("configmaps"))) == ["db-1"]
+            assert names(first.list("configmaps", labels="app=web", namespace=configs.namespace)) == ["web-1"]
+            assert answer(second, lambda cache: names(cache.list_cached("configmaps"))) == ["db-1"]
             with pytest.raises(OutsideFilter):
                 second.get("configmaps", "web-1", configs.namespace)
 
@@ -654,7 +656,7 @@ def test_e1_a_second_cache_has_its_own_filter_and_login(configs: Place) -> None:
 def test_e2_a_selector_is_the_query_of_any_client(configs: Place) -> None:
     configs.create("web-1", "web-2", labels=WEB)
     configs.create("db-1", labels={"app": "db"})
-    selector = Selector("app=web", field="metadata.name!=web-2", namespaces=[configs.namespace])
+    selector = Selector("app=web", fields="metadata.name!=web-2", namespaces=[configs.namespace])
     assert names_of(configs.listed(everywhere=True, **selector.query())) == ["web-1"]
     selector = Selector("app=web", names=["web-2"], namespaces=[configs.namespace])
     assert names_of(configs.listed(everywhere=True, **selector.query())) == ["web-2"]
@@ -680,8 +682,8 @@ def test_e8_an_agent_caches_the_pods_of_its_node(place: Place) -> None:
         pods = place.of("pods")
         for name, node in (("mine", "node-1"), ("theirs", "node-2")):
             pods.create(name, spec={"nodeName": node, "containers": [{"name": "main", "image": "none"}]})
-        async with cached(place, {"v1/pods": Selector(field="spec.nodeName=node-1")}) as cache:
-            assert names(cache.list("pods", field="spec.nodeName=node-1", namespace=place.namespace)) == [
+        async with cached(place, {"v1/pods": Selector(fields="spec.nodeName=node-1")}) as cache:
+            assert names(cache.list("pods", fields="spec.nodeName=node-1", namespace=place.namespace)) == [
                 "mine"
             ]
             with pytest.raises(OutsideFilter):

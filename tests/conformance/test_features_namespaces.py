@@ -62,9 +62,9 @@ def test_a6_defaults_are_those_of_kinds_without_their_own(places: tuple[Place, P
         defaults |= {"storage": "raw", "max_bytes": "1Mi", "field": "metadata.name!=other", "transform": dict}
         async with opened(caches_of(one, filters, **defaults)) as cache:
             await synced(cache)
-            configs = cache.held("configmaps", namespace=one.namespace)
+            configs = cache.list_cached("configmaps", namespace=one.namespace)
             assert ["annotations" in each["metadata"] for each in configs] == [False]
-            (secret,) = cache.held("secrets", namespace=one.namespace)
+            (secret,) = cache.list_cached("secrets", namespace=one.namespace)
             assert secret["metadata"]["annotations"] == {"note": "long"}
             with pytest.raises(OutsideFilter):
                 cache.get("secrets", "web", one.namespace)
@@ -74,7 +74,7 @@ def test_a6_defaults_are_those_of_kinds_without_their_own(places: tuple[Place, P
                     assert f"{name}={value!r}: from the defaults" in origins
             assert "transform=dict: from the defaults" in origins
             assert "keep=['metadata']: from the kind" in origins
-            assert str(cache.scope("secrets")).startswith("label='app=db', field='metadata.name!=other'")
+            assert str(cache.scope("secrets")).startswith("labels='app=db', fields='metadata.name!=other'")
 
     run(main())
 
@@ -88,10 +88,10 @@ def test_a7_the_first_level_that_is_set_decides(places: tuple[Place, Place]) -> 
             "v1/secrets": Selector(),
         }
         spaces = {one.namespace: "app=cron", other.namespace: UNSET}
-        async with opened(caches_of(one, filters, label="app=web", namespaces=spaces)) as cache:
+        async with opened(caches_of(one, filters, labels="app=web", namespaces=spaces)) as cache:
             await synced(cache)
             held = {
-                (kind, place.namespace): names(cache.held(kind, namespace=place.namespace))
+                (kind, place.namespace): names(cache.list_cached(kind, namespace=place.namespace))
                 for kind in ("configmaps", "secrets")
                 for place in places
             }
@@ -133,11 +133,11 @@ def test_a8_one_entry_stands_for_all_other_namespaces(places: tuple[Place, Place
                 await cache.wait_for(
                     "configmaps", lambda each: each["metadata"]["name"] == "later", timeout=60
                 )
-                assert names(cache.list("configmaps", namespace=later.namespace, label=group)) == ["later"]
-            assert names(cache.held("configmaps", namespace=one.namespace)) == ["web"]
-            assert names(cache.held("configmaps", namespace=other.namespace)) == ["db", "web"]
+                assert names(cache.list("configmaps", namespace=later.namespace, labels=group)) == ["later"]
+            assert names(cache.list_cached("configmaps", namespace=one.namespace)) == ["web"]
+            assert names(cache.list_cached("configmaps", namespace=other.namespace)) == ["db", "web"]
             with pytest.raises(OutsideFilter):
-                cache.list("configmaps", namespace=one.namespace, label=group)
+                cache.list("configmaps", namespace=one.namespace, labels=group)
 
     run(main())
 
@@ -151,7 +151,7 @@ def test_a9_default_namespaces_do_not_confine_cluster_scoped_kinds(places: tuple
         try:
             async with opened(caches_of(one, filters, namespaces=[one.namespace])) as cache:
                 await synced(cache)
-                held = names(cache.held("namespaces"))
+                held = names(cache.list_cached("namespaces"))
         except DeclarationError as error:
             raise AssertionError("they have no namespace") from error
         assert held == sorted(place.namespace for place in places)
@@ -179,7 +179,7 @@ def test_a9_default_namespaces_do_not_confine_a_cluster_scoped_custom_resource(
     async def main() -> None:
         async with opened(caches_of(one, {key: "app=web"}, namespaces=[one.namespace])) as cache:
             await synced(cache)
-            assert names(cache.list(key, label="app=web")) == ["web"]
+            assert names(cache.list(key, labels="app=web")) == ["web"]
             assert cache.scope(key) == Selector("app=web")
             assert not [each for each in cache.scope(key).origins if each.namespaces]
         for declared in (Selector(namespaces=["shop"]), Cached("", namespaces={})):
@@ -197,11 +197,11 @@ def test_a21_a_namespace_that_is_not_covered_is_an_error(places: tuple[Place, Pl
         filters = {"v1/configmaps": Selector("app=web", namespaces=[one.namespace])}
         async with opened(caches_of(one, filters)) as cache:
             await synced(cache)
-            assert names(cache.list("configmaps", namespace=one.namespace, label="app=web")) == ["web"]
+            assert names(cache.list("configmaps", namespace=one.namespace, labels="app=web")) == ["web"]
             with pytest.raises(OutsideFilter):
-                cache.list("configmaps", namespace=other.namespace, label="app=web")
+                cache.list("configmaps", namespace=other.namespace, labels="app=web")
             with pytest.raises(OutsideFilter):
-                cache.list("configmaps", label="app=web")
+                cache.list("configmaps", labels="app=web")
 
     run(main())
 
@@ -225,16 +225,16 @@ def test_b5_namespaces_are_chosen_by_their_labels_as_they_change(places: tuple[P
         async with opened(caches_of(one, filters)) as cache:
             await synced(cache)
             with pytest.raises(OutsideFilter):
-                cache.held("configmaps")
+                cache.list_cached("configmaps")
             mark(one, "yes")
             await serves(cache, one, served=True)
-            assert names(cache.list("configmaps", namespace=one.namespace, label="app=web")) == ["web"]
+            assert names(cache.list("configmaps", namespace=one.namespace, labels="app=web")) == ["web"]
             mark(other, "yes")
             mark(one, None)
             await serves(cache, other, served=True)
             await serves(cache, one, served=False)
-            assert cache.held("configmaps", keys_only=True) == [Key("web", namespace=other.namespace)]
+            assert cache.list_cached("configmaps", keys_only=True) == [Key("web", namespace=other.namespace)]
             with pytest.raises(OutsideFilter):
-                cache.list("configmaps", namespace=one.namespace, label="app=web")
+                cache.list("configmaps", namespace=one.namespace, labels="app=web")
 
     run(main())

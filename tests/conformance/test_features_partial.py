@@ -39,8 +39,8 @@ def test_a11_metadata_alone_crosses_the_network(place: Place, api: Cluster, init
         pods = place.of("pods")
         pods.create("web-1", labels=WEB, metadata={"annotations": {"note": "long"}}, spec=image())
         filters = {
-            "v1/pods": Cached(Selector("app=web", field="status.phase=Pending"), metadata_only=True),
-            f"{group}/v1/states": Cached(Selector(field="spec.node=n1"), metadata_only=True),
+            "v1/pods": Cached(Selector("app=web", fields="status.phase=Pending"), metadata_only=True),
+            f"{group}/v1/states": Cached(Selector(fields="spec.node=n1"), metadata_only=True),
         }
         with Proxy(api) as proxy:
             async with cached(place, filters, url=proxy.url, initial=initial) as cache:
@@ -50,11 +50,11 @@ def test_a11_metadata_alone_crosses_the_network(place: Place, api: Cluster, init
                 await cache.wait_for("states", lambda state: state["metadata"]["name"] == "mine-too")
                 # The server alone knows the fields, and selects by them.
                 here: dict[str, Any] = {"namespace": place.namespace}
-                pending = cache.list("pods", label="app=web", field="status.phase=Pending", **here)
+                pending = cache.list("pods", labels="app=web", fields="status.phase=Pending", **here)
                 assert names(pending) == ["web-1", "web-2"]
-                assert names(cache.list("states", field="spec.node=n1", **here)) == ["mine", "mine-too"]
+                assert names(cache.list("states", fields="spec.node=n1", **here)) == ["mine", "mine-too"]
                 with pytest.raises(NotKept):
-                    cache.held("pods", field="spec.nodeName=n1")
+                    cache.list_cached("pods", fields="spec.nodeName=n1")
                 pod = cache.get("pods", "web-1", place.namespace)
                 assert pod.keys() == {"apiVersion", "kind", "metadata"}
                 assert (pod["apiVersion"], pod["kind"]) == ("v1", "Pod")
@@ -63,13 +63,13 @@ def test_a11_metadata_alone_crosses_the_network(place: Place, api: Cluster, init
                 state = cache.get("states", "mine", place.namespace)
                 assert (state["apiVersion"], state["kind"]) == (f"{group}/v1", "State")
                 with pytest.raises(NotKept):
-                    cache.held("pods", where={"spec.nodeName": None})
+                    cache.list_cached("pods", where={"spec.nodeName": None})
                 fetched = await cache.fetch("pods", "web-1", place.namespace, max_age=1e-9)
                 assert fetched.keys() == {"apiVersion", "kind", "metadata"}
                 pods.delete("web-2", query={"gracePeriodSeconds": 0})
                 states.patch("mine-too", {"spec": {"node": "n2"}})
-                await until(lambda: names(cache.held("pods")) == ["web-1"], "the pod is gone")
-                await until(lambda: names(cache.held("states")) == ["mine"], "the state has left")
+                await until(lambda: names(cache.list_cached("pods")) == ["web-1"], "the pod is gone")
+                await until(lambda: names(cache.list_cached("states")) == ["mine"], "the state has left")
                 received = b"".join(proxy.received)
                 assert b"web-2" in received
                 assert CANARY.encode() not in received
@@ -118,11 +118,11 @@ def test_b3_a_split_cache_tells_inside_from_outside_and_absent(place: Place, fil
                 assert not cache.exists("configmaps", "none", here)
                 others = len(configs.names())  # A namespace may have ConfigMaps of its own.
                 assert cache.count("configmaps", namespace=here, outside=True) == others
-                assert cache.count("configmaps", namespace=here, label="app=db", outside=True) == 1
-                assert names(cache.held("configmaps")) == ["web-1"]
+                assert cache.count("configmaps", namespace=here, labels="app=db", outside=True) == 1
+                assert names(cache.list_cached("configmaps")) == ["web-1"]
                 before = len(proxy.passed)
-                assert not await cache.gone("configmaps", "db-1", here, uid=error.uid)
-                hidden = cache.hidden("configmaps", namespace=here, label="app=db")
+                assert not await cache.is_deleted("configmaps", "db-1", here, uid=error.uid)
+                hidden = cache.list_outside("configmaps", namespace=here, labels="app=db")
                 assert [(each.name, each.uid, each.wanted) for each in hidden] == [
                     ("db-1", error.uid, ("app=web",))
                 ]
@@ -195,7 +195,7 @@ def test_b3_a_field_beside_a_label_has_two_sides_as_well(place: Place, api: Clus
     states.create("one", "two", labels=WEB, spec={"node": "n1"})
     states.create("else", labels={"app": "db"}, spec={"node": "n1"})
     states.create("there", labels=WEB, spec={"node": "n2"})
-    filters = {f"{group}/v1/states": Cached(Selector("app=web", field="spec.node=n1"), outside="metadata")}
+    filters = {f"{group}/v1/states": Cached(Selector("app=web", fields="spec.node=n1"), outside="metadata")}
     here = place.namespace
 
     async def main() -> None:

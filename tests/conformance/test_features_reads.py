@@ -69,15 +69,17 @@ def test_b10_an_answer_is_as_new_as_a_version(configs: Place) -> None:
             for name, labels in (("web-1", WEB), ("db-1", {"app": "db"}), ("web-2", WEB)):
                 made = configs.create(name, labels=labels)
                 found = await cache.fetch_list(
-                    "configmaps", label="app=web", namespace=configs.namespace, at_least=made
+                    "configmaps", labels="app=web", namespace=configs.namespace, at_least=made
                 )
                 assert int(found.version) >= int(made["metadata"]["resourceVersion"])
-                listed = cache.list("configmaps", label="app=web", namespace=configs.namespace, at_least=made)
+                listed = cache.list(
+                    "configmaps", labels="app=web", namespace=configs.namespace, at_least=made
+                )
                 assert set(names(found)) == set(names(listed)) == set(configs.names(labelSelector="app=web"))
                 with pytest.raises(Stale):
                     cache.list(
                         "configmaps",
-                        label="app=web",
+                        labels="app=web",
                         namespace=configs.namespace,
                         at_least=f"{found.version}000",
                     )
@@ -104,7 +106,7 @@ def test_b10_waits_and_changes_begin_at_a_version(configs: Place) -> None:
                     held = {(await anext(changes)).name for _ in range(2)}
                 assert held == set(configs.names(labelSelector="app=web"))
                 configs.delete(f"web-{version}")
-                await cache.wait_gone(
+                await cache.wait_deleted(
                     "configmaps", f"web-{version}", configs.namespace, at_least=made, timeout=60
                 )
 
@@ -118,11 +120,14 @@ def test_b10_a_snapshot_stays_as_it_is(configs: Place) -> None:
             with cache.snapshot("configmaps") as now:
                 made = configs.create("web-2", labels=WEB)
                 namespace = configs.namespace
-                await cache.fetch_list("configmaps", label="app=web", namespace=namespace, at_least=made)
-                assert names(now.list("configmaps", label="app=web", namespace=namespace)) == ["web-1"]
+                await cache.fetch_list("configmaps", labels="app=web", namespace=namespace, at_least=made)
+                assert names(now.list("configmaps", labels="app=web", namespace=namespace)) == ["web-1"]
                 with pytest.raises(Stale):
-                    now.held("configmaps", at_least=made)
-            assert names(cache.list("configmaps", label="app=web", namespace=namespace)) == ["web-1", "web-2"]
+                    now.list_cached("configmaps", at_least=made)
+            assert names(cache.list("configmaps", labels="app=web", namespace=namespace)) == [
+                "web-1",
+                "web-2",
+            ]
 
     run(main())
 
@@ -132,7 +137,7 @@ def test_b11_the_reason_for_one_object_is_known(place: Place) -> None:
         pods = place.of("pods")
         spec = {"nodeName": "n1", "containers": [{"name": "main", "image": "none"}]}
         pods.create("db-1", labels={"app": "db"}, spec=spec)
-        branches = ["app=web", "app=db,tier", Selector(field="spec.nodeName=n2"), Selector(names=["a"])]
+        branches = ["app=web", "app=db,tier", Selector(fields="spec.nodeName=n2"), Selector(names=["a"])]
         async with cached(place, {"v1/pods": branches}) as cache:
             found = await cache.why("pods", "db-1", place.namespace)
             assert found.standing is Standing.OUTSIDE
@@ -140,7 +145,7 @@ def test_b11_the_reason_for_one_object_is_known(place: Place) -> None:
             assert [each.fails for each in found.branches] == expected
             assert (found.state, found.message) == ("synced", "")
             assert (await cache.why("pods", "db-2", place.namespace)).standing is Standing.ABSENT
-        async with cached(place, {"v1/pods": Selector(field="spec.nodeName=n1")}) as cache:
+        async with cached(place, {"v1/pods": Selector(fields="spec.nodeName=n1")}) as cache:
             assert (await cache.why("pods", "db-1", place.namespace)).standing is Standing.HELD
 
     run(main())

@@ -102,7 +102,7 @@ def test_c1_e4_workers_start_after_their_sources_and_stop_before_the_caches(
         try:
             await asyncio.Event().wait()
         finally:
-            steps.append(f"ended with {len(cache.held('secrets'))}")
+            steps.append(f"ended with {len(cache.list_cached('secrets'))}")
 
     @selectcache.reconcile("secrets", registry=registry)
     async def other(**_: Any) -> None:

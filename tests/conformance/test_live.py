@@ -91,7 +91,7 @@ def test_objects_are_created_changed_and_deleted(place: Place) -> None:
             assert again == updated
             found = [
                 each["metadata"]["name"]
-                for each in await live.list("configmaps", namespace=namespace, label="app=web")
+                for each in await live.list("configmaps", namespace=namespace, labels="app=web")
             ]
             assert found == ["a"]
             await live.delete("configmaps", "a", namespace, uid=made["metadata"]["uid"])
@@ -110,13 +110,13 @@ def test_9_each_of_fifty_writes_is_read_at_once(place: Place) -> None:
                 made["metadata"].pop("managedFields", None)  # Caches do not keep them.
                 assert cache.get("configmaps", name, namespace) == made
                 assert await cache.fetch("configmaps", name, namespace, default=None) == made
-                assert cache.count("configmaps", namespace=namespace, label="app=web") == number + 1
+                assert cache.count("configmaps", namespace=namespace, labels="app=web") == number + 1
             await cache.live.patch("configmaps", "a0", namespace, {"metadata": {"labels": {"app": "db"}}})
             await cache.live.delete("configmaps", "a1", namespace)
-            names = {key.name for key in cache.held("configmaps", keys_only=True)}
+            names = {key.name for key in cache.list_cached("configmaps", keys_only=True)}
             assert names == {f"a{number}" for number in range(2, 50)}
-            assert await cache.gone("configmaps", "a1", namespace)
-            assert not await cache.gone("configmaps", "a0", namespace)
+            assert await cache.is_deleted("configmaps", "a1", namespace)
+            assert not await cache.is_deleted("configmaps", "a0", namespace)
 
     run(main())
 

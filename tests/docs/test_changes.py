@@ -44,9 +44,9 @@ def test_the_record_of_a_deleted_job_may_be_absent(operator: dict[str, Any], is_
         if is_recorded:
             await operator["record"](name="a", uid=uid, **given)
         await cache.live.delete("jobs", "a", "shop")
-        for record in cache.list("configmaps", label="example.com/record"):
+        for record in cache.list("configmaps", labels="example.com/record"):
             await operator["compare"](body=record, labels=record["metadata"]["labels"], **given)
         await operator["depart"](name="a", uid=uid, **given)
-        assert not cache.held("configmaps")
+        assert not cache.list_cached("configmaps")
 
     asyncio.run(main())

@@ -89,7 +89,7 @@ class Calls:
                 if mistakes.random() < 0.02:  # A handler that fails now and then.
                     raise RuntimeError("by chance")
                 patch.status["count"] = spec.get("size", 0)
-                (found,) = cache.held("configmaps", namespace="shop", names=[name])
+                (found,) = cache.list_cached("configmaps", namespace="shop", names=[name])
                 patch.status["other"] = int(found["data"]["n"])
             finally:
                 self._running[name] -= 1

@@ -107,7 +107,7 @@ class Environment:
         """Return what a reader sees: the names, with their versions."""
         return sorted(
             f"{pod['metadata']['name']}@{pod['metadata']['resourceVersion']}"
-            for pod in self.cache.list("pods", label="app=web")
+            for pod in self.cache.list("pods", labels="app=web")
         )
 
     async def holds(self, *names: str) -> None:

@@ -83,7 +83,7 @@ MISHAPS = (
     Mishap(lambda _: faults.IgnoredLimit(), "list"),
     Mishap(
         lambda chance: faults.IgnoreSelectors(
-            label=(label := chance.random() < 0.7), field=not label or chance.random() < 0.5
+            labels=(label := chance.random() < 0.7), fields=not label or chance.random() < 0.5
         )
     ),
     Mishap(lambda _: faults.IgnoredInitialEvents(), "initial"),

@@ -104,7 +104,7 @@ class Reader:
         return looks
 
     def _held(self, resource: str) -> None:
-        if (found := self._answer(lambda: self._cache.held(resource))) is not None:
+        if (found := self._answer(lambda: self._cache.list_cached(resource))) is not None:
             keys = {self._checked(resource, obj) for obj in found}
             if (
                 absent := {
@@ -115,7 +115,7 @@ class Reader:
                 raise Lie(f"I8b: {absent} not among what is held")
 
     def _listed(self, resource: str) -> None:
-        for obj in self._answer(lambda: self._cache.list(resource, label="app=web")) or ():
+        for obj in self._answer(lambda: self._cache.list(resource, labels="app=web")) or ():
             self._checked(resource, obj)
             if obj["metadata"]["labels"].get("app") != "web":
                 raise Lie(f"I5: {obj['metadata']} is no answer to app=web")
@@ -171,7 +171,7 @@ class Reader:
         ]
 
     async def gone(self, key: Key, uid: str) -> bool:
-        return await self._cache.gone(*key[:1], key[2], key[1], uid=uid)
+        return await self._cache.is_deleted(*key[:1], key[2], key[1], uid=uid)
 
     async def audit(self) -> None:
         for resource in self._resources:

@@ -156,7 +156,7 @@ def test_33_an_audit_or_fetch_whose_list_has_no_end_ends_with_an_error(read: str
                     await (
                         environment.cache.audit("pods")
                         if read == "audit"
-                        else environment.cache.fetch_list("pods", label="app")
+                        else environment.cache.fetch_list("pods", labels="app")
                     )
                 assert len(script.times) <= max(
                     EMPTY_PAGES + 1,

@@ -49,10 +49,10 @@ def test_21_a_right_that_is_revoked_is_named_within_seconds_and_the_watch_goes_o
                 environment.names()
             assert (
                 str(caught.value)
-                == f"cache.list('pods', label='app=web'): pods: the operator may not watch them: {DENIED}."
+                == f"cache.list('pods', labels='app=web'): pods: the operator may not watch them: {DENIED}."
                 " Grant it the verbs list and watch in a ClusterRole: apiGroups: [''], resources:"
                 " ['pods']; or, for one namespace alone, run it with -n (for"
-                " settings.selectcache.selectors['pods'], label='app=web'; to see all missing rights:"
+                " settings.selectcache.selectors['pods'], labels='app=web'; to see all missing rights:"
                 " selectcache check app.py)"
             )
             granted.set()
@@ -89,7 +89,7 @@ def test_21_a_right_that_is_missing_from_the_start_holds_up_no_other_cache() -> 
                     )
                 )
                 assert [
-                    one["metadata"]["name"] for one in environment.cache.list("secrets", label="app=web")
+                    one["metadata"]["name"] for one in environment.cache.list("secrets", labels="app=web")
                 ] == ["s"]
                 assert "may not list them" in environment.informer.message
                 await environment.informer.wait_until_settled()

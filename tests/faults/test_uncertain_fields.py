@@ -72,7 +72,7 @@ def test_contract_8_uncertain_fields_are_confirmed_at_a_rate_that_good_events_do
         async with Server() as server:
             script = answering(server, good=good)
             async with operating(
-                server, selectors={"pods": Selector(field="spec.nodeName=n1")}, chance=chance
+                server, selectors={"pods": Selector(fields="spec.nodeName=n1")}, chance=chance
             ) as environment:
                 script.now = environment.time.clock
                 began = environment.time.now
@@ -89,7 +89,7 @@ def test_after_a_while_without_an_uncertain_field_the_wait_is_short_again() -> N
         async with Server() as server:
             script = answering(server, good=True)
             async with operating(
-                server, selectors={"pods": Selector(field="spec.nodeName=n1")}
+                server, selectors={"pods": Selector(fields="spec.nodeName=n1")}
             ) as environment:
                 await until(lambda: len(environment.time.slept) == 5)
                 environment.time.now += FORGOTTEN + 1

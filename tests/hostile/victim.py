@@ -105,8 +105,8 @@ class Victim:
         seen = Seen(str(informer.health), informer.message, None, came=[*self._came[kind.plural]])
         self._came[kind.plural].clear()
         try:
-            objects = cache.list(kind.plural, namespace=NAMESPACE, label="app=web", field=field)
-            held = len(cache.held(kind.plural))
+            objects = cache.list(kind.plural, namespace=NAMESPACE, labels="app=web", fields=field)
+            held = len(cache.list_cached(kind.plural))
         except ReadError as error:
             seen.errors["*"] = type(error).__name__
             seen.lies += _quoted(error)
@@ -130,7 +130,7 @@ class Victim:
                 seen.found[name] = obj["metadata"]["resourceVersion"]
         for namespace, label in ((NAMESPACE, "app=db"), ("elsewhere", "app=web")):
             try:
-                cache.list(kind.plural, namespace=namespace, label=label)
+                cache.list(kind.plural, namespace=namespace, labels=label)
             except ReadError as error:
                 seen.lies += _quoted(error)
             else:
@@ -167,7 +167,7 @@ async def attacked(
     )
     for kind in KINDS:
         settings.selectors[kind.plural] = Selector(
-            "app=web", field=f"{kind.field}={kind.value}" if kind.field else None, namespaces=[NAMESPACE]
+            "app=web", fields=f"{kind.field}={kind.value}" if kind.field else None, namespaces=[NAMESPACE]
         )
     login = kopf.ConnectionInfo(server=url, token="static", ca_path=ca_path)
     vault = Vault({VaultKey("login"): login})

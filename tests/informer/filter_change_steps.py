@@ -66,7 +66,7 @@ async def take(world: World, step: Step) -> None:
                 world.is_calm = False
             world.change(FILTERS[first % len(FILTERS)], options, within=(30.0, 1.0, 300.0)[third % 3])
         case "remove":
-            world.call("remove", lambda _: world.cache.remove(KIND))
+            world.call("remove", lambda _: world.cache.undeclare(KIND))
         case "cancel" if world.calls:
             world.calls[first % len(world.calls)].task.cancel()
         case "foreign":

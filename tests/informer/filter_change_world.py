@@ -22,7 +22,7 @@ from kopf_selectcache import (
     ReadError,
     Selector,
 )
-from kopf_selectcache._errors import AlreadyExists, Overtaken, StateError
+from kopf_selectcache._errors import AlreadyExists, StateError, Superseded
 from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.core.store.accounting import weight
 from kopf_selectcache.core.store.store import Change, ChangeCause
@@ -102,7 +102,7 @@ OWN_WRITES_LAST = 120.0
 """Seconds after which reads may show what a broken watch has reported, instead of an own write."""
 IS_HIDDEN_BY_INHERITANCE = True
 """True as long as an own write outside of the former filter hides the object from the next one."""
-_ERRORS = (ReadError, DeclarationError, Overtaken, AlreadyExists)
+_ERRORS = (ReadError, DeclarationError, Superseded, AlreadyExists)
 _STORED = ("drop", "keep", "transform")
 
 
@@ -216,7 +216,7 @@ class Follower:
             assert any(each.version > int(record.version) and not present.selects(each) for each in states), (
                 f"{change}, and it is still selected: {states}"
             )
-        elif change.cause is ChangeCause.GONE:
+        elif change.cause is ChangeCause.DELETED:
             states = world.server.history[record.key]
             assert any(each.labels is None and each.uid == record.uid for each in states), (
                 f"{change}, and it is still there: {states}"
@@ -296,7 +296,7 @@ class World:
         informer = self.informer
         if informer is None:
             with pytest.raises(NotDeclared):
-                self.cache.held(KIND)
+                self.cache.list_cached(KIND)
             return
         self._check_follower()
         is_readable = self.read_all(informer)
@@ -319,7 +319,8 @@ class World:
         assert declaration is not None
         try:
             objects = {
-                (obj["metadata"]["namespace"], obj["metadata"]["name"]): obj for obj in cache.held(KIND)
+                (obj["metadata"]["namespace"], obj["metadata"]["name"]): obj
+                for obj in cache.list_cached(KIND)
             }
         except (NotSynced, StateError) as error:
             is_allowed = declaration.is_limited or not isinstance(error, Oversized)
@@ -377,7 +378,7 @@ class World:
 
     def _read_list(self, declaration: Declaration, wanted: set[Key]) -> None:
         try:
-            found = self.cache.list(KIND, label="app=web", keys_only=True)
+            found = self.cache.list(KIND, labels="app=web", keys_only=True)
         except OutsideFilter:
             assert not declaration.filter.has_all_web
         else:
@@ -386,7 +387,7 @@ class World:
 
     def _read_by_index(self, declaration: Declaration, wanted: set[Key]) -> None:
         try:
-            found = self.cache.held(KIND, index={"app": "web"}, keys_only=True)
+            found = self.cache.list_cached(KIND, index={"app": "web"}, keys_only=True)
         except ReadError as error:
             has_none = not declaration.options.get("index")
             assert has_none, str(error)  # noqa: PT017  # Reads may raise as well.
@@ -438,7 +439,7 @@ class World:
     async def ask_gone(self, key: Key, uid: str) -> None:
         """Ask if an object is deleted."""
         namespace, name = key
-        if await self.cache.gone(KIND, name, namespace, uid=uid):
+        if await self.cache.is_deleted(KIND, name, namespace, uid=uid):
             states = self.server.history[key]
             is_deleted = any(each.labels is None and each.uid == uid for each in states)
             assert is_deleted, f"{uid} is not gone: {states}"
@@ -473,7 +474,7 @@ class World:
                 each is not None and each is not call.wanted and each.cached == call.wanted.cached
                 for each in others
             )
-            assert is_equal_to_another or isinstance(error, Overtaken) or not is_in_use, (
+            assert is_equal_to_another or isinstance(error, Superseded) or not is_in_use, (
                 f"a change that has failed is in use: {error!r}"
             )
         elif all(each is call or each.verb not in ("change", "remove", "declare") for each in self.calls):

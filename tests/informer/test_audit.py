@@ -70,7 +70,7 @@ def test_what_the_watch_has_lost_is_found_told_and_repaired(caplog: pytest.LogCa
     async def main() -> None:
         async with caching(EITHER, *OBJECTS, secret("gold", "infra", tier="gold")) as environment:
             await lose(environment)
-            assert named(environment.cache.held("secrets", namespace="shop")) == [
+            assert named(environment.cache.list_cached("secrets", namespace="shop")) == [
                 "changed",
                 "deleted",
                 "kept",
@@ -91,7 +91,7 @@ def test_what_the_watch_has_lost_is_found_told_and_repaired(caplog: pytest.LogCa
             ]
             await until(
                 lambda: (
-                    named(environment.cache.held("secrets", namespace="shop"))
+                    named(environment.cache.list_cached("secrets", namespace="shop"))
                     == ["changed", "created", "kept", "recreated"]
                 )
             )
@@ -110,8 +110,8 @@ def test_what_the_watch_has_lost_is_found_told_and_repaired(caplog: pytest.LogCa
     run(main())
     (line,) = [line for line in caplog.messages if "drifted" in line]
     assert line.startswith(
-        "The cache of secrets with label='app=web', namespaces=['shop'] has drifted from the server: 1 object"
-        " is missing (shop/created), 2 "
+        "The cache of secrets with labels='app=web', namespaces=['shop'] has drifted from the server: 1"
+        " object is missing (shop/created), 2 "
     )
     assert line.endswith(". It is listed anew.")
 
@@ -127,7 +127,7 @@ def test_it_is_done_again_and_again_without_being_asked_for() -> None:
             await until(
                 lambda: (
                     environment.informer.counts.drift
-                    and named(environment.cache.held("secrets"))
+                    and named(environment.cache.list_cached("secrets"))
                     == ["changed", "created", "kept", "recreated"]
                 )
             )
@@ -181,7 +181,7 @@ def test_an_audit_that_cannot_be_done_says_why_and_changes_nothing() -> None:
                 with pytest.raises(error) as info:
                     await environment.cache.audit("secrets")
                 assert info.value.code == code
-            assert len(environment.cache.held("secrets")) == 5
+            assert len(environment.cache.list_cached("secrets")) == 5
             assert environment.informer.counts.drift == 0
 
     run(main())
@@ -201,7 +201,7 @@ def test_a_server_that_has_yet_to_reach_what_is_held_was_restored_and_is_listed_
             environment.cluster.create(secret("lost", app="web"))
             for seen in range(9):
                 environment.cluster.patch(secret("changed"), labelled(seen=str(seen)))
-            await until(lambda: len(environment.cache.held("secrets", label={"seen": "8"})) == 1)
+            await until(lambda: len(environment.cache.list_cached("secrets", labels={"seen": "8"})) == 1)
             environment.cluster.restore(backup)
             await until(lambda: len(environment.watches()) == 2 and environment.informer.synced)
             if before_1_34:
@@ -212,8 +212,8 @@ def test_a_server_that_has_yet_to_reach_what_is_held_was_restored_and_is_listed_
                 await environment.cache.audit("secrets")
             assert info.value.code == code
             await until(lambda: len(environment.watches()) == 3)
-            assert named(environment.cache.held("secrets")) == sorted(named(OBJECTS))
-            assert named(environment.cache.held("secrets", label={"seen": "8"})) == []
+            assert named(environment.cache.list_cached("secrets")) == sorted(named(OBJECTS))
+            assert named(environment.cache.list_cached("secrets", labels={"seen": "8"})) == []
             assert await environment.cache.audit("secrets")
 
     run(main())
@@ -274,7 +274,8 @@ def test_a_relist_is_interrupted_neither_by_another_audit_nor_by_a_gap_of_the_lo
             environment.cluster.faults.clear()
             await until(
                 lambda: (
-                    named(environment.cache.held("secrets")) == ["changed", "created", "kept", "recreated"]
+                    named(environment.cache.list_cached("secrets"))
+                    == ["changed", "created", "kept", "recreated"]
                 )
             )
             for watches in (3, 4):

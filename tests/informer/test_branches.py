@@ -35,13 +35,13 @@ def test_an_object_is_held_while_any_selector_selects_it() -> None:
         [secret("a", app="web"), secret("b", tier="gold"), secret("c", app="web", tier="gold"), secret("d")],
         {"secrets": EITHER},
     )
-    assert named(cache.held("secrets")) == ["a", "b", "c"]
+    assert named(cache.list_cached("secrets")) == ["a", "b", "c"]
     cache.cluster.patch(secret("c"), labelled(app=None))
     cache.cluster.patch(secret("a"), labelled(app=None, tier="gold"))
-    assert named(cache.list("secrets", namespace="shop", label="tier=gold")) == ["a", "b", "c"]
+    assert named(cache.list("secrets", namespace="shop", labels="tier=gold")) == ["a", "b", "c"]
     cache.cluster.patch(secret("c"), labelled(tier=None))
     cache.cluster.delete(secret("b"))
-    assert named(cache.held("secrets")) == ["a"]
+    assert named(cache.list_cached("secrets")) == ["a"]
     with pytest.raises(OutsideFilter):
         cache.get("secrets", "c", "shop")
 
@@ -87,11 +87,11 @@ def test_when_one_watch_finds_that_the_server_was_restored_the_others_are_listed
             backup = environment.cluster.backup()
             environment.cluster.create(secret("b", app="web"))
             environment.cluster.create(secret("c", tier="gold"))
-            await until(lambda: named(environment.cache.held("secrets")) == ["a", "b", "c"])
+            await until(lambda: named(environment.cache.list_cached("secrets")) == ["a", "b", "c"])
             environment.cluster.restore(backup)
             environment.informer.reflectors[0].relist(MetricReason.AUDIT)
             await until(lambda: [each.substore.epoch for each in environment.informer.reflectors] == [1, 1])
-            assert named(environment.cache.held("secrets")) == ["a"]
+            assert named(environment.cache.list_cached("secrets")) == ["a"]
             assert environment.informer.counts.relists == {"audit": 1, "restored": 1}
 
     run(main())
@@ -103,7 +103,7 @@ def test_selectors_that_differ_in_one_label_share_one_watch() -> None:
             ["app=web", "app=db"], secret("a", app="web"), secret("b", app="db"), secret("c", app="x")
         ) as environment:
             await environment.cache.wait_synced()
-            assert named(environment.cache.list("secrets", label="app in (web,db)")) == ["a", "b"]
+            assert named(environment.cache.list("secrets", labels="app in (web,db)")) == ["a", "b"]
             await until(lambda: environment.informer.synced)
             assert [asked.query["labelSelector"] for asked in environment.watches()] == ["app in (db,web)"]
 
@@ -118,12 +118,12 @@ def test_a_watch_for_each_name_needs_no_more_than_a_role_with_these_names() -> N
         declared = Selector(names=["ca", "tls"], namespaces=["infra"])
         async with caching(declared, secret("ca", "infra"), secret("key", "infra"), who=who) as environment:
             await environment.cache.wait_synced()
-            assert named(environment.cache.held("secrets")) == ["ca"]
+            assert named(environment.cache.list_cached("secrets")) == ["ca"]
             with pytest.raises(NotFound):
                 environment.cache.get("secrets", "tls", "infra")
             environment.cluster.create(secret("tls", "infra"))
             await environment.cache.wait_for(
-                "secrets", lambda _: True, namespace="infra", field="metadata.name=tls"
+                "secrets", lambda _: True, namespace="infra", fields="metadata.name=tls"
             )
             assert {asked.query["fieldSelector"] for asked in environment.watches()} == {
                 "metadata.name=ca",
@@ -140,7 +140,7 @@ def test_names_that_share_a_watch_take_the_wider_right_and_keep_no_more() -> Non
             await environment.cache.wait_synced()
             await until(lambda: environment.informer.synced)
             assert [asked.query.get("fieldSelector") for asked in environment.watches()] == [None]
-            assert named(environment.cache.held("secrets")) == ["ca"]
+            assert named(environment.cache.list_cached("secrets")) == ["ca"]
 
     run(main())
 
@@ -176,7 +176,7 @@ def test_a_selector_that_adds_nothing_is_told_of_and_not_kept(caplog: pytest.Log
 
     run(main())
     assert (
-        "The filter of secrets: label='app=web,tier' selects nothing that the other selectors do not."
+        "The filter of secrets: labels='app=web,tier' selects nothing that the other selectors do not."
         in caplog.messages
     )
 
@@ -235,7 +235,7 @@ def test_what_is_gone_is_let_go_though_a_branch_says_nothing(
             await environment.cache.wait_synced()
             await until(lambda: environment.informer.synced and len(environment.watches()) == 2)
             leave(environment.cluster)
-            await until(lambda: named(environment.cache.held("secrets")) == ["b"])
+            await until(lambda: named(environment.cache.list_cached("secrets")) == ["b"])
             assert environment.reads_of_metadata() == 1
             (read,) = (
                 asked
@@ -281,7 +281,7 @@ def test_a_question_that_is_not_answered_is_asked_again(
                 fault, verb="list", resource="secrets", times=4
             )  # Of what breaks off, each is asked for twice.
             environment.cluster.delete(secret("a"))
-            await until(lambda: named(environment.cache.held("secrets")) == ["b"])
+            await until(lambda: named(environment.cache.list_cached("secrets")) == ["b"])
             assert environment.reads_of_metadata() == 5
             assert environment.informer.counts.lists == 2
 
@@ -302,7 +302,7 @@ def test_what_is_known_to_be_gone_does_not_come_back_when_a_slow_branch_tells_it
             environment.cluster.patch(secret("a"), labelled(app=None))
             environment.cluster.patch(secret("a"), labelled(tier="gold"))
             environment.cluster.delete(secret("a"))
-            await until(lambda: environment.cache.held("secrets") == [])
+            await until(lambda: environment.cache.list_cached("secrets") == [])
             for fault in environment.cluster.faults:
                 fault.release()
             environment.cluster.bookmark()
@@ -322,7 +322,7 @@ def test_a_right_that_one_watch_lacks_spoils_only_the_reads_that_need_it() -> No
 
         async with caching(BOTH, secret("a", app="web"), secret("ca", "infra"), who=who) as environment:
             await environment.informer.wait_until_settled()
-            assert named(environment.cache.list("secrets", namespace="shop", label="app=web")) == ["a"]
+            assert named(environment.cache.list("secrets", namespace="shop", labels="app=web")) == ["a"]
             assert environment.cache.get("secrets", "a", "shop")["metadata"]["name"] == "a"
             with pytest.raises(OutsideFilter):
                 environment.cache.get("secrets", "b", "shop")
@@ -332,7 +332,7 @@ def test_a_right_that_one_watch_lacks_spoils_only_the_reads_that_need_it() -> No
             )
             for read in (
                 lambda: environment.cache.get("secrets", "ca", "infra"),
-                lambda: environment.cache.held("secrets"),
+                lambda: environment.cache.list_cached("secrets"),
                 lambda: environment.cache.count("secrets", namespace="infra", names=["ca"]),
             ):
                 with pytest.raises(Forbidden, match=missing):
@@ -340,7 +340,7 @@ def test_a_right_that_one_watch_lacks_spoils_only_the_reads_that_need_it() -> No
             assert environment.informer.health is Health.FORBIDDEN
             environment.cluster.user("reader", [{**WATCHING, "resourceNames": ["ca"]}], namespace="infra")
             await until(lambda: environment.informer.synced)
-            assert named(environment.cache.held("secrets")) == ["a", "ca"]
+            assert named(environment.cache.list_cached("secrets")) == ["a", "ca"]
 
     run(main())
 
@@ -357,7 +357,7 @@ def test_what_two_watches_hold_is_not_known_while_a_third_that_could_hold_the_sa
             await environment.informer.wait_until_settled()
             await until(lambda: len(environment.watches()) == 2)
             with pytest.raises(Forbidden):
-                environment.cache.held("secrets", namespace="shop", label="app!=db")
+                environment.cache.list_cached("secrets", namespace="shop", labels="app!=db")
 
     run(main())
 
@@ -368,10 +368,10 @@ def test_what_is_complete_is_read_while_other_lists_are_still_awaited() -> None:
             await until(lambda: environment.informer.part(Selector(namespaces=["shop"])).store.version)
             assert environment.informer.age() is None, "of all"
             assert environment.cache.get("secrets", "a", "shop")["metadata"]["name"] == "a"
-            assert environment.cache.explain("secrets", namespace="shop", label="app=web").verdict
+            assert environment.cache.explain("secrets", namespace="shop", labels="app=web").verdict
             for read in (
                 lambda: environment.cache.get("secrets", "ca", "infra"),
-                lambda: environment.cache.held("secrets"),
+                lambda: environment.cache.list_cached("secrets"),
                 lambda: environment.cache.age("secrets"),
             ):
                 with pytest.raises(NotSynced):
@@ -379,7 +379,7 @@ def test_what_is_complete_is_read_while_other_lists_are_still_awaited() -> None:
             for fault in environment.cluster.faults:
                 fault.release()
             await environment.cache.wait_synced()
-            assert named(environment.cache.held("secrets")) == ["a", "ca"]
+            assert named(environment.cache.list_cached("secrets")) == ["a", "ca"]
 
     run(main())
 
@@ -396,7 +396,7 @@ def test_an_answer_is_as_old_as_what_it_needs() -> None:
             with pytest.raises(Stale):
                 environment.cache.get("secrets", "a", "shop", max_age=99.0)
             with pytest.raises(Stale):
-                environment.cache.held("secrets", max_age=99.0)
+                environment.cache.list_cached("secrets", max_age=99.0)
             assert environment.cache.age("secrets") == 100.0
             newer, older = (
                 environment.informer.part(Selector(namespaces=[namespace])).store.version
@@ -420,11 +420,11 @@ def test_a_branch_that_is_refused_for_ever_spoils_no_read_that_needs_it_not_thou
             declared, secret("a", app="web"), secret("b", app="db", tier="gold"), who=who
         ) as environment:
             await environment.informer.wait_until_settled()
-            assert named(environment.cache.list("secrets", namespace="shop", label="app=web")) == ["a"]
+            assert named(environment.cache.list("secrets", namespace="shop", labels="app=web")) == ["a"]
             environment.cluster.patch(secret("a"), labelled(app="x"))
-            await until(lambda: environment.cache.list("secrets", namespace="shop", label="app=web") == [])
+            await until(lambda: environment.cache.list("secrets", namespace="shop", labels="app=web") == [])
             with pytest.raises(Forbidden):
-                environment.cache.list("secrets", namespace="shop", label="app=db,tier")
+                environment.cache.list("secrets", namespace="shop", labels="app=db,tier")
             with pytest.raises(Forbidden):
                 environment.cache.get("secrets", "a", "shop")
 
@@ -435,7 +435,7 @@ def test_only_what_is_needed_is_waited_for() -> None:
     async def main() -> None:
         async with caching(BOTH, secret("a", app="web"), held="infra") as environment:
             found = await environment.cache.wait_for(
-                "secrets", lambda _: True, namespace="shop", label="app=web", timeout=30
+                "secrets", lambda _: True, namespace="shop", labels="app=web", timeout=30
             )
             assert found["metadata"]["name"] == "a"
             for fault in environment.cluster.faults:
@@ -452,8 +452,8 @@ def test_an_object_of_which_nothing_can_be_known_delays_no_other() -> None:
 
     async def main() -> None:
         declared = [
-            Selector(field="type=Opaque", namespaces=["shop"]),
-            Selector("tier=gold", field="type=other", namespaces=["shop"]),
+            Selector(fields="type=Opaque", namespaces=["shop"]),
+            Selector("tier=gold", fields="type=other", namespaces=["shop"]),
         ]
         objects = [secret(name) for name in others]
         async with caching(declared, secret("a", tier="gold"), *objects, silent="tier") as environment:
@@ -469,7 +469,7 @@ def test_an_object_of_which_nothing_can_be_known_delays_no_other() -> None:
             environment.cluster.create({**secret("a", tier="gold"), "type": "kept"})
             before = len(environment.time.slept)
             environment.cluster.delete(*objects)
-            await until(lambda: named(environment.cache.held("secrets")) in ([], ["a"]))
+            await until(lambda: named(environment.cache.list_cached("secrets")) in ([], ["a"]))
             assert set(environment.time.slept[before:]) == {1.0}, "nothing waits for longer than that"
             assert len(environment.time.slept[before:]) >= 30 // FEW, "some at once, the next a while later"
 
@@ -489,10 +489,10 @@ def test_of_a_kind_that_is_served_again_nothing_of_before_is_left() -> None:
     definition = cache.cluster.get(defined)
     cache.cluster.delete(defined)
     with pytest.raises(Missing):
-        cache.held("webapps")
+        cache.list_cached("webapps")
     cache.cluster.create({**defined, "spec": definition["spec"]}, webapp("new", tier="gold"))
-    assert named(cache.list("webapps", label="tier=gold")) == ["new"]
-    assert named(cache.held("webapps")) == ["new"]
+    assert named(cache.list("webapps", labels="tier=gold")) == ["new"]
+    assert named(cache.list_cached("webapps")) == ["new"]
 
 
 def test_once_it_is_served_again_no_watch_is_read_before_it_has_been_listed_anew() -> None:
@@ -521,12 +521,12 @@ def test_once_it_is_served_again_no_watch_is_read_before_it_has_been_listed_anew
                     and environment.informer.part(declared[0]).store.version
                 )
             )
-            assert named(environment.cache.list("secrets", namespace="shop", label="app=web")) == ["a"]
+            assert named(environment.cache.list("secrets", namespace="shop", labels="app=web")) == ["a"]
             with pytest.raises((NotSynced, Missing)):
-                environment.cache.list("secrets", namespace="infra", label="tier=gold")
+                environment.cache.list("secrets", namespace="infra", labels="tier=gold")
             held.release()
             await environment.cache.wait_synced()
-            assert named(environment.cache.held("secrets")) == ["a"]
+            assert named(environment.cache.list_cached("secrets")) == ["a"]
 
     run(main())
 
@@ -572,8 +572,8 @@ def test_a_hundred_namespaces_are_kept_and_no_more_than_twenty_of_them_are_liste
                 answered.set()
                 await until(lambda: environment.informer.synced)
                 assert asked() == len(namespaces)
-                assert {each["metadata"]["namespace"] for each in environment.cache.held("pods")} == set(
-                    namespaces
-                )
+                assert {
+                    each["metadata"]["namespace"] for each in environment.cache.list_cached("pods")
+                } == set(namespaces)
 
     run(main())

@@ -88,7 +88,7 @@ def test_the_cause_is_that_of_the_last_failure_and_of_the_state_that_is_told() -
 def test_the_error_of_a_read_has_the_cause_of_its_cache() -> None:
     one = condition()
     one.fail(Refusal(503, "ServiceUnavailable", retry_after=3.0), verb="list")
-    error = for_request(error_of(one), Request(verb="held", kind="pods"))
+    error = for_request(error_of(one), Request(verb="list_cached", kind="pods"))
     for again in (error, copy.copy(error), pickle.loads(pickle.dumps(error))):
         assert (again.code, again.reason, again.retry_after, again.transient) == (
             503,

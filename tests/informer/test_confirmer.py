@@ -62,7 +62,7 @@ def test_a_read_that_fails_is_made_again() -> None:
                 times=2,
             )
             environment.cluster.delete(secret("a"))
-            await until(lambda: named(environment.cache.held("secrets")) == ["b"])
+            await until(lambda: named(environment.cache.list_cached("secrets")) == ["b"])
             assert (len(refused.hits), len(reads(environment))) == (2, 3)
 
     run(main())
@@ -77,7 +77,7 @@ def test_a_deletion_at_a_version_not_told_is_confirmed_by_the_newest_list_that_t
             environment.cluster.cut("watch", "secrets")
             await until(lambda: len(environment.watches()) >= 3)
             environment.cluster.delete(secret("a"))
-            await until(lambda: named(environment.cache.held("secrets")) == ["b"])
+            await until(lambda: named(environment.cache.list_cached("secrets")) == ["b"])
             (read,) = reads(environment)
             assert not {"resourceVersion", "resourceVersionMatch"} & read.query.keys()
 
@@ -111,7 +111,7 @@ def test_a_name_that_looks_like_a_selector_is_asked_about_as_a_name() -> None:
             environment.cluster.faults.clear()
             environment.informer.resume()
             await until(
-                lambda: named(environment.cache.list("roles", namespace="shop", label="tier=gold")) == [name]
+                lambda: named(environment.cache.list("roles", namespace="shop", labels="tier=gold")) == [name]
             )
             assert 0 not in seen
 
@@ -457,7 +457,7 @@ def test_where_the_server_has_no_list_as_of_a_version_leaves_are_confirmed_one_b
 def test_what_metadata_cannot_decide_is_decided_by_the_list_of_the_quiet_stream() -> None:
     """The object left by a field, and still has the labels of the stream that let it go."""
     selectors = [
-        Selector("app=web", field="type=Opaque", namespaces=["shop"]),
+        Selector("app=web", fields="type=Opaque", namespaces=["shop"]),
         Selector("tier=gold", namespaces=["shop"]),
     ]
     doubting = Doubting(

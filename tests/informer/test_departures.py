@@ -144,7 +144,7 @@ def test_6_a_relist_that_finds_another_object_of_the_name_proves_that_the_first_
                 subscriber = Subscriber(environment.informer)
                 again.set()
                 await until(lambda: subscriber.causes)
-                assert subscriber.causes == [("a", "gone"), ("a", "entered")]
+                assert subscriber.causes == [("a", "deleted"), ("a", "entered")]
                 assert subscriber.follows(environment.informer)
 
     run(main())
@@ -152,13 +152,13 @@ def test_6_a_relist_that_finds_another_object_of_the_name_proves_that_the_first_
 
 def test_6_of_two_overlapping_branches_the_last_one_makes_an_object_depart_once() -> None:
     cache = FakeCache([secret("a", app="web", tier="gold")], {"secrets": OVERLAPPING})
-    assert named(cache.held("secrets")) == ["a"]
+    assert named(cache.list_cached("secrets")) == ["a"]
     subscriber = Subscriber(cache._runtime.informer("secrets"))
     cache.cluster.patch(secret("a"), labelled(app=None))
-    assert named(cache.held("secrets")) == ["a"]
+    assert named(cache.list_cached("secrets")) == ["a"]
     assert subscriber.causes == [("a", "updated")]
     cache.cluster.patch(secret("a"), labelled(tier=None))
-    assert named(cache.held("secrets")) == []
+    assert named(cache.list_cached("secrets")) == []
     assert subscriber.causes == [("a", "updated"), ("a", "left")]
 
 
@@ -166,9 +166,9 @@ def test_6_of_two_overlapping_branches_the_last_one_makes_an_object_depart_once(
     ("declared", "cause"),
     [
         ("app=web", "left"),
-        (Selector(namespaces=["shop"]), "gone"),
-        (Selector(names=["a"], namespaces=["shop"]), "gone"),
-        ([Selector(names=["a"]), Selector("app=web")], "gone"),
+        (Selector(namespaces=["shop"]), "deleted"),
+        (Selector(names=["a"], namespaces=["shop"]), "deleted"),
+        ([Selector(names=["a"]), Selector("app=web")], "deleted"),
         (OVERLAPPING, "left"),
     ],
 )
@@ -178,5 +178,5 @@ def test_6_a_departure_is_called_gone_only_if_a_stream_selects_by_nothing_but_na
     cache = FakeCache([secret("a", app="web"), secret("b", app="web")], {"secrets": declared})
     subscriber = Subscriber(cache._runtime.informer("secrets"))
     cache.cluster.delete(secret("a"))
-    cache.held("secrets")
+    cache.list_cached("secrets")
     assert subscriber.causes == [("a", cause)]

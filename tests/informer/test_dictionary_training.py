@@ -395,7 +395,7 @@ def test_what_a_shared_list_brings_besides_is_not_learned_from(
         declared = Cached(Selector(names=names, namespaces=["shop"]), share_watches=True, storage=storage)
         async with caching(declared, *objects) as environment:
             await until(lambda: environment.informer.version)
-            assert named(environment.cache.held("secrets", namespace="shop")) == [*names]
+            assert named(environment.cache.list_cached("secrets", namespace="shop")) == [*names]
             assert (
                 sum(
                     asked.verb == "list"
@@ -419,7 +419,7 @@ def test_what_a_shared_list_brings_besides_is_no_empty_page() -> None:
         declared = Cached(Selector(names=["s110", "s115"], namespaces=["shop"]), share_watches=True)
         async with caching(declared, *objects, page_limit=1) as environment:
             await until(lambda: environment.informer.version)
-            assert named(environment.cache.held("secrets", namespace="shop")) == ["s110", "s115"]
+            assert named(environment.cache.list_cached("secrets", namespace="shop")) == ["s110", "s115"]
             assert sum(
                 asked.verb == "list" for asked in environment.cluster.requests if asked.resource == "secrets"
             ) == len(objects)

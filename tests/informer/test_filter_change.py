@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from kopf_selectcache import Cached, Forbidden, NotSynced, Selector
-from kopf_selectcache._errors import Overtaken
+from kopf_selectcache._errors import Superseded
 from kopf_selectcache.core.store.siblings import SiblingPacking
 from kopf_selectcache.core.store.store import Change
 from kopf_selectcache.informer._exchange import Next
@@ -184,7 +184,7 @@ def test_16_a_newer_change_overtakes_one_that_is_not_complete() -> None:
             slow = (await begin_change(environment, "tier=gold")).task
             await change(informer, "app=db")
             assert names(environment) == {"db"}
-            with pytest.raises(Overtaken):
+            with pytest.raises(Superseded):
                 await slow
 
     run(main())
@@ -204,10 +204,10 @@ def test_16_a_steady_stream_of_changes_is_followed() -> None:
             await asyncio.wait(waiting[:2])
             silence.release()
             await second
-            with pytest.raises(Overtaken):
+            with pytest.raises(Superseded):
                 await slow
             results = await asyncio.gather(*waiting, return_exceptions=True)
-            assert [type(each) for each in results] == [Overtaken, Overtaken, type(None)]
+            assert [type(each) for each in results] == [Superseded, Superseded, type(None)]
 
     run(main())
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kopf_selectcache import Cached, Forbidden, Key, NotSynced, Selector, Stalled
-from kopf_selectcache._errors import Overtaken
+from kopf_selectcache._errors import Superseded
 from kopf_selectcache.core.reasons import MetricReason
 from kopf_selectcache.core.store.own_writes import OwnWrite
 from kopf_selectcache.core.store.succession import Succession
@@ -118,13 +118,13 @@ def test_16_an_own_write_outside_of_the_former_filter_is_shown_by_the_next_one()
             written = secret("gold", tier="gold")
             written["metadata"] |= {"uid": "its-uid", "resourceVersion": ahead}
             cache.remember(written)
-            assert cache.held("secrets").keys() == [Key("web", namespace="shop")]
+            assert cache.list_cached("secrets").keys() == [Key("web", namespace="shop")]
             size = informer.own_writes.size
             await change(informer, EITHER)
             assert cache.get("secrets", "gold", "shop")["metadata"]["resourceVersion"] == ahead
             assert informer.own_writes.size == size > 0
             await change(informer, "app=web")
-            assert cache.held("secrets").keys() == [Key("web", namespace="shop")]
+            assert cache.list_cached("secrets").keys() == [Key("web", namespace="shop")]
             await change(informer, EITHER)
             assert cache.get("secrets", "gold", "shop")["metadata"]["resourceVersion"] == ahead
 
@@ -157,7 +157,7 @@ def test_16_a_change_that_waits_for_its_turn_is_overtaken_as_well() -> None:
             second = asyncio.create_task(change(informer, "tier=gold,app=web"))
             third = asyncio.create_task(change(informer, "app=db"))
             results = await asyncio.gather(first, second, third, return_exceptions=True)
-            assert [type(each) for each in results] == [Overtaken, Overtaken, type(None)]
+            assert [type(each) for each in results] == [Superseded, Superseded, type(None)]
 
     run(main())
 
@@ -172,7 +172,7 @@ def test_16_a_change_without_a_present_state_is_overtaken_at_once() -> None:
             first = asyncio.create_task(change(informer, "app=db"))
             await until(lambda: informer.declared is not former)
             second = asyncio.create_task(change(informer, "app=web"))
-            with pytest.raises(Overtaken):
+            with pytest.raises(Superseded):
                 await first
             silence.release()
             await second

@@ -47,7 +47,7 @@ async def synced(environment: Environment) -> Cache:
 
 
 def found(cache: Cache, name: str, value: str) -> list[str]:
-    return named(cache.held("secrets", index={name: value}))
+    return named(cache.list_cached("secrets", index={name: value}))
 
 
 @pytest.mark.parametrize("by", ["data.key", find_key], ids=["path", "function"])
@@ -59,7 +59,7 @@ def test_16_an_index_of_a_part_that_is_not_stored_lists_whole_objects(by: Any) -
             assert [each.reason for each in plan.opened] == [Relist.INDEX]
             await cache.change("secrets", WEB, index={"key": by})
             environment.cluster.create(with_key("later"))
-            await until(lambda: len(cache.held("secrets")) == 2)
+            await until(lambda: len(cache.list_cached("secrets")) == 2)
             assert found(cache, "key", "eA==") == ["later", "web"]
             kept = environment.informer.reflectors
             await cache.change("secrets", WEB)
@@ -89,7 +89,7 @@ def test_16_an_added_index_of_a_part_that_is_dropped_later_reads_whole_objects(b
             await cache.add_index("secrets", key=by)
             await cache.change("secrets", WEB, drop=["data"])
             environment.cluster.create(with_key("later"))
-            await until(lambda: len(cache.held("secrets")) == 2)
+            await until(lambda: len(cache.list_cached("secrets")) == 2)
             assert found(cache, "key", "eA==") == ["later", "web"]
 
     run(main())
@@ -102,7 +102,7 @@ def test_16_an_added_index_that_fails_for_an_object_leaves_it_readable_after_a_c
             await cache.add_index("secrets", key=read_key)
             await cache.change("secrets", WEB, drop=["data"])
             environment.cluster.create(secret("bare", app="web"))
-            await until(lambda: named(cache.held("secrets")) == ["bare", "web"])
+            await until(lambda: named(cache.list_cached("secrets")) == ["bare", "web"])
             assert found(cache, "key", "eA==") == ["web"]
 
     run(main())
@@ -186,7 +186,7 @@ def test_16_an_index_that_a_change_puts_back_has_values_again() -> None:
             kept = environment.informer.reflectors
             await cache.change("secrets", WEB, index={"by": second})
             environment.cluster.create(with_key("later"))
-            await until(lambda: len(cache.held("secrets")) == 2)
+            await until(lambda: len(cache.list_cached("secrets")) == 2)
             await cache.change("secrets", WEB, index={"by": first})
             assert found(cache, "by", "first") == ["later", "web"]
             assert environment.informer.reflectors == kept, "values are computed from stored objects"

@@ -81,7 +81,7 @@ def test_16_a_newer_change_does_not_wait_for_the_lists_of_an_older_one() -> None
             await asyncio.sleep(10.0)
             world.reap()
             world.look()
-            assert world.outcomes == ["declare: done", "change: Overtaken", "change: done"]
+            assert world.outcomes == ["declare: done", "change: Superseded", "change: done"]
             await world.rest()
 
     with asyncio.Runner(loop_factory=HurriedLoop) as runner:

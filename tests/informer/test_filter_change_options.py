@@ -72,7 +72,7 @@ def test_16_an_option_changes_with_the_filter(option: str, filter_: Any) -> None
                 case "transform":
                     assert found["seen"] is True
                 case "index":
-                    assert named(cache.held("secrets", index={"app": "web"})) == ["both", "web"]
+                    assert named(cache.list_cached("secrets", index={"app": "web"})) == ["both", "web"]
                 case _:
                     assert informer.share.bytes > 0
             environment.cluster.create(secret("later", app="web"))
@@ -347,7 +347,7 @@ def test_16_an_index_of_what_is_not_stored_has_the_values_of_all_objects(index: 
             cache = environment.cache
             await until(lambda: environment.informer.synced)
             await cache.change("secrets", "app=web", index={"key": index})
-            assert named(cache.held("secrets", index={"key": "Zm9v"})) == ["web"]
+            assert named(cache.list_cached("secrets", index={"key": "Zm9v"})) == ["web"]
 
     run(main())
 
@@ -361,7 +361,7 @@ def test_16_an_index_that_is_added_while_the_filter_changes_stays() -> None:
             await cache.add_index("secrets", tier="metadata.labels.tier")
             silence.release()
             await changing
-            assert named(cache.held("secrets", index={"tier": "gold"})) == ["gold"]
+            assert named(cache.list_cached("secrets", index={"tier": "gold"})) == ["gold"]
             assert informer.indexes.keys() == informer.indexing.indexes.keys() == {"tier"}
 
     run(main())

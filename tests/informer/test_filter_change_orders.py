@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kopf_selectcache import Cached, Key, Overtaken, Selector
+from kopf_selectcache import Cached, Key, Selector, Superseded
 from kopf_selectcache.settings.planner import MOST_STREAMS
 from kopf_selectcache.testing import EmbeddedCluster
 from kopf_selectcache.testing.faults import Silence
@@ -31,7 +31,7 @@ async def change(environment: Environment, filter_: str) -> str:
     """Return if the filter has changed; check that it is in force then."""
     try:
         await environment.cache.change("secrets", FILTERS[filter_])
-    except Overtaken:
+    except Superseded:
         return "overtaken"
     assert environment.informer.declared.filter == Cached(FILTERS[filter_]).filter, f"{filter_} is not in use"
     return "in force"
@@ -97,6 +97,6 @@ def test_16_the_namespaces_of_the_present_filter_do_not_overtake_a_call() -> Non
             silence.release()
             await asyncio.wait({called})
             assert called.exception() is None
-            assert environment.cache.held("secrets").keys() == [Key("s-0", namespace="blog")]
+            assert environment.cache.list_cached("secrets").keys() == [Key("s-0", namespace="blog")]
 
     run(main())

@@ -203,7 +203,7 @@ def test_16_objects_of_a_refused_filter_are_not_read_as_those_of_the_former_one(
                 await change(informer, later)
             assert informer.declared is former
             with pytest.raises(ReadError):
-                environment.cache.held("secrets")
+                environment.cache.list_cached("secrets")
             assert names(environment) == set()
             assert not follower.view
             refused.release()

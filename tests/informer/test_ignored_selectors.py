@@ -23,7 +23,7 @@ from tests.secrets import Environment, caching, labelled, named, secret
 
 WEB, DB = secret("web", app="web"), secret("db", app="db")
 LABELS_IGNORED = (
-    "secrets: the server, or a proxy in front of it, does not select by label='app=web': "
+    "secrets: the server, or a proxy in front of it, does not select by labels='app=web': "
     "the object 'shop/db' came, which app=web does not select: its label app is 'db'"
 )
 
@@ -67,9 +67,9 @@ class Watcher:
         environment.informer.subscribe(self)
 
     def __call__(self, _: object) -> None:
-        for read in (self._environment.cache.list, self._environment.cache.held):
+        for read in (self._environment.cache.list, self._environment.cache.list_cached):
             with suppress(Rejected):
-                self.seen.update(named(read("secrets", label="app=web")))
+                self.seen.update(named(read("secrets", labels="app=web")))
         with suppress(Rejected, OutsideFilter):
             self.seen.update(
                 named(
@@ -97,8 +97,8 @@ def test_contract_1_where_labels_are_ignored_a_fresh_cache_is_rejected_and_answe
             await rejected(environment)
             assert environment.informer.message == LABELS_IGNORED
             for read in (
-                lambda: environment.cache.list("secrets", label="app=web"),
-                lambda: environment.cache.held("secrets"),
+                lambda: environment.cache.list("secrets", labels="app=web"),
+                lambda: environment.cache.list_cached("secrets"),
                 lambda: environment.cache.get("secrets", "db", "shop"),
             ):
                 with pytest.raises(Rejected) as info:
@@ -136,7 +136,7 @@ def test_contract_1_where_labels_are_ignored_later_what_was_held_is_not_answered
             ignored.release()
             await until(lambda: environment.informer.synced)
             assert environment.informer.reflectors[0].commits == commits + 1
-            assert named(environment.cache.list("secrets", label="app=web")) == ["web"]
+            assert named(environment.cache.list("secrets", labels="app=web")) == ["web"]
             assert watcher.seen <= {"web", "moved"}
 
     run(main())
@@ -173,7 +173,7 @@ def test_names_that_share_a_watch_bring_others_which_are_neither_held_nor_compar
         async with caching(declared, WEB, DB) as environment:
             environment.cluster.faults.add(IgnoreSelectors())
             await environment.cache.wait_synced()
-            assert named(environment.cache.held("secrets")) == ["web"]
+            assert named(environment.cache.list_cached("secrets")) == ["web"]
             environment.cluster.create(secret("other", app="db"))
             await rejected(environment)
 
@@ -199,9 +199,9 @@ def test_an_audit_and_a_list_of_metadata_compare_labels() -> None:
 @pytest.mark.parametrize(
     "declared",
     [
-        Selector(field="type=Opaque"),
-        Selector(field="type!=example.com/a"),
-        Cached(Selector(field="type=Opaque"), drop=["type", "data"]),
+        Selector(fields="type=Opaque"),
+        Selector(fields="type!=example.com/a"),
+        Cached(Selector(fields="type=Opaque"), drop=["type", "data"]),
     ],
     ids=str,
 )
@@ -212,7 +212,7 @@ def test_contract_1_a_field_that_the_server_confirms_to_be_ignored_is_a_mismatch
         async with caching(
             declared, typed("web", "Opaque"), typed("db", "example.com/a"), initial=initial
         ) as environment:
-            ignored = environment.cluster.faults.add(IgnoreSelectors(label=False))
+            ignored = environment.cluster.faults.add(IgnoreSelectors(labels=False))
             await rejected(environment)
             filter_ = declared.filter if isinstance(declared, Cached) else declared
             assert isinstance(filter_, Selector)
@@ -223,10 +223,10 @@ def test_contract_1_a_field_that_the_server_confirms_to_be_ignored_is_a_mismatch
             opposite = str(FieldTerm(field.label, field.value, equal=not field.equal))
             assert set(confirming(environment)) == {f"metadata.name=db,{opposite}"}
             with pytest.raises(Rejected):
-                environment.cache.held("secrets")
+                environment.cache.list_cached("secrets")
             ignored.release()
             await until(lambda: environment.informer.synced)
-            assert named(environment.cache.held("secrets")) == ["web"]
+            assert named(environment.cache.list_cached("secrets")) == ["web"]
 
     run(main())
 
@@ -240,9 +240,9 @@ def test_a_field_that_changes_behind_a_watch_that_ignores_it_is_a_mismatch() -> 
             "metadata": {"name": "e", "namespace": "shop"},
             "involvedObject": {"name": "a", "namespace": "shop"},
         }
-        async with caching(Selector(field=f"{name}=a"), event, resource="v1/events") as environment:
+        async with caching(Selector(fields=f"{name}=a"), event, resource="v1/events") as environment:
             await environment.cache.wait_synced()
-            environment.cluster.faults.add(IgnoreSelectors(label=False))
+            environment.cluster.faults.add(IgnoreSelectors(labels=False))
             environment.cluster.cut("watch", "events")
             environment.cluster.create(
                 event
@@ -303,13 +303,13 @@ def test_an_error_in_our_table_of_fields_is_told_once_and_is_no_outage(
     async def main() -> None:
         field = "type=Opaque,metadata.namespace!=infra"
         async with caching(
-            Selector(field=field), typed("web", "Opaque"), typed("db", "example.com/a"), initial=initial
+            Selector(fields=field), typed("web", "Opaque"), typed("db", "example.com/a"), initial=initial
         ) as environment:
             await until(lambda: environment.informer.health is not Health.SYNCING)
             assert environment.informer.synced
-            assert named(environment.cache.held("secrets")) == ["web"]
+            assert named(environment.cache.list_cached("secrets")) == ["web"]
             environment.cluster.create(typed("late", "Opaque"))
-            await until(lambda: named(environment.cache.held("secrets")) == ["late", "web"])
+            await until(lambda: named(environment.cache.list_cached("secrets")) == ["late", "web"])
             assert len(confirming(environment)) == 2 * len(wrong), "later objects are not asked about"
             assert environment.informer.reflectors[0].has_misread
             assert not environment.informer.counts.failures
@@ -328,11 +328,11 @@ def test_an_error_in_our_table_of_fields_that_only_a_watch_meets_is_no_outage(
 
     async def main() -> None:
         async with caching(
-            Selector(field="type=Opaque,metadata.namespace!=infra"), typed("db", "example.com/a")
+            Selector(fields="type=Opaque,metadata.namespace!=infra"), typed("db", "example.com/a")
         ) as environment:
             await environment.cache.wait_synced()
             environment.cluster.create(typed("late", "Opaque"))
-            await until(lambda: named(environment.cache.held("secrets")) == ["late"])
+            await until(lambda: named(environment.cache.list_cached("secrets")) == ["late"])
             assert len(environment.watches()) == 1
             assert not environment.informer.counts.failures
 
@@ -355,7 +355,7 @@ def test_contract_1_an_error_in_our_table_of_fields_is_no_outage_although_the_ob
                 "involvedObject": {"name": name, "namespace": "shop"},
             }
 
-        async with caching(Selector(field="involvedObject.name=a"), resource="v1/events") as environment:
+        async with caching(Selector(fields="involvedObject.name=a"), resource="v1/events") as environment:
 
             async def judging(*asked: Any) -> Judgement:
                 if not judged:
@@ -374,7 +374,7 @@ def test_contract_1_an_error_in_our_table_of_fields_is_no_outage_although_the_ob
             )
             assert environment.informer.health is not Health.REJECTED
             assert set(judged) == {Judgement.UNCERTAIN}
-            assert environment.cache.held("v1/events") == []
+            assert environment.cache.list_cached("v1/events") == []
 
     run(main())
 
@@ -391,12 +391,12 @@ def test_where_it_is_not_certain_whether_a_field_is_ignored_it_is_asked_again(
 
     async def main() -> None:
         async with caching(
-            Selector(field="type=Opaque"), typed("web", "Opaque"), typed("db", "example.com/a")
+            Selector(fields="type=Opaque"), typed("web", "Opaque"), typed("db", "example.com/a")
         ) as environment:
             environment.cluster.faults.add(IgnoreSelectors(), times=1)
             await until(lambda: environment.informer.synced)
             assert environment.informer.counts.failures == {"garbled": 1}
-            assert named(environment.cache.held("secrets")) == ["web"]
+            assert named(environment.cache.list_cached("secrets")) == ["web"]
 
     run(main())
 
@@ -410,13 +410,13 @@ def test_fetch_list_answers_nothing_outside_of_its_labels() -> None:
             await environment.cache.wait_synced()
             ignored = environment.cluster.faults.add(IgnoreSelectors(), verb="list")
             with pytest.raises(Rejected) as info:
-                await environment.cache.fetch_list("secrets", namespace="shop", label="app=web", timeout=60)
+                await environment.cache.fetch_list("secrets", namespace="shop", labels="app=web", timeout=60)
             assert not info.value.transient
             with pytest.raises(Stalled):
                 await environment.cache.fetch_list("secrets", namespace="shop", names=["web"])
             ignored.release()
             assert named(
-                await environment.cache.fetch_list("secrets", namespace="shop", label="app=web")
+                await environment.cache.fetch_list("secrets", namespace="shop", labels="app=web")
             ) == ["web"]
 
     run(main())

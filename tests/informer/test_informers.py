@@ -139,7 +139,7 @@ def test_each_change_of_health_is_logged_once(told: Callable[[], list[str]]) -> 
             await environment.synced()
             (line,) = told()
             assert re.fullmatch(
-                r"INFO: The cache of pods holds 1 object, 0\.1Ki, with label='app=web', after 0\.0 s\.", line
+                r"INFO: The cache of pods holds 1 object, 0\.1Ki, with labels='app=web', after 0\.0 s\.", line
             )
             cut[0].set()
             await environment.watched(4)
@@ -160,12 +160,12 @@ def test_each_change_of_health_is_logged_once(told: Callable[[], list[str]]) -> 
                 (
                     "WARNING: pods: the operator may not watch them: no. Grant it the verbs list and watch in"
                     " a ClusterRole: apiGroups: [''], resources: ['pods']; or, for one namespace alone, run"
-                    " it with -n (for settings.selectcache.selectors['pods'], label='app=web'; to see all"
+                    " it with -n (for settings.selectcache.selectors['pods'], labels='app=web'; to see all"
                     " missing rights: selectcache check app.py)."
                 ),
             ]
             assert re.fullmatch(
-                r"INFO: The cache of pods holds 1 object, 0\.1Ki, with label='app=web', after \d\d\.0 s\.",
+                r"INFO: The cache of pods holds 1 object, 0\.1Ki, with labels='app=web', after \d\d\.0 s\.",
                 last,
             ), "so long could it not be read"
 
@@ -302,7 +302,7 @@ def test_a_kind_that_is_not_served_is_looked_for_slowly_and_said_once(told: Call
                 await until(lambda: len(environment.time.slept) >= 3)
                 assert environment.time.slept[:3] == [10.0] * 3
                 with pytest.raises(Missing):
-                    environment.cache.held("webapps.example.com")
+                    environment.cache.list_cached("webapps.example.com")
                 serving(server, "v1")
                 await until(lambda: informer.synced)
                 assert [line.split(":")[0] for line in told()] == ["WARNING", "INFO"]
@@ -422,7 +422,7 @@ def test_a_field_that_the_custom_kind_cannot_be_selected_by_is_rejected_once_its
     async def main() -> None:
         async with Server() as server:
             serving(server, "v1", fields=(".spec.tier",))
-            selector = Selector(field="spec.color=red", namespaces=["shop"])
+            selector = Selector(fields="spec.color=red", namespaces=["shop"])
             async with operating(server, selectors={"webapps.example.com": selector}) as environment:
                 with pytest.raises(Rejected):
                     await environment.cache.wait_synced()
@@ -451,7 +451,7 @@ def test_namespaces_of_a_kind_that_has_none_are_rejected() -> None:
         (Selector(), PODS, {}),
         (Selector("app in (web,db),!old"), PODS, {"labelSelector": "app in (db,web),!old"}),
         (
-            Selector(field="spec.nodeName=n1", names=["a"], namespaces=["shop"]),
+            Selector(fields="spec.nodeName=n1", names=["a"], namespaces=["shop"]),
             "/api/v1/namespaces/shop/pods",
             {"fieldSelector": "spec.nodeName=n1,metadata.name=a"},
         ),

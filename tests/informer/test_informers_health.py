@@ -87,7 +87,7 @@ def test_a_server_that_starts_and_refuses_everybody_costs_no_read() -> None:
             assert health(environment) is Health.STALE
             assert environment.names() == ["a@90"]
             with pytest.raises(Stale):
-                environment.cache.held("pods", max_age=5)
+                environment.cache.list_cached("pods", max_age=5)
             up.set()
             await environment.holds("a@90", "b@105")
             await until(lambda: environment.informer.synced)

@@ -194,10 +194,10 @@ def test_how_the_name_of_a_kind_that_is_not_served_is_spelt_does_not_decide_the_
                     ("acme.io", "widgets"),
                 ):
                     with pytest.raises(Missing):
-                        environment.cache.held(key)
+                        environment.cache.list_cached(key)
                 for key in ("acme.io/v2/widgets", "widgets.example.com", "gadgets"):
                     with pytest.raises(NotDeclared):
-                        environment.cache.held(key)
+                        environment.cache.list_cached(key)
                 assert meant(environment.runtime, "webapps") == "webapps.example.com", (
                     "what is served comes first"
                 )
@@ -281,10 +281,10 @@ def test_two_keys_that_turn_out_to_mean_the_same_are_one_too_many() -> None:
                 await until(lambda: Health.REJECTED in (first.health, second.health))
                 kept, refused_ = (first, second) if first.synced else (second, first)
                 with pytest.raises(Rejected) as caught:
-                    environment.cache.held(refused_.key)
+                    environment.cache.list_cached(refused_.key)
                 assert (
                     str(caught.value)
-                    == f"cache.held({refused_.key!r}): {refused_.key} and {kept.key} are both"
+                    == f"cache.list_cached({refused_.key!r}): {refused_.key} and {kept.key} are both"
                     f" webapps.example.com; the filter is {refused_.filter}. Declare them once: remove"
                     f" settings.selectcache.selectors[{refused_.key!r}]"
                 )

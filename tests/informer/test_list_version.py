@@ -248,7 +248,7 @@ def test_each_of_several_watches_is_listed_as_of_one_version_so_that_none_has_to
             assert lists_of_gold(environment.cluster) == [(one, "Exact")]
             await environment.cache.wait_synced()  # No bookmark comes.
             await until(
-                lambda: not environment.cache.held("secrets")
+                lambda: not environment.cache.list_cached("secrets")
             )  # What has changed since, the watches tell.
 
     run(main())
@@ -267,7 +267,7 @@ def test_where_the_version_is_not_known_any_more_the_newest_list_does_and_nobody
 
         async with caching(EITHER, secret("a", app="web"), secret("b", tier="gold"), who=who) as environment:
             await environment.cache.wait_synced()
-            assert named(environment.cache.held("secrets")) == ["a", "b"]
+            assert named(environment.cache.list_cached("secrets")) == ["a", "b"]
             assert [match for _, match in lists_of_gold(environment.cluster)] == ["Exact", None]
             assert not environment.informer.counts.failures
             assert environment.informer.counts.lists == 3
@@ -315,7 +315,7 @@ def test_what_no_other_watch_could_hold_is_listed_when_it_will() -> None:
         declared = [Selector("app=web", namespaces=["shop"]), Selector("tier=gold", namespaces=["infra"])]
         async with caching(declared, secret("a", app="web"), held="infra") as environment:
             await until(lambda: len(environment.watches()) == 1)
-            assert named(environment.cache.list("secrets", namespace="shop", label="app=web")) == ["a"]
+            assert named(environment.cache.list("secrets", namespace="shop", labels="app=web")) == ["a"]
             assert not [
                 each
                 for each in environment.cluster.requests
@@ -337,7 +337,7 @@ def test_it_is_synced_when_each_watch_has_reached_the_newest_list() -> None:
             await asyncio.sleep(0)
             environment.cluster.bookmark()
             await waiting
-            assert named(environment.cache.held("secrets")) == ["a"]
+            assert named(environment.cache.list_cached("secrets")) == ["a"]
 
     run(main())
 

@@ -51,7 +51,7 @@ def test_one_line_tells_that_all_of_a_cache_is_there_and_how_it_came(
         ) as environment:
             await until(
                 lambda: any(
-                    "holds 1 object with label='app=web', namespaces=['shop']" in line
+                    "holds 1 object with labels='app=web', namespaces=['shop']" in line
                     for line in caplog.messages
                 )
             )
@@ -61,13 +61,13 @@ def test_one_line_tells_that_all_of_a_cache_is_there_and_how_it_came(
             await until(lambda: environment.informer.synced)
             (line,) = told()
             assert re.fullmatch(
-                r"INFO: The cache of secrets holds 2 objects, 0\.\dKi, with \(label='app=web',"
+                r"INFO: The cache of secrets holds 2 objects, 0\.\dKi, with \(labels='app=web',"
                 r" namespaces=\['shop'\]\) or "
-                r"\(label='app=web', namespaces=\['infra'\]\), after 2\.5 s, over 2 lists and watches\.",
+                r"\(labels='app=web', namespaces=\['infra'\]\), after 2\.5 s, over 2 lists and watches\.",
                 line,
             )
             environment.cluster.create(secret("c", app="web"))
-            await until(lambda: named(environment.cache.held("secrets")) == ["a", "b", "c"])
+            await until(lambda: named(environment.cache.list_cached("secrets")) == ["a", "b", "c"])
             assert told() == []
 
     run(main())
@@ -146,7 +146,7 @@ def test_rights_that_are_missing_in_two_namespaces_are_two_causes_and_end_one_by
             await until(lambda: environment.informer.reflectors[0].condition.health is Health.SYNCED)
             assert told() == [
                 (
-                    "INFO: The cache of secrets follows the server again with label='app=web',"
+                    "INFO: The cache of secrets follows the server again with labels='app=web',"
                     " namespaces=['shop']."
                 )
             ]

@@ -98,7 +98,7 @@ def test_a_record_of_a_synced_cache_has_its_template_parts_and_extra(
     assert isinstance(record.args, dict)
     assert record.args["objects"] == "1 object"
     extra = {name: getattr(record, name) for name in ("resource", "filter", "state")}
-    assert extra == {"resource": "pods", "filter": "label='app=web'", "state": "synced"}
+    assert extra == {"resource": "pods", "filter": "labels='app=web'", "state": "synced"}
 
 
 def test_records_of_one_trouble_have_one_template_whatever_the_server_says(

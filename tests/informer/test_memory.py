@@ -138,7 +138,7 @@ def holds_nothing(informer: Informer) -> bool:
 
 def error_of(environment: Environment, kind: str = "pods") -> Oversized:
     with pytest.raises(Oversized) as info:
-        environment.cache.held(kind)
+        environment.cache.list_cached(kind)
     return info.value
 
 
@@ -185,9 +185,10 @@ def test_a_cache_that_grows_beyond_its_budget_is_let_go(when: str, told: Told) -
             assert [store() for store in stores] == [None], "its memory is free"
             error = error_of(environment)
             assert error.what.startswith(
-                "cache.held('pods'): pods: the cache was let go, because it grew beyond max_bytes='64Ki': "
+                "cache.list_cached('pods'): pods: the cache was let go, because it grew beyond"
+                " max_bytes='64Ki': "
             )
-            assert "label='app=web'" in error.what
+            assert "labels='app=web'" in error.what
             assert "settings.selectcache.selectors['pods']" in error.remedy
             assert [line for line in told() if "410" not in line] == [
                 f"{informer.message}. {informer.remedy}."
@@ -206,7 +207,7 @@ def test_it_says_how_much_was_held() -> None:
             await let_go(environment.informer)
             size = sum(map(weight, records(*many(8))))
             assert (
-                f"with label='app=web' it held 8 objects in {written(size)}" in environment.informer.message
+                f"with labels='app=web' it held 8 objects in {written(size)}" in environment.informer.message
             )
 
     run(main())
@@ -512,7 +513,7 @@ def test_the_cache_that_grows_beyond_the_budget_of_all_is_let_go_and_no_other(to
                 await let_go(environment.informer)
                 assert holds_nothing(environment.informer)
                 assert secrets.synced
-                assert len(environment.cache.held("secrets")) == 3
+                assert len(environment.cache.list_cached("secrets")) == 3
                 error = error_of(environment)
                 assert (
                     "because all caches together grew beyond settings.selectcache.max_bytes = '64Ki'"
@@ -574,7 +575,7 @@ def test_while_it_is_tried_again_it_is_called_nothing_else(told: Told) -> None:
             assert len(told()) == 1
             gate.set()
             await environment.synced()
-            assert [each["metadata"]["name"] for each in environment.cache.held("pods")] == ["p0"]
+            assert [each["metadata"]["name"] for each in environment.cache.list_cached("pods")] == ["p0"]
 
     run(main())
 
@@ -590,7 +591,7 @@ def test_it_comes_back_when_objects_were_deleted(told: Told) -> None:
             assert holds_nothing(environment.informer)
             gate.set()
             await environment.synced()
-            assert len(environment.cache.list("pods", label="app=web")) == 5
+            assert len(environment.cache.list("pods", labels="app=web")) == 5
             assert not environment.informer.message
 
     run(main())

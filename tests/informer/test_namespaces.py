@@ -41,7 +41,7 @@ MANY = ["shop", *(f"n-{number}" for number in range(MOST_STREAMS))]
 
 
 def keys(cache: FakeCache) -> list[str]:
-    return [str(key) for key in sorted(cache.held("secrets", keys_only=True))]
+    return [str(key) for key in sorted(cache.list_cached("secrets", keys_only=True))]
 
 
 # ---- Reads of a fake cache.
@@ -61,19 +61,19 @@ def test_each_namespace_is_held_by_its_own_selector() -> None:
 @each_row(
     ("request_", "served"),
     [
-        ({"namespace": "shop", "label": "app=db"}, True),
-        ({"namespace": "shop", "label": "app=web"}, False),
+        ({"namespace": "shop", "labels": "app=db"}, True),
+        ({"namespace": "shop", "labels": "app=web"}, False),
         ({"namespace": "shop"}, False),
         ({"namespace": "infra", "names": ["ca"]}, True),
-        ({"namespace": "infra", "label": "app=web"}, False),
-        ({"namespace": "blog", "label": "app=web,tier=gold"}, True),
-        ({"namespace": "blog", "label": "app=db"}, False),
-        ({"namespace": "anything-else", "label": "app=web"}, True),
-        ({"namespace": ["blog", "news"], "label": "app=web"}, True),
-        ({"namespace": ["blog", "shop"], "label": "app=web"}, False),
-        ({"label": "app=web"}, False),
-        ({"field": "metadata.namespace!=shop,metadata.namespace!=infra", "label": "app=web"}, True),
-        ({"field": "metadata.namespace!=shop", "label": "app=web"}, False),
+        ({"namespace": "infra", "labels": "app=web"}, False),
+        ({"namespace": "blog", "labels": "app=web,tier=gold"}, True),
+        ({"namespace": "blog", "labels": "app=db"}, False),
+        ({"namespace": "anything-else", "labels": "app=web"}, True),
+        ({"namespace": ["blog", "news"], "labels": "app=web"}, True),
+        ({"namespace": ["blog", "shop"], "labels": "app=web"}, False),
+        ({"labels": "app=web"}, False),
+        ({"fields": "metadata.namespace!=shop,metadata.namespace!=infra", "labels": "app=web"}, True),
+        ({"fields": "metadata.namespace!=shop", "labels": "app=web"}, False),
     ],
 )
 def test_a_read_is_served_if_the_selectors_of_its_namespaces_cover_it(
@@ -108,7 +108,7 @@ def test_a_single_object_is_absent_hidden_or_excluded_by_the_selector_of_its_nam
 def test_a_namespace_that_is_not_covered_is_outside_of_the_filter() -> None:
     cache = FakeCache(OBJECTS, {"secrets": Cached("app=web", namespaces=["shop", "blog"])})
     with pytest.raises(OutsideFilter) as caught:
-        cache.list("secrets", namespace="infra", label="app=web")
+        cache.list("secrets", namespace="infra", labels="app=web")
     assert caught.value.reason == "excluded"
     assert caught.value.witness is not None
     assert caught.value.witness.fails == ("namespace in (blog,shop)",)
@@ -119,7 +119,7 @@ def test_all_others_are_those_of_the_watched_namespaces() -> None:
     cache = FakeCache(OBJECTS, declared, namespaces=["shop", "blog"])
     assert keys(cache) == ["blog/web-blog", "infra/ca", "shop/db-shop"]
     with pytest.raises(OutsideFilter):
-        cache.list("secrets", namespace="news", label="app=web")
+        cache.list("secrets", namespace="news", labels="app=web")
     alone = FakeCache(OBJECTS, declared, namespaces=["shop"])
     assert keys(alone) == ["infra/ca", "shop/db-shop"]
 
@@ -143,7 +143,7 @@ def test_more_namespaces_than_streams_are_held_by_one() -> None:
 def defaults() -> kopf.OperatorSettings:
     settings = kopf.OperatorSettings()
     ours = settings_of(settings)
-    ours.defaults.label = "app=web"
+    ours.defaults.labels = "app=web"
     ours.defaults.namespaces = {"shop": UNSET, "blog": "app=db"}
     ours.defaults.keep = ["type"]
     ours.selectors["secrets"] = Selector()
@@ -155,7 +155,7 @@ def test_a_fake_cache_has_the_defaults() -> None:
     cache = FakeCache(OBJECTS, defaults())
     assert keys(cache) == ["blog/db-blog", "shop/web-shop"]
     assert cache.scope("secrets").filter.covers(Selector("app=db", namespaces=["blog"]))
-    assert {each.level for each in cache.scope("secrets").origins if each.option == "label"} == {
+    assert {each.level for each in cache.scope("secrets").origins if each.option == "labels"} == {
         Level.DEFAULTS,
         Level.DEFAULT_ENTRY,
     }
@@ -171,13 +171,13 @@ def test_kinds_that_are_declared_at_run_time_have_the_defaults() -> None:
     cache.blocking.change("configmaps", "tier=gold", drop=["data"])
     assert cache.scope("configmaps") == Selector("tier=gold", namespaces=["blog", "shop"])
     levels = {each.option: each.level for each in cache.scope("configmaps").origins}
-    assert (levels["label"], levels["drop"], levels["keep"]) == (Level.KIND, Level.KIND, Level.NOWHERE)
+    assert (levels["labels"], levels["drop"], levels["keep"]) == (Level.KIND, Level.KIND, Level.NOWHERE)
     cache.blocking.change("configmaps", "tier=silver")
     assert {each.option: each.level for each in cache.scope("configmaps").origins}["drop"] is Level.KIND
     plan = cache.blocking.plan("pods", Selector())
     assert [str(each.filter) for each in plan.opened] == [
-        "label='app=db', namespaces=['blog']",
-        "label='app=web', namespaces=['shop']",
+        "labels='app=db', namespaces=['blog']",
+        "labels='app=web', namespaces=['shop']",
     ]
 
 
@@ -192,7 +192,7 @@ def test_a_departure_in_a_namespace_does_not_wait_for_the_stream_of_all_others()
             changes: list[Change] = []
             environment.informer.subscribe(lambda change: changes.append(change) if change else None)
             environment.cluster.delete(secret("a", "shop"))
-            await until(lambda: not environment.cache.held("secrets"))
+            await until(lambda: not environment.cache.list_cached("secrets"))
             assert [change.cause for change in changes] == [ChangeCause.LEFT]
             assert not environment.reads_of_metadata()
             assert not environment.informer.has_unconfirmed
@@ -208,8 +208,8 @@ def test_without_another_selector_a_departure_from_all_others_is_final() -> None
             changes: list[Change] = []
             environment.informer.subscribe(lambda change: changes.append(change) if change else None)
             environment.cluster.delete(secret("a", "infra"))
-            await until(lambda: not environment.cache.held("secrets"))
-            assert [change.cause for change in changes] == [ChangeCause.GONE]
+            await until(lambda: not environment.cache.list_cached("secrets"))
+            assert [change.cause for change in changes] == [ChangeCause.DELETED]
 
     run(main())
 
@@ -222,8 +222,8 @@ def test_a_joined_stream_stores_what_is_in_its_namespaces_and_is_audited() -> No
             (watch,) = environment.watches()
             assert (watch.namespace, watch.query["labelSelector"]) == ("", "app=web")
             environment.cluster.create(secret("c", "shop", app="web"), secret("d", "infra", app="web"))
-            await until(lambda: len(environment.cache.held("secrets")) == 2)
-            assert named(environment.cache.held("secrets")) == ["a", "c"]
+            await until(lambda: len(environment.cache.list_cached("secrets")) == 2)
+            assert named(environment.cache.list_cached("secrets")) == ["a", "c"]
             audit = await environment.cache.audit("secrets")
             assert audit
             assert audit.objects == 2
@@ -261,9 +261,9 @@ def test_roles_in_the_namespaces_are_enough_for_any_number_of_them(
             await environment.informer.wait_until_settled()
             assert environment.informer.part().error is None
             assert len(environment.informer.reflectors) == count
-            assert named(environment.cache.list("secrets", label="app=web", namespace="shop")) == ["a"]
+            assert named(environment.cache.list("secrets", labels="app=web", namespace="shop")) == ["a"]
             environment.cluster.create(secret("c", spaces[-1], app="web"))
-            await until(lambda: len(environment.cache.held("secrets")) == 2)
+            await until(lambda: len(environment.cache.list_cached("secrets")) == 2)
             wide = [each for each in environment.cluster.requests if each.code == 403]
             assert [each.query["limit"] for each in wide] == (["1"] if asks else [])
 
@@ -278,7 +278,7 @@ def test_a_change_to_many_namespaces_joins_none_without_the_right() -> None:
             await environment.cache.wait_synced()
             await environment.cache.change("secrets", Selector("app=web", namespaces=MANY))
             assert len(environment.informer.reflectors) == len(MANY)
-            assert environment.cache.list("secrets", label="app=web", namespace=MANY) == []
+            assert environment.cache.list("secrets", labels="app=web", namespace=MANY) == []
 
     run(main())
 
@@ -310,7 +310,7 @@ def test_all_others_need_the_right_to_all_namespaces_and_the_named_ones_do_not()
         declared = Cached("app=web", namespaces={"shop": "app=db", ALL_OTHERS: UNSET})
         async with caching(declared, secret("a", "shop", app="db"), who=robot) as environment:
             await environment.informer.wait_until_settled(Selector(namespaces=["shop"]))
-            assert named(environment.cache.list("secrets", namespace="shop", label="app=db")) == ["a"]
+            assert named(environment.cache.list("secrets", namespace="shop", labels="app=db")) == ["a"]
             await until(lambda: environment.informer.health is Health.FORBIDDEN)
 
     run(main())

@@ -21,9 +21,9 @@ from kopf_selectcache import (
     NotDeclared,
     NotSynced,
     OutsideFilter,
-    Overtaken,
     ReadError,
     Selector,
+    Superseded,
 )
 from kopf_selectcache.informer.namespaces import Labelled
 from kopf_selectcache.settings.planner import MOST_STREAMS
@@ -80,7 +80,11 @@ async def serves(environment: Environment, *names: str) -> None:
     informer = environment.informer
     await until(lambda: informer.ready and {*(informer.filter.branches[0].namespaces or ())} == {*names})
     await until(lambda: informer.filter_change.is_idle and not informer.state.lost)
-    there = {key.namespace for key in environment.cache.held("secrets", keys_only=True)} if names else set()
+    there = (
+        {key.namespace for key in environment.cache.list_cached("secrets", keys_only=True)}
+        if names
+        else set()
+    )
     assert served(environment) == there
 
 
@@ -118,10 +122,10 @@ def test_1_a_namespace_that_loses_the_label_is_not_served_from_then_on() -> None
             await serves(environment, "shop", "infra")
             mark(environment, "infra", NO)
             await serves(environment, "shop")
-            for read in (environment.cache.list, environment.cache.held, environment.cache.count):
+            for read in (environment.cache.list, environment.cache.list_cached, environment.cache.count):
                 with pytest.raises(OutsideFilter):
                     read("secrets", namespace="infra")
-            assert environment.cache.held("secrets").keys() == [Key("s-0", namespace="shop")]
+            assert environment.cache.list_cached("secrets").keys() == [Key("s-0", namespace="shop")]
             await until(lambda: len(environment.informer.reflectors) == 1)
 
     run(main())
@@ -142,7 +146,7 @@ def test_1_a_lost_namespace_is_not_read_while_its_streams_cannot_end_yet() -> No
             mark(environment, "infra", NO)
             await until(lambda: informer.state.lost)
             assert len(informer.reflectors) == 2
-            assert cache.held("secrets").keys() == [Key("s-0", namespace="shop")]
+            assert cache.list_cached("secrets").keys() == [Key("s-0", namespace="shop")]
             with pytest.raises(OutsideFilter):
                 cache.get("secrets", "s-0", "infra")
             with pytest.raises(OutsideFilter):
@@ -215,7 +219,7 @@ def test_1_a_cache_of_no_namespace_is_synced_and_holds_nothing() -> None:
             await cache.wait_synced()
             assert informer.synced
             assert not informer.reflectors
-            for read in (cache.list, cache.held):
+            for read in (cache.list, cache.list_cached):
                 with pytest.raises(OutsideFilter):
                     read("secrets")
             with pytest.raises(OutsideFilter):
@@ -305,12 +309,12 @@ def test_2_kinds_share_one_informer_of_namespaces_and_the_last_one_ends_it() -> 
             assert lists(environment, "namespaces") == 1
             (followed,) = runtime.namespaces.labelled
             assert followed.users == 2
-            await cache.remove("secrets")
+            await cache.undeclare("secrets")
             assert followed.users == 1
             mark(environment, "infra")
             await until(lambda: "infra" in str(cache.scope("configmaps")))
             before = asyncio.all_tasks()
-            await cache.remove("configmaps")
+            await cache.undeclare("configmaps")
             assert not runtime.namespaces.labelled
             left = {task.get_name() for task in asyncio.all_tasks() & before if not task.done()}
             assert not [name for name in left if "namespaces" in name or "configmaps" in name]
@@ -400,10 +404,10 @@ def test_16_the_last_of_two_changes_is_in_force_whatever_the_first_waits_for(old
             await until(lambda: any(each.verb == "list" for each in [*environment.cluster.requests][asked:]))
             if newer == "the present filter":
                 await cache.change("secrets", "")
-                with pytest.raises(Overtaken):
+                with pytest.raises(Superseded):
                     await first
             elif newer == "none: removed":
-                await cache.remove("secrets")
+                await cache.undeclare("secrets")
                 with pytest.raises(NotDeclared):
                     await first
             else:
@@ -413,7 +417,7 @@ def test_16_the_last_of_two_changes_is_in_force_whatever_the_first_waits_for(old
                 for each in waits:
                     each.release()
                 if newer == "another filter":
-                    with pytest.raises(Overtaken):
+                    with pytest.raises(Superseded):
                         await first
                 await second
             for each in waits:
@@ -443,7 +447,7 @@ def test_16_a_change_to_a_label_that_cannot_be_followed_leaves_the_filter() -> N
             with pytest.raises(Forbidden):
                 await environment.cache.declare("v1/configmaps", TENANTS)
             with pytest.raises(NotDeclared):
-                environment.cache.held("configmaps")
+                environment.cache.list_cached("configmaps")
             assert not environment.runtime.namespaces.labelled
             await until(lambda: not (asyncio.all_tasks() - before))
 

@@ -42,20 +42,20 @@ def test_9_a_created_object_is_seen_by_every_read() -> None:
     assert cache.get("pods", "a", "ns")["metadata"]["uid"] == "u1"
     assert cache.exists("pods", "a", "ns")
     assert cache.get("pods", "a", "ns", as_="view").metadata["name"] == "a"
-    assert [each["metadata"]["name"] for each in cache.list("pods", label="app=web")] == ["a"]
-    assert cache.list("pods", label="app=web", keys_only=True) == [Key("a", namespace="ns")]
-    assert cache.count("pods", label="app=web") == 1
-    assert cache.held("pods", keys_only=True) == [Key("a", namespace="ns")]
+    assert [each["metadata"]["name"] for each in cache.list("pods", labels="app=web")] == ["a"]
+    assert cache.list("pods", labels="app=web", keys_only=True) == [Key("a", namespace="ns")]
+    assert cache.count("pods", labels="app=web") == 1
+    assert cache.list_cached("pods", keys_only=True) == [Key("a", namespace="ns")]
 
 
 def test_9_an_object_that_left_the_filter_by_an_own_write_is_not_shown() -> None:
     model = Model(FILTERS["one stream"])
     model.write("a", WEB, own=False)
     model.deliver(model.streams[0])
-    assert model.cache.count("pods", label="app=web") == 1
+    assert model.cache.count("pods", labels="app=web") == 1
     model.write("a", OTHER, own=True)
     model.answer(0)
-    assert model.cache.count("pods", label="app=web") == 0
+    assert model.cache.count("pods", labels="app=web") == 0
 
 
 def test_9_a_deleted_object_is_not_shown_and_another_one_of_the_name_is() -> None:
@@ -63,10 +63,10 @@ def test_9_a_deleted_object_is_not_shown_and_another_one_of_the_name_is() -> Non
     model.deliver(model.streams[0])
     model.write("a", None, own=True)
     model.answer(0)
-    assert not model.cache.held("pods")
+    assert not model.cache.list_cached("pods")
     model.write("a", WEB, own=True)
     model.answer(0)
-    assert [each["metadata"]["uid"] for each in model.cache.held("pods")] == ["u2"]
+    assert [each["metadata"]["uid"] for each in model.cache.list_cached("pods")] == ["u2"]
 
 
 def test_9_owners_and_indexes_see_own_writes() -> None:
@@ -80,13 +80,13 @@ def test_9_owners_and_indexes_see_own_writes() -> None:
 
 def test_9_explain_and_stats_say_that_own_writes_are_shown() -> None:
     model = written(WEB)
-    assert model.cache.explain("pods", label="app=web").laid_over == 1
-    assert "own writes" in str(model.cache.explain("pods", label="app=web"))
-    assert model.cache.explain("pods", label="app=web,tier=gold").laid_over == 0
+    assert model.cache.explain("pods", labels="app=web").laid_over == 1
+    assert "own writes" in str(model.cache.explain("pods", labels="app=web"))
+    assert model.cache.explain("pods", labels="app=web,tier=gold").laid_over == 0
     assert model.cache.stats("pods").own_writes == 1
     assert "own write" in str(model.cache.stats("pods"))
     model.deliver(model.streams[0])
-    assert model.cache.explain("pods", label="app=web").laid_over == 0
+    assert model.cache.explain("pods", labels="app=web").laid_over == 0
     assert model.cache.stats("pods").own_writes == 0
 
 
@@ -95,7 +95,7 @@ def test_9_of_the_handlers_body_and_an_own_write_the_newer_one_is_shown(body: in
     model = written(WEB, WEB)
     cache = model.operator.cache(own=model.obj("a", State(body, "u1", WEB)))
     assert cache.get("pods", "a", "ns")["metadata"]["resourceVersion"] == shown
-    (held,) = cache.held("pods")
+    (held,) = cache.list_cached("pods")
     assert held["metadata"]["resourceVersion"] == shown
 
 
@@ -106,11 +106,11 @@ def test_9_an_object_that_is_deleted_in_another_version_of_its_api_is_hidden() -
     model = written(WEB)
     model.deliver(model.streams[0])
     remember_deletion(model.runtime, OLDER, "ns", "a", "u1")
-    assert not model.cache.held("pods")
+    assert not model.cache.list_cached("pods")
     model = written(WEB)
     model.deliver(model.streams[0])
     model.cache.forget({**model.obj("a", State(11, "u1", WEB)), "apiVersion": "v1beta1"})
-    assert not model.cache.held("pods")
+    assert not model.cache.list_cached("pods")
 
 
 def test_9_an_object_that_is_written_in_another_version_of_its_api_is_read_in_that_of_the_cache() -> None:
@@ -125,10 +125,10 @@ def test_9_an_object_that_is_written_in_another_version_of_its_api_is_read_in_th
     asyncio.run(read_written(model.runtime, PODS, "ns", msgspec.json.encode(obj), 5, is_whole=True))
     assert not server.asked
     asyncio.run(read(msgspec.json.encode(other)))
-    assert not model.cache.held("pods"), "the server has refused to show it"
+    assert not model.cache.list_cached("pods"), "the server has refused to show it"
     server.answer(PODS.path("ns", "a"), obj)
     asyncio.run(read(msgspec.json.encode(other)))
-    assert [each["apiVersion"] for each in model.cache.held("pods")] == ["v1"]
+    assert [each["apiVersion"] for each in model.cache.list_cached("pods")] == ["v1"]
 
 
 def test_9_an_object_whose_scale_is_written_is_read() -> None:
@@ -137,7 +137,7 @@ def test_9_an_object_whose_scale_is_written_is_read() -> None:
     model.operator.server.answer(PODS.path("ns", "a"), obj)
     scale = msgspec.json.encode({"kind": "Scale", "metadata": {"name": "a"}})
     asyncio.run(read_written(model.runtime, PODS, "ns", scale, 5, is_whole=False))
-    assert model.cache.held("pods", keys_only=True) == [Key("a", namespace="ns")]
+    assert model.cache.list_cached("pods", keys_only=True) == [Key("a", namespace="ns")]
 
 
 def test_9_the_body_of_a_deleted_object_does_not_bring_it_back() -> None:
@@ -146,7 +146,7 @@ def test_9_the_body_of_a_deleted_object_does_not_bring_it_back() -> None:
     model.write("a", None, own=True)
     model.answer(0)
     cache = model.operator.cache(own=model.obj("a", State(12, "u1", WEB)))
-    assert not cache.held("pods")
+    assert not cache.list_cached("pods")
 
 
 def test_9_the_body_of_a_deleted_object_does_not_bring_it_back_while_the_deletion_rests() -> None:
@@ -159,7 +159,7 @@ def test_9_the_body_of_a_deleted_object_does_not_bring_it_back_while_the_deletio
     model.deliver(model.streams[0])
     cache = model.operator.cache(own=model.obj("a", State(13, "u1", WEB)))
     assert not model.informer.own_writes
-    assert not cache.held("pods")
+    assert not cache.list_cached("pods")
 
 
 def test_9_what_was_shown_before_a_deletion_was_sent_is_hidden() -> None:
@@ -170,7 +170,7 @@ def test_9_what_was_shown_before_a_deletion_was_sent_is_hidden() -> None:
     assert before == {"u1"}
     assert shown_uids(model.runtime, PODS, "ns", "b") == set()
     remember_deletion(model.runtime, PODS, "ns", "a", "u2", before=before)
-    assert not model.cache.held("pods")
+    assert not model.cache.list_cached("pods")
 
 
 def test_9_objects_from_before_the_version_in_the_answer_to_a_deletion_are_hidden() -> None:
@@ -179,7 +179,7 @@ def test_9_objects_from_before_the_version_in_the_answer_to_a_deletion_are_hidde
     obj = model.obj("a", State(13, "u2", WEB))
     remember_deletion(model.runtime, PODS, "ns", "a", "u2", msgspec.json.encode(obj))
     model.deliver(model.streams[0])
-    assert not model.cache.held("pods")
+    assert not model.cache.list_cached("pods")
 
 
 def test_9_a_server_that_went_back_ends_all_own_writes() -> None:
@@ -192,7 +192,7 @@ def test_9_a_server_that_went_back_ends_all_own_writes() -> None:
     model.history["a"] = model.history["a"][:1]
     model.relist(model.streams[0])
     assert not model.informer.own_writes
-    assert not model.cache.held("pods")
+    assert not model.cache.list_cached("pods")
 
 
 def test_9_what_the_object_waits_for_when_it_is_deleted_is_shown() -> None:
@@ -203,7 +203,7 @@ def test_9_what_the_object_waits_for_when_it_is_deleted_is_shown() -> None:
     remember_deletion(model.runtime, PODS, "ns", "a", "u1", msgspec.json.encode(obj))
     assert "deletionTimestamp" in model.cache.get("pods", "a", "ns")["metadata"]
     remember_deletion(model.runtime, PODS, "ns", "a", "u1", b'{"kind":"Status"}')
-    assert not model.cache.held("pods")
+    assert not model.cache.list_cached("pods")
 
 
 def test_9_objects_of_kinds_without_a_cache_are_ignored() -> None:
@@ -224,9 +224,9 @@ def test_9_other_clients_hand_their_objects_over() -> None:
     obj = model.obj("a", State(11, "u1", WEB))
     model.cache.remember(obj)
     obj["metadata"]["labels"] = OTHER  # The caller's object is not kept.
-    assert model.cache.held("pods", label="app=web", keys_only=True) == [Key("a", namespace="ns")]
+    assert model.cache.list_cached("pods", labels="app=web", keys_only=True) == [Key("a", namespace="ns")]
     model.cache.forget(obj)
-    assert not model.cache.held("pods")
+    assert not model.cache.list_cached("pods")
 
 
 @each_row("deleted", [False, True])
@@ -256,7 +256,7 @@ def test_9_a_wait_sees_an_own_write() -> None:
     async def main() -> None:
         model = Model(FILTERS["one stream"])
         model.operator.loop = asyncio.get_running_loop()
-        waiting = asyncio.ensure_future(model.cache.wait_for("pods", lambda _: True, label="app=web"))
+        waiting = asyncio.ensure_future(model.cache.wait_for("pods", lambda _: True, labels="app=web"))
         while not model.informer.laying._listeners:  # It subscribes at its second step.  # noqa: ASYNC110
             await asyncio.sleep(0)
         model.write("a", WEB, own=True)
@@ -272,14 +272,14 @@ def test_9_a_thread_hands_its_object_over_and_a_wait_sees_it() -> None:
         model.passes = False
         task = asyncio.ensure_future(model.informer.laying.run())
         model.operator.loop = asyncio.get_running_loop()
-        waiting = asyncio.ensure_future(model.cache.wait_for("pods", lambda _: True, label="app=web"))
+        waiting = asyncio.ensure_future(model.cache.wait_for("pods", lambda _: True, labels="app=web"))
         while not model.informer.laying._listeners:  # It subscribes at its second step.  # noqa: ASYNC110
             await asyncio.sleep(0)
         obj = model.obj("a", State(11, "u1", WEB))
 
         def work() -> int:
             model.cache.remember(obj)
-            return model.cache.count("pods", label="app=web")
+            return model.cache.count("pods", labels="app=web")
 
         assert await asyncio.to_thread(work) == 1
         assert (await waiting)["metadata"]["uid"] == "u1"
@@ -298,7 +298,7 @@ def test_9_a_thread_that_outlives_the_loop_hands_its_object_over() -> None:
 
     asyncio.run(main())
     model.cache.remember(model.obj("a", State(11, "u1", WEB)))
-    assert model.cache.count("pods", label="app=web") == 1
+    assert model.cache.count("pods", labels="app=web") == 1
 
 
 def test_9_a_write_beyond_the_bound_is_named_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
@@ -313,9 +313,9 @@ def test_9_a_fake_cache_remembers_and_forgets() -> None:
     cache = FakeCache([], {"pods": "app=web"})
     obj = Model(FILTERS["one stream"]).obj("a", State(99, "u1", WEB))
     cache.remember(obj)
-    assert cache.count("pods", label="app=web") == 1
+    assert cache.count("pods", labels="app=web") == 1
     cache.forget(obj)
-    assert cache.count("pods", label="app=web") == 0
+    assert cache.count("pods", labels="app=web") == 0
 
 
 def test_9_a_write_that_no_stream_reports_is_dropped_and_named_in_the_log(
@@ -331,7 +331,7 @@ def test_9_a_write_that_no_stream_reports_is_dropped_and_named_in_the_log(
         while model.informer.own_writes:  # Time passes as the task sleeps.  # noqa: ASYNC110
             await asyncio.sleep(0)
         task.cancel()
-        assert not model.cache.held("pods")
+        assert not model.cache.list_cached("pods")
 
     asyncio.run(main())
     (record,) = [each for each in caplog.records if "own write" in each.getMessage()]
@@ -344,7 +344,7 @@ def test_9_a_new_list_after_an_outage_retires_own_writes() -> None:
     stream = model.streams[0]
     model.run(stream, stream.writer.take(Refusal(410, "Expired")))
     assert not model.informer.own_writes
-    assert len(model.cache.held("pods")) == 1
+    assert len(model.cache.list_cached("pods")) == 1
 
 
 @pytest.mark.parametrize("quiet", ["nothing is held", "an older state is held"])
@@ -364,7 +364,7 @@ def test_9_a_deleted_object_is_not_shown_though_a_stream_that_never_selects_it_i
         assert model.got("a") == ("u1", "12")
         model.bookmark(gold)
     assert model.got("a") is None
-    assert not model.cache.held("pods")
+    assert not model.cache.list_cached("pods")
     model.check()
 
 
@@ -400,8 +400,8 @@ def test_9_a_read_of_one_stream_shows_no_state_from_before_an_own_write_that_lef
     model.deliver(web)
     model.deliver(db)
     assert db.substore.view.held(("ns", "a")) is not None
-    assert not model.cache.list("pods", label="app=db,tier=gold")
+    assert not model.cache.list("pods", labels="app=db,tier=gold")
     assert model.got("a") == ("u1", "12")
     model.bookmark(db)
     assert not model.informer.own_writes.writes
-    assert not model.cache.list("pods", label="app=db,tier=gold")
+    assert not model.cache.list("pods", labels="app=db,tier=gold")

@@ -229,7 +229,7 @@ class Model:
         return metadata["uid"], metadata["resourceVersion"]
 
     def check(self) -> None:
-        held = {each["metadata"]["name"]: each["metadata"] for each in self.cache.held("pods")}
+        held = {each["metadata"]["name"]: each["metadata"] for each in self.cache.list_cached("pods")}
         for name, states in self.history.items():
             found = held.get(name)
             shown = None if found is None else (found["uid"], found["resourceVersion"])
@@ -257,7 +257,7 @@ class Model:
             self.relist(stream) if self.lost else self.bookmark(stream)
         self.lost.clear()
         self.check()
-        held = {each["metadata"]["name"]: each["metadata"]["uid"] for each in self.cache.held("pods")}
+        held = {each["metadata"]["name"]: each["metadata"]["uid"] for each in self.cache.list_cached("pods")}
         wanted = {name: self.shows(states[-1]) for name, states in self.history.items()}
         assert held == {name: shown[0] for name, shown in wanted.items() if shown is not None}
         assert not self.informer.own_writes

@@ -19,7 +19,7 @@ WEB = {"app": "web"}
 
 READS: dict[str, Callable[[Model], str | None]] = {
     "get": lambda model: _version(_got(model)),
-    "held": lambda model: _version(next(iter(model.cache.held("pods", names=["a"])), None)),
+    "held": lambda model: _version(next(iter(model.cache.list_cached("pods", names=["a"])), None)),
 }
 
 

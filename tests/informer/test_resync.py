@@ -203,7 +203,7 @@ def test_an_informer_resyncs_without_a_request_until_that_is_changed() -> None:
         async with caching(declared, secret("a", app="web"), secret("b", app="web")) as environment:
             await environment.cache.wait_synced()
             await until(lambda: environment.informer.synced)
-            causes, changes = list[str](), environment.cache.changes("secrets", label="tier=gold")
+            causes, changes = list[str](), environment.cache.changes("secrets", labels="tier=gold")
             environment.cluster.patch(secret("a"), labelled(tier="gold"))
             change = await anext(changes)
             while len(causes) < 3:

@@ -30,7 +30,7 @@ READS: dict[str, tuple[str, Ask, Callable[[Any], bool]]] = {
     ),
     "gone": (
         "get",
-        lambda cache: cache.gone("configmaps", "hidden", "default", timeout=60),
+        lambda cache: cache.is_deleted("configmaps", "hidden", "default", timeout=60),
         lambda found: found is False,
     ),
 }

@@ -188,7 +188,7 @@ STATES = {
         Rejected,
         not_selectable,
         WIDGETS,
-        Selector(field="spec.color=red"),
+        Selector(fields="spec.color=red"),
         {"group": "example.com", "version": "v1", "resource": "widgets"},
         "the filter of widgets.example.com: ",
         restarted=False,
@@ -315,12 +315,12 @@ async def seen_and_ended(
         )  # It goes on to be so, and nothing more is said of it.
 
         with pytest.raises(state.error) as caught:
-            cache.held(state.key)
+            cache.list_cached(state.key)
         assert (caught.value.code, caught.value.transient) == state.cause
         assert (caught.value.reason != "") is (caught.value.code is not None)
         shown = operator.report()[informer.key]
         assert (shown["health"], shown["remedy"]) == (state.health.value, caught.value.remedy)
-        assert caught.value.what.startswith(f"cache.held({state.key!r}): {shown['trouble']}")
+        assert caught.value.what.startswith(f"cache.list_cached({state.key!r}): {shown['trouble']}")
         assert str(informer.filter) in str(caught.value)
         assert (await probed(settings))[informer.key] == shown
         limits = SelectCacheSettings(failing_probe=True).probe_limits()
@@ -340,7 +340,7 @@ async def seen_and_ended(
 
         cure()
         await until(lambda: informer.health is Health.SYNCED)
-        assert cache.held(state.key) == []
+        assert cache.list_cached(state.key) == []
         report = (await probed(settings))[informer.key]
         assert report["health"] == "synced"
         assert not {"trouble", "remedy"} & {*report}

@@ -37,7 +37,7 @@ def test_200_deletions_are_shown_after_a_handful_of_requests_though_the_other_st
             await until(lambda: environment.informer.synced and len(environment.watches()) == 2)
             before, began = len(environment.cluster.requests), environment.time.now
             await deleting_200(environment, names)
-            await until(lambda: named(environment.cache.held("secrets")) == ["gold"])
+            await until(lambda: named(environment.cache.list_cached("secrets")) == ["gold"])
             lists = [asked for asked in list(environment.cluster.requests)[before:] if asked.verb == "list"]
             # The first round may have begun before the last leave was known: it asks about ten objects at
             # most.
@@ -46,7 +46,7 @@ def test_200_deletions_are_shown_after_a_handful_of_requests_though_the_other_st
             assert 1 <= len(exact) <= 3
             assert {asked.query["labelSelector"] for asked in exact} == {"tier=gold"}
             assert environment.time.now - began <= 4.0
-            assert named(environment.cache.list("secrets", namespace="shop", label="tier=gold")) == ["gold"]
+            assert named(environment.cache.list("secrets", namespace="shop", labels="tier=gold")) == ["gold"]
 
     run(main())
 
@@ -60,21 +60,21 @@ def test_while_a_leave_is_unconfirmed_gone_asks_the_server() -> None:
             await until(lambda: environment.informer.synced and len(environment.watches()) == 2)
             uids = {
                 each["metadata"]["name"]: each["metadata"]["uid"]
-                for each in environment.cache.held("secrets")
+                for each in environment.cache.list_cached("secrets")
             }
             environment.cluster.faults.add(Silence(), verb="list", resource="secrets")
             environment.cluster.delete(secret("a"))
             environment.cluster.patch(secret("b"), labelled(app=None))
             await until(lambda: len(environment.informer.state.union.unconfirmed) == 2)
             before = len(environment.cluster.requests)
-            assert named(environment.cache.held("secrets")) == ["a", "b", "c"], (
+            assert named(environment.cache.list_cached("secrets")) == ["a", "b", "c"], (
                 "they are shown until it is known what became of them"
             )
             assert {
-                name: await environment.cache.gone("secrets", name, "shop", uid=uid)
+                name: await environment.cache.is_deleted("secrets", name, "shop", uid=uid)
                 for name, uid in uids.items()
             } == {"a": True, "b": False, "c": False}
-            assert {name: await environment.cache.gone("secrets", name, "shop") for name in uids} == {
+            assert {name: await environment.cache.is_deleted("secrets", name, "shop") for name in uids} == {
                 "a": True,
                 "b": False,
                 "c": False,
@@ -93,10 +93,10 @@ def test_gone_asks_while_another_stream_still_holds_what_one_has_let_go() -> Non
             await environment.cache.wait_synced()
             await until(lambda: environment.informer.synced and len(environment.watches()) == 2)
             uid = environment.cache.get("secrets", "a", "shop")["metadata"]["uid"]
-            assert not await environment.cache.gone("secrets", "a", "shop", uid=uid)
+            assert not await environment.cache.is_deleted("secrets", "a", "shop", uid=uid)
             environment.cluster.delete(secret("a"))
             await until(lambda: not environment.informer.reflectors[0].writer.held())
-            assert named(environment.cache.held("secrets")) == ["a"]
-            assert await environment.cache.gone("secrets", "a", "shop", uid=uid)
+            assert named(environment.cache.list_cached("secrets")) == ["a"]
+            assert await environment.cache.is_deleted("secrets", "a", "shop", uid=uid)
 
     run(main())

@@ -55,7 +55,7 @@ def test_16_a_filter_changes_although_the_namespaces_of_the_present_one_are_unkn
             waiting = asyncio.create_task(environment.cache.wait_synced())
             changing = asyncio.create_task(environment.cache.change("secrets", ""))
             assert await reached(changing.done)
-            assert len(environment.cache.held("secrets")) == 3
+            assert len(environment.cache.list_cached("secrets")) == 3
             with suppress(selectcache.ReadError):  # The cache was forbidden when it began.
                 await waiting
 
@@ -114,7 +114,7 @@ def test_15_who_follows_a_namespace_goes_on_while_it_is_unknown_if_it_is_served(
             except selectcache.Missing:  # The new watch was refused just before the release.
                 await cache.change("secrets", TENANTS)
             await reached(lambda: len(seen) > 1 or task.done())
-            assert seen == ["entered s-0", "gone s-0"]
+            assert seen == ["entered s-0", "deleted s-0"]
             task.cancel()
 
     run(main())
@@ -162,7 +162,7 @@ def test_15_a_handler_of_a_namespace_is_called_once_the_namespaces_are_known(giv
                 operator.task.cancel()
                 await asyncio.wait({operator.task})
             await vault.close()
-        assert seen == ["entered a", "gone a"]
+        assert seen == ["entered a", "deleted a"]
 
     run(main())
 

@@ -38,7 +38,7 @@ def test_the_function_receives_each_failure_of_lists_and_watches() -> None:
         ("watch", "410"),
     ]
     first = errors[0]
-    assert (first.resource, first.selector, first.namespace) == ("pods", "label='app=web'", None)
+    assert (first.resource, first.selector, first.namespace) == ("pods", "labels='app=web'", None)
     assert "InternalError" in first.message
     assert [each.state for each in errors] == ["syncing", "syncing", "synced"]
 

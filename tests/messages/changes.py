@@ -74,7 +74,7 @@ HANDLERS: dict[str, Callable[[], Any]] = {
     "no cause is left": declare(entered=False, updated=False, left=False, gone=False),
     "a path of where is empty": declare(where={"": 1}),
     "an argument does not exist": declare(names=["a"]),
-    "a selector cannot be read": declare(label="app=("),
+    "a selector cannot be read": declare(labels="app=("),
     "it decorates no function": declare(fn=7),
     "it decorates a function with a cache": declare(fn=with_cache(lambda **_: None)),
     "it is called as a decorator of Kopf": lambda: cast("Any", on).change("apps", "v1", "deployments"),
@@ -99,10 +99,10 @@ HANDLERS: dict[str, Callable[[], Any]] = {
     "it takes no other arguments": declare(fn=take_cause),
     "it is a generator": declare(fn=lambda **_: (yield 1)),
     "another decorator": lambda: cast("Any", on).changes,
-    "its label contradicts itself": start(label="app=a,app=b"),
-    "its field cannot be selected by": start(field="spec.image=x"),
-    "its namespace is outside of the filter": start(namespace="ns", label="app=db"),
-    "its label contradicts the filter": start(label="app=db"),
+    "its label contradicts itself": start(labels="app=a,app=b"),
+    "its field cannot be selected by": start(fields="spec.image=x"),
+    "its namespace is outside of the filter": start(namespace="ns", labels="app=db"),
+    "its label contradicts the filter": start(labels="app=db"),
     "its kind has no namespace": start("nodes", {"nodes": "app=web"}, namespace="ns"),
 }
 
@@ -173,11 +173,11 @@ RECORDS: dict[str, Callable[[], Any]] = {
 
 
 async def _wait_gone(**given: Any) -> None:
-    await FakeCache([pod("web-0")], dict(FILTER)).wait_gone("pods", "web-0", "ns", **given)
+    await FakeCache([pod("web-0")], dict(FILTER)).wait_deleted("pods", "web-0", "ns", **given)
 
 
 async def _wait_with_a_uid() -> None:
-    await cast("Any", FakeCache([], dict(FILTER))).wait_gone("pods", "web-0", "ns", "1")
+    await cast("Any", FakeCache([], dict(FILTER))).wait_deleted("pods", "web-0", "ns", "1")
 
 
 def _await(work: Callable[[], Coroutine[Any, Any, Any]]) -> Callable[[], Any]:
@@ -188,7 +188,7 @@ OF_CHANGES: dict[str, Callable[[], Any]] = {
     "an object still exists": _await(partial(_wait_gone, timeout=0)),
     "the body of a resumed change": lambda: Change(None, PODS, ChangeCause.RESUMED).body,
     "changes by a label that contradicts itself": _await(
-        lambda: anext(FakeCache([], dict(FILTER)).changes("pods", label="app=a,app=b"))  # type: ignore[arg-type]
+        lambda: anext(FakeCache([], dict(FILTER)).changes("pods", labels="app=a,app=b"))  # type: ignore[arg-type]
     ),
     "changes without a cause": lambda: cast("Any", FakeCache([], dict(FILTER))).changes(
         "pods", updated=False
@@ -197,7 +197,7 @@ OF_CHANGES: dict[str, Callable[[], Any]] = {
     "a uid without its name": _await(_wait_with_a_uid),
     "initial is no bool": lambda: FakeCache([], dict(FILTER)).changes("pods", initial=cast("Any", "x")),
     "changes of what is never held": _await(
-        lambda: anext(FakeCache([], dict(FILTER)).changes("pods", label="app=db"))  # type: ignore[arg-type]
+        lambda: anext(FakeCache([], dict(FILTER)).changes("pods", labels="app=db"))  # type: ignore[arg-type]
     ),
 }
 

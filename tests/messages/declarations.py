@@ -71,7 +71,7 @@ def assign_default(option: str, value: object) -> Callable[[], Any]:
 def _misfit() -> Any:
     settings = settings_of(kopf.OperatorSettings())
     settings.selectors["configmaps"] = "app=web"
-    settings.defaults.field = "spec.nodeName=n1"
+    settings.defaults.fields = "spec.nodeName=n1"
     return settings.effective("configmaps")
 
 
@@ -275,10 +275,10 @@ KINDS: dict[str, Callable[[], Any]] = {
 SELECTORS: dict[str, Callable[[], Any]] = {
     "a label selector with a mistake": declare("app in"),
     "a label selector with a bad value": declare("app=-"),
-    "a label selector of another type": lambda: Selector(label=5),  # type: ignore[arg-type]
-    "a label selector that selects by nothing": lambda: Selector(label={}),
-    "a label selector that is too long": lambda: Selector(label="a" * 200_000),
-    "a field selector with a mistake": lambda: Selector(field="spec.nodeName"),
+    "a label selector of another type": lambda: Selector(labels=5),  # type: ignore[arg-type]
+    "a label selector that selects by nothing": lambda: Selector(labels={}),
+    "a label selector that is too long": lambda: Selector(labels="a" * 200_000),
+    "a field selector with a mistake": lambda: Selector(fields="spec.nodeName"),
     "a parser of labels that is given a dict": lambda: LabelSelector.parse({}),  # type: ignore[arg-type]
     "a parser of fields that is given a dict": lambda: FieldSelector.parse({}),  # type: ignore[arg-type]
     "a dict that is none": lambda: LabelSelector.from_dict("app=web"),  # type: ignore[arg-type]
@@ -288,10 +288,10 @@ SELECTORS: dict[str, Callable[[], Any]] = {
     "a bad namespace": lambda: Selector(namespaces=["Shop"]),
     "a bad name": lambda: Selector(names=["a/b"]),
     "too many names": lambda: Selector(names=[f"a{each}" for each in range(20_000)]),
-    "a field that pods cannot be selected by": declare(Selector(field="spec.volumes=x")),
+    "a field that pods cannot be selected by": declare(Selector(fields="spec.volumes=x")),
     "a filter of a namespace for cluster-scoped objects": lambda: plan(Selector(namespaces=["shop"]), NODES),
     "a filter of namespaces that the operator does not watch": lambda: plan(
-        Selector(field="metadata.namespace!=infra"), PODS, namespaces=["infra"]
+        Selector(fields="metadata.namespace!=infra"), PODS, namespaces=["infra"]
     ),
     "a filter of too many lists and watches": declare(
         Selector(names=[f"a{name}" for name in range(300)], namespaces=["shop"])
@@ -329,7 +329,7 @@ OPTIONS: dict[str, Callable[[], Any]] = {
     "keep has a path beside the metadata": lambda: Cached("", metadata_only=True, keep=["spec"]),
     "an index reads beside the metadata": lambda: Cached("", metadata_only=True, index={"n": "spec.n"}),
     "a split by fields with too many alternatives": lambda: Cached(
-        [Selector(f"app-{number}", field=f"spec.nodeName=n{number}") for number in range(5)],
+        [Selector(f"app-{number}", fields=f"spec.nodeName=n{number}") for number in range(5)],
         outside="metadata",
     ),
     "outside is unknown": lambda: Cached("app=web", outside="all"),  # type: ignore[arg-type]
@@ -408,7 +408,7 @@ NAMESPACES: dict[str, Callable[[], Any]] = {
     "default namespaces of another type": assign_default("namespaces", 5),
     "a default path that is needed": assign_default("drop", ["metadata.name"]),
     "a default size that is none": assign_default("max_bytes", "many"),
-    "a misspelt default": assign_default("labels", "app=web"),
+    "a misspelt default": assign_default("label", "app=web"),
     "a default like no other": assign_default("verbose", True),
     "a default that is changed too late": TooLate(lambda settings: setattr(settings.defaults, "label", "a")),
     "the defaults are replaced": assign("defaults", {"label": "app=web"}),

@@ -91,7 +91,7 @@ def log(work: Callable[[Cache, Cluster], Coroutine[Any, Any, Any]], **registered
 
 async def _declare_and_remove(cache: Cache, _: Cluster) -> None:
     await cache.declare("v1/secrets", "app=web")
-    await cache.remove("secrets")
+    await cache.undeclare("secrets")
 
 
 async def _change_in_vain(cache: Cache, cluster: Cluster) -> None:
@@ -188,7 +188,7 @@ async def _time_out(cache: Cache, cluster: Cluster) -> None:
 async def _wait_for_removed(cache: Cache, _: Cluster) -> None:
     waiting = asyncio.create_task(cache.wait_for("pods", lambda _: False))
     await cycles()
-    await cache.remove("pods")
+    await cache.undeclare("pods")
     await waiting
 
 
@@ -206,7 +206,7 @@ async def _wait_for_withdrawn(cache: Cache, cluster: Cluster) -> None:
 
 
 async def _read_removed(cache: Cache, _: Cluster) -> None:
-    await cache.remove("pods")
+    await cache.undeclare("pods")
     cache.get("pods", "web-1", "shop")
 
 
@@ -262,7 +262,7 @@ def _following() -> kopf.OperatorRegistry:
 
 async def _remove_followed(cache: Cache, _: Cluster) -> None:
     await cycles()
-    await cache.remove("pods")
+    await cache.undeclare("pods")
 
 
 def _too_late() -> None:
@@ -300,7 +300,7 @@ ERRORS: dict[str, Callable[[], Any]] = {
     ),
     "a change of a kind that is not declared": operate(lambda cache, _: cache.change("nodes", "app=web")),
     "a declaration in a startup handler": start(lambda cache: cache.declare("v1/secrets", "app=web")),
-    "a removal in a startup handler": start(lambda cache: cache.remove("v1/secrets")),
+    "a removal in a startup handler": start(lambda cache: cache.undeclare("v1/secrets")),
     "a plan in a startup handler": start(lambda cache: cache.plan("v1/secrets", "app=web")),
     "changes in a startup handler": start(lambda cache: anext(cache.changes("v1/secrets"))),  # type: ignore[arg-type]
     "a declaration in a task of a startup handler": start(_gather),
@@ -308,11 +308,11 @@ ERRORS: dict[str, Callable[[], Any]] = {
     "a declaration without a filter": operate(
         lambda cache, _: cache.declare("nodes")  # type: ignore[call-arg]
     ),
-    "a removal without a kind": operate(lambda cache, _: cache.remove()),  # type: ignore[call-arg]
+    "a removal without a kind": operate(lambda cache, _: cache.undeclare()),  # type: ignore[call-arg]
     "a negative timeout": operate(lambda cache, _: cache.declare("nodes", "app=web", timeout=-1)),
     "a change of a misspelt kind": operate(lambda cache, _: cache.change("podz", "app=web")),
-    "a removal of a kind with a name like another": operate(lambda cache, _: cache.remove("secretz")),
-    "a removal of a kind that is not declared": operate(lambda cache, _: cache.remove("nodes")),
+    "a removal of a kind with a name like another": operate(lambda cache, _: cache.undeclare("secretz")),
+    "a removal of a kind that is not declared": operate(lambda cache, _: cache.undeclare("nodes")),
     "a read of a removed kind": operate(_read_removed),
     "a wait for a removed kind": operate(_wait_for_removed),
     "a wait for a kind whose declaration is withdrawn": operate(_wait_for_withdrawn),

@@ -13,6 +13,7 @@ from kopf_selectcache.plugin._finalizer_checks import check_declared
 from kopf_selectcache.plugin._reconcile_calls import Calls
 from kopf_selectcache.plugin.hooks import checked
 from kopf_selectcache.plugin.reconcile import reconcilers
+from kopf_selectcache.selectors.object_key import Key
 from kopf_selectcache.testing import FakeCache
 from tests.messages.commands import run
 from tests.messages.logs import log
@@ -68,7 +69,7 @@ def leave_on(finalizer: str | None) -> Callable[[], Any]:
         _handler=SimpleNamespace(finalizer=finalizer),
         _names={"handler": "Reconciler 'follow'", "resource": "configmaps"},
     )
-    return lambda: Calls._warn_of_leftover(cast("Any", calls), ("ns", "a"), cast("Any", {}))
+    return lambda: Calls._warn_of_leftover(cast("Any", calls), Key("a", namespace="ns"), cast("Any", {}))
 
 
 def remove(*arguments: str) -> Callable[[], Any]:

@@ -50,6 +50,7 @@ from kopf_selectcache.plugin.handlers import call
 from kopf_selectcache.plugin.narrowing import advice_on, narrow, warn_of_filter
 from kopf_selectcache.plugin.peering import warn_of_peering
 from kopf_selectcache.selectors.kind_keys import assigned
+from kopf_selectcache.selectors.object_key import Key
 from kopf_selectcache.settings.options import SelectCacheSettings
 from kopf_selectcache.settings.planner import Stream
 from kopf_selectcache.testing import FakeCache
@@ -216,7 +217,7 @@ def _advise() -> None:
         settings,
         registry,
         PODS,
-        Selector("app=web", field="status.phase=Running"),
+        Selector("app=web", fields="status.phase=Running"),
         built_in=True,
         narrowing=False,
     )
@@ -564,14 +565,14 @@ def _loop(uids: Callable[[int], str], *handlers: str) -> Callable[[], None]:
     """
 
     def work() -> None:
-        chains, key = Chains(), ("shop", "web")
+        chains, key = Chains(), Key("web", namespace="shop")
         brakes = [
             Brake(f"Reconciler '{each}'", "webapps.example.com", lambda: 0.0, chains) for each in handlers
         ]
         target = Target("configmaps", "shop", "config", "")
         for number in range(len(brakes) * (LIMIT + 1)):
-            version = str(number)
-            with brakes[number % len(brakes)].watching(key, [(("shop", "config"), str(number - 1))]):
+            version, config = str(number), Key("config", namespace="shop")
+            with brakes[number % len(brakes)].watching(key, [(config, str(number - 1))]):
                 note = notes.get()
                 assert note is not None
                 note(Written(target, "config", uids(number), version, False, frozenset(), frozenset()))
@@ -602,7 +603,7 @@ RECORDS: dict[str, Callable[[], Any]] = {
     "narrowing for handlers that are not known": _narrow("app=web", is_known=False),
     "narrowing of what is narrowed": _narrow("app=web", watched="app=db"),
     "narrowing by a field that may not be known": _narrow(
-        Selector("app=web", field="spec.color=red"),
+        Selector("app=web", fields="spec.color=red"),
         "example.com/v1/widgets",
         selector=("example.com", "v1", "widgets"),
     ),

@@ -119,7 +119,7 @@ def cut(read: Callable[[Cache], Any], **options: Any) -> Callable[[], Any]:
 def status_of_a_model(cache: Cache) -> Any:
     with imported({"kubernetes.client.models": []}):
         model = current("V1Pod", {"status": "object"}, {"status": "status"})
-        return cache.held("pods", as_=model)[0].status
+        return cache.list_cached("pods", as_=model)[0].status
 
 
 def unreadable(read: Callable[[Cache], Any]) -> Callable[[], Any]:
@@ -147,9 +147,9 @@ OUTSIDE = {
     "objects in namespaces without the label": tenants(
         lambda cache: cache.list("pods", namespace=["shop", "infra"]), "blog"
     ),
-    "objects, and no namespace has the label": tenants(lambda cache: cache.held("pods")),
+    "objects, and no namespace has the label": tenants(lambda cache: cache.list_cached("pods")),
     "a read with a label selector of namespaces": tenants(
-        lambda cache: cache.held("pods", namespace=cast("Any", TENANTS))
+        lambda cache: cache.list_cached("pods", namespace=cast("Any", TENANTS))
     ),
     "get, hidden": web(lambda cache: cache.get("pods", "db-1", "ns")),
     "get with a default, hidden": web(lambda cache: cache.get("pods", "db-1", "ns", default=None)),
@@ -166,24 +166,24 @@ OUTSIDE = {
     "list with options": web(
         lambda cache: cache.list("pods", where={"spec.token": "canary"}, sort_by="metadata.name", limit=0)
     ),
-    "list, undecided": lambda: reading(HARD).list("pods", label=PIGEONS),
-    "list of excluded objects": web(lambda cache: cache.list("pods", label="app=db")),
-    "list of one of several alternatives": lambda: reading(WEB_OR_DB).list("pods", label="app"),
+    "list, undecided": lambda: reading(HARD).list("pods", labels=PIGEONS),
+    "list of excluded objects": web(lambda cache: cache.list("pods", labels="app=db")),
+    "list of one of several alternatives": lambda: reading(WEB_OR_DB).list("pods", labels="app"),
     "a count beyond the namespaces of both sides": lambda: split_in_shop().count("pods", outside=True),
-    "hidden objects beyond these namespaces": lambda: split_in_shop().hidden("pods"),
-    "hidden objects of a cache that is not split": web(lambda cache: cache.hidden("pods")),
-    "count of more than the filter": web(lambda cache: cache.count("pods", label="app in (web,db)")),
-    "held of excluded objects": web(lambda cache: cache.held("pods", label="app=db")),
+    "hidden objects beyond these namespaces": lambda: split_in_shop().list_outside("pods"),
+    "hidden objects of a cache that is not split": web(lambda cache: cache.list_outside("pods")),
+    "count of more than the filter": web(lambda cache: cache.count("pods", labels="app in (web,db)")),
+    "held of excluded objects": web(lambda cache: cache.list_cached("pods", labels="app=db")),
     "owned by an owner in another namespace": lambda: reading(Selector(namespaces=["a"])).owned(
         {"metadata": {"uid": "u", "namespace": "b"}}, "pods"
     ),
     "list by a field that only the server knows": lambda: reading(
         Selector(), resource=SECRETIVE, key="things"
-    ).list("things", field="spec.color=red"),
+    ).list("things", fields="spec.color=red"),
     "explain by a field that only the server knows": lambda: reading(
         Selector(), resource=SECRETIVE, key="things"
-    ).explain("things", field="spec.color=red"),
-    "wait_for excluded objects": awaited(lambda cache: cache.wait_for("pods", bool, label="app=db")),
+    ).explain("things", fields="spec.color=red"),
+    "wait_for excluded objects": awaited(lambda cache: cache.wait_for("pods", bool, labels="app=db")),
 }
 
 MISTAKES = {
@@ -209,39 +209,43 @@ MISTAKES = {
     "a namespaced object without a namespace": web(lambda cache: cache.get("pods", "x")),
     "an empty namespace": web(lambda cache: cache.get("pods", "x", "")),
     "a cluster-scoped object with a namespace": web(lambda cache: cache.get("nodes", "n1", "ns")),
-    "cluster-scoped objects of a namespace": web(lambda cache: cache.held("nodes", namespace="ns")),
+    "cluster-scoped objects of a namespace": web(lambda cache: cache.list_cached("nodes", namespace="ns")),
     "a name of another type": web(lambda cache: cache.get("pods", {"metadata": {}}, "ns")),  # type: ignore[call-overload]
-    "a label selector with a mistake": web(lambda cache: cache.list("pods", label="app in")),
-    "a field that pods cannot be selected by": web(lambda cache: cache.held("pods", field="spec.volumes=x")),
+    "a label selector with a mistake": web(lambda cache: cache.list("pods", labels="app in")),
+    "a field that pods cannot be selected by": web(
+        lambda cache: cache.list_cached("pods", fields="spec.volumes=x")
+    ),
     "a pattern of namespaces": web(lambda cache: cache.list("pods", namespace="team-*")),
     "no kind": web(lambda cache: cache.list(["pods"])),  # type: ignore[call-overload]
     "an owner without a uid": web(lambda cache: cache.owned({"metadata": {}}, "pods")),
     "an owner that is none": web(lambda cache: cache.owned(None, "pods")),
     "where is no dict": web(lambda cache: cache.list("pods", where="spec.x=y")),  # type: ignore[call-overload]
     "where has no path": web(lambda cache: cache.list("pods", where={"spec..x": "y"})),
-    "where has a function": web(lambda cache: cache.held("pods", where={"spec.x": len})),
+    "where has a function": web(lambda cache: cache.list_cached("pods", where={"spec.x": len})),
     "where leads into a list": lambda: reading("", pod("a", owner="u")).list(
         "pods", where={"metadata.ownerReferences.uid": "u"}
     ),
-    "sort_by is no path": web(lambda cache: cache.held("pods", sort_by=5)),  # type: ignore[call-overload]
-    "sort_by in descending order": web(lambda cache: cache.held("pods", sort_by="-metadata.name")),
-    "sort_by a dict": web(lambda cache: cache.held("pods", sort_by="metadata.labels")),
-    "limit is no number": web(lambda cache: cache.held("pods", limit="3")),  # type: ignore[call-overload]
+    "sort_by is no path": web(lambda cache: cache.list_cached("pods", sort_by=5)),  # type: ignore[call-overload]
+    "sort_by in descending order": web(lambda cache: cache.list_cached("pods", sort_by="-metadata.name")),
+    "sort_by a dict": web(lambda cache: cache.list_cached("pods", sort_by="metadata.labels")),
+    "limit is no number": web(lambda cache: cache.list_cached("pods", limit="3")),  # type: ignore[call-overload]
     "max_age is no number": web(lambda cache: cache.get("pods", "x", "ns", max_age=-1)),
     "keys_only with a form": web(lambda cache: cache.list("pods", keys_only=True, as_="view")),  # type: ignore[call-overload]
-    "as_ is no form": web(lambda cache: cache.held("pods", as_=5)),  # type: ignore[call-overload]
-    "as_ is an async function": web(lambda cache: cache.held("pods", as_=later)),
-    "as_ is a struct with other fields": web(lambda cache: cache.held("pods", as_=Strict)),
-    "as_ is a struct with a missing field": web(lambda cache: cache.held("pods", as_=Needs)),
-    "index is no dict": web(lambda cache: cache.held("pods", index="canary")),  # type: ignore[call-overload]
-    "an index that there is not": indexed(lambda cache: cache.held("pods", index={"nod": "n1"})),
-    "an index where there is none": web(lambda cache: cache.held("pods", index={"node": "n1"})),
-    "a value of an index that is a list": indexed(lambda cache: cache.held("pods", index={"node": ["n1"]})),
+    "as_ is no form": web(lambda cache: cache.list_cached("pods", as_=5)),  # type: ignore[call-overload]
+    "as_ is an async function": web(lambda cache: cache.list_cached("pods", as_=later)),
+    "as_ is a struct with other fields": web(lambda cache: cache.list_cached("pods", as_=Strict)),
+    "as_ is a struct with a missing field": web(lambda cache: cache.list_cached("pods", as_=Needs)),
+    "index is no dict": web(lambda cache: cache.list_cached("pods", index="canary")),  # type: ignore[call-overload]
+    "an index that there is not": indexed(lambda cache: cache.list_cached("pods", index={"nod": "n1"})),
+    "an index where there is none": web(lambda cache: cache.list_cached("pods", index={"node": "n1"})),
+    "a value of an index that is a list": indexed(
+        lambda cache: cache.list_cached("pods", index={"node": ["n1"]})
+    ),
     "an index that is added twice": indexed(lambda cache: cache.blocking.add_index("pods", node="spec.x")),
     "no index is added": indexed(lambda cache: cache.blocking.add_index("pods")),
     "an index whose function fails": indexed(lambda cache: cache.blocking.add_index("pods", bad=lambda _: 5)),  # type: ignore[arg-type,return-value]
     "a change of a view": web(lambda cache: cache.get("pods", "web-1", "ns", as_="view").update(a=1)),  # type: ignore[attr-defined]
-    "a change of a list": web(lambda cache: cache.held("pods").append(1)),  # type: ignore[attr-defined]
+    "a change of a list": web(lambda cache: cache.list_cached("pods").append(1)),  # type: ignore[attr-defined]
 }
 
 WAITS = {
@@ -253,40 +257,40 @@ WAITS = {
     "a predicate that is none": awaited(lambda cache: cache.wait_for("pods", 5)),  # type: ignore[call-overload]
     "an async predicate": awaited(lambda cache: cache.wait_for("pods", later)),
     "a predicate that nothing satisfies": awaited(
-        lambda cache: cache.wait_for("pods", lambda _: False, label="app=web", timeout=0)
+        lambda cache: cache.wait_for("pods", lambda _: False, labels="app=web", timeout=0)
     ),
     "at_least is no body": awaited(lambda cache: cache.wait_synced(at_least=5)),  # type: ignore[arg-type]
     "at_least without a version": awaited(lambda cache: cache.wait_synced(at_least={"metadata": {}})),
     "a cache that is older than at_least": web(
-        lambda cache: cache.list("pods", label="app=web", at_least="99")
+        lambda cache: cache.list("pods", labels="app=web", at_least="99")
     ),
     "a snapshot that is older than at_least": fake(
-        lambda cache: cache.snapshot("pods").__enter__().list("pods", label="app=web", at_least="99")
+        lambda cache: cache.snapshot("pods").__enter__().list("pods", labels="app=web", at_least="99")
     ),
     "a count of both sides that is older than at_least": lambda: FakeCache(
         [WEB], {"pods": Cached("app=web", outside="metadata")}
     ).count("pods", outside=True, at_least="99"),
     "hidden objects that are older than at_least": lambda: FakeCache(
         [WEB], {"pods": Cached("app=db", outside="metadata")}
-    ).hidden("pods", at_least="99"),
+    ).list_outside("pods", at_least="99"),
     "an object that is older than at_least": web(
         lambda cache: cache.get("pods", "web-1", "ns", at_least="99")
     ),
     "a wait whose version is not reached": awaited(
         lambda cache: cache.wait_for("pods", bool, at_least="99", timeout=0.01)
     ),
-    "at_least of a read is no object": web(lambda cache: cache.held("pods", at_least=5)),
-    "at_least of a read is no number": web(lambda cache: cache.held("pods", at_least="abc")),
+    "at_least of a read is no object": web(lambda cache: cache.list_cached("pods", at_least=5)),
+    "at_least of a read is no number": web(lambda cache: cache.list_cached("pods", at_least="abc")),
     "at_least of a read is of another kind": web(
-        lambda cache: cache.held("pods", at_least=node("n1") | {"kind": "Node"})
+        lambda cache: cache.list_cached("pods", at_least=node("n1") | {"kind": "Node"})
     ),
-    "versions without an order": lambda: unordered().held("pods", at_least="5"),
+    "versions without an order": lambda: unordered().list_cached("pods", at_least="5"),
     "a size of pages that is no number": web(lambda cache: cache.pages("pods", size=0)),
     "a snapshot of no kind": web(lambda cache: cache.snapshot()),
-    "a read of a snapshot that is not open": web(lambda cache: cache.snapshot("pods").held("pods")),
-    "a read of a snapshot that has ended": fake(lambda cache: ended(cache).held("pods")),
+    "a read of a snapshot that is not open": web(lambda cache: cache.snapshot("pods").list_cached("pods")),
+    "a read of a snapshot that has ended": fake(lambda cache: ended(cache).list_cached("pods")),
     "a read of a kind that a snapshot does not have": fake(
-        lambda cache: cache.snapshot("pods").__enter__().held("nodes")
+        lambda cache: cache.snapshot("pods").__enter__().list_cached("nodes")
     ),
     "at_least of a kind that is not declared": awaited(
         lambda cache: cache.wait_synced(at_least=node("n1") | {"kind": "Node"})
@@ -313,24 +317,27 @@ PARTS = {
         lambda cache: cache.list("pods", where={"status.phase": "Running"}), metadata_only=True
     ),
     "a field where only metadata is received": cut(
-        lambda cache: cache.list("pods", field="status.phase=Running"), metadata_only=True
+        lambda cache: cache.list("pods", fields="status.phase=Running"), metadata_only=True
     ),
-    "a member of a partial object": cut(lambda cache: cache.held("pods")[0]["status"], drop=["status"]),
+    "a member of a partial object": cut(
+        lambda cache: cache.list_cached("pods")[0]["status"], drop=["status"]
+    ),
     "a member of a partial object of a client": cut(status_of_a_model, drop=["status"]),
     "a partial object that its client sends": cut(
-        lambda cache: cache.held("pods", as_=Pod)[0].update(), drop=["status"]
+        lambda cache: cache.list_cached("pods", as_=Pod)[0].update(), drop=["status"]
     ),
-    "sort_by a path that is never stored": lambda: reading("", WEB).held(
+    "sort_by a path that is never stored": lambda: reading("", WEB).list_cached(
         "pods", sort_by="metadata.managedFields"
     ),
     "a struct of a dropped path": cut(
-        lambda cache: cache.held("pods", as_=msgspec.defstruct("Pod", [("status", dict)])), drop=["status"]
+        lambda cache: cache.list_cached("pods", as_=msgspec.defstruct("Pod", [("status", dict)])),
+        drop=["status"],
     ),
     "an index of a dropped path": lambda: FakeCache(
         [WEB], {"pods": Cached("app=web", drop=["status"])}
     ).blocking.add_index("pods", phase="status.phase"),
     "get of an unreadable object": unreadable(lambda cache: cache.get("pods", "deep", "ns")),
-    "list with an unreadable object": unreadable(lambda cache: cache.list("pods", label="app=web")),
+    "list with an unreadable object": unreadable(lambda cache: cache.list("pods", labels="app=web")),
 }
 
 

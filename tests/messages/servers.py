@@ -48,7 +48,7 @@ def _ask(answer: Any, read: str, resource: Any = PODS) -> Any:
         cache = environment.cache()
         if read == "fetch":
             return await cache.fetch("pods", "x", "ns")
-        return await cache.fetch_list("pods", label="app=web")
+        return await cache.fetch_list("pods", labels="app=web")
 
     return asyncio.run(work())
 

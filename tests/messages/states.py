@@ -45,7 +45,7 @@ def _read(tell: Callable[[Condition], object], subject: Subject) -> Any:
         tell(condition)
     environment = Environment()
     environment.declare("app=web").error = condition.error()
-    return environment.cache().list("pods", label="app=web")
+    return environment.cache().list("pods", labels="app=web")
 
 
 def _failing(failure: Failure, verb: str = "list") -> Callable[[Condition], object]:
@@ -109,7 +109,7 @@ def provoke(provoked: Provoked) -> None:
         lambda: (
             _environment(lambda environment: environment.declare("app=web"))
             .cache()
-            .list("pods", label="app=web")
+            .list("pods", labels="app=web")
         ),
     )
     add(
@@ -118,7 +118,7 @@ def provoke(provoked: Provoked) -> None:
         lambda: (
             _environment(lambda environment: environment.declare("app=web").hold(pod("web-1", app="web")))
             .cache()
-            .list("pods", label="app=web", max_age=1)
+            .list("pods", labels="app=web", max_age=1)
         ),
     )
     add(chapter, "no complete list in time", lambda: asyncio.run(_wait()))

@@ -32,7 +32,7 @@ SNAPSHOT, SELECTOR, PLANNER = "cache/snapshots.py", "selectors/selector.py", "se
 
 FEATURES: tuple[FeatureMutant, ...] = (
     FeatureMutant("send no label selector", SELECTOR,
-                  'labels = {"labelSelector": str(selector.label)} if selector.requirements else {}', "labels = dict[str, str]()",
+                  'labels = {"labelSelector": str(selector.labels)} if selector.requirements else {}', "labels = dict[str, str]()",
                   "A1", (TESTS + "a1_the_server_selects_by_labels_and_fields",)),
     FeatureMutant("know a custom resource by its plural only", "informer/names.py",
                   "else name in kind.names and", "else name == kind.plural and",

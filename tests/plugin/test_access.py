@@ -125,7 +125,7 @@ WAITS_FOR_ITSELF: dict[str, Callable[[Any], Any]] = {
     "wait_synced": lambda cache: cache.wait_synced(),
     "declare": lambda cache: cache.declare("secrets", "app=web"),
     "change": lambda cache: cache.change("pods", "app=web"),
-    "remove": lambda cache: cache.remove("pods"),
+    "undeclare": lambda cache: cache.undeclare("pods"),
     "plan": lambda cache: cache.plan("pods", "app=web"),
 }
 
@@ -161,7 +161,7 @@ def test_a_startup_handler_that_waits_ends_the_operator_at_once(
     error = caught.value.__cause__
     assert isinstance(error, DeclarationError)
     assert error.what.startswith(f"cache.{verb}() ")
-    assert ("selectcache.selectors" in error.remedy) is (verb in ("declare", "change", "remove"))
+    assert ("selectcache.selectors" in error.remedy) is (verb in ("declare", "change", "undeclare"))
 
 
 READS_TOO_EARLY: dict[str, Callable[[Any], Any]] = {
@@ -402,7 +402,7 @@ def test_code_that_is_no_handler_writes_with_the_operators_credentials() -> None
 
 READS: dict[str, Callable[[selectcache.Cache], Any]] = {
     "get": lambda cache: cache.get("pods", "web-1", "shop", default=None),
-    "list": lambda cache: cache.list("pods", label="app=web"),
+    "list": lambda cache: cache.list("pods", labels="app=web"),
     "scope": lambda cache: cache.scope("pods"),
     "age": lambda cache: cache.age("pods"),
 }

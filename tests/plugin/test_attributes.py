@@ -73,7 +73,7 @@ def test_20_an_attribute_of_a_partial_object_says_how_the_key_is_written() -> No
 
 
 def test_20_an_attribute_of_a_list_says_that_it_is_a_sequence() -> None:
-    notes = notes_of(lambda cache: cache.held("pods").items)
+    notes = notes_of(lambda cache: cache.list_cached("pods").items)
     assert notes == ["It is a sequence. Write: for obj in cache.list(...), or cache.list(...)[0]"]
 
 

@@ -68,7 +68,7 @@ class TestReads:
             before = asyncio.all_tasks()
             async with Caches(WEB, login=credentials(other)) as cache:
                 await cache.wait_synced()
-                assert cache.count("secrets", label="app=web") == 2
+                assert cache.count("secrets", labels="app=web") == 2
                 with pytest.raises(OutsideFilter):
                     cache.get("secrets", "db-1", "shop")
                 with pytest.raises(NotDeclared) as caught:
@@ -88,7 +88,7 @@ class TestReads:
         async def main() -> None:
             async with Caches(WEB, login=credentials(other), namespaces=["blog"]) as cache:
                 await cache.wait_synced()
-                assert [each["metadata"]["name"] for each in cache.held("secrets")] == ["web-2"]
+                assert [each["metadata"]["name"] for each in cache.list_cached("secrets")] == ["web-2"]
                 with pytest.raises(OutsideFilter):
                     cache.list("secrets", namespace="shop")
 
@@ -148,7 +148,7 @@ class TestReads:
     def test_settings_may_be_those_of_several_caches(self, other: EmbeddedCluster) -> None:
         settings = SelectCacheSettings()
         settings.selectors["v1/configmaps"] = ""
-        settings.defaults.label = "app=web"
+        settings.defaults.labels = "app=web"
         web = Caches({"v1/secrets": Selector()}, settings=settings, login=credentials(other))
         db = Caches({"v1/secrets": "app=db"}, settings=settings, login=credentials(other))
         assert {*settings.selectors} == {"v1/configmaps"}
@@ -156,12 +156,12 @@ class TestReads:
         async def main() -> None:
             async with web as one, db as two:
                 with pytest.raises(NotSynced):
-                    one.count("secrets", label="app=web")
+                    one.count("secrets", labels="app=web")
                 await one.wait_synced()
                 await two.wait_synced()
-                assert one.count("secrets", label="app=web") == 2
-                assert two.count("secrets", label="app=db") == 1
-                settings.defaults.label = "app=db"  # They run with copies.
+                assert one.count("secrets", labels="app=web") == 2
+                assert two.count("secrets", labels="app=db") == 1
+                settings.defaults.labels = "app=db"  # They run with copies.
                 made = await two.live.create(
                     {
                         "apiVersion": "v1",
@@ -195,7 +195,7 @@ class TestReads:
             await ours.stop()  # It does nothing.
             async with ours as again:  # They can be entered again.
                 await again.wait_synced()
-                assert again.count("secrets", label="app=web") == 2
+                assert again.count("secrets", labels="app=web") == 2
 
         run(main())
 
@@ -368,7 +368,7 @@ class TestBesideAnOperator:
 
         async def work(own: selectcache.Cache, remote: selectcache.Cache) -> None:
             await own.wait_synced()
-            read.append((own.count("pods"), remote.count("secrets", label="app=web")))
+            read.append((own.count("pods"), remote.count("secrets", labels="app=web")))
 
         @kopf.on.cleanup(registry=registry)
         async def end(memo: Any, **_: Any) -> None:
@@ -392,7 +392,7 @@ class TestBesideAnOperator:
                 await asyncio.sleep(0)
                 await vault.populate({"login": credentials(other)})
                 await waiting
-                assert cache.count("secrets", label="app=web") == 2
+                assert cache.count("secrets", labels="app=web") == 2
             assert not vault.is_empty()
             await vault.close()
 
@@ -429,7 +429,7 @@ class TestMessages:
             async with Caches(WEB, login=login) as cache:
                 with pytest.raises(Forbidden, match=r"Caches\(\) may not list") as caught:
                     await cache.wait_synced()
-                assert "for Caches({'v1/secrets': ...}), label='app=web')" in caught.value.remedy
+                assert "for Caches({'v1/secrets': ...}), labels='app=web')" in caught.value.remedy
                 assert "give Caches() namespaces=" in caught.value.remedy
 
         run(main())

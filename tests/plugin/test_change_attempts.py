@@ -182,7 +182,7 @@ def test_nobody_is_called_for_an_object_that_departs_unless_departures_are_wante
     calls = Calls(failures=1)
     calls.queue = ChangeQueue(causes={ChangeCause.ENTERED, ChangeCause.UPDATED})
     calls.queue.add(updated(1, 2))
-    calls.slept = lambda: calls.queue.add(Change(record(2), None, ChangeCause.GONE))
+    calls.slept = lambda: calls.queue.add(Change(record(2), None, ChangeCause.DELETED))
     run(calls)
     assert calls.seen == [("2", 0)]
 

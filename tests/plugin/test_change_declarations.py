@@ -49,10 +49,10 @@ def test_the_default_registry_is_that_of_kopf(monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.parametrize(
     ("declared", "options"),
     [
-        ({"secrets": "app=web"}, {"label": "app=db"}),
-        ({"pods": "app=web"}, {"label": "app=web,app=db"}),
+        ({"secrets": "app=web"}, {"labels": "app=db"}),
+        ({"pods": "app=web"}, {"labels": "app=web,app=db"}),
         ({"pods": "app=web"}, {"kind": "nodes", "namespace": "shop"}),
-        ({"secrets": "app=web"}, {"field": "spec.nope=1"}),
+        ({"secrets": "app=web"}, {"fields": "spec.nope=1"}),
     ],
 )
 def test_a_handler_that_would_never_be_called_is_refused_at_the_start(
@@ -72,8 +72,8 @@ def test_a_handler_that_would_never_be_called_is_refused_at_the_start(
     [
         {"entered": 1},
         {"initial": "no"},
-        {"entered": False, "updated": False, "left": False, "gone": False},
-        {"label": "app=("},
+        {"entered": False, "updated": False, "left": False, "deleted": False},
+        {"labels": "app=("},
         {"where": {"": 1}},
         {"where": len},
         {"where": 5},
@@ -118,14 +118,14 @@ def test_a_handler_says_which_objects_it_wants(registry: kopf.OperatorRegistry) 
     async def follow(**_: Any) -> None: ...
 
     selectcache.on.change("pods", registry=registry)(follow)
-    selectcache.on.change("pods", registry=registry, label="app=web", where={"spec.x": 1})(follow)
+    selectcache.on.change("pods", registry=registry, labels="app=web", where={"spec.x": 1})(follow)
     every, some = change_handlers(registry)
     assert list(change_handlers_of("v1/pods", registry, ["v1/pods"])) == [every, some]
     assert list(change_handlers_of("secrets", registry, ["v1/pods", "secrets"])) == []
     assert list(undeclared_change_handlers(registry, ["v1/pods"])) == []
     assert list(undeclared_change_handlers(registry, ["secrets"])) == [every, some]
     assert every.condition == ""
-    assert some.condition.startswith("label=")
+    assert some.condition.startswith("labels=")
     assert "spec.x" in some.condition
 
 
@@ -141,7 +141,7 @@ def test_a_custom_kind_is_known_by_the_name_of_its_declaration(
 
 @pytest.mark.parametrize("key", ["secrets", "wa", "webapps.example.org", "example.com/v2/webapps"])
 def test_a_kind_that_is_not_declared_may_be_declared_later(registry: kopf.OperatorRegistry, key: str) -> None:
-    @selectcache.on.change(key, registry=registry, label="app=web", namespace="shop")
+    @selectcache.on.change(key, registry=registry, labels="app=web", namespace="shop")
     async def follow(**_: Any) -> None: ...
 
     check_change_handlers(registry, {"example.com/v1/webapps": selectcache.Selector("app=db")})
@@ -215,8 +215,8 @@ def test_namespaces_are_a_text_or_a_list(registry: kopf.OperatorRegistry, namesp
 @pytest.mark.parametrize(
     ("options", "error"),
     [
-        ({"label": "app=web,app=db"}, selectcache.ConflictingSelectors),
-        ({"field": "spec.nope=1"}, selectcache.NotSelectable),
+        ({"labels": "app=web,app=db"}, selectcache.ConflictingSelectors),
+        ({"fields": "spec.nope=1"}, selectcache.NotSelectable),
         ({"namespace": "shop"}, DeclarationError),
     ],
 )

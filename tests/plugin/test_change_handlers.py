@@ -75,7 +75,7 @@ def test_a_handler_gets_each_change_with_the_cache(registry: kopf.OperatorRegist
 
     def note(**given: Any) -> None:
         threads.append(threading.current_thread() is threading.main_thread())
-        calls.append({**given, "held": len(given["cache"].held("secrets"))})
+        calls.append({**given, "held": len(given["cache"].list_cached("secrets"))})
 
     async def note_async(**given: Any) -> None:
         note(**given)
@@ -242,10 +242,10 @@ def test_the_options_of_kopf_limit_its_calls(
 @pytest.mark.parametrize(
     ("options", "seen"),
     [
-        ({"initial": False}, ["b entered", "a updated", "a gone"]),
-        ({"updated": False, "entered": False}, ["a gone"]),
-        ({"gone": False}, ["a entered", "b entered", "a updated"]),
-        ({"label": "tier"}, ["a entered", "a gone"]),
+        ({"initial": False}, ["b entered", "a updated", "a deleted"]),
+        ({"updated": False, "entered": False}, ["a deleted"]),
+        ({"deleted": False}, ["a entered", "b entered", "a updated"]),
+        ({"labels": "tier"}, ["a entered", "a deleted"]),
         ({"where": {"metadata.name": "b"}}, ["b entered"]),
         ({"namespace": "other"}, []),
     ],

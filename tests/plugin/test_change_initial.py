@@ -109,7 +109,7 @@ def test_15_initial_is_false_of_what_the_filter_had_excluded_for_the_handler_at_
 ) -> None:
     seen: list[tuple[str, bool, bool]] = []
 
-    @selectcache.on.change("secrets", registry=registry, label="app=db", initial=initial)
+    @selectcache.on.change("secrets", registry=registry, labels="app=db", initial=initial)
     async def follow(name: str, initial: bool, filter_changed: bool, **_: Any) -> None:
         seen.append((name, initial, filter_changed))
 
@@ -128,7 +128,7 @@ def test_15_initial_is_false_of_what_the_filter_had_excluded_for_the_handler_at_
             cluster.create(secret("c", app="db"))
             assert await reached(lambda: len(seen) == 2)
             assert seen == [("b", False, True), ("c", False, False)]
-            await cache.remove("secrets")
+            await cache.undeclare("secrets")
             seen.clear()
             await cache.declare("v1/secrets", "app=db")
             cluster.create(secret("d", app="db"))
@@ -152,7 +152,7 @@ def test_15_initial_is_true_of_what_is_there_at_a_declaration_at_run_time(
             (cache,) = caches
             await cache.declare("v1/secrets", "app=web")
             assert await reached(lambda: len(seen) == 1)
-            await cache.remove("v1/secrets")
+            await cache.undeclare("v1/secrets")
             cluster.create(secret("b", app="web"))
             await cache.declare("v1/secrets", "app=web")
             assert await reached(lambda: len(seen) == 2)
@@ -199,7 +199,7 @@ def test_15_an_initial_entry_that_is_joined_with_updates_stays_initial(
         async with operating(registry, secret("a", app="web"), configure=configure) as cluster:
             await has_failed.wait()
             cluster.patch(secret("a"), labelled(tier="gold"))
-            await until(lambda: caches[0].held("secrets", label="tier"))
+            await until(lambda: caches[0].list_cached("secrets", labels="tier"))
             works.set()
             assert await reached(lambda: seen)
         assert seen == [("entered", True, 2)]

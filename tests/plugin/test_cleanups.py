@@ -331,7 +331,7 @@ def test_18_a_finalizer_does_not_wait_for_a_reconciler_of_another_kind(
         async with serving(app()) as cluster, operated(registry, cluster):
             await times.until(lambda: calls, within=10)
             if is_removed:
-                await caches[0].remove("v1/configmaps")
+                await caches[0].undeclare("v1/configmaps")
             cluster.delete(app())
             await times.until(lambda: not stored(cluster), within=10)
 

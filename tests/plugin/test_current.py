@@ -330,7 +330,7 @@ def test_9_each_of_two_operators_has_its_own() -> None:
             operating(registries[1], cluster, settings=declaring(pods="app")),
         ):
             assert await reached(lambda: list(map(len, found.values())) == [2, 2])
-        assert found == {"a": ["label='app=web'"] * 2, "b": ["label='app'"] * 2}
+        assert found == {"a": ["labels='app=web'"] * 2, "b": ["labels='app'"] * 2}
 
     run(main())
 

@@ -20,10 +20,10 @@ from tests.faults.environment import reached
 from tests.kopf_operators import Cluster, cycles, declaring, operating, pod, run
 from tests.plugin.test_stopping import Waiting, stopping
 
-PODS = Selector(field="spec.nodeName=")
+PODS = Selector(fields="spec.nodeName=")
 
 LATE: dict[str, Callable[[selectcache.Cache], Awaitable[Any]]] = {
-    "a filter change": lambda cache: cache.change("pods", Selector(field="spec.nodeName=a")),
+    "a filter change": lambda cache: cache.change("pods", Selector(fields="spec.nodeName=a")),
     "a declaration": lambda cache: cache.declare("nodes", ""),
     "a write": lambda cache: cache.live.patch("pods", "web-1", "shop", {"metadata": {"labels": {"a": "b"}}}),
     "a fetch": lambda cache: cache.fetch("pods", "other", "shop"),

@@ -49,7 +49,7 @@ def test_a_handler_of_changes_goes_on_when_its_kind_is_declared_again(
         ) as cluster:
             (cache,) = caches
             await until(lambda: seen == ["a entered"])
-            await cache.remove("secrets")
+            await cache.undeclare("secrets")
             cluster.patch(secret("a"), labelled(tier="gold"))
             await cache.declare("nodes", "")
             await cycles()
@@ -93,7 +93,7 @@ def test_a_handler_of_changes_begins_when_its_kind_is_declared(
             await until(lambda: seen == ["a entered"])
             cluster.patch(secret("b"), labelled(app="web"))
             await until(lambda: seen == ["a entered", "b entered"])
-            await cache.remove("secrets")
+            await cache.undeclare("secrets")
             cluster.delete(secret("a"))
             await cycles()
             await cache.declare("secrets", "app=web")
@@ -108,7 +108,7 @@ def test_a_handler_of_changes_begins_when_a_filter_holds_what_it_follows(
     seen: list[str] = []
     caches: list[selectcache.Cache] = []
 
-    @selectcache.on.change("secrets", registry=registry, label="app=db")
+    @selectcache.on.change("secrets", registry=registry, labels="app=db")
     async def follow(name: str, cause: str, **_: Any) -> None:
         seen.append(f"{name} {cause}")
 
@@ -203,9 +203,9 @@ def test_calls_that_run_when_a_kind_is_removed_go_on_and_others_end(registry: ko
             cluster.create(secret("a", app="web"))
             await until(lambda: seen == ["b begun", "a begun"])
             cluster.create(secret("c", app="web"))
-            await until(lambda: len(cache.held("secrets")) == 3)
+            await until(lambda: len(cache.list_cached("secrets")) == 3)
             await cycles()
-            await cache.remove("secrets")
+            await cache.undeclare("secrets")
             await cycles()
             goes_on.set()
             await until(lambda: seen == ["b begun", "a begun", "a done"])
@@ -244,7 +244,7 @@ def test_a_removal_ends_the_wait_for_a_place(
         async with operating(registry, *objects, configure=configure):
             (cache,) = caches
             await until(lambda: seen == ["a"])
-            await cache.remove("secrets")
+            await cache.undeclare("secrets")
             await closed.wait()
             assert seen == ["a"]
             goes_on.set()
@@ -271,7 +271,7 @@ def test_a_kind_that_is_declared_again_before_its_calls_have_ended_is_not_report
         async with operating(registry, secret("a", app="web"), secret("b", app="db"), configure=configure):
             (cache,) = caches
             await until(lambda: seen == ["a"])
-            await cache.remove("secrets")
+            await cache.undeclare("secrets")
             await cache.declare("secrets", "app=db")
             await cycles()
             goes_on.set()
@@ -295,7 +295,7 @@ def test_a_task_can_declare_before_the_operator_has_started() -> None:
             assert cache.list("secrets") == []
             with pytest.raises(DeclarationError):
                 await cache.declare("secrets", "app=web")
-            await cache.remove("secrets")
+            await cache.undeclare("secrets")
 
     run(main())
 
@@ -306,8 +306,8 @@ def test_a_task_can_declare_before_the_operator_has_started() -> None:
         (lambda selectors: selectors.__setitem__("v1/pods", "app=db"), "await cache.change('v1/pods', ...)"),
         (lambda selectors: selectors.__setitem__("nodes", ""), "await cache.declare('nodes', ...)"),
         (lambda selectors: selectors.update(nodes=""), "await cache.declare('nodes', ...)"),
-        (lambda selectors: selectors.__delitem__("pods"), "await cache.remove('v1/pods')"),
-        (lambda selectors: selectors.clear(), "await cache.remove('v1/pods')"),
+        (lambda selectors: selectors.__delitem__("pods"), "await cache.undeclare('v1/pods')"),
+        (lambda selectors: selectors.clear(), "await cache.undeclare('v1/pods')"),
     ],
 )
 def test_settings_that_are_changed_too_late_name_the_line_to_write(
@@ -366,7 +366,7 @@ def test_advice_on_a_kind_that_is_removed_is_left_out(registry: kopf.OperatorReg
             async with launched(settings, cluster, registry=registry) as operator:
                 await operator.logged_in()
                 await cycles()
-                await selectcache.Cache(operator.runtime).remove("pods")
+                await selectcache.Cache(operator.runtime).undeclare("pods")
                 await cycles()
                 held.set()
                 assert operator.restartable() == ""
@@ -383,7 +383,7 @@ def test_handlers_do_not_wait_for_a_kind_of_the_start_that_is_removed() -> None:
             waiting = asyncio.create_task(operator.gate(None, None))
             await cycles()
             assert not waiting.done()
-            await selectcache.Cache(operator.runtime).remove("pods")
+            await selectcache.Cache(operator.runtime).undeclare("pods")
             await waiting
 
     run(main())

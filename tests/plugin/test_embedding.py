@@ -79,7 +79,7 @@ def operator(app: str, told: Told, cluster: EmbeddedCluster) -> kopf.OperatorReg
     @kopf.on.event("configmaps", labels={"ask": "yes"}, registry=registry)
     @selectcache.with_cache
     async def in_loop(cache: selectcache.Cache, **_: Any) -> None:
-        told.put((app, named(cache.held("secrets"))))
+        told.put((app, named(cache.list_cached("secrets"))))
 
     @kopf.on.event("configmaps", labels={"ask": "yes"}, registry=registry)
     @selectcache.with_cache
@@ -241,7 +241,7 @@ def test_a_filter_without_namespaces_holds_those_of_kopf_run(
     @kopf.on.event("configmaps", labels={"ask": "yes"}, registry=registry)
     @selectcache.with_cache
     async def tell(cache: selectcache.Cache, **_: Any) -> None:
-        told.put(named(cache.held("secrets")))
+        told.put(named(cache.list_cached("secrets")))
 
     empty = tmp_path / "operator.py"
     empty.write_text("")
@@ -259,7 +259,7 @@ def test_embedded_a_filter_without_namespaces_holds_those_of_the_operator(cluste
     @kopf.on.event("configmaps", labels={"ask": "yes"}, registry=registry)
     @selectcache.with_cache
     async def tell(cache: selectcache.Cache, **_: Any) -> None:
-        told.put(named(cache.held("secrets")))
+        told.put(named(cache.list_cached("secrets")))
 
     with Running() as running:
         running.start(LAUNCHES["asyncio.run"], registry, namespaces=["shop", "infra"], clusterwide=False)
@@ -325,7 +325,7 @@ def test_a_paused_operator_keeps_its_caches_and_admission_reads_them(
     @kopf.on.validate("secrets", registry=registry)
     @selectcache.with_cache
     async def validate(cache: selectcache.Cache, warnings: list[str], **_: Any) -> None:
-        warnings.extend(named(cache.held("secrets")))
+        warnings.extend(named(cache.list_cached("secrets")))
 
     async def held() -> list[str]:
         """Return what admission reads."""

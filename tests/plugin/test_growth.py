@@ -133,7 +133,7 @@ def test_17_nothing_is_remembered_of_objects_that_depart_while_their_kind_is_not
         for name in names:
             cluster.create(app(name))
         await times.until(lambda: all(calls[name] for name in names), within=60)
-        await cache.remove(APPS)
+        await cache.undeclare(APPS)
         for name in names:
             cluster.delete(app(name))
         await cache.declare(APPS, selectcache.EVERYTHING)

@@ -66,7 +66,7 @@ def test_7_a_handler_of_changes_gets_dicts_of_its_own(
             calls.append({"body": body, **given})
             body["metadata"]["labels"]["app"] = "spoilt"
             given["labels"] = dict(given["labels"])
-            calls[-1]["read"] = [each["metadata"]["labels"]["app"] for each in cache.held("secrets")]
+            calls[-1]["read"] = [each["metadata"]["labels"]["app"] for each in cache.list_cached("secrets")]
 
     async def note_async(**given: Any) -> None:
         note(**given)

@@ -126,7 +126,7 @@ def test_an_operator_runs_probes_and_ends_clean(registry: kopf.OperatorRegistry)
                     report = (await response.json())["selectcache.probe"]
                 assert report["v1/pods"] | {"age": 0} == {
                     "health": "synced",
-                    "filter": "label='app=web'",
+                    "filter": "labels='app=web'",
                     "objects": 1,
                     "version": "10",
                     "age": 0,
@@ -177,7 +177,7 @@ def test_what_is_declared_until_the_operator_logs_in_counts(registry: kopf.Opera
         @kopf.on.event("pods", registry=registry)
         @with_cache
         async def seen(cache: Any, **_: Any) -> None:
-            events.put_nowait([len(cache.held("pods")), len(cache.held("secrets"))])
+            events.put_nowait([len(cache.list_cached("pods")), len(cache.list_cached("secrets"))])
 
         async with operating(registry, Cluster(pod(app="web")), settings=settings, logs_in=True):
             assert await events.get() == [1, 0]
@@ -227,8 +227,8 @@ def test_an_operator_that_fails_to_start_leaves_nothing_behind(registry: kopf.Op
         ("settings.selectcache.selectors['pods'] = 'app in web'", "label selector 'app in web', column 8"),
         ("settings.selectcache.selectors['pods'] = 'app=web'", "-n is given a pattern"),
         (
-            "settings.selectcache.selectors['pods'] = kopf_selectcache.Selector(labels='app=web')",
-            "Did you mean label=?",
+            "settings.selectcache.selectors['pods'] = kopf_selectcache.Selector(label='app=web')",
+            "Did you mean labels=?",
         ),
         (
             (

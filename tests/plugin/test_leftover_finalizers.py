@@ -275,7 +275,7 @@ LASTING: dict[str, Any] = {
     "everything": selectcache.EVERYTHING,
     "namespaces": Selector(namespaces=["shop", "blog"]),
     "names": Selector(names=["web"], namespaces=["shop"]),
-    "name as a field": Selector(field="metadata.name=web"),
+    "name as a field": Selector(fields="metadata.name=web"),
     "complementary labels": ["app", "!app"],
 }
 
@@ -294,7 +294,7 @@ def test_18_a_filter_that_an_object_can_leave_is_an_error_with_the_object(
 def test_18_a_field_can_be_left_as_well(registry: kopf.OperatorRegistry) -> None:
     selectcache.reconcile("pods", registry=registry, finalizer=DONE)(_nothing)
     with pytest.raises(DeclarationError, match=r"would fail spec.nodeName=n1"):
-        checked(declared(Selector(field="spec.nodeName=n1"), "v1/pods"), registry)
+        checked(declared(Selector(fields="spec.nodeName=n1"), "v1/pods"), registry)
 
 
 @pytest.mark.parametrize("name", LASTING)
@@ -323,10 +323,13 @@ def test_18_a_cache_is_neither_narrowed_nor_removed_while_its_objects_have_the_f
                 cache = selectcache.cache_of(settings)
                 await cache.wait_synced()
                 await until(
-                    lambda: [each["metadata"].get("finalizers") for each in cache.held(APPS)] == [[DONE]] * 2
+                    lambda: (
+                        [each["metadata"].get("finalizers") for each in cache.list_cached(APPS)]
+                        == [[DONE]] * 2
+                    )
                 )
                 with pytest.raises(ReadError, match="cannot be removed: 2 objects such as shop/a would keep"):
-                    await cache.remove(APPS)
+                    await cache.undeclare(APPS)
                 with pytest.raises(ReadError, match="cannot be narrowed: shop/b would keep the finalizer"):
                     await cache.change(APPS, Selector(names=["a"]))
                 with pytest.raises(DeclarationError, match="objects can leave the filter"):
@@ -335,12 +338,12 @@ def test_18_a_cache_is_neither_narrowed_nor_removed_while_its_objects_have_the_f
                     await cache.change(APPS, selectcache.EVERYTHING, keep=["spec"])
                 await cache.change(APPS, Selector(namespaces=["shop"]))
                 cluster.delete(app("b"))
-                await until(lambda: len(cache.held(APPS)) == 1)
+                await until(lambda: len(cache.list_cached(APPS)) == 1)
                 await cache.change(APPS, Selector(names=["a"]))
                 cluster.delete(app("a"))
-                await until(lambda: not cache.held(APPS))
-                await cache.remove(APPS)
-                await cache.remove("v1/configmaps")  # No finalizer is on these.
+                await until(lambda: not cache.list_cached(APPS))
+                await cache.undeclare(APPS)
+                await cache.undeclare("v1/configmaps")  # No finalizer is on these.
                 await cache.declare("v1/configmaps", "app=web")
                 with pytest.raises(DeclarationError, match="objects can leave the filter"):
                     await cache.declare(APPS, "app=web")
@@ -371,7 +374,7 @@ def test_18_no_finalizer_goes_on_an_object_past_which_the_filter_is_being_narrow
             await until(lambda: "b" in calls)
             silence.release()
             await change
-            assert [*cache.held(APPS).keys()] == [Key("a", namespace="shop")]
+            assert [*cache.list_cached(APPS).keys()] == [Key("a", namespace="shop")]
             assert finalizers(cluster, "b") == []
 
     run(main())

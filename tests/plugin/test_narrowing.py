@@ -53,7 +53,7 @@ def test_a_kind_that_kopf_watches_in_full_is_named_with_the_line_to_add(
     registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture
 ) -> None:
     kopf.on.event("pods", registry=registry)(lambda **_: None)
-    settings = declaring(pods=Selector("app=web", field="status.phase=Running", names=["x"]), nodes="a=b")
+    settings = declaring(pods=Selector("app=web", fields="status.phase=Running", names=["x"]), nodes="a=b")
     (message,) = advice(registry, settings, caplog)
     assert "Kopf itself watches all pods" in message
     line = message.partition("add to a startup handler: ")[2]
@@ -218,7 +218,7 @@ def watched(registry: kopf.OperatorRegistry) -> None:
             "example.com/v1/webapps",
             lambda r: kopf.daemon("WebApp.example.com", id="w", registry=r)(lambda **_: None),
         ),
-        (("example.com/v1/webapps", Selector(field="spec.mode=x")), watched),
+        (("example.com/v1/webapps", Selector(fields="spec.mode=x")), watched),
         (("pods", ["app=web", "tier=gold"]), watched),
         (("pods", Selector("app=web", names=["a", "b"])), watched),
         ("example.com/webapps", watched),
@@ -260,7 +260,7 @@ def test_narrowing_is_refused_where_it_would_harm(
     [
         ("pods", ["app=web", "tier=gold"]),
         ("pods", "app=web"),
-        ("example.com/v1/webapps", Selector(field="spec.mode=x")),
+        ("example.com/v1/webapps", Selector(fields="spec.mode=x")),
         ("example.com/v1/webapps", "app=web"),
         ("example.com/webapps", "app=web"),
         ("namespaces", "app=web"),
@@ -319,7 +319,7 @@ def test_of_a_custom_resource_all_but_its_own_fields_narrows_handlers(
 ) -> None:
     watched(registry)
     settings = declaring(
-        **{"example.com/v1/webapps": Selector("app=web", field="spec.mode=x", namespaces=["shop"])}
+        **{"example.com/v1/webapps": Selector("app=web", fields="spec.mode=x", namespaces=["shop"])}
     )
     settings_of(settings).narrow_handlers = True
     for _ in range(2):  # As of an operator that is started again.
@@ -336,12 +336,12 @@ def test_the_lines_for_fields_of_a_custom_resource_come_once_it_is_known_and_are
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     kopf.on.event("webapps", registry=registry)(lambda **_: None)
-    settings = declaring(**{"example.com/v1/webapps": Selector("app=web", field="spec.mode=x")})
+    settings = declaring(**{"example.com/v1/webapps": Selector("app=web", fields="spec.mode=x")})
     settings_of(settings).narrow_handlers = True
     started(registry, settings)
     told = advice(registry, settings, caplog)[-1]
     assert (
-        "Kopf itself watches all webapps.example.com with label='app=web' for the operator's handlers,"
+        "Kopf itself watches all webapps.example.com with labels='app=web' for the operator's handlers,"
         " beside" in told
     )
     # It is meant to be pasted.
@@ -388,7 +388,7 @@ def test_the_line_for_default_namespaces_comes_once_the_kind_is_known(
     ours.narrow_handlers, ours.defaults.namespaces = True, ["shop"]
     started(registry, settings)
     told = advice(registry, settings, caplog)[-1]
-    assert "with label='app=web' for the operator's handlers, beside" in told
+    assert "with labels='app=web' for the operator's handlers, beside" in told
     # It is meant to be pasted.
     exec(told.partition("add to a startup handler: ")[2], {"settings": settings})  # noqa: S102
     assert collected(settings, WEBAPPS) == ["app=web", "metadata.namespace=shop"]
@@ -400,7 +400,7 @@ def test_a_selector_of_the_users_own_is_kept(
     setting: str, registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture
 ) -> None:
     watched(registry)
-    settings = declaring(pods=Selector("app=web", field="status.phase=Running"))
+    settings = declaring(pods=Selector("app=web", fields="status.phase=Running"))
     settings_of(settings).narrow_handlers = True
     getattr(settings.watching, setting)["pods"] = "x=y"
     started(registry, settings)
@@ -467,7 +467,7 @@ def test_a_later_filter_that_the_narrowed_watch_of_kopf_lacks_is_named(
             caplog.clear()
             cache = Cache(operator.runtime)
             if verb == "declare":
-                await cache.remove("v1/pods")
+                await cache.undeclare("v1/pods")
             await getattr(cache, verb)("v1/pods", later)
             await cache.change("nodes", "a=b")
 

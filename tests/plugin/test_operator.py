@@ -98,7 +98,7 @@ def test_only_the_named_kinds_are_waited_for(registry: kopf.OperatorRegistry) ->
     @kopf.on.event("pods", registry=registry)
     @with_cache(kinds=[])
     def event(cache: Any, **_: Any) -> list[str]:
-        return [str(one) for one in cache.held("secrets")]
+        return [str(one) for one in cache.list_cached("secrets")]
 
     async def main() -> None:
         cluster = Cluster(pod())
@@ -117,7 +117,7 @@ def test_a_kind_that_cannot_be_kept_holds_nobody_up(registry: kopf.OperatorRegis
     @with_cache
     def create(cache: Any, **_: Any) -> list[str]:
         found = names_of(cache)
-        cache.held("secrets")
+        cache.list_cached("secrets")
         return found
 
     async def main() -> None:
@@ -427,7 +427,7 @@ def test_a_report_never_fails() -> None:
             report = operator.report()
             assert report["pods"] == {
                 "health": "synced",
-                "filter": "label=''",
+                "filter": "labels=''",
                 "objects": 1,
                 "version": "10",
                 "age": report["pods"]["age"],

@@ -10,7 +10,7 @@ import pytest
 
 from kopf_selectcache.plugin._own_patches import MOST_WRITES, OwnPatches, Write, merged, stored_part
 from kopf_selectcache.reconciler.predicates import Event, predicate_of
-from kopf_selectcache.reconciler.queue import Key
+from kopf_selectcache.selectors.object_key import Key
 
 KEY = Key("web", namespace="shop")
 
@@ -107,8 +107,8 @@ def test_changes_wait_for_the_answer_to_a_patch(own: Patches) -> None:
 
 @pytest.mark.parametrize("is_quiet", [True, False])
 def test_departures_are_noted_whatever_other_predicates_decide(own: Patches, is_quiet: bool) -> None:
-    assert own.admits(Event("gone", obj(2, status={"quiet": is_quiet}), None)) is not is_quiet
-    assert own.departed == ["gone"]
+    assert own.admits(Event("deleted", obj(2, status={"quiet": is_quiet}), None)) is not is_quiet
+    assert own.departed == ["deleted"]
 
 
 def test_other_predicates_decide_about_changes_that_have_waited(own: Patches) -> None:

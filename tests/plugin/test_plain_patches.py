@@ -12,7 +12,7 @@ import kopf
 import pytest
 
 import kopf_selectcache as selectcache
-from kopf_selectcache import NotWritable
+from kopf_selectcache import InvalidObject
 from kopf_selectcache.cache.formats.plain import plain
 from kopf_selectcache.plugin._plain_patches import make_plain
 from kopf_selectcache.plugin.handlers import with_cache
@@ -132,7 +132,7 @@ def _circular() -> Any:
     ],
 )
 def test_20_what_cannot_be_json_is_an_error_with_its_path_and_type(value: Any, text: str) -> None:
-    with pytest.raises(NotWritable) as raised:
+    with pytest.raises(InvalidObject) as raised:
         plain("it", value)
     assert raised.value.what == text
 
@@ -179,11 +179,11 @@ def test_20_objects_in_the_patch_of_a_handler_become_plain_json(
     decorator, part, cause = KINDS[kind]
 
     def handle(cache: Any, patch: kopf.Patch, **_: Any) -> Any:
-        patch.status["pods"] = cache.held("pods", as_="view")
-        patch.fns.append(lambda obj: obj.__setitem__("spec", {"pods": cache.held("pods")}))
+        patch.status["pods"] = cache.list_cached("pods", as_="view")
+        patch.fns.append(lambda obj: obj.__setitem__("spec", {"pods": cache.list_cached("pods")}))
         if failure is not None:
             raise failure
-        return {"found": cache.held("pods")}
+        return {"found": cache.list_cached("pods")}
 
     async def handle_async(cache: Any, patch: kopf.Patch, **_: Any) -> Any:
         return handle(cache, patch)
@@ -224,7 +224,7 @@ def test_20_objects_in_the_patch_of_a_sub_handler_become_plain_json(registry: ko
         @kopf.subhandler(id="child")
         @with_cache
         def child(cache: Any, patch: kopf.Patch, **_: Any) -> None:
-            patch.status["pods"] = cache.held("pods")
+            patch.status["pods"] = cache.list_cached("pods")
 
     async def main() -> None:
         async with launched(declaring(pods=""), Cluster(listed("web-1"))):
@@ -263,7 +263,7 @@ def test_20_a_timer_goes_on_after_a_patch_with_objects(
     @with_cache
     async def count(cache: Any, patch: kopf.Patch, retry: int, **_: Any) -> None:
         seen.append(retry)
-        patch.spec["configs"] = cache.held("configmaps")
+        patch.spec["configs"] = cache.list_cached("configmaps")
 
     async def main() -> None:
         async with serving(app(), config("c", a="1")) as cluster, operated(registry, cluster):
@@ -345,7 +345,7 @@ def test_20_objects_in_the_patch_of_a_reconciler_become_plain_json(
     @selectcache.reconcile(APPS, registry=registry, backoff=0.01)
     async def follow(cache: selectcache.Cache, patch: kopf.Patch, **_: Any) -> None:
         calls.append("")
-        patch.spec["configs"] = cache.held("configmaps")
+        patch.spec["configs"] = cache.list_cached("configmaps")
         patch.fns.append(lambda obj: annotate(obj, cache))
         if len(calls) == 1:
             patch.spec["names"] = {"a"}

@@ -64,7 +64,7 @@ def test_a_reconciler_gets_the_object_as_it_is_and_writes_by_its_patch(
         assert [str(each["causes"][-1]) for each in calls] == [
             "entered: example.com/v1/webapps shop/web",
             "entered: configmaps shop/one",
-            "gone: configmaps shop/one",
+            "deleted: configmaps shop/one",
         ]
         assert set(threads) == {is_async}
 
@@ -391,7 +391,7 @@ async def is_relevant(old: Any, new: Any) -> bool:
         ),
         (lambda: selectcache.reconcile(APPS, watches=["webapps"]), "map="),
         (lambda: selectcache.reconcile(APPS, labels={"app": "web"}), "labelled('app=web')"),  # type: ignore[call-arg]
-        (lambda: selectcache.reconcile(APPS, label="app=web"), "labelled('app=web')"),  # type: ignore[call-arg]
+        (lambda: selectcache.reconcile(APPS, labels="app=web"), "labelled('app=web')"),  # type: ignore[call-arg]
         (lambda: selectcache.sources.Channel(1024), "a text"),  # type: ignore[arg-type]
     ],
 )
@@ -435,7 +435,7 @@ def test_an_operator_stops_while_a_reconciler_runs(registry: kopf.OperatorRegist
             await asyncio.Event().wait()
         finally:  # It is cancelled at the deadline, which ends the caches as well.
             with pytest.raises(ReadError, match="has ended"):
-                cache.held("webapps")
+                cache.list_cached("webapps")
             reads.append(name)
 
     def block(name: str, cache: Any, **_: Any) -> None:

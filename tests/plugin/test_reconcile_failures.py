@@ -138,11 +138,11 @@ def test_a_kind_that_is_removed_is_reconciled_once_it_is_declared_again(
     async def main() -> None:
         async with serving(app()) as cluster, operated(registry, cluster):
             await until(lambda: caches)
-            await caches[0].remove(APPS)
+            await caches[0].undeclare(APPS)
             cluster.create(config("one", cluster.get(app())))
-            await until(lambda: len(caches[0].held("configmaps")) == 1)
+            await until(lambda: len(caches[0].list_cached("configmaps")) == 1)
             cluster.create(config("two"))  # The run for the first is over when this one is there.
-            await until(lambda: len(caches[0].held("configmaps")) == 2)
+            await until(lambda: len(caches[0].list_cached("configmaps")) == 2)
             await caches[0].declare(APPS, selectcache.EVERYTHING)
             await until(lambda: len(caches) == 2)
 
@@ -291,10 +291,10 @@ def test_an_object_that_departs_during_the_last_call_for_another_of_its_name_has
         ends.append(uid)
         if len(ends) == 1:
             made[0].create(app())
-            await passed(lambda: cache.held("webapps"))
-            uids.extend(each["metadata"]["uid"] for each in cache.held("webapps"))
+            await passed(lambda: cache.list_cached("webapps"))
+            uids.extend(each["metadata"]["uid"] for each in cache.list_cached("webapps"))
             made[0].delete(app())
-            await passed(lambda: not cache.held("webapps"))
+            await passed(lambda: not cache.list_cached("webapps"))
 
     async def main() -> None:
         async with serving(app()) as cluster, operated(registry, cluster):

@@ -43,7 +43,7 @@ HELD_UP = "/api/v1/namespaces/shop/pods/other"
 
 ASYNC: dict[str, Callable[[Any], Any]] = {
     "wait_for": lambda cache: cache.wait_for("pods", lambda _: False),
-    "wait_gone": lambda cache: cache.wait_gone("pods", "other", "shop"),
+    "wait_deleted": lambda cache: cache.wait_deleted("pods", "other", "shop"),
     "wait_synced": lambda cache: cache.wait_synced(timeout=3600, at_least=pod(version=1000)),
 }
 
@@ -95,7 +95,7 @@ def test_an_operator_ends_though_a_sync_handler_waits_for_ever(
     kopf.on.event("pods", registry=registry, id="waits")(with_cache(kinds=["pods"])(waiting))
 
     async def main() -> None:
-        settings = declaring(pods=Selector(field="spec.nodeName="), secrets="")
+        settings = declaring(pods=Selector(fields="spec.nodeName="), secrets="")
         settings.queueing.exit_timeout = 0
         async with operating(registry, slow(), settings=settings) as operator:
             await waiting.waits()
@@ -147,7 +147,7 @@ def test_2_an_operator_ends_though_handlers_of_its_caches_wait_in_all_threads(
         pass
 
     async def main() -> None:
-        settings = declaring(pods=Selector(field="spec.nodeName="))
+        settings = declaring(pods=Selector(fields="spec.nodeName="))
         settings.execution.max_workers = 1
         settings.queueing.exit_timeout = 0
         async with stopping(registry, settings) as stop:
@@ -171,7 +171,7 @@ def test_2_a_call_that_gets_its_thread_after_the_stop_has_begun_is_not_made(
     decorator(registry=registry)(handle)
 
     async def main() -> None:
-        settings = declaring(pods=Selector(field="spec.nodeName="))
+        settings = declaring(pods=Selector(fields="spec.nodeName="))
         settings.execution.max_workers = 1
         async with stopping(registry, settings, pod("web-2")) as stop:
             await waiting.waits()
@@ -183,7 +183,7 @@ def test_2_a_call_that_gets_its_thread_after_the_stop_has_begun_is_not_made(
 
 def test_2_a_stop_has_a_deadline_for_threads_that_kopf_waits_for(registry: kopf.OperatorRegistry) -> None:
     """The handler is not decorated: nobody else tells its wait to end."""
-    settings = declaring(pods=Selector(field="spec.nodeName="))
+    settings = declaring(pods=Selector(fields="spec.nodeName="))
     settings.queueing.exit_timeout = 0
     waiting = Waiting(lambda cache: cache.blocking.fetch("pods", "other", "shop"))
 
@@ -201,7 +201,7 @@ def test_2_a_stop_has_a_deadline_for_threads_that_kopf_waits_for(registry: kopf.
 
 def test_2_a_handler_of_changes_that_runs_at_the_stop_may_finish(registry: kopf.OperatorRegistry) -> None:
     begun, finished = asyncio.Event(), asyncio.Event()
-    settings = declaring(pods=Selector(field="spec.nodeName="))
+    settings = declaring(pods=Selector(fields="spec.nodeName="))
     settings.queueing.exit_timeout = 3600
 
     @selectcache.on.change("pods", registry=registry)

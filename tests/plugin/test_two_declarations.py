@@ -58,8 +58,8 @@ DB = module("db", "", "select['pods'] = 'app=db'")
 def test_20_two_handlers_that_declare_a_kind_differently_are_an_error_with_both_places(order: Any) -> None:
     with pytest.raises(ConflictingSelectors) as caught:
         started(*order)
-    assert "label='app=web' at web.py:1" in str(caught.value)
-    assert "label='app=db' at db.py:2" in str(caught.value)
+    assert "labels='app=web' at web.py:1" in str(caught.value)
+    assert "labels='app=db' at db.py:2" in str(caught.value)
 
 
 def test_20_two_files_of_one_name_are_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,7 +68,7 @@ def test_20_two_files_of_one_name_are_told_apart(tmp_path: Path, monkeypatch: py
     db = module("web", "select['pods'] = 'app=db'", folder=tmp_path / "blog")
     with pytest.raises(ConflictingSelectors) as caught:
         started(web, db)
-    assert "label='app=web' at shop/web.py:1, and with label='app=db' at blog/web.py:1" in str(caught.value)
+    assert "labels='app=web' at shop/web.py:1, and with labels='app=db' at blog/web.py:1" in str(caught.value)
 
 
 def test_kinds_are_declared_although_the_current_folder_was_deleted(
@@ -115,7 +115,7 @@ def test_20_what_is_set_before_the_operator_starts_is_one_place() -> None:
     for app in ("web", "web2"):
         module("main", f"select['pods'] = 'app={app}'")(settings_of(settings).selectors)
     assert settings_of(settings).selectors["pods"] == Selector("app=web2")
-    with pytest.raises(ConflictingSelectors, match=r"label='app=web2' at main\.py:1"):
+    with pytest.raises(ConflictingSelectors, match=r"labels='app=web2' at main\.py:1"):
         started(DB, settings=settings)
 
 
@@ -191,5 +191,5 @@ def test_20_check_reports_two_files_that_declare_a_kind_in_any_order(
         monkeypatch.delitem(sys.modules, name, raising=False)
     assert main(["check", *(str(tmp_path / f"{name}.py") for name in order)]) == 1
     said = capsys.readouterr().err
-    assert "label='app=web' at web.py:7" in said
-    assert "label='app=db' at db.py:7" in said
+    assert "labels='app=web' at web.py:7" in said
+    assert "labels='app=db' at db.py:7" in said

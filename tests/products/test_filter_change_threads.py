@@ -65,10 +65,10 @@ READS: dict[str, Callable[[FakeCache], Any]] = {
     "get": lambda cache: found([cache.get(KIND, "both", "shop")]),
     "get what the filter may not select": lambda cache: found([cache.get(KIND, "web", "shop")]),
     "exists": lambda cache: cache.exists(KIND, "gold", "shop"),
-    "held": lambda cache: found(cache.held(KIND)),
-    "list": lambda cache: found(cache.list(KIND, label="tier=gold")),
-    "count": lambda cache: cache.count(KIND, label="app=web"),
-    "by index": lambda cache: found(cache.held(KIND, index={"tier": "gold"})),
+    "held": lambda cache: found(cache.list_cached(KIND)),
+    "list": lambda cache: found(cache.list(KIND, labels="tier=gold")),
+    "count": lambda cache: cache.count(KIND, labels="app=web"),
+    "by index": lambda cache: found(cache.list_cached(KIND, index={"tier": "gold"})),
     "scope": lambda cache: str(cache.scope(KIND)),
 }
 

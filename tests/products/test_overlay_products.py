@@ -118,7 +118,7 @@ class Overlaid(transits.System):
         operator.informers["nodes"] = self.informer
         reads = operator.cache(own=own, deleted=deleted)
         said = f"called with {own['metadata']}, deleted: {deleted}; {self.history} at {self.at}"
-        held = reads.held("nodes")
+        held = reads.list_cached("nodes")
         shown = held[0] if held else None
         try:
             found = reads.get("nodes", "it")
@@ -127,15 +127,15 @@ class Overlaid(transits.System):
         if (
             found != shown
             or len(held) > 1
-            or reads.count("nodes", names=["it"], label=self.layout.requests[0].label) > len(held)
+            or reads.count("nodes", names=["it"], labels=self.layout.requests[0].labels) > len(held)
         ):
             raise Violation("I4", f"get answers {found}, and held {held}; {said}")
         self._judge_one(shown, body, said)
         for request in self.layout.requests:
             # Each may need one branch alone, and is as of the version of that.
             listed, counted = (
-                reads.list("nodes", label=request.label),
-                reads.count("nodes", label=request.label),
+                reads.list("nodes", labels=request.labels),
+                reads.count("nodes", labels=request.labels),
             )
             version = int(self.informer.part(request).store.version)
             if counted != len(listed) or len(listed) > 1:

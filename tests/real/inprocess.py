@@ -83,12 +83,12 @@ class Operator:
     def read_all_along(self) -> None:
         """Start the readers."""
         for kind in map(str, self.runtime.informers):
-            self.readers[kind] = Reader(lambda kind=kind: self.cache.held(kind))  # type: ignore[misc]
+            self.readers[kind] = Reader(lambda kind=kind: self.cache.list_cached(kind))  # type: ignore[misc]
 
     def holds(self, kind: str) -> Contents:
         """What a reader gets; nothing while it gets an error."""
         try:
-            return contents(self.cache.held(kind))
+            return contents(self.cache.list_cached(kind))
         except ReadError:
             return {}
 

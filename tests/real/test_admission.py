@@ -78,7 +78,7 @@ def answer_in_a_thread(cache, body, **kwargs):
 @kopf.on.validate('configmaps', labels=MINE | {'asks': 'without-waiting'})
 @selectcache.with_cache(kinds=[])
 async def answer_at_once(cache, **_):
-    cache.held('pods')
+    cache.list_cached('pods')
 
 @kopf.on.validate('configmaps', labels=MINE | {'asks': 'about-secrets'})
 @selectcache.with_cache(kinds=['secrets'])
@@ -88,7 +88,7 @@ async def answer_about_secrets(cache, **_):
 @selectcache.with_cache
 def a_pod_has_its_tier(cache, body, **_):
     pathlib.Path('asked-when').touch()
-    return bool(cache.held('pods', label={'tier': body['data']['tier']}))
+    return bool(cache.list_cached('pods', labels={'tier': body['data']['tier']}))
 
 @kopf.on.validate('configmaps', labels=MINE | {'for': 'when'}, when=a_pod_has_its_tier)
 @selectcache.with_cache
@@ -100,7 +100,7 @@ def refuse(**_):
 seen = {}
 
 def labels_in(cache):
-    return {pod['metadata']['name']: pod['metadata']['labels'] for pod in cache.held('pods')}
+    return {pod['metadata']['name']: pod['metadata']['labels'] for pod in cache.list_cached('pods')}
 
 @kopf.on.validate('pods', labels=MINE)
 @selectcache.with_cache
@@ -256,10 +256,10 @@ def test_reads_answer_as_in_any_handler(admission: Admission, how: str) -> None:
     namespace = admission.namespace
     assert admission.ask(f"cache.get('pods', 'web-1', '{namespace}')['metadata']['name']", how=how) == "web-1"
     assert admission.ask(f"cache.get('secrets', 'nope', '{namespace}', default=None)", how=how) is None
-    assert "web-1" in admission.ask("[pod['metadata']['name'] for pod in cache.held('pods')]", how=how)
+    assert "web-1" in admission.ask("[pod['metadata']['name'] for pod in cache.list_cached('pods')]", how=how)
     assert (
         admission.ask(
-            f"list(cache.list('pods', namespace='{namespace}', label='app=web,tier=iron'))", how=how
+            f"list(cache.list('pods', namespace='{namespace}', labels='app=web,tier=iron'))", how=how
         )
         == []
     )

@@ -70,7 +70,7 @@ def test_a_thousand_pods_beside_kopf_s_own_index(
             answer.result()
     figures = {}
     for name, source, expression in (
-        ("cache", WEB, "len(list(cache.held('pods')))"),
+        ("cache", WEB, "len(list(cache.list_cached('pods')))"),
         ("index", WITH_INDEX, "len(kwargs['web_pods'])"),
     ):
         started = time.monotonic()

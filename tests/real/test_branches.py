@@ -209,7 +209,7 @@ def test_gone_tells_a_deleted_object_from_one_that_left(
         operator.until(listed("held('pods')"), ["is-replaced", "stays"])
 
         def gone(name: str, uid: str = "") -> object:
-            return operator.ask(f"cache.gone('pods', '{name}', '{shop}', uid={uid or None!r})").value
+            return operator.ask(f"cache.is_deleted('pods', '{name}', '{shop}', uid={uid or None!r})").value
 
         assert {name: gone(name, uid) for name, uid in uids.items()} == {
             "stays": False,
@@ -268,7 +268,9 @@ def test_a_right_that_one_branch_lacks_spoils_its_reads_alone_and_once_granted_t
         )
         assert rule in refused.text
         assert operator.ask(listed("held('secrets')")).error == "Forbidden"
-        assert operator.ask(listed(f"list('secrets', namespace='{shop}', label='app=web')")).value == ["ours"]
+        assert operator.ask(listed(f"list('secrets', namespace='{shop}', labels='app=web')")).value == [
+            "ours"
+        ]
         assert operator.ask(get("secrets", "other", shop)).error == "OutsideFilter"
         api.grant(user, [may("ca")], namespace=infra)
         operator.until(get("secrets", "ca", infra), "ca")
@@ -292,9 +294,9 @@ def test_all_namespaces_that_the_operator_is_run_for_are_kept_and_no_others(
         )
     kopf_may_look_around(api, user)
     with operating(tmp_path, api, WEB, shop, infra, infra=infra, user=user) as operator:
-        both = listed(f"list('pods', namespace=['{shop}', '{infra}'], label='app=web')")
+        both = listed(f"list('pods', namespace=['{shop}', '{infra}'], labels='app=web')")
         operator.until(both, ["web-1", "web-2"])
         create(api, infra, pod("web-4", app="web"))
         operator.until(both, ["web-1", "web-2", "web-4"])
-        for read in (listed("list('pods', label='app=web')"), listed(f"held('pods', namespace='{other}')")):
+        for read in (listed("list('pods', labels='app=web')"), listed(f"held('pods', namespace='{other}')")):
             assert operator.ask(read).error == "OutsideFilter"

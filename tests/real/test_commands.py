@@ -34,7 +34,7 @@ def configure(settings, **_):
 async def count(cache, name, namespace, patch, **_):
     there = cache.exists('secrets', 'ca', namespace)
     other = await cache.fetch('secrets', 'other', namespace, default=None)
-    patch.metadata.annotations['said'] = f'{there} {other is not None} {cache.count("notes.example.com", namespace=namespace, label="kind=key")}'
+    patch.metadata.annotations['said'] = f'{there} {other is not None} {cache.count("notes.example.com", namespace=namespace, labels="kind=key")}'
 """  # The operator has long lines.  # noqa: E501
 KINDS = {
     "Role": "roles",
@@ -161,7 +161,7 @@ def test_check_tells_the_rights_that_an_account_lacks(cluster: Cluster, commands
 
 def test_check_tells_a_field_that_the_server_cannot_select_by(commands: Commands) -> None:
     commands.operator.write_text(
-        OPERATOR.replace("'kind=key'\n\n", "selectcache.Selector(field='spec.color=red')\n\n")
+        OPERATOR.replace("'kind=key'\n\n", "selectcache.Selector(fields='spec.color=red')\n\n")
     )
     code, output = commands.run("check")
     assert code == 1

@@ -31,20 +31,20 @@ def configure(settings, **_):
     select['v1/endpoints'] = ''
     select['v1/serviceaccounts'] = Cached('app=large', max_bytes='64Ki', storage='raw')
     select['example.com/v1/gadgets'] = ''
-    select['example.com/v1/widgets'] = Selector(field='spec.color=red')
+    select['example.com/v1/widgets'] = Selector(fields='spec.color=red')
 """
 
 READS = {
-    "NotDeclared": "cache.list('pods', label='a=b')",
+    "NotDeclared": "cache.list('pods', labels='a=b')",
     "OutsideFilter": "cache.get('configmaps', 'other', 'NS')",
     "NotFound": "cache.get('configmaps', 'settings', 'NS')",
-    "NotKept": "cache.held('secrets', where={'data.tls': 'x'})",
-    "Stale": "cache.held('configmaps', max_age=0)",
-    "Forbidden": "cache.held('services')",
-    "Missing": "cache.held('example.com/v1/gadgets')",
-    "Rejected": "cache.held('example.com/v1/widgets')",
-    "Oversized": "cache.held('serviceaccounts')",
-    "NotSynced": "cache.held('endpoints')",
+    "NotKept": "cache.list_cached('secrets', where={'data.tls': 'x'})",
+    "Stale": "cache.list_cached('configmaps', max_age=0)",
+    "Forbidden": "cache.list_cached('services')",
+    "Missing": "cache.list_cached('example.com/v1/gadgets')",
+    "Rejected": "cache.list_cached('example.com/v1/widgets')",
+    "Oversized": "cache.list_cached('serviceaccounts')",
+    "NotSynced": "cache.list_cached('endpoints')",
     "NoSuchRead": "cache.exist('configmaps', 'other', 'NS')",
     "ReadOnly": "kopf_selectcache.BodyView(b'{}').update(a=1)",
     "ReadError": "cache.get('configmaps', 'other')",
@@ -59,13 +59,13 @@ ELSEWHERE = {
             "Gone",
             "HiddenByFilter",
             "Invalid",
-            "NotWritable",
+            "InvalidObject",
             "OutcomeUnknown",
             "ServerError",
         ),
         "they are errors of writes: tests/conformance/test_live.py, tests/cache/test_live_errors.py",
     ),
-    "Overtaken": "it takes two changes of one filter, which are in tests/informer/test_filter_change.py",
+    "Superseded": "it takes two changes of one filter, which are in tests/informer/test_filter_change.py",
     "Stalled": "it takes an operator of its own, below",
     "Unreadable": "it takes an object that no Python can send, which is in test_unreadable.py",
     "NoClient": (
@@ -78,7 +78,7 @@ DECLARATIONS = {
     "BadSelector": ("select['v1/pods'] = 'app in web'", ["v1/pods", "'app in web'", "column 8"]),
     "UnknownKind": ("select['v1/deployments'] = ''", ["'v1/deployments'", "'apps/v1/deployments'"]),
     "NotSelectable": (
-        "select['v1/pods'] = Selector(field='spec.color=red')",
+        "select['v1/pods'] = Selector(fields='spec.color=red')",
         ["v1/pods", "spec.color", "spec.nodeName"],
     ),
     "ConflictingSelectors": ("select['v1/pods'] = 'app=web,app=db'", ["v1/pods", "app=web", "app=db"]),
@@ -197,8 +197,8 @@ def test_a_read(operator: Operator, name: str) -> None:
 
 def test_a_cache_that_has_no_list_for_too_long(start: Start) -> None:
     operator = start(1)
-    operator.until("cache.held('endpoints')", "Stalled")
-    assert operator.ask("cache.held('endpoints')").text.startswith("cache.held('endpoints'): ")
+    operator.until("cache.list_cached('endpoints')", "Stalled")
+    assert operator.ask("cache.list_cached('endpoints')").text.startswith("cache.list_cached('endpoints'): ")
 
 
 @pytest.mark.parametrize("name", DECLARATIONS)

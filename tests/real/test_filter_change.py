@@ -69,7 +69,7 @@ def read(cache: Cache, play: Play) -> None:
     while not play.over.is_set():
         before = play.active
         try:
-            found = [each["metadata"] for each in cache.held(KIND)]
+            found = [each["metadata"] for each in cache.list_cached(KIND)]
             one = cache.get(KIND, STABLE[play.reads % len(STABLE)], cache_namespace(found))["metadata"]
         except Stale:
             continue

@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 
-from kopf_selectcache import Overtaken, Selector
+from kopf_selectcache import Selector, Superseded
 from kopf_selectcache.selectors.text import LabelSelector
 from tests.apiserver.cluster import Cluster
 from tests.real.inprocess import operating, run, until
@@ -36,7 +36,7 @@ def test_16_a_change_that_has_returned_is_in_force_on_a_real_server(api: Cluster
                 await until(lambda: operator.runtime.namespaces.labelled, "namespaces are followed")
                 await cache.change(KIND, "app=web")
                 proxy.release()
-                with pytest.raises(Overtaken):
+                with pytest.raises(Superseded):
                     await earlier
                 assert str(cache.scope(KIND)) == str(Selector("app=web", namespaces=[namespace]))
 
@@ -59,7 +59,7 @@ def test_15_each_departure_by_a_change_to_namespaces_by_label_is_seen_once(api: 
 
             tasks = [
                 asyncio.create_task(follow(seen[0])),
-                asyncio.create_task(follow(seen[1], label="app=web")),
+                asyncio.create_task(follow(seen[1], labels="app=web")),
             ]
             present = Counter[tuple[str, str]]()
 

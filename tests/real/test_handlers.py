@@ -28,7 +28,7 @@ HERE = {'labels': {'test': 'here'}}
 seen = collections.defaultdict(list)
 
 def names(cache):
-    return ','.join(sorted(pod['metadata']['name'] for pod in cache.held('pods')))
+    return ','.join(sorted(pod['metadata']['name'] for pod in cache.list_cached('pods')))
 
 @kopf.on.startup()
 def configure(settings, **_):

@@ -32,7 +32,7 @@ def test_contract_1_behind_a_proxy_that_strips_selectors_nothing_outside_of_them
     async def main(proxy: Proxy) -> None:
         vault = Vault({"login": credentials(api, url=proxy.url)})
         async with keeping(
-            vault, {"pods": Selector(declared or None, field=field, namespaces=[namespace])}
+            vault, {"pods": Selector(declared or None, fields=field, namespaces=[namespace])}
         ) as (runtime, _):
             informer = runtime.informer("pods")
             await until(lambda: informer.health is Health.REJECTED, "the first list is refused")
@@ -47,7 +47,7 @@ def test_contract_1_behind_a_proxy_that_strips_selectors_nothing_outside_of_them
             await asyncio.to_thread(create, api, namespace, pod("late", app="db"))
             await until(lambda: informer.health is Health.REJECTED, "the event is refused")
             with pytest.raises(Rejected, match=r"/(late|db)' came"):
-                Cache(runtime).held("pods")
+                Cache(runtime).list_cached("pods")
             proxy.ignored = frozenset()
             await until(lambda: informer.synced, "a list fits again")
             assert [record.name for record in informer.store.records()[0]] == ["web"]

@@ -59,7 +59,7 @@ def test_35_large_objects_are_listed_in_pages_of_4_mb_whose_limit_changes_within
             assert len({query.get("labelSelector") for query in asked}) == 1
 
             asked.clear()
-            assert len([*await operator.cache.fetch_list(KIND, namespace=namespace, label="app")]) == COUNT
+            assert len([*await operator.cache.fetch_list(KIND, namespace=namespace, labels="app")]) == COUNT
             assert limits(asked) == [500, 31, 1, 2, *[4] * 7]
 
             asked.clear()

@@ -31,7 +31,7 @@ def configure(settings, **_):
 """
 DEFAULTS = BEGIN.format(
     declare="""
-    ours.defaults.label = 'app=web'
+    ours.defaults.labels = 'app=web'
     ours.defaults.namespaces = {A: UNSET, B: 'app=db', C: EVERYTHING}
     ours.selectors['v1/pods'] = Selector()
     ours.selectors['v1/namespaces'] = Selector(EVERYTHING)
@@ -80,8 +80,8 @@ def test_a_role_in_three_namespaces_of_thirty_is_enough_for_default_namespaces(
         operator.until(listed("held('pods')"), sorted([f"web-{a}", f"db-{b}", "late", f"db-{c}"]))
         assert operator.ask(listed(f"list('pods', namespace='{c}')")).value == [f"db-{c}"]
         for read, reason in (
-            (f"list('pods', namespace='{other}', label='app=web')", "excluded"),
-            (f"list('pods', namespace='{b}', label='app=web')", "excluded"),
+            (f"list('pods', namespace='{other}', labels='app=web')", "excluded"),
+            (f"list('pods', namespace='{b}', labels='app=web')", "excluded"),
             (f"list('pods', namespace='{a}')", None),
         ):
             answer = operator.ask(listed(read))
@@ -90,7 +90,7 @@ def test_a_role_in_three_namespaces_of_thirty_is_enough_for_default_namespaces(
         everywhere = operator.ask(listed("list('namespaces')")).value
         assert {*spaces} <= {*everywhere}, "a cluster-scoped kind has no namespaces"
         origins = operator.ask("[str(each) for each in cache.scope('pods').origins]").value
-        assert f"label='app=web' in {a}: from the defaults" in origins
+        assert f"labels='app=web' in {a}: from the defaults" in origins
         assert "Forbidden" not in operator.log
 
 
@@ -104,7 +104,7 @@ def test_all_others_are_the_namespaces_without_an_entry_new_ones_included(
     def held(*more: str) -> str:
         within = [a, b, c, *more]
         return (
-            "sorted(each['metadata']['name'] for each in cache.held('pods')"
+            "sorted(each['metadata']['name'] for each in cache.list_cached('pods')"
             f" if each['metadata']['namespace'] in {within})"
         )
 
@@ -124,12 +124,12 @@ def test_all_others_are_the_namespaces_without_an_entry_new_ones_included(
         delete(api, a, f"db-{a}")
         delete(api, new, f"web-{new}")
         operator.until(held(new), sorted([f"web-{b}", f"web-{c}"]))
-        served = operator.ask(listed(f"list('pods', namespace='{new}', label='app=web')"))
+        served = operator.ask(listed(f"list('pods', namespace='{new}', labels='app=web')"))
         assert served.value == []
         assert (
-            operator.ask(listed(f"list('pods', namespace='{a}', label='app=web')")).error == "OutsideFilter"
+            operator.ask(listed(f"list('pods', namespace='{a}', labels='app=web')")).error == "OutsideFilter"
         )
-        assert operator.ask(listed("list('pods', label='app=web')")).error == "OutsideFilter"
+        assert operator.ask(listed("list('pods', labels='app=web')")).error == "OutsideFilter"
 
 
 def test_more_namespaces_than_lists_and_watches_are_held_by_one(api: Cluster, tmp_path: Path) -> None:

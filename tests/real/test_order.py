@@ -30,7 +30,7 @@ def write(name, value):
     path.with_suffix('.new').rename(path)
 
 def merge(cache, namespace):
-    write('merged', {each['metadata']['name']: each['data'] for each in cache.list('configmaps', namespace=namespace, label='app=web')})
+    write('merged', {each['metadata']['name']: each['data'] for each in cache.list('configmaps', namespace=namespace, labels='app=web')})
 
 seen = []
 

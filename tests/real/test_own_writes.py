@@ -171,7 +171,7 @@ async def play(api: ApiServer, *, writes: int, kills: int) -> list[Worker]:
 
 
 def _versions(cache: Cache) -> dict[str, str]:
-    found = [each["metadata"] for each in cache.held(KIND)]
+    found = [each["metadata"] for each in cache.list_cached(KIND)]
     return {each["name"]: each["resourceVersion"] for each in found}
 
 

@@ -48,7 +48,7 @@ def test_16_a_plan_is_what_the_change_does(real_api: ApiServer) -> None:
             ]
             assert [each.query for each in plan.kept] == [{"labelSelector": "app=web"}]
             assert (plan.ended, plan.missing, plan.objects) == ((), (), 15)
-            assert len(cache.held(KIND)) == 10, "a plan changes nothing"
+            assert len(cache.list_cached(KIND)) == 10, "a plan changes nothing"
             kept = set(informer.reflectors)
             await cache.change(KIND, EITHER)
             assert kept < set(informer.reflectors)

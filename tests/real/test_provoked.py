@@ -331,7 +331,7 @@ def test_a_definition_that_is_deleted_makes_its_kind_missing_until_it_is_there_a
             await until(lambda: reader.seen[-1] == ("!Missing",), "the kind is missing")
             await asyncio.to_thread(make, namespace, again, "same", "new")
             await until(lambda: reader.names[-1] == {"same", "new"}, "it is kept again")
-            assert {each["apiVersion"] for each in operator.cache.held(kind)} == {f"{group}/{again}"}
+            assert {each["apiVersion"] for each in operator.cache.list_cached(kind)} == {f"{group}/{again}"}
             assert not {*before} & {*reader.seen[-1]}, "the objects are others"
             # The server deletes what there was before the kind is gone, and once it is back, objects come one
             # by one.

@@ -50,7 +50,7 @@ def test_refusals_that_pass_are_retried_as_the_server_asks(real_api: ApiServer, 
                 assert fault.hits == 2
                 fault = refuse()
                 assert not await asyncio.to_thread(
-                    lambda: cache.blocking.gone("configmaps", "hidden", namespace, uid=uid, timeout=60)
+                    lambda: cache.blocking.is_deleted("configmaps", "hidden", namespace, uid=uid, timeout=60)
                 )
                 assert fault.hits == 2
                 refuse(1)

@@ -35,7 +35,7 @@ async def read_all_along(cache, stopped, **_):
     with open('reads', 'a', buffering=1) as log:
         while not stopped:
             try:
-                names = sorted(pod['metadata']['name'] for pod in cache.held('pods'))
+                names = sorted(pod['metadata']['name'] for pod in cache.list_cached('pods'))
                 log.write(f"{','.join(names)} {cache.age('pods')}\\n")
             except selectcache.ReadError as error:
                 log.write(f"{type(error).__name__}: {' '.join(str(error).split())}\\n")
@@ -164,19 +164,19 @@ def test_a_list_is_complete_or_refused_and_held_is_what_there_is(stage: Stage, r
     web = run(api, WEB, namespaces=[namespace], options=["-A"])
     refused = web.ask("list(cache.list('pods'))")
     assert (refused.error, refused.reason) == ("OutsideFilter", "overlaps")
-    assert "cache.held(" in refused.text
+    assert "cache.list_cached(" in refused.text
     assert (
-        web.ask("[pod['metadata']['name'] for pod in cache.list('pods', label='app=web,tier=gold')]").value
+        web.ask("[pod['metadata']['name'] for pod in cache.list('pods', labels='app=web,tier=gold')]").value
         == []
     )
-    assert web.ask("[pod['metadata']['name'] for pod in cache.list('pods', label='app=web')]").value == [
+    assert web.ask("[pod['metadata']['name'] for pod in cache.list('pods', labels='app=web')]").value == [
         "web-1"
     ]
-    overlapping = web.ask("list(cache.list('pods', label='app in (web,db)'))")
+    overlapping = web.ask("list(cache.list('pods', labels='app in (web,db)'))")
     assert (overlapping.error, overlapping.witness) == ("OutsideFilter", {"app": "db"})
-    disjoint = web.ask("list(cache.held('pods', label='app=db'))")
+    disjoint = web.ask("list(cache.list_cached('pods', labels='app=db'))")
     assert (disjoint.error, disjoint.reason) == ("OutsideFilter", "excluded")
-    assert web.ask("[pod['metadata']['name'] for pod in cache.held('pods')]").value == ["web-1"]
+    assert web.ask("[pod['metadata']['name'] for pod in cache.list_cached('pods')]").value == ["web-1"]
 
 
 def test_a_pod_that_is_relabelled_leaves_and_returns(web: Operator, api: Cluster, namespace: str) -> None:
@@ -296,9 +296,9 @@ def test_a_missing_right_is_named_and_once_granted_the_kind_syncs_by_itself(
         token=user.token,
         options=[f"--liveness=http://127.0.0.1:{port}/healthz"],
     )
-    operator.until("len(list(cache.held('secrets')))", 0)
-    operator.until("len(list(cache.held('pods')))", "Forbidden")
-    refused = operator.ask("len(list(cache.held('pods')))")
+    operator.until("len(list(cache.list_cached('secrets')))", 0)
+    operator.until("len(list(cache.list_cached('pods')))", "Forbidden")
+    refused = operator.ask("len(list(cache.list_cached('pods')))")
     assert [word for word in ("pods", "watch", namespace, "Grant") if word not in refused.text] == []
     assert "may not watch" in operator.log
     probed = urllib3.request("GET", f"http://127.0.0.1:{port}/healthz").json()["selectcache.probe"]
@@ -357,7 +357,7 @@ def test_faults_that_end_plain_kopf_cost_us_a_request(stage: Stage, run: Run) ->
         Proxy(api, faults=[page_two]) as proxy,
         run(api, source, namespaces=[namespace], server=proxy.url) as operator,
     ):
-        names = "sorted(pod['metadata']['name'] for pod in cache.held('pods'))"
+        names = "sorted(pod['metadata']['name'] for pod in cache.list_cached('pods'))"
         operator.until(names, ["web-1", "web-2", "web-3"])
         assert page_two.hits == 1
         said = {"type": "ERROR", "object": status(500, "InternalError")}

@@ -96,7 +96,7 @@ def operator(registry: kopf.OperatorRegistry, namespace: str, app: str, answers:
     @kopf.on.event("configmaps", labels={"ask": "yes"}, registry=registry)
     @selectcache.with_cache
     def answer(cache: selectcache.Cache, **_: object) -> None:
-        names = sorted(found["metadata"]["name"] for found in cache.held("pods", namespace=namespace))
+        names = sorted(found["metadata"]["name"] for found in cache.list_cached("pods", namespace=namespace))
         answers.joinpath(app).write_text(",".join(names))  # A few bytes.
 
 

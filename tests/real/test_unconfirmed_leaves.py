@@ -31,22 +31,26 @@ def test_200_deletions_become_visible_after_a_handful_of_requests_and_gone_knows
         ) as operator:
             cache, informer = operator.cache, operator.runtime.informer("v1/configmaps")
             await until(
-                lambda: cache.count("configmaps", namespace=namespace, label="app=web") == DELETED,
+                lambda: cache.count("configmaps", namespace=namespace, labels="app=web") == DELETED,
                 "all are held",
             )
             before = len(answered)
             await asyncio.to_thread(api.request, "DELETE", path, query={"labelSelector": "app=web"})
             await until(
-                lambda: informer.state.union.unconfirmed or not cache.held("configmaps", label="app=web"),
+                lambda: (
+                    informer.state.union.unconfirmed or not cache.list_cached("configmaps", labels="app=web")
+                ),
                 "the first watch has told",
             )
             for doubt in informer.state.union.unconfirmed[:3]:
-                assert await cache.gone("configmaps", doubt.name, namespace, uid=doubt.uid)
+                assert await cache.is_deleted("configmaps", doubt.name, namespace, uid=doubt.uid)
             await until(
-                lambda: not cache.list("configmaps", namespace=namespace, label="app=web"),
+                lambda: not cache.list("configmaps", namespace=namespace, labels="app=web"),
                 "none is shown any more",
             )
-            assert [each["metadata"]["name"] for each in cache.held("configmaps", label="tier")] == ["gold"]
+            assert [each["metadata"]["name"] for each in cache.list_cached("configmaps", labels="tier")] == [
+                "gold"
+            ]
             assert len(answered) - before <= 50, "a few by their names, the rest by lists of the other stream"
             print(f"{len(answered) - before} requests")
 

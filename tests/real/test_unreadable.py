@@ -56,13 +56,17 @@ def test_contract_8_an_object_of_1500_levels_costs_itself_alone(real_api: Cluste
         write("PATCH", f"{path}/{name}", body={"metadata": {"labels": labels}})
 
     def names(cache: Cache, **request: Any) -> list[str]:
-        return sorted(key.name for key in cache.held(kind, namespace=namespace, keys_only=True, **request))
+        return sorted(
+            key.name for key in cache.list_cached(kind, namespace=namespace, keys_only=True, **request)
+        )
 
     async def holds(cache: Cache, readable: list[str], unreadable: list[str]) -> None:
         """Wait until the cache holds these objects."""
         expected = (sorted(readable + unreadable), []) if is_readable() else (readable, unreadable)
         await until(
-            lambda: (names(cache), sorted(key.name for key in cache.held(kind).unreadable)) == expected,
+            lambda: (
+                (names(cache), sorted(key.name for key in cache.list_cached(kind).unreadable)) == expected
+            ),
             f"the cache holds {expected}",
         )
         for name in unreadable:
@@ -72,7 +76,7 @@ def test_contract_8_an_object_of_1500_levels_costs_itself_alone(real_api: Cluste
                 with pytest.raises(Unreadable):
                     await cache.fetch_list(kind, namespace=namespace)
         assert sorted(
-            key.name for key in cache.list(kind, namespace=namespace, label="app=web", keys_only=True)
+            key.name for key in cache.list(kind, namespace=namespace, labels="app=web", keys_only=True)
         ) == [name for name in readable if name != "db"]
 
     async def main() -> None:
@@ -93,13 +97,13 @@ def test_contract_8_an_object_of_1500_levels_costs_itself_alone(real_api: Cluste
             await asyncio.to_thread(patch, "web-1", app="web", tier="gold")
             await holds(cache, ["db", "web-1", "web-2"], ["deep-1"])
             await until(
-                lambda: names(cache, label="app=web,tier=gold") == ["web-1"], "the last change has come"
+                lambda: names(cache, labels="app=web,tier=gold") == ["web-1"], "the last change has come"
             )
             informer = fresh.informer(kind)
             assert not informer.counts.relists
             assert await cache.audit(kind)
             assert cache.exists(kind, "deep-1", namespace)
-            assert not await cache.gone(kind, "deep-1", namespace)
+            assert not await cache.is_deleted(kind, "deep-1", namespace)
             informer.reflectors[0].relist(MetricReason.AUDIT)
             await until(lambda: informer.reflectors[0].commits == 2, "it is listed anew")
             await holds(cache, ["db", "web-1", "web-2"], ["deep-1"])

@@ -23,7 +23,7 @@ def test_the_keys_of_an_evicted_object_run_when_it_departs_although_its_mapping_
         deliveries = deliveries_of(queue, mapping)
         whole = {"metadata": {"name": "a", "resourceVersion": "1"}, "data": {"target": "dHdv"}}
         deliveries.remember(whole, "a")
-        deliveries.deliver(Event("gone", {"metadata": whole["metadata"]}, None, is_whole=False), "a")
+        deliveries.deliver(Event("deleted", {"metadata": whole["metadata"]}, None, is_whole=False), "a")
         assert len(queue) == 0
         await until(lambda: len(queue) == 1)
         assert keys_in(queue)[0].key == Key("a-dHdv")
@@ -39,7 +39,7 @@ def test_of_an_object_that_was_never_seen_whole_only_its_metadata_is_mapped(
         queue = queue_of()
         for mapping in (ITSELF, by_target):
             deliveries = deliveries_of(queue, mapping)
-            deliveries.deliver(Event("gone", {"metadata": {"name": "a"}}, None, is_whole=False), "a")
+            deliveries.deliver(Event("deleted", {"metadata": {"name": "a"}}, None, is_whole=False), "a")
             await deliveries.close()
         assert [run.key for run in keys_in(queue)] == [Key("a")]
 

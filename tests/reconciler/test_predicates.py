@@ -36,7 +36,7 @@ def test_a_predicate_admits_updates_of_its_value_and_what_is_no_update(name: str
     assert predicate.admits(Event("updated", old, new))
     assert not predicate.admits(Event("updated", new, new | {"status": {}}))
     assert predicate.admits(Event("entered", None, new))
-    assert predicate.admits(Event("gone", old, None))
+    assert predicate.admits(Event("deleted", old, None))
     assert predicate.admits(Event("updated", None, new, is_whole=False))
 
 
@@ -44,11 +44,11 @@ def test_updates_of_objects_without_a_generation_are_admitted() -> None:
     assert p.generation_changed.admits(Event("updated", obj(), obj()))
 
 
-@pytest.mark.parametrize("cause", ["entered", "updated", "left", "gone"])
+@pytest.mark.parametrize("cause", ["entered", "updated", "left", "deleted"])
 def test_a_cause_is_a_predicate(cause: str) -> None:
     admitted = {
         each
-        for each in ("entered", "updated", "left", "gone", "resync", "sent")
+        for each in ("entered", "updated", "left", "deleted", "resync", "sent")
         if getattr(p, cause).admits(Event(each, obj(), obj()))
     }
     assert admitted == {cause}

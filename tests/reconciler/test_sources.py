@@ -20,8 +20,8 @@ from kopf_selectcache.reconciler.mapping import ITSELF, Owner
 from kopf_selectcache.reconciler.predicates import (
     Event,
     annotations_changed,
+    deleted,
     entered,
-    gone,
     labels_changed,
     left,
     updated,
@@ -360,7 +360,7 @@ def test_objects_that_depart_while_their_kind_is_not_declared_are_not_reported()
             each.source.bind(environment.cache)
             await each.source.start(each.queue)
             await each.source.wait_synced(60)
-            await environment.cache.remove("secrets")
+            await environment.cache.undeclare("secrets")
             environment.cluster.delete(A)
             await environment.cache.declare("secrets", "app=web")
             environment.cluster.create(A)
@@ -400,11 +400,13 @@ def test_predicates_of_all_sources_and_of_one_are_combined_with_and() -> None:
         cache = FakeCache([pod("web-1"), pod("web-2")], {"pods": "app=web"})
         queue = queue_of()
         source = Kind("pods", cache=cache, predicates=[entered | left, lambda _, new: new is None])
-        await source.start(queue, [~gone, lambda old, new: (old or new or {})["metadata"]["name"] == "web-2"])
+        await source.start(
+            queue, [~deleted, lambda old, new: (old or new or {})["metadata"]["name"] == "web-2"]
+        )
         cache.cluster.delete(pod("web-1"))
         cache.cluster.delete(pod("web-2"))
         assert [run.key for run in keys_in(queue)] == [in_shop("web-2")]
-        assert cache.held("pods", keys_only=True) == []
+        assert cache.list_cached("pods", keys_only=True) == []
         await source.stop()
 
     run(main())
@@ -532,13 +534,13 @@ def test_a_kind_that_is_removed_and_declared_again_is_followed_again() -> None:
             await source.start(queue)
             await source.wait_synced()
             assert len(keys_in(queue)) == 1
-            await cache.remove("secrets")
+            await cache.undeclare("secrets")
             await until(lambda: source._subscription is None)
             source._synced.clear()
             with pytest.raises(NotDeclared):
                 await source.wait_synced()
             await cache.declare("secrets", "app=web", drop=["metadata.annotations"])
-            await cache.remove("secrets")
+            await cache.undeclare("secrets")
             await cache.declare("secrets", "app=web")
             await until(lambda: len(queue) == 1)
             environment.runtime.end()

@@ -102,13 +102,13 @@ def test_classes_that_name_no_kind_are_refused(given: Any) -> None:
 
 READS: list[Callable[[Any, Any], Any]] = [
     lambda cache, kind: cache.get(kind, "web-1", "ns"),
-    lambda cache, kind: cache.held(kind),
+    lambda cache, kind: cache.list_cached(kind),
     lambda cache, kind: cache.list(kind),
     lambda cache, kind: cache.exists(kind, "web-1", "ns"),
     lambda cache, kind: cache.blocking.fetch(kind, "web-1", "ns"),
     lambda cache, kind: cache.blocking.fetch_list(kind),
     lambda cache, kind: cache.explain(kind),
-    lambda cache, kind: cache.blocking.gone(kind, "web-1", "ns"),
+    lambda cache, kind: cache.blocking.is_deleted(kind, "web-1", "ns"),
 ]
 
 
@@ -128,7 +128,7 @@ def test_filters_are_declared_by_class() -> None:
     select[V1Pod] = "app=web"
     select |= {Widget: Selector(names=["w"])}
     assert list(select) == ["v1/pods", "example.com/v1/widgets"]
-    assert str(select[Pod]) == "label='app=web'"
+    assert str(select[Pod]) == "labels='app=web'"
     assert V1Pod in select
     with pytest.raises(ConflictingSelectors):
         select["pods"] = "app=db"
@@ -140,7 +140,7 @@ def test_what_is_declared_by_class_is_read_by_name_and_the_other_way_round() -> 
     assert FakeCache([WEB], {V1Pod: ""}).exists("pods", "web-1", "ns")
     assert FakeCache([WEB], {"po": ""}).exists(V1Pod, "web-1", "ns")
     with pytest.raises(NotDeclared):
-        FakeCache([WEB], {V1Pod: ""}).held(model("V1Job"))
+        FakeCache([WEB], {V1Pod: ""}).list_cached(model("V1Job"))
 
 
 def test_custom_resources_are_read_by_classes_of_ones_own() -> None:

@@ -78,7 +78,7 @@ class Universe:
             else:
                 texts["label" if axis.of.startswith("label ") else "field"].append(requirement)
         return Selector(
-            ",".join(texts["label"]) or None, field=",".join(texts["field"]) or None, **lists
+            ",".join(texts["label"]) or None, fields=",".join(texts["field"]) or None, **lists
         ), has
 
 

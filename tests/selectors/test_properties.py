@@ -45,7 +45,7 @@ field_texts = st.lists(
 selectors = st.builds(
     Selector,
     st.one_of(st.none(), label_texts, st.dictionaries(KEYS, VALUES, min_size=1, max_size=2)),
-    field=st.one_of(st.none(), field_texts, field_dicts),
+    fields=st.one_of(st.none(), field_texts, field_dicts),
     names=st.one_of(st.none(), st.lists(NAMES, min_size=1, max_size=2)),
     namespaces=st.one_of(st.none(), st.lists(NAMES, min_size=1, max_size=2)),
 )
@@ -77,7 +77,7 @@ def test_covers_is_transitive(narrow: Selector, data: st.DataObject) -> None:
     def wider(one: Selector) -> Selector | AnyOf:
         kept = {
             part: getattr(one, part)
-            for part in ("label", "field", "names", "namespaces")
+            for part in ("labels", "fields", "names", "namespaces")
             if data.draw(st.booleans())
         }
         choices: list[Selector | AnyOf] = [

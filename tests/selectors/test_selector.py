@@ -30,18 +30,18 @@ from tests.rows import each_row
     ("selector", "text"),
     [
         (Selector(), "Selector()"),
-        (Selector("app=web"), "Selector(label='app=web')"),
-        (Selector(label={"tier": ["b", "a"], "app": "web"}), "Selector(label='app=web,tier in (a,b)')"),
-        (Selector(LabelSelector.parse("app")), "Selector(label='app')"),
-        (Selector(label=""), "Selector(label='')"),
-        (Selector(field="metadata.name==x"), "Selector(field='metadata.name=x')"),
-        (Selector(field={"spec.unschedulable": False}), "Selector(field='spec.unschedulable=false')"),
-        (Selector(field=FieldSelector.parse("a!=b")), "Selector(field='a!=b')"),
+        (Selector("app=web"), "Selector(labels='app=web')"),
+        (Selector(labels={"tier": ["b", "a"], "app": "web"}), "Selector(labels='app=web,tier in (a,b)')"),
+        (Selector(LabelSelector.parse("app")), "Selector(labels='app')"),
+        (Selector(labels=""), "Selector(labels='')"),
+        (Selector(fields="metadata.name==x"), "Selector(fields='metadata.name=x')"),
+        (Selector(fields={"spec.unschedulable": False}), "Selector(fields='spec.unschedulable=false')"),
+        (Selector(fields=FieldSelector.parse("a!=b")), "Selector(fields='a!=b')"),
         (
             Selector(names={"b", "a"}, namespaces=("y", "x", "y")),
             "Selector(names=['a', 'b'], namespaces=['x', 'y'])",
         ),
-        (AnyOf([Selector("a"), Selector("b")]), "AnyOf([Selector(label='a'), Selector(label='b')])"),
+        (AnyOf([Selector("a"), Selector("b")]), "AnyOf([Selector(labels='a'), Selector(labels='b')])"),
     ],
 )
 def test_a_selector_reads_back_as_it_can_be_written(selector: object, text: str) -> None:
@@ -59,19 +59,19 @@ TEXT: Any = "app=web"
 @each_row(
     ("argument", "text", "column"),
     [
-        ("label", "app in web", 8),
-        ("label", "app in", 7),
-        ("label", "app>=5", 5),
-        ("label", "app not in (a,b)", 5),
-        ("label", "app=web,", 9),
-        ("label", "app: web", 1),
-        ("label", "app=web && tier=gold", 9),
-        ("label", "app=web tier=gold", 9),
-        ("label", "!app=web", 5),
-        ("label", "app=we*", 5),
-        ("label", "app=(web,db)", 5),
-        ("field", "a", 1),
-        ("field", "status.phase in (Running)", 1),
+        ("labels", "app in web", 8),
+        ("labels", "app in", 7),
+        ("labels", "app>=5", 5),
+        ("labels", "app not in (a,b)", 5),
+        ("labels", "app=web,", 9),
+        ("labels", "app: web", 1),
+        ("labels", "app=web && tier=gold", 9),
+        ("labels", "app=web tier=gold", 9),
+        ("labels", "!app=web", 5),
+        ("labels", "app=we*", 5),
+        ("labels", "app=(web,db)", 5),
+        ("fields", "a", 1),
+        ("fields", "status.phase in (Running)", 1),
     ],
 )
 def test_text_that_kubernetes_would_refuse_is_refused_with_the_column(
@@ -89,21 +89,21 @@ ANY_OF: Any = AnyOf
 @each_row(
     "make",
     [
-        lambda: MAKE(label={}),
-        lambda: MAKE(field={}),
-        lambda: MAKE(label=5),
-        lambda: MAKE(label=Selector()),
-        lambda: MAKE(label=AnyOf(["a", "b"])),
-        lambda: MAKE(field=LabelSelector.parse("a")),
-        lambda: MAKE(label={"a": "b,c=d"}),
-        lambda: MAKE(label={"app": "a b"}),
+        lambda: MAKE(labels={}),
+        lambda: MAKE(fields={}),
+        lambda: MAKE(labels=5),
+        lambda: MAKE(labels=Selector()),
+        lambda: MAKE(labels=AnyOf(["a", "b"])),
+        lambda: MAKE(fields=LabelSelector.parse("a")),
+        lambda: MAKE(labels={"a": "b,c=d"}),
+        lambda: MAKE(labels={"app": "a b"}),
         lambda: MAKE({"app": kopf.PRESENT}),
         lambda: MAKE({"app": None}),
         lambda: MAKE({"app": True}),
         lambda: MAKE({"app": 10**5000}),
         lambda: MAKE({"matchLabels": {"app": "web"}}),
-        lambda: MAKE(field={"status.phase": ["Running"]}),
-        lambda: MAKE(field={"spec.nodeName": "\0"}),
+        lambda: MAKE(fields={"status.phase": ["Running"]}),
+        lambda: MAKE(fields={"spec.nodeName": "\0"}),
         lambda: MAKE(names="web-1"),
         lambda: MAKE(names=5),
         lambda: MAKE(names=[5]),
@@ -121,7 +121,7 @@ ANY_OF: Any = AnyOf
         lambda: MAKE(namespaces=[]),
         lambda: MAKE(namespaces=[f"n{number}" for number in range(10_001)]),
         lambda: MAKE("a" * 65_537),
-        lambda: MAKE(field="a=" + "b" * 65_536),
+        lambda: MAKE(fields="a=" + "b" * 65_536),
         lambda: MAKE(",".join(f"a!=v{number}" for number in range(1_001))),
         lambda: MAKE("a", "b=c"),
         lambda: MAKE(kind="pods"),
@@ -150,8 +150,8 @@ def test_bad_input_is_refused_where_it_is_written(make: Callable[[], Any]) -> No
 @each_row(
     ("call", "meant"),
     [
-        (lambda: MAKE(labels="app=web"), "label="),
-        (lambda: MAKE("a", fields="b=c"), "field="),
+        (lambda: MAKE(label="app=web"), "labels="),
+        (lambda: MAKE("a", field="b=c"), "fields="),
         (lambda: MAKE(namespace="a"), "namespaces="),
         (lambda: MAKE("a").covers(Selector("b"), kinds="pods"), "kind="),
     ],
@@ -187,7 +187,7 @@ def test_equality_of_parsed_selectors() -> None:
 
 
 def test_matching() -> None:
-    web = Selector("app=web", field="spec.nodeName!=n1", names=["a", "b"], namespaces=["x"])
+    web = Selector("app=web", fields="spec.nodeName!=n1", names=["a", "b"], namespaces=["x"])
     good: dict[str, Any] = {
         "name": "a",
         "namespace": "x",
@@ -204,18 +204,18 @@ def test_matching() -> None:
     ]
     for change in changes:
         assert not web.matches(**{**good, **change})
-    assert Selector(field="metadata.name=a,metadata.namespace=x").matches(name="a", namespace="x")
-    assert not Selector(field="metadata.namespace!=x").matches(name="a", namespace="x")
+    assert Selector(fields="metadata.name=a,metadata.namespace=x").matches(name="a", namespace="x")
+    assert not Selector(fields="metadata.namespace!=x").matches(name="a", namespace="x")
     assert AnyOf([web, Selector("app=db")]).matches(name="z", labels={"app": "db"})
 
 
 def test_fields_that_the_server_does_not_know_are_refused_by_kind() -> None:
     with pytest.raises(NotSelectable) as info:
-        Selector().covers(Selector(field="spec.priority=1"), kind="pods")
+        Selector().covers(Selector(fields="spec.priority=1"), kind="pods")
     assert info.value.field == "spec.priority"
     assert "spec.nodeName" in info.value.selectable
     with pytest.raises(NotSelectable):
-        Selector(field="spec.priority=1").disjoint(Selector(), kind="pods")
+        Selector(fields="spec.priority=1").disjoint(Selector(), kind="pods")
 
 
 def test_an_unknown_kind_is_refused_with_the_likely_one() -> None:
@@ -234,7 +234,7 @@ def test_a_kind_is_named_as_in_declarations(kind: Any) -> None:
 
 def test_a_field_that_is_almost_there_is_named() -> None:
     with pytest.raises(NotSelectable):
-        Selector(field="spec.nodename=n").covers(Selector(), kind="pods")
+        Selector(fields="spec.nodename=n").covers(Selector(), kind="pods")
 
 
 def test_an_or_may_be_written_as_texts() -> None:
@@ -243,7 +243,7 @@ def test_an_or_may_be_written_as_texts() -> None:
 
 
 def test_copies_of_what_was_compared_are_the_same() -> None:
-    declared = Selector("app=web", field="spec.nodeName=n", names=["a"], namespaces=["x"])
+    declared = Selector("app=web", fields="spec.nodeName=n", names=["a"], namespaces=["x"])
     assert declared.covers(declared, kind="pods")
     for again in (pickle.loads(pickle.dumps(declared)), copy.deepcopy(declared)):  # Our own.
         assert again == declared
@@ -265,24 +265,24 @@ def test_what_is_worked_out_once_is_kept_with_the_selector_for_each_kind() -> No
         (Selector("a=1,a=2"), None, "a=1 and a=2"),
         (Selector("a>5,a<6,b"), None, "a>5 and a<6"),
         (Selector("a,!a"), None, "a and !a"),
-        (Selector(names=["x"], field="metadata.name!=x"), None, "metadata.name!=x and names=['x']"),
+        (Selector(names=["x"], fields="metadata.name!=x"), None, "metadata.name!=x and names=['x']"),
         (
-            Selector(namespaces=["x"], field="metadata.namespace=y"),
+            Selector(namespaces=["x"], fields="metadata.namespace=y"),
             None,
             "metadata.namespace=y and namespaces=['x']",
         ),
-        (Selector(field="metadata.name="), None, "metadata.name="),
+        (Selector(fields="metadata.name="), None, "metadata.name="),
         (
-            Selector(field="spec.hostNetwork=maybe"),
+            Selector(fields="spec.hostNetwork=maybe"),
             "pods",
             "spec.hostNetwork=maybe",
         ),
         (
-            Selector(field="spec.hostNetwork=true,spec.hostNetwork=false"),
+            Selector(fields="spec.hostNetwork=true,spec.hostNetwork=false"),
             "pods",
             "spec.hostNetwork=false and spec.hostNetwork=true",
         ),
-        (Selector(field="spec.nodeName=a,spec.host=b"), "pods", "spec.host=b and spec.nodeName=a"),
+        (Selector(fields="spec.nodeName=a,spec.host=b"), "pods", "spec.host=b and spec.nodeName=a"),
         (Selector(namespaces=["x"]), "nodes", "nodes are cluster-scoped"),
         (AnyOf([Selector("a"), Selector("a,!a")]), None, "a and !a"),
         (AnyOf([Selector("a,!a"), Selector("a")]), None, "a and !a"),
@@ -301,8 +301,8 @@ def test_a_filter_that_nothing_can_satisfy_is_refused_with_the_reason(
     [
         (Selector("a=1,a=2"), None, "Write alternatives as one"),
         (Selector(namespaces=["x"]), "nodes", "Correct or remove the namespaces"),
-        (Selector(namespaces=["x"], field="metadata.namespace=y"), None, "Correct or remove the namespaces"),
-        (Selector(names=["x"], field="metadata.name!=x"), None, "Correct or remove the names"),
+        (Selector(namespaces=["x"], fields="metadata.namespace=y"), None, "Correct or remove the namespaces"),
+        (Selector(names=["x"], fields="metadata.name!=x"), None, "Correct or remove the names"),
         (Selector(namespaces=LabelSelector.parse("a=1,a=2")), None, "Write alternatives as one"),
     ],
 )
@@ -316,7 +316,7 @@ def test_a_request_that_nothing_can_satisfy_is_no_error() -> None:
     assert nothing.contradiction() == "nothing can satisfy a=1 and a=2"
     assert Selector("app=web").covers(nothing)
     assert Selector("app=web").disjoint(nothing)
-    Selector(field="spec.hostNetwork=maybe").require_satisfiable()
+    Selector(fields="spec.hostNetwork=maybe").require_satisfiable()
     AnyOf([Selector("a"), Selector("b")]).require_satisfiable(kind="pods")
 
 
@@ -353,11 +353,11 @@ COLOURED = Kind.custom(
 
 
 def test_custom_resources_have_the_domains_of_their_definition() -> None:
-    either = AnyOf([Selector(field="spec.on=true"), Selector(field="spec.on=false")])
+    either = AnyOf([Selector(fields="spec.on=true"), Selector(fields="spec.on=false")])
     assert not either.covers(Selector(), kind=COLOURED), "an absent field is empty"
-    assert AnyOf([*either.branches, Selector(field="spec.on=")]).covers(Selector(), kind=COLOURED)
-    assert Selector("x").covers(Selector(field="spec.watts=060"), kind=COLOURED), "no integer is printed so"
-    assert not Selector("x").covers(Selector(field="spec.watts=060"))
+    assert AnyOf([*either.branches, Selector(fields="spec.on=")]).covers(Selector(), kind=COLOURED)
+    assert Selector("x").covers(Selector(fields="spec.watts=060"), kind=COLOURED), "no integer is printed so"
+    assert not Selector("x").covers(Selector(fields="spec.watts=060"))
 
 
 @pytest.mark.parametrize("several", [{"names": ["a", "b"]}, {"namespaces": ["a", "b"]}])

@@ -45,9 +45,9 @@ def test_an_unknown_argument_is_named_before_one_that_is_missing() -> None:
 @pytest.mark.parametrize(
     ("given", "remedy"),
     [
-        ({"label": "app=web"}, "The filter comes first: Cached(Selector(label=...), keep=[...])"),
-        ({"label_selector": "app=web"}, "The filter comes first: Cached(Selector(label=...), keep=[...])"),
-        ({"fields": "a=b"}, "The filter comes first: Cached(Selector(field=...), keep=[...])"),
+        ({"label": "app=web"}, "The filter comes first: Cached(Selector(labels=...), keep=[...])"),
+        ({"label_selector": "app=web"}, "The filter comes first: Cached(Selector(labels=...), keep=[...])"),
+        ({"fields": "a=b"}, "The filter comes first: Cached(Selector(fields=...), keep=[...])"),
         ({"keep": ["spec"]}, "The filter comes first: the text of a label selector"),
         ({"filter": "app=web", "keeping": ["spec"]}, "Did you mean keep=?"),
         ({"filter": "app=web", "annotations": "a"}, "It takes filter, keep=, "),
@@ -69,4 +69,4 @@ def test_a_selector_has_this_check() -> None:
     unknown: Any = {"lable": "app=web"}
     with pytest.raises(DeclarationError) as info:
         Selector(**unknown)
-    assert "label=" in info.value.remedy
+    assert "labels=" in info.value.remedy

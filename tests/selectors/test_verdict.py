@@ -23,15 +23,15 @@ WEB = Selector("app=web")
             WEB,
             Selector("app=web,tier=gold"),
             Answer.YES,
-            "label='app=web,tier=gold' is covered by label='app=web'.",
+            "labels='app=web,tier=gold' is covered by labels='app=web'.",
         ),
         (
             WEB,
             Selector("app in (web,db)"),
             Answer.NO,
             (
-                "label='app in (db,web)' is not covered by label='app=web': default/example (app=db) would"
-                " fail app=web; label='app=web' would be covered."
+                "labels='app in (db,web)' is not covered by labels='app=web': default/example (app=db) would"
+                " fail app=web; labels='app=web' would be covered."
             ),
         ),
         (
@@ -39,8 +39,8 @@ WEB = Selector("app=web")
             Selector(),
             Answer.NO,
             (
-                "everything is not covered by label='app=web': default/example (no labels) would fail"
-                " app=web; label='app=web' would be covered."
+                "everything is not covered by labels='app=web': default/example (no labels) would fail"
+                " app=web; labels='app=web' would be covered."
             ),
         ),
         (
@@ -48,7 +48,7 @@ WEB = Selector("app=web")
             Selector("app=db"),
             Answer.NO,
             (
-                "label='app=db' is not covered by label='app=web': default/example (app=db) would fail"
+                "labels='app=db' is not covered by labels='app=web': default/example (app=db) would fail"
                 " app=web; so would every object of the request: declare another filter."
             ),
         ),
@@ -57,8 +57,8 @@ WEB = Selector("app=web")
             Selector(names=["web-1"], namespaces=["shop"]),
             Answer.NO,
             (
-                "names=['web-1'], namespaces=['shop'] is not covered by label='app=web': shop/web-1 (no"
-                " labels) would fail app=web; label='app=web', names=['web-1'], namespaces=['shop'] would be"
+                "names=['web-1'], namespaces=['shop'] is not covered by labels='app=web': shop/web-1 (no"
+                " labels) would fail app=web; labels='app=web', names=['web-1'], namespaces=['shop'] would be"
                 " covered."
             ),
         ),
@@ -66,7 +66,7 @@ WEB = Selector("app=web")
             WEB,
             Selector("app=db,!app"),
             Answer.YES,
-            "label='app=db,!app' is covered by anything: nothing can satisfy app=db and !app.",
+            "labels='app=db,!app' is covered by anything: nothing can satisfy app=db and !app.",
         ),
         (
             Selector(namespaces=["a", "b"]),
@@ -79,11 +79,11 @@ WEB = Selector("app=web")
         ),
         (
             Selector(names=["x"]),
-            Selector(field="metadata.name!=y"),
+            Selector(fields="metadata.name!=y"),
             Answer.NO,
             (
-                "field='metadata.name!=y' is not covered by names=['x']: default/other (no labels) would fail"
-                " name=x; names=['x'] would be covered."
+                "fields='metadata.name!=y' is not covered by names=['x']: default/other (no labels) would"
+                " fail name=x; names=['x'] would be covered."
             ),
         ),
         (
@@ -91,9 +91,9 @@ WEB = Selector("app=web")
             Selector("app in (web,db)"),
             Answer.NO,
             (
-                "label='app in (db,web)' is not covered by (label='app=web') or (label='app=db',"
+                "labels='app in (db,web)' is not covered by (labels='app=web') or (labels='app=db',"
                 " namespaces=['n']): other/example (app=db) would fail app=web and namespace=n;"
-                " label='app=web' would be covered."
+                " labels='app=web' would be covered."
             ),
         ),
     ],
@@ -121,7 +121,7 @@ def test_unknown_is_no_yes() -> None:
     assert verdict.answer is Answer.UNKNOWN
     assert not verdict
     assert verdict.witness is None
-    assert "is undecided after 10,000 boxes; label='p0=h0,p1=h0," in str(verdict)
+    assert "is undecided after 10,000 boxes; labels='p0=h0,p1=h0," in str(verdict)
     assert hard.covers(AnyOf([request, Selector("x")])).answer is Answer.NO, (
         "a plain NO beats an UNKNOWN before it"
     )
@@ -139,29 +139,29 @@ def test_unknown_is_no_yes() -> None:
 def test_the_narrowest_request_in_words(declared: str, request_: str, narrowest: str) -> None:
     verdict = Selector(declared).covers(Selector(request_))
     assert isinstance(verdict.narrowest, Selector)
-    assert set(str(verdict.narrowest.label).split(",")) == set(narrowest.split(","))
+    assert set(str(verdict.narrowest.labels).split(",")) == set(narrowest.split(","))
 
 
 @each_row(
     ("declared", "request_", "narrowest"),
     [
-        (Selector(field="spec.nodeName=n"), Selector("app"), Selector("app", field="spec.nodeName=n")),
+        (Selector(fields="spec.nodeName=n"), Selector("app"), Selector("app", fields="spec.nodeName=n")),
         (
-            Selector(field="spec.nodeName!=n"),
-            Selector(field="spec.nodeName!=m"),
-            Selector(field="spec.nodeName!=m,spec.nodeName!=n"),
+            Selector(fields="spec.nodeName!=n"),
+            Selector(fields="spec.nodeName!=m"),
+            Selector(fields="spec.nodeName!=m,spec.nodeName!=n"),
         ),
         (
-            Selector(field="metadata.namespace!=n"),
+            Selector(fields="metadata.namespace!=n"),
             Selector("app"),
-            Selector("app", field="metadata.namespace!=n"),
+            Selector("app", fields="metadata.namespace!=n"),
         ),
         (
-            Selector(field="metadata.namespace="),
+            Selector(fields="metadata.namespace="),
             Selector("app"),
-            Selector("app", field="metadata.namespace="),
+            Selector("app", fields="metadata.namespace="),
         ),
-        (Selector("x"), Selector("x,x,y=1,y=1", field="a=b,a=b"), Selector("x,x,y=1,y=1", field="a=b")),
+        (Selector("x"), Selector("x,x,y=1,y=1", fields="a=b,a=b"), Selector("x,x,y=1,y=1", fields="a=b")),
         (
             AnyOf([Selector("a"), Selector("b")]),
             AnyOf([Selector("a=1"), Selector("c")]),
@@ -218,33 +218,33 @@ def test_the_narrowest_request(
 
 def test_nothing_is_left_of_a_request_for_all_namespaces_but_those_of_the_filter() -> None:
     declared = AnyOf([Selector("x=1", namespaces=["n"]), Selector("x=2", namespaces=["n"])])
-    assert declared.covers(Selector("x", field="metadata.namespace!=n")).narrowest is None
+    assert declared.covers(Selector("x", fields="metadata.namespace!=n")).narrowest is None
 
 
 @each_row(
     ("declared", "request_", "kind", "answer"),
     [
         (
-            AnyOf([Selector(field="spec.hostNetwork=true"), Selector(field="spec.hostNetwork=false")]),
+            AnyOf([Selector(fields="spec.hostNetwork=true"), Selector(fields="spec.hostNetwork=false")]),
             Selector(),
             "pods",
             Answer.YES,
         ),
         (
-            AnyOf([Selector(field="spec.hostNetwork=true"), Selector(field="spec.hostNetwork=false")]),
+            AnyOf([Selector(fields="spec.hostNetwork=true"), Selector(fields="spec.hostNetwork=false")]),
             Selector(),
             None,
             Answer.NO,
         ),
         (
-            Selector(field="status.successful!=0"),
-            Selector(field="status.successful=x"),
+            Selector(fields="status.successful!=0"),
+            Selector(fields="status.successful=x"),
             "batch/v1/jobs",
             Answer.YES,
         ),
-        (Selector(field="spec.nodeName=a"), Selector(field="spec.host=a"), "pods", Answer.YES),
-        (Selector(field="spec.nodeName=a"), Selector(field="spec.host=a"), None, Answer.NO),
-        (Selector(field="metadata.namespace!=a"), Selector(), "deployments.apps", Answer.NO),
+        (Selector(fields="spec.nodeName=a"), Selector(fields="spec.host=a"), "pods", Answer.YES),
+        (Selector(fields="spec.nodeName=a"), Selector(fields="spec.host=a"), None, Answer.NO),
+        (Selector(fields="metadata.namespace!=a"), Selector(), "deployments.apps", Answer.NO),
         (Selector("x=06"), Selector("x>5,x<7"), None, Answer.NO),
         (
             Selector("x in (" + ",".join("6".zfill(width) for width in range(1, 64)) + ")"),
@@ -256,14 +256,14 @@ def test_nothing_is_left_of_a_request_for_all_namespaces_but_those_of_the_filter
         (Selector("x="), Selector("x in ()"), None, Answer.YES),
         (Selector("x="), Selector("!x"), None, Answer.NO),
         (
-            Selector(field="metadata.name=a,metadata.namespace=n"),
+            Selector(fields="metadata.name=a,metadata.namespace=n"),
             Selector(names=["a"], namespaces=["n"]),
             None,
             Answer.YES,
         ),
         (
             Selector(names=["a"], namespaces=["n"]),
-            Selector(field="metadata.name=a,metadata.namespace=n"),
+            Selector(fields="metadata.name=a,metadata.namespace=n"),
             None,
             Answer.YES,
         ),
@@ -276,13 +276,13 @@ def test_answers_that_take_knowledge(
 
 
 def test_the_witness_is_an_object_of_its_kind() -> None:
-    of_node = Selector(field="spec.unschedulable=true").covers(Selector(), kind="nodes").witness
+    of_node = Selector(fields="spec.unschedulable=true").covers(Selector(), kind="nodes").witness
     assert of_node is not None
     assert (of_node.namespace, of_node.fields) == ("", {"spec.unschedulable": "false"})
     assert str(of_node) == "example (no labels; spec.unschedulable=false)"
     of_pod = (
-        Selector("app=web", field="spec.hostNetwork=false,spec.nodeName!=n")
-        .covers(Selector(field="spec.host=m"), kind="pods")
+        Selector("app=web", fields="spec.hostNetwork=false,spec.nodeName!=n")
+        .covers(Selector(fields="spec.host=m"), kind="pods")
         .witness
     )
     assert of_pod is not None
@@ -291,7 +291,7 @@ def test_the_witness_is_an_object_of_its_kind() -> None:
 
 
 def test_the_sentence_knows_the_kind() -> None:
-    impossible = Selector(field="spec.hostNetwork=maybe")
+    impossible = Selector(fields="spec.hostNetwork=maybe")
     assert str(WEB.covers(impossible, kind="pods")).endswith(
         "is covered by anything: nothing can satisfy spec.hostNetwork=maybe."
     )
@@ -299,7 +299,7 @@ def test_the_sentence_knows_the_kind() -> None:
 
 
 def test_the_narrowest_request_knows_the_kind() -> None:
-    declared, request = Selector(field="spec.nodeName=y"), Selector(field="spec.host=x")
+    declared, request = Selector(fields="spec.nodeName=y"), Selector(fields="spec.host=x")
     assert declared.covers(request, kind="pods").narrowest is None
     assert declared.covers(request).narrowest is not None
 
@@ -315,8 +315,8 @@ def test_the_narrowest_request_knows_the_kind() -> None:
     ],
 )
 def test_a_field_that_the_server_fills_in_is_never_empty(kind: str, field: str) -> None:
-    assert Selector(field=f"{field}!=").covers(Selector(), kind=kind)
-    assert Selector("x").covers(Selector(field=f"{field}="), kind=kind), "nothing is so"
+    assert Selector(fields=f"{field}!=").covers(Selector(), kind=kind)
+    assert Selector("x").covers(Selector(fields=f"{field}="), kind=kind), "nothing is so"
 
 
 def test_what_all_branches_fail_is_told_once() -> None:
@@ -327,7 +327,7 @@ def test_what_all_branches_fail_is_told_once() -> None:
 
 
 def test_a_field_that_only_a_dead_branch_names_is_empty_in_the_witness() -> None:
-    dead = Selector(field="spec.nodeName=a,spec.nodeName=b")
+    dead = Selector(fields="spec.nodeName=a,spec.nodeName=b")
     verdict = AnyOf([dead, WEB]).covers(Selector("app"))
     assert verdict.witness is not None
     assert verdict.witness.fields == {"spec.nodeName": ""}
@@ -350,7 +350,7 @@ def test_a_verdict_is_of_its_question() -> None:
 
 
 def test_verdicts_and_witnesses_can_be_kept_in_sets_and_not_be_changed() -> None:
-    ask = Selector(field="spec.hostNetwork=true")
+    ask = Selector(fields="spec.hostNetwork=true")
     verdicts = {WEB.covers(ask, kind="pods"), WEB.covers(ask, kind="pods"), WEB.covers(Selector("app=web"))}
     assert len(verdicts) == 2
     witness = WEB.covers(Selector("tier=gold")).witness

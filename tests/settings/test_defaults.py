@@ -31,10 +31,10 @@ WRONG: Any = 5
 @each_row(
     ("name", "value"),
     [
-        ("label", "app in web"),
-        ("label", None),
-        ("label", WRONG),
-        ("field", {}),
+        ("labels", "app in web"),
+        ("labels", None),
+        ("labels", WRONG),
+        ("fields", {}),
         ("namespaces", "shop"),
         ("namespaces", WRONG),
         ("namespaces", ["Shop"]),
@@ -52,7 +52,7 @@ WRONG: Any = 5
         ("max_bytes", "200"),
         ("page_limit", 0),
         ("audit_interval", 1),
-        ("labels", "app=web"),
+        ("label", "app=web"),
         ("bogus", 1),
     ],
 )
@@ -67,7 +67,7 @@ def test_a_value_that_makes_no_sense_is_refused(name: str, value: Any) -> None:
 def test_an_option_that_does_not_exist_cannot_be_read() -> None:
     defaults: Any = Defaults()
     with pytest.raises(DeclarationError):
-        _ = defaults.labels
+        _ = defaults.label
     with pytest.raises(AttributeError):
         _ = defaults._hidden
 
@@ -82,30 +82,30 @@ def test_every_option_of_the_table_is_one_of_kinds_and_of_defaults() -> None:
 
 def test_defaults_cannot_be_replaced() -> None:
     settings: Any = SelectCacheSettings()
-    for other in ({"label": "app=web"}, Defaults(label="app=web")):
+    for other in ({"labels": "app=web"}, Defaults(labels="app=web")):
         with pytest.raises(DeclarationError):
             settings.defaults = other
     settings.defaults = settings.defaults
-    given = SelectCacheSettings(defaults=Defaults(label="app=web"))
+    given = SelectCacheSettings(defaults=Defaults(labels="app=web"))
     with given.selectors.in_use(), pytest.raises(DeclarationError):
-        given.defaults.label = "app=db"
+        given.defaults.labels = "app=db"
 
 
 def test_defaults_are_final_once_the_operator_has_started() -> None:
     settings = SelectCacheSettings()
-    settings.defaults.label = "app=web"
+    settings.defaults.labels = "app=web"
     copied = settings.with_defaults(page_limit=7)
     assert copied.defaults is settings.defaults
     with settings.selectors.in_use():
-        settings.defaults.label = "app=web"  # The same again changes nothing.
+        settings.defaults.labels = "app=web"  # The same again changes nothing.
         with pytest.raises(DeclarationError):
-            settings.defaults.label = "app=db"
-    settings.defaults.label = "app=db"
+            settings.defaults.labels = "app=db"
+    settings.defaults.labels = "app=db"
 
 
 def test_a_namespace_without_a_default_entry_has_not_that_of_all_others() -> None:
     settings = SelectCacheSettings()
-    settings.defaults.label = "team=a"
+    settings.defaults.labels = "team=a"
     settings.defaults.namespaces = {"shop": "team=b", ALL_OTHERS: "team=c"}
     settings.selectors["pods"] = Cached(Selector(), namespaces=["blog"])
     settings.selectors["secrets"] = Selector(namespaces=["blog"])
@@ -126,7 +126,7 @@ def test_a_namespace_without_a_default_entry_has_not_that_of_all_others() -> Non
         (lambda select: select.update(pods=Cached("", namespaces=[])), BadSelector),
         (lambda select: select.update(pods=Cached("", namespaces={"a": "x=1,x=2"})), ConflictingSelectors),
         (
-            lambda select: select.update(pods=Cached("", namespaces={"a": Selector(field="spec.bogus=1")})),
+            lambda select: select.update(pods=Cached("", namespaces={"a": Selector(fields="spec.bogus=1")})),
             NotSelectable,
         ),
     ],
@@ -140,10 +140,10 @@ def test_namespaces_of_a_kind_that_make_no_sense_are_refused(
 
 def test_a_default_that_does_not_fit_a_kind_is_refused_at_the_start() -> None:
     settings = SelectCacheSettings()
-    settings.defaults.field = "spec.nodeName=n1"
+    settings.defaults.fields = "spec.nodeName=n1"
     settings.selectors["pods"] = "app=web"
     settings.selectors["secrets"] = "app=web"
-    assert settings.effective("pods").filter == Selector("app=web", field="spec.nodeName=n1")
+    assert settings.effective("pods").filter == Selector("app=web", fields="spec.nodeName=n1")
     with pytest.raises(NotSelectable) as caught:
         settings.effective("secrets")
     assert "secrets" in caught.value.what
@@ -157,7 +157,7 @@ def test_namespaces_are_a_list_or_a_dict() -> None:
     defaults.namespaces = {"b": {"app": "web"}, ALL_OTHERS: EVERYTHING, "a": UNSET}
     assert (
         str(defaults.namespaces)
-        == "{'a': UNSET, 'b': label='app=web', ALL_OTHERS: label=EVERYTHING, field=EVERYTHING}"
+        == "{'a': UNSET, 'b': labels='app=web', ALL_OTHERS: labels=EVERYTHING, fields=EVERYTHING}"
     )
     defaults.namespaces = {}
     assert str(defaults.namespaces) == "{}"

@@ -80,7 +80,7 @@ def test_parts_of_the_metadata_are_kept_and_dropped_as_of_whole_objects(
     assert found.keys() == {"apiVersion", "kind", "metadata"}
     assert found["metadata"].get("annotations", {}).get("note") == note
     if "index" in options:
-        assert names(cache.held("pods", index={"note": "web-1"})) == ["web-1"]
+        assert names(cache.list_cached("pods", index={"note": "web-1"})) == ["web-1"]
 
 
 def test_a_kind_with_metadata_only_has_no_default_paths() -> None:
@@ -107,11 +107,11 @@ def test_the_declaration_is_shown_as_it_is_written() -> None:
 @each_row(
     "read",
     [
-        lambda cache: cache.held("pods", where={"spec.nodeName": "n1"}),
-        lambda cache: cache.list("pods", label="app=web", sort_by="status.phase"),
-        lambda cache: cache.held("pods", field="spec.nodeName=n1"),
+        lambda cache: cache.list_cached("pods", where={"spec.nodeName": "n1"}),
+        lambda cache: cache.list("pods", labels="app=web", sort_by="status.phase"),
+        lambda cache: cache.list_cached("pods", fields="spec.nodeName=n1"),
         lambda cache: cache.blocking.add_index("pods", node="spec.nodeName"),
-        lambda cache: cache.explain("pods", field="spec.nodeName=n1"),
+        lambda cache: cache.explain("pods", fields="spec.nodeName=n1"),
     ],
 )
 def test_a_read_of_anything_else_is_refused(read: Callable[[FakeCache], object]) -> None:
@@ -122,17 +122,17 @@ def test_a_read_of_anything_else_is_refused(read: Callable[[FakeCache], object])
 def test_changes_by_a_field_are_refused() -> None:
     async def main() -> None:
         with pytest.raises(NotKept):
-            await anext(cache_of().changes("pods", field="spec.nodeName=n1"))
+            await anext(cache_of().changes("pods", fields="spec.nodeName=n1"))
 
     asyncio.run(main())
 
 
 def test_a_field_of_the_filter_is_decided_by_the_server() -> None:
-    cache = cache_of(Selector("app=web", field="spec.nodeName=n1"))
-    assert names(cache.list("pods", label="app=web", field="spec.nodeName=n1")) == ["web-1"]
-    assert names(cache.held("pods", field="metadata.name!=web-1")) == []
+    cache = cache_of(Selector("app=web", fields="spec.nodeName=n1"))
+    assert names(cache.list("pods", labels="app=web", fields="spec.nodeName=n1")) == ["web-1"]
+    assert names(cache.list_cached("pods", fields="metadata.name!=web-1")) == []
     cache.cluster.create(pod("web-3", app="web"))
-    assert names(cache.held("pods")) == ["web-1", "web-3"]
+    assert names(cache.list_cached("pods")) == ["web-1", "web-3"]
 
 
 def test_the_server_answers_in_the_same_shape_and_in_whole_if_it_is_asked_for_that() -> None:
@@ -140,20 +140,20 @@ def test_the_server_answers_in_the_same_shape_and_in_whole_if_it_is_asked_for_th
     assert blocking.fetch("pods", "web-2", "shop").keys() == {"apiVersion", "kind", "metadata"}
     assert "spec" in blocking.fetch("pods", "web-2", "shop", whole=True)
     # The server selects by fields, and sends metadata alone.
-    (found,) = blocking.fetch_list("pods", field="spec.nodeName=n2")
+    (found,) = blocking.fetch_list("pods", fields="spec.nodeName=n2")
     assert (found["metadata"]["name"], "spec" in found) == ("web-2", False)
 
 
 def test_a_cache_of_metadata_becomes_one_of_whole_objects_and_back() -> None:
     async def main() -> None:
-        cache = cache_of(Selector("app=web", field="spec.nodeName!=n3"))
-        await cache.change("pods", Selector("app=web", field="spec.nodeName=n1"), metadata_only=False)
+        cache = cache_of(Selector("app=web", fields="spec.nodeName!=n3"))
+        await cache.change("pods", Selector("app=web", fields="spec.nodeName=n1"), metadata_only=False)
         assert "spec" in cache.get("pods", "web-1", "shop")
-        await cache.change("pods", Selector(field="spec.nodeName!=n1"), metadata_only=True)
-        assert names(cache.held("pods")) == ["web-2"]
+        await cache.change("pods", Selector(fields="spec.nodeName!=n1"), metadata_only=True)
+        assert names(cache.list_cached("pods")) == ["web-2"]
         assert "spec" not in cache.get("pods", "web-2", "shop")
-        await cache.change("pods", Selector(field="spec.nodeName!=n2"))
-        assert names(cache.held("pods")) == ["web-1"]
+        await cache.change("pods", Selector(fields="spec.nodeName!=n2"))
+        assert names(cache.list_cached("pods")) == ["web-1"]
         await cache.change("pods", "app=web", metadata_only=False, index={"node": "spec.nodeName"})
         with pytest.raises(DeclarationError, match="metadata_only=True"):
             await cache.change("pods", "app=web", metadata_only=True)
@@ -181,14 +181,14 @@ def test_whether_the_filter_selects_by_a_field_that_was_not_received_is_unknown(
     partial = {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": whole["metadata"]}
     for obj, expected in ((partial, of_metadata), (whole, of_whole)):
         record = Reader.of(resource, projection).record(msgspec.json.encode(obj))
-        assert selects(Selector(field=field), record, resource, projection) is expected
+        assert selects(Selector(fields=field), record, resource, projection) is expected
 
 
 def test_an_own_write_is_compared_with_the_filter_by_its_fields() -> None:
     """Its answer is the whole object, of which the fields can be read."""
-    cache = cache_of(Selector("app=web", field="spec.nodeName!=n3"))
+    cache = cache_of(Selector("app=web", fields="spec.nodeName!=n3"))
     cache.blocking.live.create(pod("web-3", app="web"))
-    assert names(cache.held("pods")) == ["web-1", "web-2", "web-3"]
+    assert names(cache.list_cached("pods")) == ["web-1", "web-2", "web-3"]
     cache.blocking.live.create(pod("web-4", node="n3", app="web"))
-    assert names(cache.held("pods")) == ["web-1", "web-2", "web-3"]
+    assert names(cache.list_cached("pods")) == ["web-1", "web-2", "web-3"]
     assert cache.get("pods", "web-3", "shop").keys() == {"apiVersion", "kind", "metadata"}

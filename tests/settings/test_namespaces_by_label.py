@@ -50,11 +50,11 @@ def streams(filter_: Any, *, namespaces: Any = None, **labelled: set[str]) -> li
     [
         (Selector(namespaces=TENANT), ["namespaces=['blog']", "namespaces=['shop']"]),
         (Selector("app=web", names=["a"], namespaces=TRIAL), []),
-        (Selector(field="metadata.namespace!=shop", namespaces=TENANT), ["namespaces=['blog']"]),
-        (AnyOf([Selector("app=web"), Selector(namespaces=TRIAL)]), ["label='app=web'"]),
+        (Selector(fields="metadata.namespace!=shop", namespaces=TENANT), ["namespaces=['blog']"]),
+        (AnyOf([Selector("app=web"), Selector(namespaces=TRIAL)]), ["labels='app=web'"]),
         (
             AnyOf([Selector(namespaces=TENANT), Selector("app=web", namespaces=["shop", "infra"])]),
-            ["label='app=web', namespaces=['infra']", "namespaces=['blog']", "namespaces=['shop']"],
+            ["labels='app=web', namespaces=['infra']", "namespaces=['blog']", "namespaces=['shop']"],
         ),
     ],
 )
@@ -71,8 +71,8 @@ def test_the_filter_of_no_namespace_covers_nothing_and_names_the_label() -> None
     planned = plan(Selector("app=web", namespaces=TENANT), RESOURCE, labelled={TENANT: ()})
     assert not planned.filter.covers(Selector("app=web", namespaces=["shop"]))
     assert planned.filter.disjoint(Selector())
-    assert str(planned.filter) == "label='app=web', namespaces=[] (those with tenant=yes)"
-    assert repr(planned.filter) == "Selector(label='app=web', namespaces=LabelSelector.parse('tenant=yes'))"
+    assert str(planned.filter) == "labels='app=web', namespaces=[] (those with tenant=yes)"
+    assert repr(planned.filter) == "Selector(labels='app=web', namespaces=LabelSelector.parse('tenant=yes'))"
     assert planned.labels == (TENANT,)
     assert planned.filter.contradiction() is None
 
@@ -133,8 +133,8 @@ def test_default_namespaces_by_label_are_inherited_but_by_cluster_scoped_kinds()
     settings.selectors["pods"] = "app=web"
     settings.selectors["secrets"] = Cached("", namespaces=["shop"])
     settings.selectors["configmaps"] = Cached("", namespaces=EVERYTHING)
-    settings.selectors["nodes"] = Selector(field="metadata.name!=a")
-    settings.selectors["services"] = Selector(field="metadata.namespace=shop")
+    settings.selectors["nodes"] = Selector(fields="metadata.name!=a")
+    settings.selectors["services"] = Selector(fields="metadata.namespace=shop")
     settings.selectors["example.com/v1/things"] = Selector()
     labels = {key: labels_of_namespaces(settings.effective(key).filter) for key in settings.selectors}
     assert {key for key, found in labels.items() if found} == {"pods", "example.com/v1/things"}
@@ -184,7 +184,7 @@ def namespace(name: str, **labels: str | None) -> dict[str, Any]:
 def test_a_fake_cache_follows_the_labels_of_its_namespaces() -> None:
     objects = [namespace("shop", tenant="yes"), pod("a", "shop"), pod("b", "blog")]
     cache = FakeCache(objects, {"pods": Selector(namespaces=TENANT)})
-    assert cache.held("pods", keys_only=True) == [Key("a", namespace="shop")]
+    assert cache.list_cached("pods", keys_only=True) == [Key("a", namespace="shop")]
     cache.cluster.patch(namespace("blog"), {"metadata": {"labels": {"tenant": "yes"}}})
     assert sorted(cache.list("pods", namespace=["shop", "blog"]).keys()) == [
         Key("b", namespace="blog"),
@@ -196,14 +196,14 @@ def test_a_fake_cache_follows_the_labels_of_its_namespaces() -> None:
     cache.cluster.delete(pod("b", "blog"))
     cache.cluster.delete(namespace("blog"))
     with pytest.raises(OutsideFilter):
-        cache.held("pods")
+        cache.list_cached("pods")
     cache.blocking.change("pods", Selector(namespaces=TRIAL))
     cache.cluster.patch(namespace("shop"), {"metadata": {"labels": {"trial": ""}}})
-    assert cache.held("pods", keys_only=True) == [Key("a", namespace="shop")]
+    assert cache.list_cached("pods", keys_only=True) == [Key("a", namespace="shop")]
     assert "(those with trial)" in str(cache.scope("pods"))
-    cache.blocking.remove("pods")
+    cache.blocking.undeclare("pods")
     cache.blocking.declare("pods", Cached("app=web", namespaces=TRIAL))
-    assert cache.held("pods", keys_only=True) == []
+    assert cache.list_cached("pods", keys_only=True) == []
 
 
 def test_a_read_in_a_namespace_with_the_label_that_is_not_watched_is_outside() -> None:
@@ -214,6 +214,6 @@ def test_a_read_in_a_namespace_with_the_label_that_is_not_watched_is_outside() -
         with pytest.raises(OutsideFilter):
             cache.get("pods", "a", space)
     with pytest.raises(OutsideFilter):
-        cache.held("pods", namespace=["x", "y"])
+        cache.list_cached("pods", namespace=["x", "y"])
     with pytest.raises(OutsideFilter):
-        cache.held("pods", label="app=db", namespace=["shop", "blog"])
+        cache.list_cached("pods", labels="app=db", namespace=["shop", "blog"])

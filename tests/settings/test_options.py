@@ -126,8 +126,8 @@ def test_values_are_texts_dicts_and_selectors_also_in_a_list_of_one(value: Any) 
         ("pods", [Cached("app=web", drop=["spec"]), "app=db"], BadSelector),
         ("pods", "app=web,app=db", ConflictingSelectors),
         ("nodes", Selector(namespaces=["shop"]), ConflictingSelectors),
-        ("pods", Selector(field="spec.hostNetwork=yes"), ConflictingSelectors),
-        ("pods", Selector(field="spec.image=x"), NotSelectable),
+        ("pods", Selector(fields="spec.hostNetwork=yes"), ConflictingSelectors),
+        ("pods", Selector(fields="spec.image=x"), NotSelectable),
         ("example.com/v1/webapps", "a=b,!a", ConflictingSelectors),
         (("v1", "pods"), Selector(names=NAMES), DeclarationError),
         ("webapps.example.com", Selector(names=NAMES, namespaces=["a", "b"]), DeclarationError),
@@ -155,7 +155,7 @@ def test_a_name_that_some_kinds_can_have_is_taken_for_those() -> None:
 
 def test_fields_of_custom_resources_are_for_the_cluster_to_judge() -> None:
     selectors = Selectors()
-    selectors["webapps"] = Selector(field="spec.anything=x", namespaces=["shop"])
+    selectors["webapps"] = Selector(fields="spec.anything=x", namespaces=["shop"])
     assert len(selectors) == 1
 
 
@@ -383,7 +383,7 @@ def test_what_others_have_declared_is_declared_with_how_it_is_kept() -> None:
 @each_row(
     "declare",
     [
-        lambda: CACHED(label="app=web"),
+        lambda: CACHED(labels="app=web"),
         CACHED,
         lambda: CACHED("app=web", "app=db"),
         lambda: CACHED(Cached("app=web", drop=["data"]), keep=["spec"]),
@@ -399,7 +399,7 @@ def test_a_cached_that_is_written_wrongly_ends_the_operator(declare: Callable[[]
 
 @pytest.mark.parametrize(
     "named",
-    [Selector(names=["a", "b"]), Selector(field="metadata.name=a"), ["app=web", Selector(names=["a"])]],
+    [Selector(names=["a", "b"]), Selector(fields="metadata.name=a"), ["app=web", Selector(names=["a"])]],
 )
 def test_names_share_a_watch_however_they_are_declared(named: Any) -> None:
     assert Cached(named, share_watches=True).share_watches

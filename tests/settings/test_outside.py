@@ -75,17 +75,17 @@ def where_is(cache: Any, name: str, namespace: str = "shop") -> str:
         ("app notin (web,www)", "app in (web,www)"),
         ("app", "!app"),
         ("!app", "app"),
-        (Selector(field="status.phase=Running"), "status.phase!=Running"),
-        (Selector(field="status.phase!=Running"), "status.phase=Running"),
+        (Selector(fields="status.phase=Running"), "status.phase!=Running"),
+        (Selector(fields="status.phase!=Running"), "status.phase=Running"),
         (Selector(names=["a", "b"]), "metadata.name!=a,metadata.name!=b"),
-        (Selector(field="metadata.name=a"), "metadata.name!=a"),
+        (Selector(fields="metadata.name=a"), "metadata.name!=a"),
         (["app=web", "app=db"], "app!=web,app!=db"),
         (["app=web", "!tier"], "app!=web,tier"),
     ],
 )
 def test_a_filter_of_single_requirements_has_the_opposite_selector(filter_: Any, opposite: str) -> None:
     (outer,) = outer_streams(Cached(filter_).filter)
-    assert str(outer.selector.label or outer.selector.field) == opposite
+    assert str(outer.selector.labels or outer.selector.fields) == opposite
     assert outer.others == ()
 
 
@@ -111,45 +111,45 @@ def test_any_other_filter_has_a_stream_of_all_metadata_without_its_objects(filte
     ("filter_", "outer"),
     [
         (
-            Selector("app=web", field="status.phase=Running"),
-            ["label='app!=web'", "label='app=web', field='status.phase!=Running'"],
+            Selector("app=web", fields="status.phase=Running"),
+            ["labels='app!=web'", "labels='app=web', fields='status.phase!=Running'"],
         ),
         (
-            Selector("app=web,tier=gold", field="status.phase=Running"),
-            ["everything", "label='app=web,tier=gold', field='status.phase!=Running'"],
+            Selector("app=web,tier=gold", fields="status.phase=Running"),
+            ["everything", "labels='app=web,tier=gold', fields='status.phase!=Running'"],
         ),
         (
-            [Selector("app=web"), Selector(field="status.phase=Running")],
-            ["label='app!=web', field='status.phase!=Running'"],
+            [Selector("app=web"), Selector(fields="status.phase=Running")],
+            ["labels='app!=web', fields='status.phase!=Running'"],
         ),
         (
-            Selector(field="status.phase=Running,spec.nodeName!=n1"),
-            ["field='spec.nodeName=n1'", "field='spec.nodeName!=n1,status.phase!=Running'"],
+            Selector(fields="status.phase=Running,spec.nodeName!=n1"),
+            ["fields='spec.nodeName=n1'", "fields='spec.nodeName!=n1,status.phase!=Running'"],
         ),
         (
             [
-                Selector("app=web", field="status.phase=Running"),
-                Selector("app=db", field="status.phase=Failed"),
+                Selector("app=web", fields="status.phase=Running"),
+                Selector("app=db", fields="status.phase=Failed"),
             ],
             [
-                "label='app!=web,app!=db'",
-                "label='app=db,app!=web', field='status.phase!=Failed'",
-                "label='app=web,app!=db', field='status.phase!=Running'",
+                "labels='app!=web,app!=db'",
+                "labels='app=db,app!=web', fields='status.phase!=Failed'",
+                "labels='app=web,app!=db', fields='status.phase!=Running'",
             ],
         ),
         (
-            Selector(field="status.phase=Running", names=["a", "b"]),
+            Selector(fields="status.phase=Running", names=["a", "b"]),
             [
-                "field='metadata.name!=a,metadata.name!=b'",
-                "field='status.phase!=Running', names=['a', 'b']",
+                "fields='metadata.name!=a,metadata.name!=b'",
+                "fields='status.phase!=Running', names=['a', 'b']",
             ],
         ),
         (
-            [Selector("app", field="status.phase=Running", names=[name]) for name in "ab"],
+            [Selector("app", fields="status.phase=Running", names=[name]) for name in "ab"],
             [
                 "everything",
-                "label='app', field='status.phase!=Running', names=['b']",
-                "label='app', field='status.phase!=Running', names=['a']",
+                "labels='app', fields='status.phase!=Running', names=['b']",
+                "labels='app', fields='status.phase!=Running', names=['a']",
             ],
         ),
     ],
@@ -167,12 +167,12 @@ BRANCHES: list[Selector] = [
     Selector("tier", namespaces=["shop"]),
     Selector(names=["a"]),
     Selector("app!=web", names=["a"], namespaces=["shop", "blog"]),
-    Selector(field="status.phase=Running"),
-    Selector("app=web", field="status.phase=Running"),
-    Selector("app in (web,db)", field="status.phase!=Running,spec.nodeName=n1"),
-    Selector("!tier", field="spec.nodeName=n1", namespaces=["shop"]),
-    Selector(field="status.phase=Running", names=["a"], namespaces=["blog"]),
-    Selector(field="metadata.name=b,spec.nodeName!=n1"),
+    Selector(fields="status.phase=Running"),
+    Selector("app=web", fields="status.phase=Running"),
+    Selector("app in (web,db)", fields="status.phase!=Running,spec.nodeName=n1"),
+    Selector("!tier", fields="spec.nodeName=n1", namespaces=["shop"]),
+    Selector(fields="status.phase=Running", names=["a"], namespaces=["blog"]),
+    Selector(fields="metadata.name=b,spec.nodeName!=n1"),
 ]
 
 
@@ -224,7 +224,7 @@ def test_there_is_one_outer_stream_in_each_namespace_that_is_not_selected_as_a_w
     )
     planned = split.plan(RESOURCE, namespaces=None)
     outer = [each for each in planned.streams if each.is_outside]
-    assert [str(each.selector) for each in outer] == ["label='app!=web', namespaces=['shop']"]
+    assert [str(each.selector) for each in outer] == ["labels='app!=web', namespaces=['shop']"]
     assert [planned.proves(each) for each in ("shop", "blog", "hub")] == [True, True, False]
     mixed = Cached([Selector("app=web", namespaces=["shop"]), Selector("app=db")], outside="metadata")
     planned = mixed.plan(RESOURCE, namespaces=None)
@@ -248,7 +248,7 @@ def test_outer_streams_count_among_the_streams() -> None:
 @each_row(
     ("filter_", "options"),
     [
-        ([Selector(f"app-{number}", field=f"spec.nodeName=n{number}") for number in range(5)], {}),
+        ([Selector(f"app-{number}", fields=f"spec.nodeName=n{number}") for number in range(5)], {}),
         ("app=web", {"outside": "all"}),
     ],
 )
@@ -271,11 +271,11 @@ def test_the_objects_of_others_are_known_by_all_requirements() -> None:
 FILTERS: list[Any] = [
     "app=web",
     "app=web,app!=x",
-    Selector(field="spec.nodeName=n1", namespaces=["shop"]),
+    Selector(fields="spec.nodeName=n1", namespaces=["shop"]),
     Selector("app=web", namespaces=["shop", *(f"ns-{number}" for number in range(60))]),
     [Selector("app=web", namespaces=["shop"]), Selector("app=www", namespaces=["shop"])],
-    Selector("app=web", field="spec.nodeName=n1"),
-    [Selector("app", field="spec.nodeName=n1"), Selector("app=www", names=["web-1"])],
+    Selector("app=web", fields="spec.nodeName=n1"),
+    [Selector("app", fields="spec.nodeName=n1"), Selector("app=www", names=["web-1"])],
 ]
 
 
@@ -284,7 +284,7 @@ def test_each_object_is_inside_outside_or_absent(filter_: Any) -> None:
     cache = cache_of(filter_)
     assert [where_is(cache, name) for name in ("web-1", "db-1", "none")] == ["inside", "outside", "absent"]
     assert [cache.exists("pods", name, "shop") for name in ("web-1", "db-1", "none")] == [True, True, False]
-    assert [each["metadata"]["name"] for each in cache.held("pods")] == ["web-1"]
+    assert [each["metadata"]["name"] for each in cache.list_cached("pods")] == ["web-1"]
     cache.cluster.delete(pod("db-1"), grace_period=0)
     assert where_is(cache, "db-1") == "absent"
     cache.cluster.delete(pod("web-1"), grace_period=0)
@@ -308,15 +308,18 @@ def test_the_error_has_the_labels_and_those_that_are_wanted() -> None:
 @each_row(
     ("filter_", "wanted"),
     [
-        (Selector("app=db", field="spec.nodeName=n1"), ("spec.nodeName=n1",)),
-        (Selector("app=db", field="spec.nodeName=n1,status.phase!=x"), ("spec.nodeName=n1,status.phase!=x",)),
-        (Selector(field="spec.nodeName=n1"), ("spec.nodeName=n1",)),
-        (Selector("app=web", field="spec.nodeName=n1"), ("app=web",)),
+        (Selector("app=db", fields="spec.nodeName=n1"), ("spec.nodeName=n1",)),
         (
-            [Selector("app=web"), Selector("app=db", field="spec.nodeName=n1")],
+            Selector("app=db", fields="spec.nodeName=n1,status.phase!=x"),
+            ("spec.nodeName=n1,status.phase!=x",),
+        ),
+        (Selector(fields="spec.nodeName=n1"), ("spec.nodeName=n1",)),
+        (Selector("app=web", fields="spec.nodeName=n1"), ("app=web",)),
+        (
+            [Selector("app=web"), Selector("app=db", fields="spec.nodeName=n1")],
             ("app=web", "spec.nodeName=n1"),
         ),
-        (Selector(field="spec.nodeName=n1,metadata.name=x"), ("name=x",)),
+        (Selector(fields="spec.nodeName=n1,metadata.name=x"), ("name=x",)),
     ],
 )
 def test_a_field_that_no_metadata_shows_is_wanted_if_the_labels_fit(
@@ -341,16 +344,16 @@ def test_names_of_another_stream_are_not_taken_for_held_ones() -> None:
     cache = cache_of(Selector(names=["web-1"], namespaces=["shop"]))
     assert [where_is(cache, name) for name in ("web-1", "db-1", "none")] == ["inside", "outside", "absent"]
     with pytest.raises(OutsideFilter):
-        cache.held("pods", names=["db-1"])
+        cache.list_cached("pods", names=["db-1"])
 
 
 def test_objects_on_both_sides_are_counted_by_names_and_labels() -> None:
     cache = cache_of()
     assert cache.count("pods", outside=True) == 3
-    assert cache.count("pods", label="app=db", outside=True) == 1
-    assert cache.count("pods", label="app", namespace="shop", outside=True) == 2
+    assert cache.count("pods", labels="app=db", outside=True) == 1
+    assert cache.count("pods", labels="app", namespace="shop", outside=True) == 2
     assert cache.count("pods", names=["db-1"], outside=True) == 1
-    options: list[Any] = [{"field": "spec.nodeName=n1"}, {"where": {"spec.nodeName": "n1"}}]
+    options: list[Any] = [{"fields": "spec.nodeName=n1"}, {"where": {"spec.nodeName": "n1"}}]
     for each in options:
         with pytest.raises(NotKept):
             cache.count("pods", outside=True, **each)
@@ -367,34 +370,34 @@ def test_hidden_objects_are_found_by_owner_and_labels_with_what_they_fail() -> N
     child = pod("child", app="web", tier="old")
     child["metadata"]["ownerReferences"] = [reference]
     cache.cluster.create(child)
-    (found,) = cache.hidden("pods", owner=owner)
+    (found,) = cache.list_outside("pods", owner=owner)
     assert (found.namespace, found.name, found.labels) == ("shop", "child", {"app": "web", "tier": "old"})
     assert (found.wanted, found.owners) == (("tier!=old",), (owner["metadata"]["uid"],))
     assert found.version == cache.cluster.get(child)["metadata"]["resourceVersion"]
-    assert sorted(each.name for each in cache.hidden("pods")) == ["child", "db-1", "other"]
-    assert [each.name for each in cache.hidden("pods", names=["db-1", "web-1"])] == ["db-1"]
-    assert [each.name for each in cache.hidden("pods", namespace="blog")] == ["other"]
-    assert cache.hidden("pods", label="app=none") == []
+    assert sorted(each.name for each in cache.list_outside("pods")) == ["child", "db-1", "other"]
+    assert [each.name for each in cache.list_outside("pods", names=["db-1", "web-1"])] == ["db-1"]
+    assert [each.name for each in cache.list_outside("pods", namespace="blog")] == ["other"]
+    assert cache.list_outside("pods", labels="app=none") == []
     with cache.snapshot("pods") as now:
         cache.cluster.patch(pod("db-1"), {"metadata": {"labels": {"app": "web"}}})
-        assert [each.name for each in cache.hidden("pods", namespace="shop")] == ["child"]
-        assert sorted(each.name for each in now.hidden("pods", namespace="shop")) == ["child", "db-1"]
+        assert [each.name for each in cache.list_outside("pods", namespace="shop")] == ["child"]
+        assert sorted(each.name for each in now.list_outside("pods", namespace="shop")) == ["child", "db-1"]
     with pytest.raises(ReadError):
-        cache.hidden("pods", owner={"metadata": {}})
+        cache.list_outside("pods", owner={"metadata": {}})
     with pytest.raises(OutsideFilter):
-        FakeCache([], {"v1/pods": "app=web"}).hidden("pods")
+        FakeCache([], {"v1/pods": "app=web"}).list_outside("pods")
     with pytest.raises(OutsideFilter):
-        cache_of(Selector("app=web", namespaces=["shop"])).hidden("pods")
+        cache_of(Selector("app=web", namespaces=["shop"])).list_outside("pods")
 
 
 def test_an_object_that_left_is_not_gone() -> None:
     cache = cache_of()
     uid = cache.get("pods", "web-1", "shop")["metadata"]["uid"]
     cache.cluster.patch(pod("web-1"), {"metadata": {"labels": {"app": "db"}}})
-    assert not cache.blocking.gone("pods", "web-1", "shop", uid=uid)
-    assert not cache.blocking.gone("pods", "web-1", "shop")
+    assert not cache.blocking.is_deleted("pods", "web-1", "shop", uid=uid)
+    assert not cache.blocking.is_deleted("pods", "web-1", "shop")
     cache.cluster.delete(pod("web-1"), grace_period=0)
-    assert cache.blocking.gone("pods", "web-1", "shop", uid=uid)
+    assert cache.blocking.is_deleted("pods", "web-1", "shop", uid=uid)
 
 
 def test_own_writes_are_shown_on_the_side_where_they_are() -> None:
@@ -411,7 +414,7 @@ def test_own_writes_are_shown_on_the_side_where_they_are() -> None:
 
 def test_an_own_write_that_fails_a_field_is_outside() -> None:
     async def main() -> None:
-        declared = Cached(Selector("app=db", field="spec.nodeName=n1"), outside="metadata")
+        declared = Cached(Selector("app=db", fields="spec.nodeName=n1"), outside="metadata")
         async with gated(declared, pod("db-1", app="db")) as environment:
             await environment.cut()
             environment.cache.remember(*environment.cluster.create(pod("db-2", node="n2", app="db")))
@@ -465,7 +468,7 @@ def test_subscribers_see_what_enters_and_leaves_and_nothing_outside() -> None:
         assert [(each.name, str(each.cause), each.known_by) for each in seen] == [
             ("web-1", "left", "metadata"),
             ("db-1", "entered", None),
-            ("db-1", "gone", "metadata"),
+            ("db-1", "deleted", "metadata"),
         ]
 
     asyncio.run(main())
@@ -484,11 +487,11 @@ def test_6_a_departure_is_known_from_the_streams_that_there_were(is_split: bool)
         await asyncio.sleep(0)
         cache.cluster.patch(pod("web-1"), {"metadata": {"labels": {"app": "db"}}})
         cache.cluster.delete(pod("web-2"), grace_period=0)
-        assert not cache.held("pods")
+        assert not cache.list_cached("pods")
         await cache.change("pods", after)
         seen = [await first, await anext(changes)]
         assert [(each.name, str(each.cause), each.known_by) for each in seen] == (
-            [("web-1", "left", "metadata"), ("web-2", "gone", "metadata")]
+            [("web-1", "left", "metadata"), ("web-2", "deleted", "metadata")]
             if is_split
             else [("web-1", "left", None), ("web-2", "left", None)]
         )
@@ -530,12 +533,12 @@ def test_6_an_object_that_does_not_match_any_more_is_known_to_exist_because_it_i
     async def main() -> None:
         gold = pod("web-1", app="web", tier="gold")
         cache = FakeCache([gold], {"v1/pods": Cached("app=web", outside=outside)})
-        changes = cache.changes("pods", label="tier=gold", initial=False)
+        changes = cache.changes("pods", labels="tier=gold", initial=False)
         first = asyncio.ensure_future(anext(changes))
         await asyncio.sleep(0)
         cache.cluster.patch(gold, {"metadata": {"labels": {"tier": "iron"}}})
         left = await first
-        assert (str(left.cause), left.known_by, len(cache.held("pods"))) == ("left", "cache", 1)
+        assert (str(left.cause), left.known_by, len(cache.list_cached("pods"))) == ("left", "cache", 1)
 
     asyncio.run(main())
 
@@ -553,7 +556,7 @@ def test_own_writes_that_no_stream_has_shown_are_on_their_sides() -> None:
             cache.remember(*cluster.create(pod("web-2", app="web")))
             assert [where_is(cache, name) for name in ("db-2", "web-2")] == ["outside", "inside"]
             assert cache.count("pods", outside=True) == 4
-            assert sorted(each.name for each in cache.hidden("pods")) == ["db-1", "db-2"]
+            assert sorted(each.name for each in cache.list_outside("pods")) == ["db-1", "db-2"]
             await cache.live.delete("pods", "db-1", "shop", grace_period=0)
             assert where_is(cache, "db-1") == "absent"
             assert cache.count("pods", outside=True) == 3

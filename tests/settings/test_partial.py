@@ -71,7 +71,7 @@ def test_what_was_dropped_is_nowhere() -> None:
         record.data + record.fields for record in cache._runtime.informer("secrets").store.records()[0]
     )
     with pytest.raises(NotKept):
-        cache.list("secrets", label="app=web", where={("data", "tls.key"): CANARY})
+        cache.list("secrets", labels="app=web", where={("data", "tls.key"): CANARY})
 
 
 def test_changes_are_cut_as_lists_are() -> None:
@@ -92,8 +92,8 @@ def test_a_filter_by_a_field_that_is_dropped_is_kept_to() -> None:
         }
         for name, node in (("a", "n1"), ("b", "n2"))
     ]
-    cache = FakeCache(pods, {"v1/pods": Cached(Selector(field="spec.nodeName!=n3"), drop=["spec"])})
-    assert [each["metadata"]["name"] for each in cache.list("pods", field="spec.nodeName=n1")] == ["a"]
+    cache = FakeCache(pods, {"v1/pods": Cached(Selector(fields="spec.nodeName!=n3"), drop=["spec"])})
+    assert [each["metadata"]["name"] for each in cache.list("pods", fields="spec.nodeName=n1")] == ["a"]
     assert "spec" not in cache.get("pods", "a", "shop")
 
 

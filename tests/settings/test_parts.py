@@ -49,7 +49,7 @@ def test_reads_that_several_watches_answer_together_are_not_spoiled_by_one_that_
             EVERYWHERE, secret("a", app="web"), secret("b", tier="gold"), who=only_in("shop")
         ) as environment:
             await environment.informer.wait_until_settled(Selector(namespaces=["shop"]))
-            assert named(environment.cache.held("secrets", namespace="shop")) == ["a", "b"]
+            assert named(environment.cache.list_cached("secrets", namespace="shop")) == ["a", "b"]
             assert environment.cache.get("secrets", "b", "shop")["metadata"]["name"] == "b"
             environment.cluster.patch(secret("a"), labelled(app=None, tier="gold"))
             await until(
@@ -59,7 +59,7 @@ def test_reads_that_several_watches_answer_together_are_not_spoiled_by_one_that_
             )
             for namespace in ("infra", None):
                 with pytest.raises(Forbidden):
-                    environment.cache.held("secrets", namespace=namespace)
+                    environment.cache.list_cached("secrets", namespace=namespace)
             assert environment.informer.version == ""
 
     run(main())
@@ -167,7 +167,7 @@ def test_a_read_in_a_thread_during_a_new_beginning_pins_nothing_old() -> None:
             with pytest.MonkeyPatch.context() as patched:
                 patched.setattr(Selector, "disjoint", slow)
                 reading = asyncio.create_task(
-                    asyncio.to_thread(environment.cache.list, "secrets", namespace="shop", label="app=web")
+                    asyncio.to_thread(environment.cache.list, "secrets", namespace="shop", labels="app=web")
                 )
                 await asyncio.to_thread(inside.wait, 60)
                 await lost(environment, "infra")
@@ -177,8 +177,8 @@ def test_a_read_in_a_thread_during_a_new_beginning_pins_nothing_old() -> None:
             await until(lambda: informer.synced)
             environment.cluster.create(secret("b", app="web"))
             environment.cluster.delete(secret("a"))
-            await until(lambda: named(environment.cache.held("secrets")) == ["b"])
-            assert named(environment.cache.list("secrets", namespace="shop", label="app=web")) == ["b"]
+            await until(lambda: named(environment.cache.list_cached("secrets")) == ["b"])
+            assert named(environment.cache.list("secrets", namespace="shop", labels="app=web")) == ["b"]
 
     run(main())
 
@@ -199,7 +199,7 @@ def test_a_mistake_beside_the_watches_costs_them_nothing(caplog: pytest.LogCaptu
 
             environment.informer.confirming._confirm_one = mistaken  # type: ignore[method-assign]
             environment.cluster.delete(secret("a"))
-            await until(lambda: named(environment.cache.held("secrets")) == [])
+            await until(lambda: named(environment.cache.list_cached("secrets")) == [])
             assert environment.informer.reflectors is before
 
     run(main())

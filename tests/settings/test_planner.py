@@ -60,26 +60,26 @@ TABLE: list[tuple[str, Selector | AnyOf, list[str] | None, list[str]]] = [
     ),
     (
         "a field's namespace becomes a path",
-        Selector(field="metadata.namespace=shop,spec.nodeName=n"),
+        Selector(fields="metadata.namespace=shop,spec.nodeName=n"),
         None,
         ["shop?&spec.nodeName=n"],
     ),
-    ("both ways to say it meet", Selector(field="metadata.namespace=a", namespaces=["a", "b"]), None, ["a"]),
+    ("both ways to say it meet", Selector(fields="metadata.namespace=a", namespaces=["a", "b"]), None, ["a"]),
     (
         "one that is excluded stays in the query of all",
-        Selector(field="metadata.namespace!=a"),
+        Selector(fields="metadata.namespace!=a"),
         None,
         ["*?&metadata.namespace!=a"],
     ),
     (
         "one that is excluded is none of those watched",
-        Selector(field="metadata.namespace!=a"),
+        Selector(fields="metadata.namespace!=a"),
         ["a", "b"],
         ["b"],
     ),
     (
         "one that is excluded is none of those named",
-        Selector(field="metadata.namespace!=a", namespaces=["a", "b"]),
+        Selector(fields="metadata.namespace!=a", namespaces=["a", "b"]),
         None,
         ["b"],
     ),
@@ -93,19 +93,19 @@ TABLE: list[tuple[str, Selector | AnyOf, list[str] | None, list[str]]] = [
     ),
     (
         "a name in a field selector is a name",
-        Selector(field="metadata.name=x", namespaces=["a"]),
+        Selector(fields="metadata.name=x", namespaces=["a"]),
         None,
         ["a?&metadata.name=x"],
     ),
     (
         "names keep the other requirements",
-        Selector("l=1", field="status.phase=Running", names=["x"]),
+        Selector("l=1", fields="status.phase=Running", names=["x"]),
         None,
         ["*?l=1&status.phase=Running,metadata.name=x"],
     ),
     (
         "an excluded name stays in the query",
-        Selector(field="metadata.name!=x"),
+        Selector(fields="metadata.name!=x"),
         None,
         ["*?&metadata.name!=x"],
     ),
@@ -140,7 +140,7 @@ TABLE: list[tuple[str, Selector | AnyOf, list[str] | None, list[str]]] = [
     ),
     (
         "fields do not fold: the server has no OR for them",
-        either(Selector(field="spec.nodeName=a"), Selector(field="spec.nodeName=b")),
+        either(Selector(fields="spec.nodeName=a"), Selector(fields="spec.nodeName=b")),
         None,
         ["*?&spec.nodeName=a", "*?&spec.nodeName=b"],
     ),
@@ -177,8 +177,8 @@ TABLE: list[tuple[str, Selector | AnyOf, list[str] | None, list[str]]] = [
         "what the values of a field hold together is dropped",
         either(
             Selector("app=web"),
-            Selector(field="spec.hostNetwork=true"),
-            Selector(field="spec.hostNetwork=false"),
+            Selector(fields="spec.hostNetwork=true"),
+            Selector(fields="spec.hostNetwork=false"),
         ),
         None,
         ["*?&spec.hostNetwork=true", "*?&spec.hostNetwork=false"],
@@ -230,15 +230,15 @@ def test_the_paths_and_keys_of_streams_are_those_of_their_namespace_and_name() -
 
 def test_cluster_scoped_kinds_are_not_confined() -> None:
     assert written(plan(Selector("zone=a"), NODES, namespaces=["shop"])) == ["*?zone=a"]
-    assert written(plan(Selector(field="metadata.namespace="), VOLUMES)) == ["*"]
+    assert written(plan(Selector(fields="metadata.namespace="), VOLUMES)) == ["*"]
 
 
 def test_what_the_definition_does_not_tell_is_taken_as_it_is_written() -> None:
-    assert written(plan(Selector(field="metadata.namespace=a,spec.color=red"), WIDGETS)) == [
+    assert written(plan(Selector(fields="metadata.namespace=a,spec.color=red"), WIDGETS)) == [
         "a?&spec.color=red"
     ]
     with pytest.raises(ConflictingSelectors):
-        plan(Selector(field="metadata.namespace="), WIDGETS)
+        plan(Selector(fields="metadata.namespace="), WIDGETS)
 
 
 def test_names_share_a_watch_only_where_that_is_declared() -> None:
@@ -316,7 +316,7 @@ JOINED: list[tuple[str, Selector | AnyOf, list[str] | None, list[str]]] = [
         "a stream of all others is never joined",
         either(
             Selector("app=web", namespaces=MANY),
-            Selector("tier", field=",".join(f"metadata.namespace!={each}" for each in MANY)),
+            Selector("tier", fields=",".join(f"metadata.namespace!={each}" for each in MANY)),
         ),
         None,
         ["*?app=web", f"*?tier&{','.join(f'metadata.namespace!={each}' for each in MANY)}"],
@@ -369,7 +369,7 @@ def test_a_joined_stream_takes_the_right_to_all_namespaces_for_its_name() -> Non
 
 
 def test_all_others_of_the_watched_namespaces_may_be_none() -> None:
-    others = Selector("tier", field="metadata.namespace!=a")
+    others = Selector("tier", fields="metadata.namespace!=a")
     declared = either(Selector("app=web", namespaces=["a"]), others)
     assert written(plan(declared, PODS, namespaces=["a", "b"])) == ["a?app=web", "b?tier"]
     planned = plan(declared, PODS, namespaces=["a"])
@@ -378,9 +378,9 @@ def test_all_others_of_the_watched_namespaces_may_be_none() -> None:
 
 
 def test_the_keys_of_all_others_exclude_the_named_ones() -> None:
-    (others,) = plan(Selector(field="metadata.namespace!=a,metadata.namespace!=b"), PODS).streams
+    (others,) = plan(Selector(fields="metadata.namespace!=a,metadata.namespace!=b"), PODS).streams
     assert others.keys == Keys(complete=True, excluded=frozenset("ab"))
-    (stream,) = plan(Selector(field="metadata.namespace!=a,spec.nodeName=n"), PODS).streams
+    (stream,) = plan(Selector(fields="metadata.namespace!=a,spec.nodeName=n"), PODS).streams
     assert not stream.keys.complete
 
 
@@ -402,13 +402,13 @@ def test_a_hundred_streams_are_kept_and_what_folds_counts_once() -> None:
     [
         (Selector(namespaces=["a"]), NODES, None, "nodes are cluster-scoped"),
         (either("zone=a", Selector(namespaces=["a"])), NODES, None, "nodes are cluster-scoped"),
-        (Selector(field="metadata.namespace=a"), VOLUMES, None, "persistentvolumes are cluster-scoped"),
-        (Selector(field="metadata.namespace=a", namespaces=["b"]), PODS, None, "nothing can satisfy"),
-        (Selector(field="metadata.name=a", names=["b"]), PODS, None, "nothing can satisfy"),
+        (Selector(fields="metadata.namespace=a"), VOLUMES, None, "persistentvolumes are cluster-scoped"),
+        (Selector(fields="metadata.namespace=a", namespaces=["b"]), PODS, None, "nothing can satisfy"),
+        (Selector(fields="metadata.name=a", names=["b"]), PODS, None, "nothing can satisfy"),
         (Selector("app=a,app=b"), PODS, None, "nothing can satisfy app=a and app=b"),
         (either("app=web", "app=a,!app"), PODS, None, "nothing can satisfy"),
         (
-            Selector(field="metadata.namespace!=a"),
+            Selector(fields="metadata.namespace!=a"),
             PODS,
             ["a"],
             "selects nothing in the namespaces that the operator watches, a",
@@ -424,4 +424,4 @@ def test_what_contradicts_itself_is_refused(
 
 def test_fields_that_the_kind_lacks_are_refused() -> None:
     with pytest.raises(NotSelectable):
-        plan(either("app=web", Selector(field="spec.color=red")), PODS)
+        plan(either("app=web", Selector(fields="spec.color=red")), PODS)

@@ -74,17 +74,17 @@ def test_a_label_selector_comes_from_the_first_level_that_is_set(case: dict[Leve
         Selector(None if values[Level.KIND] is UNSET else values[Level.KIND]),
         namespaces={"shop": Selector(None if values[Level.ENTRY] is UNSET else values[Level.ENTRY])},
     )
-    settings.defaults.label = values[Level.DEFAULTS]
+    settings.defaults.labels = values[Level.DEFAULTS]
     entry = values[Level.DEFAULT_ENTRY]
     settings.defaults.namespaces = {"shop": Selector(None if entry is UNSET else entry)}
 
     effective, (value, level) = settings.effective("pods"), expected(case)
-    label = None if value is UNSET else Selector(value).label
+    label = None if value is UNSET else Selector(value).labels
     assert effective.filter == Selector(label, namespaces=["shop"])
     assert isinstance(effective.filter, Selector)
-    assert type(effective.filter.label) is type(label)
+    assert type(effective.filter.labels) is type(label)
     shown = value if value in (UNSET, EVERYTHING) else str(label)
-    assert effective.origins[0] == Origin("label", shown, level, ("shop",))
+    assert effective.origins[0] == Origin("labels", shown, level, ("shop",))
 
 
 NAMESPACES: dict[str, Any] = {"unset": UNSET, "empty": {}, "everything": EVERYTHING}
@@ -160,16 +160,16 @@ def test_keep_and_drop_are_inherited_together() -> None:
 
 def test_each_namespace_has_its_own_levels() -> None:
     settings = SelectCacheSettings()
-    settings.defaults.label = "level=3"
-    settings.defaults.namespaces = {"a": "level=2", "b": UNSET, "c": Selector(field="spec.nodeName=n2")}
-    settings.selectors["pods"] = Selector(field="spec.nodeName=n1")
+    settings.defaults.labels = "level=3"
+    settings.defaults.namespaces = {"a": "level=2", "b": UNSET, "c": Selector(fields="spec.nodeName=n2")}
+    settings.selectors["pods"] = Selector(fields="spec.nodeName=n1")
     settings.selectors["secrets"] = Cached(Selector(), namespaces={"a": UNSET, "d": "level=0"})
     settings.selectors["configmaps"] = Selector(namespaces=["a", "d"])
     # In a default namespace, the kind's own field selector wins: the reference's code has the entry win.
     assert settings.effective("pods").filter == AnyOf(
         [
-            Selector("level=2", field="spec.nodeName=n1", namespaces=["a"]),
-            Selector("level=3", field="spec.nodeName=n1", namespaces=["b", "c"]),
+            Selector("level=2", fields="spec.nodeName=n1", namespaces=["a"]),
+            Selector("level=3", fields="spec.nodeName=n1", namespaces=["b", "c"]),
         ]
     )
     assert settings.effective("secrets").filter == AnyOf(
@@ -180,30 +180,30 @@ def test_each_namespace_has_its_own_levels() -> None:
     )
     origins = [str(each) for each in settings.effective("secrets").origins if each.namespaces]
     assert origins == [
-        "label='level=2' in a: from the default entry of the namespace",
-        "field=UNSET",
-        "label='level=0' in d: from the kind's entry of the namespace",
+        "labels='level=2' in a: from the default entry of the namespace",
+        "fields=UNSET",
+        "labels='level=0' in d: from the kind's entry of the namespace",
     ]
 
 
 def test_each_branch_inherits_what_it_leaves_unset() -> None:
     settings = SelectCacheSettings()
-    settings.defaults.label = "team=a"
+    settings.defaults.labels = "team=a"
     settings.defaults.namespaces = ["shop"]
     settings.selectors["pods"] = [
         Selector("app=web"),
         Selector(names=["ca"], namespaces=["infra"]),
-        Selector("app=db", field="metadata.namespace!=test"),
-        Selector("app=db", field="metadata.namespace=test"),
-        Selector(EVERYTHING, field="spec.nodeName=n1"),
+        Selector("app=db", fields="metadata.namespace!=test"),
+        Selector("app=db", fields="metadata.namespace=test"),
+        Selector(EVERYTHING, fields="spec.nodeName=n1"),
     ]
     assert settings.effective("pods").filter == AnyOf(
         [
             Selector("app=web", namespaces=["shop"]),
             Selector("team=a", names=["ca"], namespaces=["infra"]),
-            Selector("app=db", field="metadata.namespace!=test", namespaces=["shop"]),
-            Selector("app=db", field="metadata.namespace=test"),
-            Selector(EVERYTHING, field="spec.nodeName=n1", namespaces=["shop"]),
+            Selector("app=db", fields="metadata.namespace!=test", namespaces=["shop"]),
+            Selector("app=db", fields="metadata.namespace=test"),
+            Selector(EVERYTHING, fields="spec.nodeName=n1", namespaces=["shop"]),
         ]
     )
 
@@ -220,15 +220,15 @@ def test_a_field_selector_of_namespaces_is_beside_those_of_the_kind(
     field: str, namespaces: Any, expected: dict[str, str | None]
 ) -> None:
     settings, field = SelectCacheSettings(), f"metadata.namespace{field}"
-    settings.selectors["pods"] = Cached(Selector(field=field), namespaces=namespaces)
+    settings.selectors["pods"] = Cached(Selector(fields=field), namespaces=namespaces)
     ((space, label),) = expected.items()
-    assert settings.effective("pods").filter == Selector(label, field=field, namespaces=[space])
+    assert settings.effective("pods").filter == Selector(label, fields=field, namespaces=[space])
 
 
 @pytest.mark.parametrize("namespaces", [["shop"], {"shop": "tier=gold", ALL_OTHERS: "x"}])
 def test_all_others_are_beside_a_field_selector_of_another_namespace(namespaces: Any) -> None:
     settings = SelectCacheSettings()
-    declared = Cached(Selector(field="metadata.namespace=test"), namespaces=namespaces)
+    declared = Cached(Selector(fields="metadata.namespace=test"), namespaces=namespaces)
     if isinstance(namespaces, list):
         with pytest.raises(ConflictingSelectors):
             settings.selectors["pods"] = declared
@@ -249,17 +249,17 @@ def test_a_filter_without_defaults_is_as_declared() -> None:
 
 def test_everything_as_a_filter_stops_both_selectors() -> None:
     settings = SelectCacheSettings()
-    settings.defaults.label, settings.defaults.field = "team=a", "metadata.name=a"
+    settings.defaults.labels, settings.defaults.fields = "team=a", "metadata.name=a"
     settings.defaults.namespaces = {"shop": EVERYTHING, "blog": ""}
     settings.selectors["pods"] = EVERYTHING
     settings.selectors["secrets"] = Selector()
     assert settings.effective("pods").filter == Selector(
-        EVERYTHING, field=EVERYTHING, namespaces=["blog", "shop"]
+        EVERYTHING, fields=EVERYTHING, namespaces=["blog", "shop"]
     )
     assert settings.effective("secrets").filter == AnyOf(
         [
-            Selector("", field="metadata.name=a", namespaces=["blog"]),
-            Selector(EVERYTHING, field=EVERYTHING, namespaces=["shop"]),
+            Selector("", fields="metadata.name=a", namespaces=["blog"]),
+            Selector(EVERYTHING, fields=EVERYTHING, namespaces=["shop"]),
         ]
     )
 
@@ -271,12 +271,12 @@ def test_all_others_are_the_namespaces_without_an_entry(where: str) -> None:
     if where == "kind":
         settings.selectors["pods"] = Cached("app=web", namespaces=entries)
     else:
-        settings.defaults.label = "app=web"
+        settings.defaults.labels = "app=web"
         settings.defaults.namespaces = entries
         settings.selectors["pods"] = Selector()
     assert settings.effective("pods").filter == AnyOf(
         [
-            Selector("app=web", field="metadata.namespace!=a,metadata.namespace!=b"),
+            Selector("app=web", fields="metadata.namespace!=a,metadata.namespace!=b"),
             Selector("app=web", names=["x"], namespaces=["a"]),
             Selector("app=b", namespaces=["b"]),
         ]
@@ -286,10 +286,10 @@ def test_all_others_are_the_namespaces_without_an_entry(where: str) -> None:
 def test_the_others_are_excluded_beside_other_fields() -> None:
     settings = SelectCacheSettings()
     settings.selectors["pods"] = Cached(
-        Selector(field="spec.nodeName=n1"), namespaces={"a": "x", ALL_OTHERS: UNSET}
+        Selector(fields="spec.nodeName=n1"), namespaces={"a": "x", ALL_OTHERS: UNSET}
     )
     assert settings.effective("pods").filter.branches[0] == Selector(
-        field="spec.nodeName=n1,metadata.namespace!=a"
+        fields="spec.nodeName=n1,metadata.namespace!=a"
     )
 
 
@@ -304,7 +304,7 @@ def test_all_others_alone_are_all_namespaces() -> None:
 
 def test_default_namespaces_do_not_concern_cluster_scoped_kinds() -> None:
     settings = SelectCacheSettings()
-    settings.defaults.label = "team=a"
+    settings.defaults.labels = "team=a"
     settings.defaults.namespaces = {"shop": "team=b"}
     settings.selectors["nodes"] = Selector()
     settings.selectors["example.com/v1/webapps"] = Selector()
@@ -357,12 +357,12 @@ def test_the_origins_of_a_custom_resource_are_those_of_its_scope() -> None:
     effective = settings.effective("example.com/v1/webapps")
     assert effective.origins_for(None) == effective.origins
     assert list(map(str, effective.origins_for(custom_resource(namespaced=True))))[:3] == [
-        "label='team=b' in shop: from the default entry of the namespace",
-        "field=UNSET",
-        "namespaces={'shop': label='team=b'}: from the defaults",
+        "labels='team=b' in shop: from the default entry of the namespace",
+        "fields=UNSET",
+        "namespaces={'shop': labels='team=b'}: from the defaults",
     ]
     wide = list(map(str, effective.origins_for(custom_resource(namespaced=False))))
-    assert wide[:3] == ["label=UNSET", "field=UNSET", "namespaces=UNSET"]
+    assert wide[:3] == ["labels=UNSET", "fields=UNSET", "namespaces=UNSET"]
     assert wide[3:] == [*map(str, effective.origins)][3:]
 
 
@@ -372,13 +372,13 @@ def test_the_branches_of_an_or_have_origins_of_their_own() -> None:
     settings.selectors["pods"] = [
         Selector("app=web"),
         Selector("app=web", namespaces=["infra"]),
-        Selector("app=web", field="metadata.namespace=test"),
+        Selector("app=web", fields="metadata.namespace=test"),
     ]
     assert [
-        str(each) for each in settings.effective("pods").origins if each.option in "label namespaces"
+        str(each) for each in settings.effective("pods").origins if each.option in "labels namespaces"
     ] == [
-        "label='app=web' in shop, infra: from the kind",
-        "label='app=web': from the kind",
+        "labels='app=web' in shop, infra: from the kind",
+        "labels='app=web': from the kind",
         "namespaces=['infra']: from the kind",
         "namespaces=['shop']: from the defaults",
         "namespaces=UNSET",
@@ -396,9 +396,9 @@ def test_names_of_the_entries_share_watches() -> None:
 
 def test_labels_are_stored_as_they_are_compared() -> None:
     settings = SelectCacheSettings()
-    settings.defaults.label = {"app": "web"}
-    assert isinstance(settings.defaults.label, LabelSelector)
-    assert repr(settings.defaults) == "Defaults(label='app=web')"
+    settings.defaults.labels = {"app": "web"}
+    assert isinstance(settings.defaults.labels, LabelSelector)
+    assert repr(settings.defaults) == "Defaults(labels='app=web')"
 
 
 class Mask:

@@ -77,7 +77,7 @@ def web_and_db() -> FakeCache:
 
 def test_holds_what_the_filter_lets_through_with_its_status() -> None:
     cache = web_and_db()
-    assert names(cache.held("pods")) == ["web-1"]
+    assert names(cache.list_cached("pods")) == ["web-1"]
     assert cache.get("pods", "web-1", "shop")["status"]["phase"] == "Running"
 
 
@@ -86,9 +86,9 @@ def test_hides_what_production_hides() -> None:
         web_and_db().get("pods", "db-1", "shop")
     assert hidden.value.reason is Reason.HIDDEN
     with pytest.raises(OutsideFilter):
-        web_and_db().list("pods", label="app in (web,db)")
+        web_and_db().list("pods", labels="app in (web,db)")
     with pytest.raises(NotDeclared):
-        web_and_db().held("nodes")
+        web_and_db().list_cached("nodes")
 
 
 def test_proves_absence_where_production_does() -> None:
@@ -100,30 +100,30 @@ def test_proves_absence_where_production_does() -> None:
 def test_selects_by_field_as_the_server_does() -> None:
     cache = FakeCache(
         [pod("one"), {**pod("two"), "spec": {"nodeName": "node01"}}],
-        {"pods": Selector(field="spec.nodeName=node01")},
+        {"pods": Selector(fields="spec.nodeName=node01")},
     )
-    assert names(cache.held("pods")) == ["two"]
+    assert names(cache.list_cached("pods")) == ["two"]
 
 
 def test_takes_the_settings_that_the_operator_configures() -> None:
     settings = kopf.OperatorSettings()
     settings_of(settings).selectors["pods"] = "app=db"
-    assert names(FakeCache([pod("web-1", app="web"), pod("db-1", app="db")], settings).held("pods")) == [
-        "db-1"
-    ]
+    assert names(
+        FakeCache([pod("web-1", app="web"), pod("db-1", app="db")], settings).list_cached("pods")
+    ) == ["db-1"]
 
 
 def test_a_field_that_only_the_cluster_knows_is_judged_by_its_definition() -> None:
     with pytest.raises(NotSelectable) as info:
         FakeCache(
-            [definition("WebApp", "webapps")], {"example.com/v1/webapps": Selector(field="spec.image=x")}
+            [definition("WebApp", "webapps")], {"example.com/v1/webapps": Selector(fields="spec.image=x")}
         )
     assert info.value.field == "spec.image"
 
 
 def test_a_wrong_declaration_fails_here_already() -> None:
     with pytest.raises(NotSelectable):
-        FakeCache([], {"pods": Selector(field="spec.color=red")})
+        FakeCache([], {"pods": Selector(fields="spec.color=red")})
     with pytest.raises(Missing):
         FakeCache([], {"webapps.example.com": "app=web"})
 
@@ -157,12 +157,12 @@ def test_fetches_from_all_objects_in_async_tests() -> None:
 def test_follows_each_change_at_once() -> None:
     cache = web_and_db()
     cache.cluster.patch(pod("db-1"), {"metadata": {"labels": {"app": "web"}}})
-    assert names(cache.held("pods")) == ["db-1", "web-1"]
+    assert names(cache.list_cached("pods")) == ["db-1", "web-1"]
     cache.cluster.patch(pod("web-1"), {"metadata": {"labels": {"app": "gone"}}})
-    assert names(cache.held("pods")) == ["db-1"]
+    assert names(cache.list_cached("pods")) == ["db-1"]
     cache.cluster.delete(pod("db-1"))
     cache.cluster.create(pod("web-2", app="web"))
-    assert names(cache.held("pods")) == ["web-2"]
+    assert names(cache.list_cached("pods")) == ["web-2"]
 
 
 def test_wait_for_is_woken_by_a_change() -> None:
@@ -182,14 +182,14 @@ def test_wait_for_is_woken_by_a_change() -> None:
 
 def test_defines_custom_resources_by_their_objects() -> None:
     cache = FakeCache([webapp("one", app="web"), webapp("two")], {"example.com/v1/webapps": "app=web"})
-    assert names(cache.held("webapps")) == ["one"]
+    assert names(cache.list_cached("webapps")) == ["one"]
     with pytest.raises(OutsideFilter):
         cache.get("webapps", "two", "shop")
 
 
 def test_its_own_object_is_there_as_the_body_says() -> None:
     body = pod("web-1", app="web", step="two")
-    assert names(FakeCache([], {"pods": "app=web"}, own=body).held("pods")) == ["web-1"]
+    assert names(FakeCache([], {"pods": "app=web"}, own=body).list_cached("pods")) == ["web-1"]
     cache = FakeCache([pod("web-1", app="web", step="one")], {"pods": "app=web"}, own=body)
     assert cache.get("pods", "web-1", "shop")["metadata"]["labels"]["step"] == "two"
 
@@ -199,10 +199,12 @@ def test_its_own_object_has_the_labels_of_the_body_and_not_those_of_the_list(giv
     entered, left = pod("web-1", app="web"), pod("web-2", app="db")
     for body in (entered, left):
         body["metadata"] |= given
-    assert names(FakeCache([pod("web-1", app="db")], {"pods": "app=web"}, own=entered).held("pods")) == [
-        "web-1"
-    ]
-    assert names(FakeCache([pod("web-2", app="web")], {"pods": "app=web"}, own=left).held("pods")) == []
+    assert names(
+        FakeCache([pod("web-1", app="db")], {"pods": "app=web"}, own=entered).list_cached("pods")
+    ) == ["web-1"]
+    assert (
+        names(FakeCache([pod("web-2", app="web")], {"pods": "app=web"}, own=left).list_cached("pods")) == []
+    )
 
 
 def test_its_own_object_is_followed_as_any_other() -> None:
@@ -210,13 +212,13 @@ def test_its_own_object_is_followed_as_any_other() -> None:
     body["metadata"] |= {"uid": "1", "resourceVersion": "1000000"}
     cache = FakeCache([], {"pods": "app=web"}, own=body)
     cache.cluster.patch(body, {"metadata": {"labels": {"app": "db"}}})
-    assert names(cache.held("pods")) == []
+    assert names(cache.list_cached("pods")) == []
 
 
 def test_a_listed_object_that_is_newer_than_the_body_is_as_it_is_listed() -> None:
     body, listed = pod("web-1", app="web"), pod("web-1", app="db")
     body["metadata"]["resourceVersion"], listed["metadata"]["resourceVersion"] = "9", "10"
-    assert names(FakeCache([listed], {"pods": "app=web"}, own=body).held("pods")) == []
+    assert names(FakeCache([listed], {"pods": "app=web"}, own=body).list_cached("pods")) == []
 
 
 def test_its_own_object_keeps_the_uid_by_which_it_owns_others() -> None:
@@ -234,10 +236,10 @@ def test_its_own_object_keeps_the_uid_by_which_it_owns_others() -> None:
 def test_its_own_object_may_be_deleted() -> None:
     body = pod("web-1", app="web")
     cache = FakeCache([pod("web-1", app="web")], {"pods": "app=web"}, own=body, deleted=True)
-    assert names(cache.held("pods")) == []
-    assert cache.blocking.gone("pods", "web-1", "shop")
+    assert names(cache.list_cached("pods")) == []
+    assert cache.blocking.is_deleted("pods", "web-1", "shop")
     cache.cluster.create(body)
-    assert names(cache.held("pods")) == ["web-1"]
+    assert names(cache.list_cached("pods")) == ["web-1"]
 
 
 def test_another_object_may_have_the_name_of_the_deleted_one() -> None:
@@ -245,7 +247,7 @@ def test_another_object_may_have_the_name_of_the_deleted_one() -> None:
     body["metadata"]["uid"], other["metadata"]["uid"] = "1", "2"
     cache = FakeCache([other], {"pods": "app=web"}, own=body, deleted=True)
     assert cache.get("pods", "web-1", "shop")["metadata"]["uid"] == "2"
-    assert cache.blocking.gone("pods", "web-1", "shop", uid="1")
+    assert cache.blocking.is_deleted("pods", "web-1", "shop", uid="1")
 
 
 @each_row(
@@ -292,7 +294,7 @@ def test_a_namespace_that_ends_still_has_what_is_in_it() -> None:
     ending = {**namespace("shop"), "status": {"phase": "Terminating"}}
     ending["metadata"]["deletionTimestamp"] = "2021-01-01T00:00:00Z"
     cache = FakeCache([pod("web-1"), ending], {"pods": Selector(namespaces=["shop"]), "namespaces": ""})
-    assert names(cache.held("pods")) == ["web-1"]
+    assert names(cache.list_cached("pods")) == ["web-1"]
     assert cache.get("namespaces", "shop")["status"]["phase"] == "Terminating"
 
 
@@ -306,13 +308,13 @@ def test_objects_come_in_any_order_and_may_be_what_every_cluster_has() -> None:
         ],
         {"example.com/v1/webapps": "app=web", "namespaces": "team"},
     )
-    assert names(cache.held("webapps")) == ["one"]
-    assert names(cache.held("namespaces")) == ["default", "shop"]
+    assert names(cache.list_cached("webapps")) == ["one"]
+    assert names(cache.list_cached("namespaces")) == ["default", "shop"]
 
 
 def test_any_mapping_is_an_object() -> None:
     assert names(
-        FakeCache([kopf.Body(cast("Any", pod("web-1", app="web")))], {"pods": "app=web"}).held("pods")
+        FakeCache([kopf.Body(cast("Any", pod("web-1", app="web")))], {"pods": "app=web"}).list_cached("pods")
     ) == ["web-1"]
 
 
@@ -355,7 +357,7 @@ def test_filters_are_confined_to_the_namespaces_of_the_operator() -> None:
         [pod("web-1", app="web"), pod("web-2", "other", app="web")], {"pods": "app=web"}, namespaces=["shop"]
     )
     cache.cluster.create(pod("web-3", app="web"), pod("web-4", "other", app="web"))
-    assert names(cache.held("pods")) == ["web-1", "web-3"]
+    assert names(cache.list_cached("pods")) == ["web-1", "web-3"]
     with pytest.raises(OutsideFilter):
         cache.get("pods", "web-2", "other")
     both = FakeCache(
@@ -365,17 +367,17 @@ def test_filters_are_confined_to_the_namespaces_of_the_operator() -> None:
     )
     both.cluster.namespace("third")
     both.cluster.create(pod("web-3", app="web"), pod("web-4", "third", app="web"))
-    assert names(both.held("pods")) == ["web-1", "web-2", "web-3"]
-    assert both.count("pods", namespace="other", label="app=web") == 1
+    assert names(both.list_cached("pods")) == ["web-1", "web-2", "web-3"]
+    assert both.count("pods", namespace="other", labels="app=web") == 1
     with pytest.raises(OutsideFilter):
-        both.count("pods", namespace="third", label="app=web")
+        both.count("pods", namespace="third", labels="app=web")
 
 
 def test_a_declared_namespace_confines_what_is_followed() -> None:
     cache = FakeCache([pod("web-1")], {"pods": Selector(namespaces=["shop"])})
     cache.cluster.namespace("other")
     cache.cluster.create(pod("web-2"), pod("web-3", "other"))
-    assert names(cache.held("pods")) == ["web-1", "web-2"]
+    assert names(cache.list_cached("pods")) == ["web-1", "web-2"]
 
 
 def test_follows_a_custom_resource_through_changes_of_its_definition() -> None:
@@ -385,13 +387,13 @@ def test_follows_a_custom_resource_through_changes_of_its_definition() -> None:
     )
     cache.cluster.patch(definition("WebApp", "webapps"), {"spec": {"names": {"shortNames": ["wa"]}}})
     cache.cluster.create(webapp("two"))
-    assert names(cache.held("webapps")) == ["one", "two"]
+    assert names(cache.list_cached("webapps")) == ["one", "two"]
     cache.cluster.delete(definition("WebApp", "webapps"))
     with pytest.raises(Missing):
-        cache.held("webapps")
+        cache.list_cached("webapps")
     cache.cluster.create(definition("WebApp", "webapps"))
     cache.cluster.create(webapp("three"))
-    assert names(cache.held("webapps")) == ["three"]
+    assert names(cache.list_cached("webapps")) == ["three"]
 
 
 def test_follows_after_its_version_was_forgotten() -> None:
@@ -405,7 +407,7 @@ def test_follows_after_its_version_was_forgotten() -> None:
         definition("WebApp", "webapps"), {"spec": {"names": {"shortNames": ["wa"]}}}
     )  # It ends the watch.
     cache.cluster.delete(webapp("one"))
-    assert names(cache.held("webapps")) == []
+    assert names(cache.list_cached("webapps")) == []
 
 
 def test_a_declaration_of_another_group_or_kind_gives_no_plural() -> None:
@@ -413,7 +415,7 @@ def test_a_declaration_of_another_group_or_kind_gives_no_plural() -> None:
         [{**webapp("one"), "kind": "D"}, webapp("two")], {"apps/v1/deployments": "", "webapps": ""}
     )
     assert cache.blocking.fetch("ds.example.com", "one", "shop")["kind"] == "D"
-    assert names(cache.held("webapps")) == ["two"]
+    assert names(cache.list_cached("webapps")) == ["two"]
 
 
 @each_row(
@@ -431,7 +433,7 @@ def test_a_regular_plural_is_recognized(kind: str, plural: str) -> None:
     cache = FakeCache(
         [{**webapp("one"), "kind": kind}], {f"example.com/v1/{plural}": Selector(namespaces=["shop"])}
     )
-    assert names(cache.held(plural)) == ["one"]
+    assert names(cache.list_cached(plural)) == ["one"]
 
 
 def test_a_plural_that_nobody_can_guess_is_asked_for() -> None:
@@ -439,22 +441,22 @@ def test_a_plural_that_nobody_can_guess_is_asked_for() -> None:
     with pytest.raises(Missing):
         FakeCache([child], {"example.com/v1/children": ""})
     cache = FakeCache([child, definition("Child", "children")], {"example.com/v1/children": ""})
-    assert names(cache.held("children")) == ["one"]
+    assert names(cache.list_cached("children")) == ["one"]
 
 
 def test_a_kind_may_have_objects_of_several_versions() -> None:
     newer = {**webapp("two"), "apiVersion": "example.com/v2"}
     cache = FakeCache([webapp("one"), newer], {"example.com/v1/webapps": ""})
-    assert names(cache.held("webapps")) == ["one", "two"]
+    assert names(cache.list_cached("webapps")) == ["one", "two"]
 
 
 def test_what_is_declared_in_full_needs_no_object() -> None:
     cache = FakeCache(
         [webapp("one", app="web")], {"example.com/v1/webapps": "app=web", "example.com/v1/policies": ""}
     )
-    assert cache.held("policies") == []
+    assert cache.list_cached("policies") == []
     cache.cluster.create({**webapp("p"), "kind": "Policy"})
-    assert names(cache.held("policies")) == ["p"]
+    assert names(cache.list_cached("policies")) == ["p"]
 
 
 def test_two_declarations_of_one_resource_are_refused() -> None:
@@ -496,14 +498,14 @@ def test_many_threads_may_change_the_cluster() -> None:
                 lambda number: cache.cluster.create(pod(f"web-{number}", "default", app="web")), range(200)
             )
         )
-    assert len(cache.held("pods")) == 200
+    assert len(cache.list_cached("pods")) == 200
 
 
 def test_two_fake_caches_know_nothing_of_each_other() -> None:
     one, two = web_and_db(), web_and_db()
     one.cluster.delete(pod("web-1"))
-    assert names(one.held("pods")) == []
-    assert names(two.held("pods")) == ["web-1"]
+    assert names(one.list_cached("pods")) == []
+    assert names(two.list_cached("pods")) == ["web-1"]
 
 
 def test_it_takes_more_objects_than_a_page_is_read_in_at_once() -> None:
@@ -526,22 +528,22 @@ def config(name: str, **labels: str) -> Obj:
 def test_kinds_are_declared_changed_and_removed_in_sync_tests() -> None:
     cache = FakeCache([config("web", app="web"), config("db", app="db")])
     with pytest.raises(NotDeclared):
-        cache.held("configmaps")
+        cache.list_cached("configmaps")
     cache.blocking.declare("v1/configmaps", "app=web")
     cache.blocking.declare("configmaps", "app=web")
     with pytest.raises(DeclarationError):
         cache.blocking.declare("configmaps", "app=db")
-    assert cache.held("configmaps").keys() == [Key("web", namespace="shop")]
+    assert cache.list_cached("configmaps").keys() == [Key("web", namespace="shop")]
     cache.blocking.change("configmaps", ["app=db", "app=cache"])
     cache.cluster.create(config("cache", app="cache"))
-    assert sorted(cache.held("configmaps").keys()) == [
+    assert sorted(cache.list_cached("configmaps").keys()) == [
         Key("cache", namespace="shop"),
         Key("db", namespace="shop"),
     ]
-    cache.blocking.remove("configmaps")
+    cache.blocking.undeclare("configmaps")
     cache.cluster.create(config("more", app="cache"))
     with pytest.raises(NotDeclared) as caught:
-        cache.held("configmaps")
+        cache.list_cached("configmaps")
     assert "test_fake.py" in caught.value.what
     cache.blocking.declare("configmaps", "")
     assert len(cache.list("configmaps")) == 4
@@ -555,7 +557,7 @@ def test_the_difference_of_a_change_is_delivered() -> None:
         await asyncio.sleep(0)
         await cache.change("pods", "app=db")
         seen = [await first, await anext(changes)]
-        await cache.remove("pods")
+        await cache.undeclare("pods")
         with pytest.raises(NotDeclared):
             await anext(changes)
         return [(each.name, str(each.cause), each.filter_changed) for each in seen]

@@ -44,7 +44,7 @@ CONFIG = {
 READS: dict[str, Callable[[FakeCache], Any]] = {
     "fetch": lambda cache: cache.blocking.fetch("configmaps", "options", "shop"),
     "fetch_list": lambda cache: cache.blocking.fetch_list("configmaps", namespace="shop"),
-    "gone": lambda cache: cache.blocking.gone("configmaps", "options", "shop", uid="u2"),
+    "gone": lambda cache: cache.blocking.is_deleted("configmaps", "options", "shop", uid="u2"),
 }
 
 

@@ -195,8 +195,8 @@ class TestPages:
         ("fault", "expected"),
         [
             (IgnoreSelectors(), ["a", "b", "c"]),
-            (IgnoreSelectors(field=False), ["b"]),
-            (IgnoreSelectors(label=False), []),
+            (IgnoreSelectors(fields=False), ["b"]),
+            (IgnoreSelectors(labels=False), []),
         ],
     )
     def test_ignored_selectors_select_nothing(

@@ -23,7 +23,7 @@ def configure(settings, **_):
 @kopf.on.create('webapps')
 @selectcache.with_cache
 async def reconcile(cache, name, namespace, patch, **_):
-    patch.status['pods'] = len(cache.held('pods', namespace=namespace))
+    patch.status['pods'] = len(cache.list_cached('pods', namespace=namespace))
 """
 DEFINITION = """
 apiVersion: apiextensions.k8s.io/v1

@@ -163,10 +163,10 @@ class Product:
                 found.append(Read(f"{who['by']} {reader}", shown, int(objects.version or 0), **more))
 
         more = {name: value for name, value in who.items() if name != "by"}
-        several("held", lambda: cache.held(KIND), **more)
+        several("held", lambda: cache.list_cached(KIND), **more)
         several(
             "list",
-            lambda: cache.list(KIND, label=labels or None, **where),
+            lambda: cache.list(KIND, labels=labels or None, **where),
             complete=True,
             request=request,
             **more,
@@ -209,7 +209,7 @@ class Product:
     def final(self) -> dict[Key, State]:
         """Return all that is cached; raise Lie if it cannot be read."""
         try:
-            return {key_of(obj): state_of(obj) for obj in self.cache.held(KIND)}
+            return {key_of(obj): state_of(obj) for obj in self.cache.list_cached(KIND)}
         except OutsideFilter:  # No namespace has the label.
             return {}
         except ERRORS as error:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from kopf_selectcache._errors import NotWritable, UnknownKind
+from kopf_selectcache._errors import InvalidObject, UnknownKind
 from kopf_selectcache.core.redact import clipped, shown_with_type
 from kopf_selectcache.core.selection.kinds import find, parse_key
 from kopf_selectcache.selectors.client_classes import is_pykube, key_of_class, to_dict
@@ -73,14 +73,14 @@ class Given(NamedTuple):
 
 
 def given_object(verb: str, source: object, *, is_named: bool = True) -> Given:
-    """Read an object that a write is given; raise NotWritable if it lacks what the write needs.
+    """Read an object that a write is given; raise InvalidObject if it lacks what the write needs.
 
     Without `is_named`, it may have `generateName` instead of a name.
     """
     call = f"cache.{verb}()"
     obj = as_dict(source)
     if obj is None:
-        raise NotWritable(
+        raise InvalidObject(
             f"{call}: the object is {shown_with_type(source)}",
             remedy="Give a dict, a body, or an object of kubernetes or pykube",
         )
@@ -88,11 +88,11 @@ def given_object(verb: str, source: object, *, is_named: bool = True) -> Given:
     obj["metadata"] = dict(metadata) if isinstance(metadata, Mapping) else {}
     for part in ("apiVersion", "kind"):
         if not isinstance(obj.get(part), str) or not obj[part]:
-            raise NotWritable(f"{call}: the object has no {part}", remedy=f"Give it one: {part!r}: ...")
+            raise InvalidObject(f"{call}: the object has no {part}", remedy=f"Give it one: {part!r}: ...")
     named = ("name",) if is_named else ("name", "generateName")
     if not any(isinstance(obj["metadata"].get(part), str) and obj["metadata"][part] for part in named):
         either = " and no metadata.generateName" if not is_named else ""
-        raise NotWritable(
+        raise InvalidObject(
             f"{call}: the {clipped(obj['kind'], 100)} has no metadata.name{either}", remedy="Give it a name"
         )
     return Given(plain(f"{call}: the {clipped(obj['kind'], 100)}", obj), source)

@@ -38,7 +38,7 @@ class Objects(Sequence[_T_co]):
     """The result of `cache.list` and similar reads. Each access decodes a new object, which the caller may
     change.
 
-    pods = cache.list('pods', label='app=web')
+    pods = cache.list('pods', labels='app=web')
     len(pods), pods.keys()      # decodes nothing
     pods.version                # the version as of which it is true
     pods.unreadable             # objects that `held` and `owned` leave out, as they cannot be decoded
@@ -65,7 +65,7 @@ class Objects(Sequence[_T_co]):
     def keys(self) -> list[Key]:
         """Return the key of each object.
 
-        for key in cache.list('pods', label='app=web').keys():
+        for key in cache.list('pods', labels='app=web').keys():
             print(key, cache.get('pods', key))      # shop/web-1 {...}
         """
         return _keys_of(self._records)

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from kopf_selectcache._errors import NotWritable
+from kopf_selectcache._errors import InvalidObject
 from kopf_selectcache.core.recursion import decoded, with_room
 from kopf_selectcache.core.redact import clipped, printable, shown_by_type
 
@@ -29,7 +29,7 @@ _TOO_DEEP = "the value is nested too deeply"
 def plain(about: str, value: Any, *at: object) -> Any:
     """Return a copy of a value as JSON has it: dicts, lists, texts, numbers, booleans and None.
 
-    Raise NotWritable, with the path and the type, for a part that JSON cannot have. `about` begins its text,
+    Raise InvalidObject, with the path and the type, for a part that JSON cannot have. `about` begins its text,
     and the value itself is at a path.
 
     >>> plain('the patch', {'ready': (1, 2)})
@@ -37,7 +37,7 @@ def plain(about: str, value: Any, *at: object) -> Any:
     >>> plain('the patch', {'status': {'pods': [{'x': {1, 2}}]}})
     Traceback (most recent call last):
     ...
-    kopf_selectcache.errors.NotWritable: the patch: status.pods[0].x is a set, which JSON lacks. Give texts, numbers, lists and dicts
+    kopf_selectcache.errors.InvalidObject: the patch: status.pods[0].x is a set, which JSON lacks. Give texts, numbers, lists and dicts
     """  # A line of an example is not broken.  # noqa: E501
     whole = [value]
     left: list[tuple[Any, tuple[object, ...]]] = [(whole, ())]
@@ -102,5 +102,5 @@ def _written(path: Iterable[object]) -> str:
     return printable(clipped(text or "the value"), 500)
 
 
-def _refused(about: str, why: str, remedy: str = _GIVE) -> NotWritable:
-    return NotWritable(f"{about}: {why}", remedy=remedy)
+def _refused(about: str, why: str, remedy: str = _GIVE) -> InvalidObject:
+    return InvalidObject(f"{about}: {why}", remedy=remedy)

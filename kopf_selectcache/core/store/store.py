@@ -37,7 +37,7 @@ class ChangeCause(StrEnum):
     """Nothing has changed: subscribers receive each stored object again, once per period."""
     LEFT = "left"
     """No stream selects the object any more. It may still exist."""
-    GONE = "gone"
+    DELETED = "deleted"
     """The object does not exist any more: its stream selects by name and namespace alone, the server has
     confirmed it, or another object has its name."""
     DROPPED = "dropped"
@@ -77,7 +77,7 @@ class Change(Struct, frozen=True, gc=False):
 
 def replaced(record: Record) -> Change:
     """Return the departure of an object whose name another one has."""
-    return Change(record, None, ChangeCause.GONE, known_by="confirmed")
+    return Change(record, None, ChangeCause.DELETED, known_by="confirmed")
 
 
 class Readable(Protocol):
@@ -352,7 +352,7 @@ class Store:
 
     def _departure_of(self, record: Record) -> Change:
         """Return the departure of an object of a stream without others."""
-        cause = ChangeCause.LEFT if self._proof is None else ChangeCause.GONE
+        cause = ChangeCause.LEFT if self._proof is None else ChangeCause.DELETED
         return Change(record, None, cause, known_by=self._proof)
 
     def _count(self, before: Record | None, after: Record | None) -> None:

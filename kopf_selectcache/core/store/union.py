@@ -258,7 +258,7 @@ class Union:
         same, the answer settles nothing: read again later, while the leave is unconfirmed.
         """
         keys = [leave.key] if self._confirm(leave, version, uid, outside=outside) else []
-        return self._settled(keys, answer=ChangeCause.LEFT if uid == leave.uid else ChangeCause.GONE)
+        return self._settled(keys, answer=ChangeCause.LEFT if uid == leave.uid else ChangeCause.DELETED)
 
     def joined_lists(self) -> list[JoinedLists]:
         """Return the lists of metadata that settle many unconfirmed leaves at once, for each group that has
@@ -489,7 +489,7 @@ class Union:
             return Change(record, None, ChangeCause.LEFT, known_by="metadata")
         proofs = [substore.keys.proof for substore in self._could_hold(record.key)]
         proof = next((each for each in proofs if each is not None), None)
-        return Change(record, None, ChangeCause.GONE if proof else ChangeCause.LEFT, known_by=proof)
+        return Change(record, None, ChangeCause.DELETED if proof else ChangeCause.LEFT, known_by=proof)
 
     # ---- The visible record of a key.
 

@@ -386,8 +386,8 @@ class IgnoreSelectors(Fault):
     all objects.
     """
 
-    label: bool = True
-    field: bool = True
+    labels: bool = True
+    fields: bool = True
 
     def concerns(self, request: Request) -> bool:
         return not self._ignored.isdisjoint(request.query)
@@ -400,7 +400,9 @@ class IgnoreSelectors(Fault):
     @property
     def _ignored(self) -> frozenset[str]:
         return frozenset(
-            key for key, ignored in (("labelSelector", self.label), ("fieldSelector", self.field)) if ignored
+            key
+            for key, ignored in (("labelSelector", self.labels), ("fieldSelector", self.fields))
+            if ignored
         )
 
 

@@ -42,8 +42,8 @@ def one_of(found: list[Any]) -> Any:
 CACHED: list[Callable[..., Any]] = [
     lambda cache, kind, **given: cache.get(kind, "web-1", "ns", **given),
     lambda cache, kind, **given: one_of(cache.list(kind, **given)),
-    lambda cache, kind, **given: one_of(cache.held(kind, **given)),
-    lambda cache, kind, **given: one_of(cache.held(kind, where={"spec.nodeName": "n1"}, **given)),
+    lambda cache, kind, **given: one_of(cache.list_cached(kind, **given)),
+    lambda cache, kind, **given: one_of(cache.list_cached(kind, where={"spec.nodeName": "n1"}, **given)),
     lambda cache, kind, **given: one_of(cache.list(kind, sort_by="metadata.name", **given)),
     lambda cache, kind, **given: one_of(cache.owned(OWNER, kind, **given)),
     lambda cache, kind, **given: cache.blocking.fetch(kind, "web-1", "ns", **given),
@@ -112,11 +112,11 @@ def test_the_default_stands_as_it_is_for_what_is_absent() -> None:
 
 def test_functions_select_and_sort_by_dicts_whatever_is_returned() -> None:
     cache = reading("app=web", OTHER, WEB)
-    assert cache.held("pods", sort_by=name_of, as_=name_of) == ["web-1", "web-2"]
-    assert [vars(each)["metadata"]["name"] for each in cache.held(V1Pod, sort_by=name_of, limit=1)] == [
-        "web-1"
-    ]
-    assert cache.held("pods", where={"metadata.name": "web-2"}, as_=name_of) == ["web-2"]
+    assert cache.list_cached("pods", sort_by=name_of, as_=name_of) == ["web-1", "web-2"]
+    assert [
+        vars(each)["metadata"]["name"] for each in cache.list_cached(V1Pod, sort_by=name_of, limit=1)
+    ] == ["web-1"]
+    assert cache.list_cached("pods", where={"metadata.name": "web-2"}, as_=name_of) == ["web-2"]
 
 
 def test_no_more_is_made_than_is_returned() -> None:
@@ -126,8 +126,8 @@ def test_no_more_is_made_than_is_returned() -> None:
         made.append(name_of(obj))
 
     cache = reading("app=web", OTHER, WEB)
-    assert cache.held("pods", sort_by="metadata.name", limit=1, as_=note) == [None]
-    assert cache.held("pods", limit=0, as_=note) == []
+    assert cache.list_cached("pods", sort_by="metadata.name", limit=1, as_=note) == [None]
+    assert cache.list_cached("pods", limit=0, as_=note) == []
     assert made == ["web-1"]
 
 
@@ -150,9 +150,9 @@ def test_the_dict_that_a_function_is_given_is_that_which_was_sorted_by_or_waited
         return name_of(obj)
 
     cache = FakeCache([WEB], {"pods": ""})
-    assert cache.held("pods", sort_by=note, as_=dict)[0]["noted"]
+    assert cache.list_cached("pods", sort_by=note, as_=dict)[0]["noted"]
     assert cache.blocking.wait_for("pods", note, as_=dict)["noted"]
-    assert "noted" not in cache.held("pods", as_=dict)[0]
+    assert "noted" not in cache.list_cached("pods", as_=dict)[0]
 
 
 def test_what_a_function_raises_is_not_changed() -> None:
@@ -166,8 +166,8 @@ def test_a_handlers_own_object_has_the_form_as_well() -> None:
     cache = environment.cache(own=pod("mine", version="20", app="web", seen="new"))
     found = [
         cache.get("pods", "mine", "ns", as_="view"),
-        *cache.held("pods", as_="view"),
-        json.loads(cache.held("pods", as_=bytes)[0]),
+        *cache.list_cached("pods", as_="view"),
+        json.loads(cache.list_cached("pods", as_=bytes)[0]),
     ]
     assert len(found) == 3
     for obj in found:
@@ -245,7 +245,7 @@ def test_a_class_of_another_kind_or_version_is_refused(
 @pytest.mark.parametrize("as_", [later, AsyncCall(), partial(later)])
 def test_what_is_to_be_awaited_is_refused_also_where_there_is_no_object(as_: Any) -> None:
     with pytest.raises(ReadError):
-        reading("").held("pods", as_=as_)
+        reading("").list_cached("pods", as_=as_)
 
 
 @each_row(
@@ -316,7 +316,7 @@ def test_of_two_kinds_of_a_name_the_class_of_the_right_group_is_named() -> None:
         imported(known),
         pytest.raises(ReadError),
     ):
-        FakeCache([], {"events.k8s.io/v1/events": ""}).held(
+        FakeCache([], {"events.k8s.io/v1/events": ""}).list_cached(
             "events.k8s.io/v1/events", as_=model("CoreV1Event")
         )
 
@@ -384,13 +384,13 @@ def test_where_a_client_finds_something_wrong_is_told_and_not_what_is_there() ->
     "read",
     [
         lambda cache, **given: cache.get("pods", "web-1", "ns", **given),
-        lambda cache, **given: cache.list("pods", label="app=web", **given),
-        lambda cache, **given: cache.held("pods", **given),
+        lambda cache, **given: cache.list("pods", labels="app=web", **given),
+        lambda cache, **given: cache.list_cached("pods", **given),
         lambda cache, **given: cache.owned(OWNER, "pods", **given),
         lambda cache, **given: cache.fetch("pods", "web-1", "ns", **given),
         lambda cache, **given: cache.fetch("pods", "db-1", "ns", **given),
         lambda cache, **given: cache.fetch_list("pods", **given),
-        lambda cache, **given: cache.fetch_list("pods", label="app=db", **given),
+        lambda cache, **given: cache.fetch_list("pods", labels="app=db", **given),
         lambda cache, **given: cache.wait_for("pods", bool, **given),
     ],
 )
@@ -494,9 +494,9 @@ def test_a_form_waits_for_the_cache_as_a_dict_does() -> None:
     environment = Environment()
     environment.declare("", PODS)
     with pytest.raises(NotSynced):
-        environment.cache().held(V1Pod)
+        environment.cache().list_cached(V1Pod)
 
 
 def test_names_are_those_of_the_dicts() -> None:
     cache = FakeCache([WEB, OTHER], {"pods": ""})
-    assert sorted(cache.held("pods", as_=name_of)) == names(cache.held("pods"))
+    assert sorted(cache.list_cached("pods", as_=name_of)) == names(cache.list_cached("pods"))

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from kopf_selectcache import BodyView, Cached, NotKept, NotWritable, PartialObject, Selector
+from kopf_selectcache import BodyView, Cached, InvalidObject, NotKept, PartialObject, Selector
 from kopf_selectcache.testing import FakeCache
 from tests.rows import each_row
 
@@ -43,12 +43,12 @@ READS: list[Callable[[FakeCache], Any]] = [
     lambda cache: cache.get("pods", "web-1", "shop"),
     lambda cache: cache.get("pods", "web-1", "shop", max_age=60),
     lambda cache: cache.get("pods", "web-1", "shop", as_="view"),
-    lambda cache: cache.list("pods", label=SELECTED)[0],
-    lambda cache: next(iter(cache.held("pods"))),
-    lambda cache: cache.held("pods", where={"metadata.name": "web-1"}, as_=lambda obj: obj)[0],
-    lambda cache: cache.list("pods", label=SELECTED, sort_by="metadata.name")[0],
-    lambda cache: cache.held("pods", as_="view")[0],
-    lambda cache: cache.held("pods", as_=lambda obj: obj)[0],
+    lambda cache: cache.list("pods", labels=SELECTED)[0],
+    lambda cache: next(iter(cache.list_cached("pods"))),
+    lambda cache: cache.list_cached("pods", where={"metadata.name": "web-1"}, as_=lambda obj: obj)[0],
+    lambda cache: cache.list("pods", labels=SELECTED, sort_by="metadata.name")[0],
+    lambda cache: cache.list_cached("pods", as_="view")[0],
+    lambda cache: cache.list_cached("pods", as_=lambda obj: obj)[0],
     lambda cache: cache.blocking.fetch("pods", "web-1", "shop"),
     lambda cache: cache.blocking.fetch_list("pods")[0],
     lambda cache: cache.blocking.wait_for("pods", lambda _: True),
@@ -85,7 +85,7 @@ def test_a_whole_object_is_a_plain_dict_or_a_view_without_a_part() -> None:
     for options in ({}, {"drop": ["metadata.managedFields"]}):
         cache = cache_of(**options)
         assert type(cache.get("pods", "web-1", "shop")) is dict
-        assert type(cache.held("pods")[0]) is dict
+        assert type(cache.list_cached("pods")[0]) is dict
         assert cache.get("pods", "web-1", "shop", as_="view").partial == ""
         with pytest.raises(KeyError):
             cache.get("pods", "web-1", "shop", as_="view")["other"]
@@ -239,7 +239,7 @@ def test_13_no_write_of_a_whole_object_takes_a_part(write: Callable[[FakeCache, 
     metadata = {key: value for key, value in found["metadata"].items() if key in ("name", "namespace")}
     stripped = copy.deepcopy(found) | {"metadata": metadata}
     for obj in (found, stripped, cache.get("pods", "web-1", "shop", as_="view")):
-        with pytest.raises(NotWritable, match="only a part of the object is stored, drop="):
+        with pytest.raises(InvalidObject, match="only a part of the object is stored, drop="):
             write(cache, obj)
     assert cache.cluster.get(pod("web-1"))["spec"]["nodeName"] == "n1"
 

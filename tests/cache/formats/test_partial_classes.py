@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from kopf_selectcache import Cached, NotKept, NotWritable
+from kopf_selectcache import Cached, InvalidObject, NotKept
 from kopf_selectcache.testing import FakeCache
 from tests.cache.clients import Pod, current, earlier, imported
 from tests.rows import each_row
@@ -198,7 +198,7 @@ def test_13_a_member_of_a_part_that_is_set_is_there(kind: Any) -> None:
 def test_13_no_write_takes_a_part_of_a_class(write: Callable[[FakeCache, Any], object], kind: Any) -> None:
     cache = cache_of(drop=["spec.containers.command"])
     obj = cache.get(kind, "web-1", "shop")
-    with pytest.raises(NotWritable, match="only a part of the object is stored, drop="):
+    with pytest.raises(InvalidObject, match="only a part of the object is stored, drop="):
         write(cache, obj)
     assert cache.cluster.get(POD)["spec"]["containers"][0]["command"] == ["y"]
 

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from kopf_selectcache.cache.formats.plain import plain
-from kopf_selectcache.errors import NotWritable
+from kopf_selectcache.errors import InvalidObject
 
 
 def test_a_value_that_is_nested_deeper_than_the_encoder_goes_is_refused(
@@ -20,5 +20,5 @@ def test_a_value_that_is_nested_deeper_than_the_encoder_goes_is_refused(
         raise RecursionError
 
     monkeypatch.setattr(msgspec.json, "encode", fail)
-    with pytest.raises(NotWritable, match="nested too deeply"):
+    with pytest.raises(InvalidObject, match="nested too deeply"):
         plain("the patch", [[]])

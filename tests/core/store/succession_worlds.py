@@ -356,7 +356,7 @@ class World:
         is_outside = change.by_filter or any(
             each.uid == record.uid and each.is_in(f"~{letters}") for each in since
         )
-        if change.cause is ChangeCause.GONE:
+        if change.cause is ChangeCause.DELETED:
             self.gone.add(record.uid)
             self._require(has_ended, f"{record} is said to be gone, by {change.known_by}")
             self._require(change.known_by in ("metadata", "confirmed"), f"{record} is gone without a proof")

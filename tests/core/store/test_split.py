@@ -207,7 +207,7 @@ def test_readers_and_subscribers_see_what_is_inside(union: Union) -> None:
     assert (back.cause, back.before) == (ChangeCause.ENTERED, None)
     assert view.all_records() == view.records() == ([back.after], view.version)
     changes: list[Change] = [*union.leave(inner, record("13", WEB)), *union.progress(outer, "13")]
-    assert [each.cause for each in changes] == [ChangeCause.GONE]
+    assert [each.cause for each in changes] == [ChangeCause.DELETED]
     assert view.locate("shop", "web-1") == (None, view.version)
 
 
@@ -245,7 +245,7 @@ def test_6_an_object_that_a_restart_finds_outside_has_left_and_is_not_gone() -> 
         queue.add(change)
     queue.complete(union.departure_of)
     causes = {key_of(change)[1]: change.cause for change in queue.drain()}
-    assert causes == {"same": ChangeCause.LEFT, "other": ChangeCause.GONE, "absent": ChangeCause.GONE}
+    assert causes == {"same": ChangeCause.LEFT, "other": ChangeCause.DELETED, "absent": ChangeCause.DELETED}
 
 
 def test_6_an_object_that_the_next_filter_finds_outside_has_left_and_is_not_gone() -> None:

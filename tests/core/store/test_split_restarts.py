@@ -105,7 +105,7 @@ def test_6_after_a_restart_each_departure_is_told_once_and_from_what_it_is_known
                 assert held == (None if change.before is None else record.uid), what
                 held = None if change.after is None else change.after.uid
                 since = history[int(record.version) - FIRST :]
-                if change.cause is ChangeCause.GONE:
+                if change.cause is ChangeCause.DELETED:
                     assert change.known_by in ("metadata", "confirmed"), what
                     assert any(each == "x" or uid_of(each) != record.uid for each in since), what
                 elif change.cause is ChangeCause.LEFT:

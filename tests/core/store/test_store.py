@@ -170,7 +170,7 @@ def test_a_commit_tells_the_difference_and_each_departure_once() -> None:
     )
     assert [(change.before, change.cause) for change in difference if change.after is None] == [
         (left, ChangeCause.LEFT),
-        (replaced, ChangeCause.GONE),
+        (replaced, ChangeCause.DELETED),
     ]
     assert [change.cause for change in difference if change.after is not None].count(ChangeCause.UPDATED) == 1
     store.begin()
@@ -335,7 +335,7 @@ def test_a_deletion_and_creation_seen_as_one_change_is_told_as_both() -> None:
     old, new = pod("a", "9", uid="one"), pod("a", "10", uid="two")
     store = committed(old)
     assert store.put(new) == [
-        Change(old, None, ChangeCause.GONE, known_by="confirmed"),
+        Change(old, None, ChangeCause.DELETED, known_by="confirmed"),
         Change(None, new, ChangeCause.ENTERED),
     ]
 

@@ -303,7 +303,7 @@ def ended(*, outside: bool = False) -> tuple[Union, Writer, Writer]:
     a.progress("13")
     uid = "uid" if outside else ""
     (departure,) = union.confirmed(union.unconfirmed[0], version="14", uid=uid, outside=outside)
-    assert departure.cause is (ChangeCause.LEFT if outside else ChangeCause.GONE)
+    assert departure.cause is (ChangeCause.LEFT if outside else ChangeCause.DELETED)
     return union, a, b
 
 
@@ -499,7 +499,7 @@ def test_16_an_object_that_is_gone_does_not_return_two_changes_later() -> None:
     a.progress("10")
     b.leave(pod("11"))
     b.progress("11")
-    assert before.confirmed(before.unconfirmed[0], version="14", uid="")[0].cause is ChangeCause.GONE
+    assert before.confirmed(before.unconfirmed[0], version="14", uid="")[0].cause is ChangeCause.DELETED
     a.progress("11")
     alone, a = exchanged(before, 0)
     succession, (kept, c) = next_of(alone, 0, more=1, selected=None)

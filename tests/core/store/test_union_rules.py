@@ -252,9 +252,9 @@ def test_beside_a_branch_that_stays_behind_for_ever_nothing_is_remembered_withou
     ("uid", "outside", "cause"),
     [
         ("uid", True, ChangeCause.LEFT),
-        ("", False, ChangeCause.GONE),
-        ("two", False, ChangeCause.GONE),
-        ("two", True, ChangeCause.GONE),
+        ("", False, ChangeCause.DELETED),
+        ("two", False, ChangeCause.DELETED),
+        ("two", True, ChangeCause.DELETED),
     ],
 )
 def test_a_confirmed_leave_departs_as_gone_only_if_the_server_has_no_such_object(
@@ -269,8 +269,8 @@ def test_a_confirmed_leave_departs_as_gone_only_if_the_server_has_no_such_object
     ("keys", "cause", "known_by"),
     [
         ((Keys(), Keys()), ChangeCause.LEFT, None),
-        ((Keys(complete=True), Keys()), ChangeCause.GONE, "filter by name"),
-        ((Keys(), Keys(are_outside=True)), ChangeCause.GONE, "metadata"),
+        ((Keys(complete=True), Keys()), ChangeCause.DELETED, "filter by name"),
+        ((Keys(), Keys(are_outside=True)), ChangeCause.DELETED, "metadata"),
     ],
 )
 def test_a_leave_that_lists_confirm_is_known_to_be_gone_only_if_the_streams_prove_absence(
