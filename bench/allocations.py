@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 
 from bench.data import encoded
 from bench.unrelated import Unrelated
-from kopf_selectcache import Selector
+from kopf_selectcache import Key, Selector
 from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.core.protocol.decoder import Reader
 from kopf_selectcache.core.protocol.messages import Event
@@ -117,7 +117,7 @@ def works() -> Mapping[str, Work]:
     environment = Environment()
     environment.declare(Selector()).hold(*bodies)
     cache = environment.cache()
-    keys = [(body["metadata"]["name"], body["metadata"]["namespace"]) for body in bodies]
+    keys = [Key.of(body) for body in bodies]
     events = [event for event in map(reader.line, lines) if isinstance(event, Event)]
 
     def pack(item: bytes) -> Record:
@@ -133,10 +133,10 @@ def works() -> Mapping[str, Work]:
         "read and pack an item of a page": lambda number: pack(items[number]),
         "read an event": lambda number: reader.line(lines[number]),
         "put an event into the store": lambda number: store.put(events[number].record),
-        "get": lambda number: cache.get("pods", *keys[number]),
-        "get a view": lambda number: cache.get("pods", *keys[number], as_="view"),
+        "get": lambda number: cache.get("pods", keys[number]),
+        "get a view": lambda number: cache.get("pods", keys[number], as_="view"),
         "get, of one that is not there": lambda number: cache.get(
-            "pods", "none", keys[number][1], default=None
+            "pods", "none", namespace=keys[number].namespace, default=None
         ),
         "decode a packed record": lambda number: kept[number].decode(),
         "held by label": lambda _: many.list_cached("pods", labels=label),

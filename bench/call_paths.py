@@ -112,7 +112,7 @@ def _get() -> Counts:
 
     def work() -> None:
         try:
-            cache.get("pods", "db-1", "shop")
+            cache.get("pods", "db-1", namespace="shop")
         except selectcache.OutsideFilter as error:
             str(error)
         else:
@@ -193,7 +193,9 @@ async def _count_line(cluster: EmbeddedCluster, cache: selectcache.Cache, value:
     with recording(calls):
         await asyncio.to_thread(cluster.patch, _pod("web-1"), {"metadata": {"labels": {"value": value}}})
     async with asyncio.timeout(60):
-        while cache.get("pods", "web-1", "shop")["metadata"]["labels"].get("value") != value:  # Not recorded.
+        while (
+            cache.get("pods", "web-1", namespace="shop")["metadata"]["labels"].get("value") != value
+        ):  # Not recorded.
             with recording(calls):
                 await asyncio.sleep(0.01)
     return summarize(cut_at_store(calls))

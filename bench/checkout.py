@@ -290,13 +290,15 @@ def reads() -> Figures:
     line, with_blanks = json.dumps(event, separators=(",", ":")).encode(), json.dumps(event).encode()
     label = "app=web,n=3"
     found: Figures = {
-        "get": best(lambda: cache.get("pods", "web-00003", "shop"), 2000),
-        "get as a view": best(lambda: cache.get("pods", "web-00003", "shop", as_="view"), 2000),
+        "get": best(lambda: cache.get("pods", "web-00003", namespace="shop"), 2000),
+        "get as a view": best(lambda: cache.get("pods", "web-00003", namespace="shop", as_="view"), 2000),
         "get of a missing pod, with a default": best(
-            lambda: of_shop.get("pods", "none", "shop", default=None), 2000
+            lambda: of_shop.get("pods", "none", namespace="shop", default=None), 2000
         ),
-        "get of a missing pod": best(failing(lambda: of_shop.get("pods", "none", "shop")), 500),
-        "get outside of the filter": best(failing(lambda: of_shop.get("pods", "none", "other")), 500),
+        "get of a missing pod": best(failing(lambda: of_shop.get("pods", "none", namespace="shop")), 500),
+        "get outside of the filter": best(
+            failing(lambda: of_shop.get("pods", "none", namespace="other")), 500
+        ),
         "list of 10, by an index": best(lambda: cache.list("pods", labels=label), 500),
         "list of 10, decoded": best(lambda: list(cache.list("pods", labels=label)), 200),
         "count": best(lambda: cache.count("pods", labels=label), 500),

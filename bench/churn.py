@@ -133,12 +133,12 @@ def operator(registry: kopf.OperatorRegistry) -> None:
     @selectcache.with_cache
     async def seen(cache: selectcache.Cache, namespace: str, name: str, **_: Any) -> None:
         cache.list_cached("pods", namespace=namespace, labels={"app": "web"})
-        cache.exists("pods", name, namespace)
-        cache.get("pods", name, namespace, default=None)
+        cache.exists("pods", name, namespace=namespace)
+        cache.get("pods", name, namespace=namespace, default=None)
         for other in range(DISTINCT):
             cache.count("pods", labels=f"app=web,number={name.rpartition('-')[2]},other!={other}")
-        await cache.fetch("services", name, namespace, default=None)
-        await cache.fetch("pods", name, namespace, default=None)
+        await cache.fetch("services", name, namespace=namespace, default=None)
+        await cache.fetch("pods", name, namespace=namespace, default=None)
         with suppress(TimeoutError):
             await cache.wait_for(
                 "pods", lambda pod: pod["metadata"]["name"] == f"never-{name}", namespace=namespace, timeout=1
@@ -169,11 +169,11 @@ def operator(registry: kopf.OperatorRegistry) -> None:
 
     @selectcache.reconcile("pods", registry=registry)
     def reconcile_pod(cache: selectcache.Cache, body: Any, name: str, namespace: str, **_: Any) -> None:
-        cache.get("secrets", name.replace("pod", "secret"), namespace, default=None)
+        cache.get("secrets", name.replace("pod", "secret"), namespace=namespace, default=None)
         with suppress(selectcache.ServerError):  # It exists.
             cache.blocking.live.create({"apiVersion": "v1", "kind": "Pod", "metadata": {**body.metadata}})
         with suppress(selectcache.ServerError):  # It does not.
-            cache.blocking.live.delete("pods", f"{name}-absent", namespace)
+            cache.blocking.live.delete("pods", f"{name}-absent", namespace=namespace)
 
     @selectcache.reconcile(APPS, owns=["configmaps"], deleted=True, registry=registry)
     async def reconcile(
@@ -186,7 +186,7 @@ def operator(registry: kopf.OperatorRegistry) -> None:
         kopf.append_owner_reference(child, owner=body)
         try:
             await cache.live.ensure(child)
-            await cache.live.patch("configmaps", f"{name}-child", namespace, {"data": {"of": name}})
+            await cache.live.patch("configmaps", f"{name}-child", {"data": {"of": name}}, namespace=namespace)
         except selectcache.ServerError:
             pass  # Its owner, or its namespace, is being deleted.
         patch.status["count"] = len(cache.owned(body, "configmaps"))
@@ -242,7 +242,7 @@ async def change_filters(cache: Cache, number: int) -> None:
         await cache.declare("services", f"app=w{unique}")
         spaces = LabelSelector.parse(f"tenant in (t{number}, t{unique})")
         await cache.change("services", selectcache.Selector(f"app=w{unique}", namespaces=spaces))
-        await cache.why("pods", f"pod-{unique}", "space-1")
+        await cache.why("pods", f"pod-{unique}", namespace="space-1")
         await cache.plan("services", f"app=v{unique}")
         await cache.undeclare("services")
         await cache.undeclare("secrets")

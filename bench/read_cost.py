@@ -18,7 +18,7 @@ from time import process_time
 from typing import Any, NamedTuple
 
 from bench.datasets import SETS, dataset
-from kopf_selectcache import Cached
+from kopf_selectcache import Cached, Key
 from kopf_selectcache.core.store.compression import learned
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.core.store.siblings import SiblingPacking
@@ -72,7 +72,7 @@ def rows(objects: int) -> list[Row]:
     version, name, label = now.versions["pods"], f"web-{objects // 2:05}", "app=web,n=0"
 
     def get() -> object:
-        return cache.get("pods", name, "shop")
+        return cache.get("pods", name, namespace="shop")
 
     def listed() -> object:
         return list(cache.list("pods", labels=label))
@@ -82,7 +82,7 @@ def rows(objects: int) -> list[Row]:
 
     def get_outside() -> None:
         with suppress(OutsideFilter):
-            split.get("pods", f"db-{objects // 2:05}", "shop")
+            split.get("pods", f"db-{objects // 2:05}", namespace="shop")
 
     def snapshot() -> None:
         with cache.snapshot("pods"):
@@ -94,16 +94,18 @@ def rows(objects: int) -> list[Row]:
 
     each, some, every = "get", f"list of {GROUP}", f"list of {objects:,}"
     return [
-        Row("get(at_least=)", each, lambda: cache.get("pods", name, "shop", at_least=version), get),
+        Row("get(at_least=)", each, lambda: cache.get("pods", name, namespace="shop", at_least=version), get),
         Row("list(at_least=)", some, lambda: [*cache.list("pods", labels=label, at_least=version)], listed),
-        Row("split: get, inside", each, lambda: split.get("pods", name, "shop"), get),
+        Row("split: get, inside", each, lambda: split.get("pods", name, namespace="shop"), get),
         Row("split: get, outside", each, get_outside, get),
-        Row("split: get, absent", each, lambda: split.get("pods", "none", "shop", default=None), get),
+        Row(
+            "split: get, absent", each, lambda: split.get("pods", "none", namespace="shop", default=None), get
+        ),
         Row("split: list inside", some, lambda: [*split.list("pods", labels=label)], listed),
         Row("split: count(outside=True)", every, lambda: split.count("pods", outside=True), all_listed),
         Row("split: hidden", every, lambda: split.list_outside("pods"), all_listed),
         Row("snapshot, opened and ended", every, snapshot, all_listed),
-        Row("get in a snapshot", each, lambda: now.get("pods", name, "shop"), get),
+        Row("get in a snapshot", each, lambda: now.get("pods", name, namespace="shop"), get),
         Row("list in a snapshot", some, lambda: [*now.list("pods", labels=label)], listed),
         Row("pages of 100", every, pages, all_listed),
     ]
@@ -114,7 +116,7 @@ def packed_rows(objects: int) -> list[Row]:
     found: list[Row] = []
     for name in SETS:
         pods = list(islice(dataset(name, seed=1).pods(20_000), objects))
-        keys = cycle([(each["metadata"]["name"], each["metadata"]["namespace"]) for each in pods])
+        keys = cycle([Key.of(each) for each in pods])
         raw, packed, often = (FakeCache(pods, {KEY: ""}) for _ in range(3))
         for cache in (packed, often):
             store = cache._access.runtime.informer(KEY).store  # noqa: SLF001  # What a bench of packing needs.
@@ -122,8 +124,8 @@ def packed_rows(objects: int) -> list[Row]:
             if cache is packed:
                 store.often_read = None
 
-        def read(cache: FakeCache, keys: Iterator[tuple[str, str]] = keys) -> Call:
-            return lambda: cache.get(KEY, *next(keys))
+        def read(cache: FakeCache, keys: Iterator[Key] = keys) -> Call:
+            return lambda: cache.get(KEY, next(keys))
 
         found += (
             Row(f"get, packed, {name}", "get, raw", read(packed), read(raw)),

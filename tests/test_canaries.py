@@ -63,7 +63,7 @@ def informer(value):
 
 def held():
     secret = {'apiVersion': 'v1', 'kind': 'Secret', 'metadata': {'name': 'a', 'namespace': 'shop'}}
-    return base64.b64decode(FakeCache([secret], {'secrets': ''}).get('secrets', 'a', 'shop')['data']['canary']).decode()
+    return base64.b64decode(FakeCache([secret], {'secrets': ''}).get('secrets', 'a', namespace='shop')['data']['canary']).decode()
 """  # The test has long lines.  # noqa: E501
 
 
@@ -99,7 +99,7 @@ def test_a_test_that_leaks_fails_and_one_that_does_not_passes(tmp_path: Path) ->
 
 
 def test_canaries_are_in_secrets_annotations_and_tokens(pytestconfig: pytest.Config) -> None:
-    held = FakeCache([SECRET], {"secrets": ""}).get("secrets", "a", "shop")
+    held = FakeCache([SECRET], {"secrets": ""}).get("secrets", "a", namespace="shop")
     assert (
         base64.b64decode(held["data"]["canary"]).decode()
         == held["metadata"]["annotations"]["canary"]

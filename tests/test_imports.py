@@ -65,7 +65,7 @@ async def run_cached():
 
     @selectcache.with_cache
     async def handle(cache, **_):
-        answers.append(cache.get("configmaps", "web", "shop")["data"])
+        answers.append(cache.get("configmaps", "web", namespace="shop")["data"])
         answers.append(len(cache.list("configmaps", namespace="shop", labels="app=web")))
         stop.set()
 

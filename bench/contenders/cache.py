@@ -34,6 +34,6 @@ async def asked(cache: selectcache.Cache, **_: Any) -> None:
         return {pod["metadata"]["name"]: identity(pod["metadata"]) for pod in cache.list_cached("pods")}
 
     def read(name: str) -> str:
-        return f"the pod {cache.get('pods', name, NAMESPACE)['metadata']['name']}"
+        return f"the pod {cache.get('pods', name, namespace=NAMESPACE)['metadata']['name']}"
 
     answer(held, read)

@@ -94,7 +94,7 @@ class Cached:
 
     def annotation(self, key: Key, name: str) -> str | None:
         namespace, pod = key
-        found: str | None = self._cache.get("pods", pod, namespace, as_="view")["metadata"][
+        found: str | None = self._cache.get("pods", pod, namespace=namespace, as_="view")["metadata"][
             "annotations"
         ].get(name)
         return found
@@ -108,11 +108,11 @@ def _gets(cache: selectcache.Cache, keys: Sequence[Key], as_: Any) -> Callable[[
 
     def plain(index: int) -> Any:
         within, name = keys[index % count]
-        return get("pods", name, within)
+        return get("pods", name, namespace=within)
 
     def formed(index: int) -> Any:
         within, name = keys[index % count]
-        return get("pods", name, within, as_=as_)
+        return get("pods", name, namespace=within, as_=as_)
 
     return plain if as_ is None else formed
 

@@ -40,5 +40,5 @@ def observe(cache: selectcache.Cache, name, namespace, labels, status, type, log
 async def depart(cache: selectcache.Cache, name, namespace, uid, labels, status, logger, **_):
     has_ended = status.get("completionTime") or status.get("failed")
     # Without the label it departs as well: only the server can tell that it is deleted.
-    if not has_ended and await cache.is_deleted("jobs", name, namespace, uid=uid):
+    if not has_ended and await cache.is_deleted("jobs", name, namespace=namespace, uid=uid):
         logger.info(f"run {labels[RUN]}: {name} was deleted before it ended")

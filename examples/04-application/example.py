@@ -26,7 +26,7 @@ async def reconcile(cache: selectcache.Cache, body, name, namespace, spec, patch
     kopf.append_owner_reference(config, owner=body)
     made = await cache.live.ensure(config, adopt=True)
     if made["data"] != config["data"]:
-        await cache.live.patch("configmaps", name, namespace, {"data": config["data"]})
+        await cache.live.patch("configmaps", name, {"data": config["data"]}, namespace=namespace)
     pods = cache.owned(body, "pods")
     ready = [pod for pod in pods if is_ready(pod)]
     patch.status["currency"] = config["data"]["currency"]

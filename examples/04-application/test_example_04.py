@@ -67,7 +67,7 @@ def test_a_handler_counts_the_pods_that_it_can_see(module):
         module["reconcile"](cache=cache, body=SHOP, name="shop", namespace="default", spec=spec, patch=patch)
     )
     assert patch["status"] == {"currency": "USD", "ready": "1/2"}
-    assert cache.get("configmaps", "shop", "default")["data"] == {"currency": "USD"}
+    assert cache.get("configmaps", "shop", namespace="default")["data"] == {"currency": "USD"}
 
 
 def test_the_operator_writes_the_status(cluster, operator):

@@ -28,5 +28,5 @@ async def settle(cache: selectcache.Cache, body, spec, name, namespace, patch, *
         patch.status["state"] = "Blocked: the ConfigMap has another controller"
     else:
         if found.get("data", {}).get("title") != spec["title"]:
-            await cache.live.patch("configmaps", name, namespace, {"data": config["data"]})
+            await cache.live.patch("configmaps", name, {"data": config["data"]}, namespace=namespace)
         patch.status["state"] = "Ready"

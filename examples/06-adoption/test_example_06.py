@@ -46,7 +46,7 @@ def test_a_hidden_config_map_is_adopted_if_the_website_allows_it(module):
     blocked = settled(module, cache, website("blog", title="Blog"))
     assert blocked == "Blocked: the ConfigMap lacks example.com/managed-by=websites"
     assert settled(module, cache, website("blog", title="Blog", adopt=True)) == "Ready"
-    assert cache.get("configmaps", "blog", "default")["data"] == {"title": "Blog", "theme": "dark"}
+    assert cache.get("configmaps", "blog", namespace="default")["data"] == {"title": "Blog", "theme": "dark"}
 
 
 def test_a_config_map_of_another_controller_is_left_alone(module):

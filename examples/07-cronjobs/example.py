@@ -22,7 +22,7 @@ async def reconcile(cache: selectcache.Cache, events, body, name, spec, status, 
         if (outcome := outcome_of(job)) is not None:
             type_ = "Normal" if outcome == "Complete" else "Warning"
             events.record(body, type_, f"Job{outcome}", f"Job {job['metadata']['name']} has ended")
-            await cache.live.delete("jobs", job["metadata"]["name"], job["metadata"]["namespace"])
+            await cache.live.delete("jobs", job["metadata"]["name"], namespace=job["metadata"]["namespace"])
 
     now, period = time.time(), spec.get("period", 60)
     begun = int(now // period)

@@ -56,10 +56,10 @@ async def copy_all(hub: selectcache.Cache, cache: selectcache.Cache):
         await cache.live.ensure(copy)
     for name, data in copies.items():
         if name not in shared:
-            await cache.live.delete("configmaps", name, NAMESPACE)
+            await cache.live.delete("configmaps", name, namespace=NAMESPACE)
         elif data != shared[name]:  # Keys that the hub does not have become None: they are removed.
             await cache.live.patch(
-                "configmaps", name, NAMESPACE, {"data": dict.fromkeys(data) | shared[name]}
+                "configmaps", name, {"data": dict.fromkeys(data) | shared[name]}, namespace=NAMESPACE
             )
 
 

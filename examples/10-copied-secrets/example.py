@@ -64,7 +64,7 @@ async def reconcile(cache: selectcache.Cache, body, name, patch, deleting, **_):
     found = {copy["metadata"]["namespace"]: copy for copy in copies}
     wanted = [] if deleting else wanted_in(cache, body)
     for namespace in found.keys() - set(wanted):
-        await cache.live.delete("secrets", name, namespace, uid=found[namespace]["metadata"]["uid"])
+        await cache.live.delete("secrets", name, namespace=namespace, uid=found[namespace]["metadata"]["uid"])
     if deleting:
         return None
     content = await content_of(cache, body)
@@ -110,7 +110,7 @@ async def content_of(cache: selectcache.Cache, body):
     """The type and the data of a copy; None if the Secret to copy doesn't exist."""
     source = {"type": "Opaque", "data": body["data"]}
     if key := source_of(body):  # From the server, as long as it isn't cached yet.
-        source = await cache.fetch("secrets", key.name, key.namespace, default=None)
+        source = await cache.fetch("secrets", key.name, namespace=key.namespace, default=None)
     return source and {"type": body.get("type", source["type"]), "data": source.get("data", {})}
 
 
@@ -118,7 +118,7 @@ async def write(cache: selectcache.Cache, copy, found):
     """Create a copy, or make the found one equal to it. Labels that others have added stay."""
     if found and found["type"] != copy["type"]:  # The type of a Secret cannot be changed.
         there = found["metadata"]
-        await cache.live.delete("secrets", there["name"], there["namespace"], uid=there["uid"])
+        await cache.live.delete("secrets", there["name"], namespace=there["namespace"], uid=there["uid"])
         found = None
     if not found:
         await cache.live.create(copy)

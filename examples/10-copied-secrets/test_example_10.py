@@ -63,7 +63,7 @@ def test_a_copy_is_restored_and_a_secret_of_somebody_else_is_left_alone(module, 
     again, status = reconcile(module, cache, body)
     said = "1 not written: team-b has another Secret of this name"
     assert (again, status["copies"], status["message"]) == (60, 1, said)
-    restored = cache.get("secrets", "key", "team-a")
+    restored = cache.get("secrets", "key", namespace="team-a")
     assert (restored["type"], restored["data"]) == ("example.com/key", {"a": "MQ=="})
     assert cache.cluster.get(theirs)["data"]["mine"] == "eWVz"
 
@@ -72,7 +72,7 @@ def test_copies_stay_as_long_as_their_source_is_missing(module, settings):
     body = clustersecret("key", data={"valueFrom": {"secretKeyRef": {"name": "key", "namespace": "infra"}}})
     cache = FakeCache([secret("key", "default", module["OURS"], a="MQ==")], settings)
     assert reconcile(module, cache, body) == (None, {"message": "There is no Secret infra/key"})
-    assert cache.get("secrets", "key", "default")["data"]["a"] == "MQ=="
+    assert cache.get("secrets", "key", namespace="default")["data"]["a"] == "MQ=="
 
 
 def test_a_pattern_that_is_none_is_an_error_for_good(module, settings):

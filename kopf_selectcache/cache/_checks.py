@@ -13,6 +13,7 @@ from kopf_selectcache.core.store.json_values import key_of
 from kopf_selectcache.core.store.projection import Projection, keys_of
 from kopf_selectcache.selectors.client_classes import stands_for
 from kopf_selectcache.selectors.names import is_name
+from kopf_selectcache.selectors.object_key import Key, arguments
 from kopf_selectcache.selectors.suggestions import near
 
 from .errors import path_not_stored
@@ -29,12 +30,30 @@ def require_namespaces(request: Request, resource: Resource) -> None:
 
 
 def require_place(request: Request, resource: Resource) -> None:
-    """Raise ReadError for a namespaced object without a namespace, or a cluster-scoped object with one."""
+    """Raise ReadError for a namespaced object without a namespace, or a cluster-scoped object with one; for a
+    key it is a ValueError.
+    """
     is_namespaced = resource.kind.namespaced
+    require_place_of_key(request, str(resource), is_namespaced=is_namespaced)
     if is_namespaced is True and not request.namespace:
         what = f"{request!r}: {resource} are namespaced, and the read names no namespace"
-        raise ReadError(what, remedy="Give the namespace after the name")
+        raise ReadError(what, remedy="Add namespace='...'")
     require_namespaces(request, resource)
+
+
+def require_place_of_key(request: Request, plural: str, *, is_namespaced: bool | None) -> None:
+    """Raise ValueError for the key of a namespaced object without a namespace, or of a cluster-scoped object
+    with one.
+    """
+    if not request.by_key or is_namespaced is None or is_namespaced is bool(request.namespace):
+        return
+    scope, has = ("namespaced", "no") if is_namespaced else ("cluster-scoped", "a")
+    key = Key(request.name or "", namespace=request.namespace)
+    names = arguments(key.name, "..." if is_namespaced else None)
+    raise ValueError(
+        f"cache.{request.verb}(): {plural} are {scope}, and the key {clipped(key, 300)} has {has} namespace."
+        f" Write: Key({clipped(names, 300)})"
+    )
 
 
 def require_names_of(request: Request) -> None:

@@ -31,7 +31,7 @@ from .snapshots import Snapshot, match_of
 _logger = logging.getLogger("kopf_selectcache")
 
 NO_CONTAINER = (
-    "a cache is not a container: write cache.exists(kind, name, namespace) for an object, or"
+    "a cache is not a container: write cache.exists(kind, name, namespace=namespace) for an object, or"
     " `key in settings.selectcache.selectors` for a kind that was declared at the start"
 )
 

@@ -14,6 +14,7 @@ from kopf_selectcache.core.store.projection import Path
 from kopf_selectcache.informer.audit import Audit
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.selectors.kind_keys import AnyKey, AnyName
+from kopf_selectcache.selectors.object_key import Key
 from kopf_selectcache.settings.declaration import Declared
 
 from . import _fallback, _introspection, _server_reads, changes, declaring, own_writes, waits
@@ -183,9 +184,9 @@ class Cache(AnyCache):
     async def fetch(
         self,
         kind: AnyName,
-        name: str,
-        namespace: str | None = None,
+        name: str | Key,
         *,
+        namespace: str | None = None,
         default: Default = RAISE,
         as_: None = None,
         **options: Unpack[FetchOptions],
@@ -194,9 +195,9 @@ class Cache(AnyCache):
     async def fetch(
         self,
         kind: AnyKey,
-        name: str,
-        namespace: str | None = None,
+        name: str | Key,
         *,
+        namespace: str | None = None,
         default: Default = RAISE,
         as_: AsView,
         **options: Unpack[FetchOptions],
@@ -205,9 +206,9 @@ class Cache(AnyCache):
     async def fetch(
         self,
         kind: type[Named],
-        name: str,
-        namespace: str | None = None,
+        name: str | Key,
         *,
+        namespace: str | None = None,
         default: Default = RAISE,
         as_: None = None,
         **options: Unpack[FetchOptions],
@@ -216,9 +217,9 @@ class Cache(AnyCache):
     async def fetch(
         self,
         kind: AnyKey,
-        name: str,
-        namespace: str | None = None,
+        name: str | Key,
         *,
+        namespace: str | None = None,
         default: Default = RAISE,
         as_: As[Made],
         **options: Unpack[FetchOptions],
@@ -227,16 +228,16 @@ class Cache(AnyCache):
     async def fetch(
         self,
         kind: AnyKey,
-        name: str,
-        namespace: str | None = None,
+        name: str | Key,
         *,
+        namespace: str | None = None,
         default: Any = RAISE,
         as_: Any = None,
         **options: Unpack[FetchOptions],
     ) -> Any:
         """Return one object, from the cache if it is held or proved absent there, and else from the server.
 
-            if await cache.fetch('configmaps', name, namespace, default=None) is None:
+            if await cache.fetch('configmaps', name, namespace=namespace, default=None) is None:
                 create_config(name, namespace)
 
         The kind need not be declared. Answers of the server are not stored. `keep=`, `drop=` and `transform=`
@@ -252,16 +253,16 @@ class Cache(AnyCache):
     async def is_deleted(
         self,
         kind: AnyKey,
-        name: str,
-        namespace: str | None = None,
+        name: str | Key,
         *,
+        namespace: str | None = None,
         max_age: float | None = None,
         **options: Unpack[GoneOptions],
     ) -> bool:
         """Return whether an object that departed is really deleted: True, or False if it merely left the
         filter.
 
-            if await cache.is_deleted('jobs', name, namespace, uid=uid):
+            if await cache.is_deleted('jobs', name, namespace=namespace, uid=uid):
                 release(uid)
 
         Unless all watches hold an object with this uid, or of the name, the server is asked. It is not asked
@@ -372,14 +373,15 @@ class Cache(AnyCache):
     async def wait_deleted(
         self,
         kind: AnyKey,
-        name: str,
+        name: str | Key,
+        *,
         namespace: str | None = None,
         **options: Unpack[GoneOptions],
     ) -> None:
         """Wait until an object does not exist any more. `uid=` and `at_least=` are those of `is_deleted`.
 
-            await cache.live.delete('jobs', name, namespace)
-            await cache.wait_deleted('jobs', name, namespace, timeout=60)
+            await cache.live.delete('jobs', name, namespace=namespace)
+            await cache.wait_deleted('jobs', name, namespace=namespace, timeout=60)
 
         Raises TimeoutError after `timeout` seconds, if there is one.
         """
@@ -389,10 +391,12 @@ class Cache(AnyCache):
         )
 
     @awaited
-    async def why(self, kind: AnyKey, name: str, namespace: str | None = None, *, ask: bool = True) -> Why:
+    async def why(
+        self, kind: AnyKey, name: str | Key, *, namespace: str | None = None, ask: bool = True
+    ) -> Why:
         """Return why an object is held or not: the requirements that it fails, and the state of the cache.
 
-            print(await cache.why('pods', 'db-1', namespace))
+            print(await cache.why('pods', 'db-1', namespace=namespace))
 
         Unless `ask=False`, the server is asked for the metadata of an object that is not held.
         """

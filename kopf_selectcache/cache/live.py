@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, Unpack, overload
 
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.selectors.kind_keys import AnyKey, AnyName
+from kopf_selectcache.selectors.object_key import Key
 
 from . import _server_reads, writes
 from ._introspection import no_such_write
@@ -63,9 +64,9 @@ class Live:
     async def get(
         self,
         kind: AnyName,
-        name: str,
-        namespace: str | None = None,
+        name: str | Key,
         *,
+        namespace: str | None = None,
         default: Default = RAISE,
         as_: None = None,
         **options: Unpack[LiveOptions],
@@ -74,9 +75,9 @@ class Live:
     async def get(
         self,
         kind: AnyKey,
-        name: str,
-        namespace: str | None = None,
+        name: str | Key,
         *,
+        namespace: str | None = None,
         default: Default = RAISE,
         as_: AsView,
         **options: Unpack[LiveOptions],
@@ -85,9 +86,9 @@ class Live:
     async def get(
         self,
         kind: type[Named],
-        name: str,
-        namespace: str | None = None,
+        name: str | Key,
         *,
+        namespace: str | None = None,
         default: Default = RAISE,
         as_: None = None,
         **options: Unpack[LiveOptions],
@@ -96,9 +97,9 @@ class Live:
     async def get(
         self,
         kind: AnyKey,
-        name: str,
-        namespace: str | None = None,
+        name: str | Key,
         *,
+        namespace: str | None = None,
         default: Default = RAISE,
         as_: As[Made],
         **options: Unpack[LiveOptions],
@@ -107,16 +108,16 @@ class Live:
     async def get(
         self,
         kind: AnyKey,
-        name: str,
-        namespace: str | None = None,
+        name: str | Key,
         *,
+        namespace: str | None = None,
         default: Any = RAISE,
         as_: Any = None,
         **options: Unpack[LiveOptions],
     ) -> Any:
         """Return one object as the server has it now; raise NotFound if it is absent.
 
-            pod = await cache.live.get('pods', 'web-1', namespace)
+            pod = await cache.live.get('pods', 'web-1', namespace=namespace)
 
         The kind need not be declared. The object is whole, also where only a part of each is kept. With
         `timeout=`, transient failures are retried for that many seconds; then the last one is raised.
@@ -215,10 +216,10 @@ class Live:
     async def patch(
         self,
         kind: AnyName,
-        name: str,
-        namespace: str | None = None,
-        changes: Changes = ...,
+        name: str | Key,
+        changes: Changes,
         *,
+        namespace: str | None = None,
         as_: None = None,
         **options: Unpack[PatchOptions],
     ) -> Obj: ...
@@ -226,10 +227,10 @@ class Live:
     async def patch(
         self,
         kind: AnyKey,
-        name: str,
-        namespace: str | None = None,
-        changes: Changes = ...,
+        name: str | Key,
+        changes: Changes,
         *,
+        namespace: str | None = None,
         as_: AsView,
         **options: Unpack[PatchOptions],
     ) -> BodyView: ...
@@ -237,10 +238,10 @@ class Live:
     async def patch(
         self,
         kind: type[Named],
-        name: str,
-        namespace: str | None = None,
-        changes: Changes = ...,
+        name: str | Key,
+        changes: Changes,
         *,
+        namespace: str | None = None,
         as_: None = None,
         **options: Unpack[PatchOptions],
     ) -> Named: ...
@@ -248,10 +249,10 @@ class Live:
     async def patch(
         self,
         kind: AnyKey,
-        name: str,
-        namespace: str | None = None,
-        changes: Changes = ...,
+        name: str | Key,
+        changes: Changes,
         *,
+        namespace: str | None = None,
         as_: As[Made],
         **options: Unpack[PatchOptions],
     ) -> Made: ...
@@ -259,10 +260,10 @@ class Live:
     async def patch(
         self,
         kind: AnyKey,
-        name: str,
-        namespace: str | None = None,
-        changes: Changes | None = None,
+        name: str | Key,
+        changes: Changes,
         *,
+        namespace: str | None = None,
         type: PatchType = "merge",  # As kubectl calls it.  # noqa: A002
         subresource: str = "",
         as_: Any = None,
@@ -270,8 +271,8 @@ class Live:
     ) -> Any:
         """Change a part of an object, and return the object as the server has it.
 
-            await cache.live.patch('jobs', name, namespace, {'spec': {'suspend': True}})
-            await cache.live.patch('jobs', name, namespace, {'status': {...}}, subresource='status')
+            await cache.live.patch('jobs', name, {'spec': {'suspend': True}}, namespace=namespace)
+            await cache.live.patch('jobs', name, {'status': {...}}, namespace=namespace, subresource='status')
 
         `type='json'` takes a list of operations, `type='strategic'` merges lists of built-in kinds by their
         keys. A `metadata.resourceVersion` in the changes is a precondition.
@@ -312,9 +313,9 @@ class Live:
     async def delete(
         self,
         kind: AnyKey,
-        name: str,
-        namespace: str | None = None,
+        name: str | Key,
         *,
+        namespace: str | None = None,
         uid: str | None = None,
         version: str | None = None,
         propagation: Propagation = "background",
@@ -323,7 +324,7 @@ class Live:
     ) -> None:
         """Delete an object; raise NotFound if it is absent.
 
-            await cache.live.delete('jobs', name, namespace, uid=uid)
+            await cache.live.delete('jobs', name, namespace=namespace, uid=uid)
 
         With `uid=` or `version=`, Conflict is raised for another object of the name, or another version. With
         a uid, a deletion whose answer is lost can be repeated. An object with finalizers stays until they are
@@ -344,10 +345,10 @@ class Live:
     async def update(
         self,
         kind: AnyName,
-        name: str,
-        namespace: str | None = None,
-        function: Change = ...,
+        name: str | Key,
+        function: Change,
         *,
+        namespace: str | None = None,
         as_: None = None,
         **options: Unpack[ReplaceOptions],
     ) -> Obj: ...
@@ -355,10 +356,10 @@ class Live:
     async def update(
         self,
         kind: AnyKey,
-        name: str,
-        namespace: str | None = None,
-        function: Change = ...,
+        name: str | Key,
+        function: Change,
         *,
+        namespace: str | None = None,
         as_: AsView,
         **options: Unpack[ReplaceOptions],
     ) -> BodyView: ...
@@ -366,10 +367,10 @@ class Live:
     async def update(
         self,
         kind: type[Named],
-        name: str,
-        namespace: str | None = None,
-        function: Change = ...,
+        name: str | Key,
+        function: Change,
         *,
+        namespace: str | None = None,
         as_: None = None,
         **options: Unpack[ReplaceOptions],
     ) -> Named: ...
@@ -377,10 +378,10 @@ class Live:
     async def update(
         self,
         kind: AnyKey,
-        name: str,
-        namespace: str | None = None,
-        function: Change = ...,
+        name: str | Key,
+        function: Change,
         *,
+        namespace: str | None = None,
         as_: As[Made],
         **options: Unpack[ReplaceOptions],
     ) -> Made: ...
@@ -388,10 +389,10 @@ class Live:
     async def update(
         self,
         kind: AnyKey,
-        name: str,
-        namespace: str | None = None,
-        function: Change | None = None,
+        name: str | Key,
+        function: Change,
         *,
+        namespace: str | None = None,
         subresource: str = "",
         as_: Any = None,
         **options: Unpack[WriteOptions],
@@ -401,7 +402,7 @@ class Live:
             def suspend(job):
                 job['spec']['suspend'] = True
 
-            await cache.live.update('jobs', name, namespace, suspend)
+            await cache.live.update('jobs', name, suspend, namespace=namespace)
 
         The function is given a dict of its own, and changes it or returns another one. It may be called
         several times. Nothing is written if nothing has changed. With `subresource='scale'`, the function is

@@ -7,6 +7,7 @@ methods are wrapped.
 
 from __future__ import annotations
 
+import inspect
 import logging
 from collections.abc import Callable, Coroutine, Generator, Mapping
 from functools import partial
@@ -22,6 +23,7 @@ from kopf_selectcache.selectors.signatures import (
 )
 
 from .formats.lazy_list import Objects
+from .request import written_call
 
 _logger = logging.getLogger("kopf_selectcache")
 _T = TypeVar("_T")
@@ -47,7 +49,7 @@ _INSTEAD = {
 def explain_call(method: _M) -> _M:
     """Make a method of `Cache` or `Live` name its arguments in the TypeError of a call that does not fit."""
     verb = _verb_of(method)
-    explained = check_call(miscalled, f"cache.{verb}", advise=partial(_advise, verb))(method)
+    explained = check_call(miscalled, f"cache.{verb}", advise=partial(_advise, method))(method)
     return cast("_M", with_signature(explained, of=method))
 
 
@@ -71,7 +73,7 @@ def same_types(_: _M) -> Callable[[Callable[..., Any]], _M]:
 def misuse(method: Callable[..., object], /, *args: object, **kwargs: object) -> TypeError:
     """Return the error of a call with arguments that a method of `Reads` does not have."""
     verb = method.__name__
-    found = misfit(method, args, kwargs, advise=partial(_advise, verb))
+    found = misfit(method, args, kwargs, advise=partial(_advise, method))
     assert found is not None, "an argument does not fit"
     reason, remedy = found
     return miscalled(f"cache.{verb}(): {reason}", remedy=remedy)
@@ -81,25 +83,35 @@ def _verb_of(method: Callable[..., object]) -> str:
     return f"{'live.' if method.__qualname__.startswith('Live.') else ''}{method.__name__}"
 
 
-_NAMING = {"live.delete": "", "live.get": "", "live.patch": ", {...}", "live.update": ", function"}
-"""Methods of `Live` that take the names of an object, and what comes after these."""
+_NAMING = ("live.delete", "live.get", "live.patch", "live.update")
+"""Methods of `Live` that take the name of an object."""
 
 
 def naming(verb: str, kind: object) -> str:
     """Return what to write for an object in place of its names; an empty text if there is none."""
     if verb not in _NAMING or not isinstance(kind, Mapping):
         return ""
-    return f"Name the object: cache.{verb}(kind, name, namespace{_NAMING[verb]})"
+    return f"Name the object: {written_call(verb, None, None)}"
 
 
-def _advise(verb: str, args: tuple[object, ...], unknown: Mapping[str, object]) -> str:
+def _advise(method: Callable[..., object], args: tuple[object, ...], unknown: Mapping[str, object]) -> str:
+    verb = _verb_of(method)
     if named := naming(verb, args[1] if len(args) > 1 else None):
         return named
+    if _has_positional_namespace(method, args):
+        return f"Write: {written_call(verb, *args[1:4])}"
     if verb == "changes" and any(name in _CAUSES for name in unknown):
         return "Causes are options of @selectcache.on.change; here look at `change.cause`"
     if verb in _OF_SEVERAL and any(nearest_argument(name, _SELECTING) for name in unknown):
         return f"To select objects, write cache.{_OF_SEVERAL[verb]}(kind, labels=...)"
     return next((_INSTEAD[name] for name in unknown if name in _INSTEAD), "")
+
+
+def _has_positional_namespace(method: Callable[..., object], args: tuple[object, ...]) -> bool:
+    parameters = inspect.signature(method).parameters
+    if len(args) < 4 or not {"name", "namespace"} <= parameters.keys():
+        return False
+    return isinstance(args[3], str | None) or not {"changes", "function"} & parameters.keys()
 
 
 # ---- Calls that nobody awaits.

@@ -43,9 +43,9 @@ class Reads:
     def get(
         self,
         kind: AnyName,
-        name: str,
-        namespace: str | None = None,
+        name: str | Key,
         *,
+        namespace: str | None = None,
         default: Default = RAISE,
         as_: None = None,
         **options: Unpack[AsOf],
@@ -54,9 +54,9 @@ class Reads:
     def get(
         self,
         kind: AnyKey,
-        name: str,
-        namespace: str | None = None,
+        name: str | Key,
         *,
+        namespace: str | None = None,
         default: Default = RAISE,
         as_: AsView,
         **options: Unpack[AsOf],
@@ -65,9 +65,9 @@ class Reads:
     def get(
         self,
         kind: type[Named],
-        name: str,
-        namespace: str | None = None,
+        name: str | Key,
         *,
+        namespace: str | None = None,
         default: Default = RAISE,
         as_: None = None,
         **options: Unpack[AsOf],
@@ -76,9 +76,9 @@ class Reads:
     def get(
         self,
         kind: AnyKey,
-        name: str,
-        namespace: str | None = None,
+        name: str | Key,
         *,
+        namespace: str | None = None,
         default: Default = RAISE,
         as_: As[Made],
         **options: Unpack[AsOf],
@@ -87,9 +87,9 @@ class Reads:
     def get(
         self,
         kind: AnyKey,
-        name: str,
-        namespace: str | None = None,
+        name: str | Key,
         *extra: Never,
+        namespace: str | None = None,
         default: Any = RAISE,
         as_: Any = None,
         **options: Unpack[AsOf],
@@ -97,15 +97,15 @@ class Reads:
         """Return one object; raise NotFound if it is proved absent, OutsideFilter if it may exist and not be
         held.
 
-            pod = cache.get('pods', 'web-1', namespace)
-            config = cache.get('configmaps', name, namespace, default=None)
-            pod = cache.get('pods', 'web-1', namespace, as_='view')      # read-only, also as Kopf's body
-            pod = cache.get(V1Pod, 'web-1', namespace)                   # as kubernetes' or pykube's class
+            pod = cache.get('pods', 'web-1', namespace=namespace)
+            config = cache.get('configmaps', name, namespace=namespace, default=None)
+            pod = cache.get('pods', key, as_='view')      # read-only, also as Kopf's body
+            pod = cache.get(V1Pod, key)                   # as kubernetes' or pykube's class
 
         The default is returned for an object that is proved absent, never for one that is only not held.
         """
         if extra or (options and not options.keys() <= _AS_OF):
-            raise misuse(Reads.get, self, kind, name, namespace, *extra, **options)
+            raise misuse(Reads.get, self, kind, name, *extra, namespace=namespace, **options)
         make = Record.decode if as_ is None else quick(as_)
         if make is not None and (not options or self._is_reached(kind, **options)):
             lossless = as_ is not None and as_ != "view"
@@ -124,18 +124,18 @@ class Reads:
     def exists(
         self,
         kind: AnyKey,
-        name: str,
-        namespace: str | None = None,
+        name: str | Key,
         *extra: Never,
+        namespace: str | None = None,
         **options: Unpack[AsOf],
     ) -> bool:
         """Return True if the object is held, False if it is proved absent; else raise the errors of `get`.
 
-        if not cache.exists('secrets', 'ca-bundle', 'infra'):
+        if not cache.exists('secrets', 'ca-bundle', namespace='infra'):
             raise kopf.TemporaryError('no CA yet')
         """
         if extra or (options and not options.keys() <= _AS_OF):
-            raise misuse(Reads.exists, self, kind, name, namespace, *extra, **options)
+            raise misuse(Reads.exists, self, kind, name, *extra, namespace=namespace, **options)
         is_plain = not options or self._is_reached(kind, **options)
         if is_plain and self._access.get_fast("exists", kind, name, namespace, lambda _: True):
             return True

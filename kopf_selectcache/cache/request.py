@@ -15,6 +15,7 @@ from kopf_selectcache.core.store.projection import Path
 from kopf_selectcache.core.store.record import is_number
 from kopf_selectcache.selectors.client_classes import to_dict
 from kopf_selectcache.selectors.kind_keys import AnyKey, as_given, key_of
+from kopf_selectcache.selectors.object_key import Key, arguments, split_hint
 from kopf_selectcache.selectors.selector import Selector, listed_namespaces
 from kopf_selectcache.settings.retention import PATHS, wrong_path
 
@@ -49,6 +50,8 @@ class Request(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     name: str | None = None
     """The name of one object. None for reads of several objects, and of none."""
     namespace: str | None = None
+    by_key: bool = False
+    """True if a `Key` was given in place of the name."""
     selector: Selector | None = None
     """The region of a read of several objects."""
     uid: str | None = None
@@ -93,7 +96,7 @@ class Request(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         if self.obj:
             pass
         elif self.name is not None:
-            parts += [repr(each) for each in (self.name, self.namespace) if each is not None]
+            parts.append(arguments(self.name, self.namespace))
         elif self.selector is not None and self.verb != "owned":
             parts += ["predicate"] if self.verb == "wait_for" else []
             parts += _write_selector(self.selector)
@@ -156,16 +159,24 @@ class Requests:
         self,
         verb: str,
         kind: AnyKey,
-        name: str,
-        namespace: str | None,
+        name: Any,
+        namespace: Any,
         *,
         default: object = RAISE,
         uid: str | None = None,
         **options: object,
     ) -> Request:
-        """Return the request for one object; raise ReadError for arguments that make no sense."""
-        request = Request(verb=verb, kind=kind, name=name, namespace=namespace, uid=uid, default=default)
-        if not isinstance(name, str) or not isinstance(namespace, str | None) or uid is not None:
+        """Return the request for one object; raise ReadError for arguments that make no sense, and TypeError
+        for names that are given in a way that they cannot be.
+        """
+        by_key = isinstance(name, Key)
+        if not isinstance(name, str):
+            name, namespace = split_name(verb, kind, name, namespace)
+        request = Request(
+            verb=verb, kind=kind, name=name, namespace=namespace, by_key=by_key, uid=uid, default=default
+        )
+        is_plain = isinstance(name, str) and isinstance(namespace, str | None) and "/" not in name
+        if not is_plain or uid is not None:
             require_names(request)
         return _with_given(request, options)
 
@@ -372,10 +383,52 @@ def _require(fits: object, call: str, argument: str, given: object, wanted: str)
         require(fits, ReadError, call, argument, given, wanted)
 
 
+def split_name(verb: str, kind: object, given: object, namespace: Any) -> tuple[Any, Any]:
+    """Return the name and the namespace of a key. Raise TypeError for a key with a namespace beside it, and
+    for a pair.
+    """
+    if isinstance(given, Key):
+        if namespace is None:
+            return given.name, given.namespace
+        what, call = "a Key and namespace=", written_call(verb, kind, given)
+    elif isinstance(given, tuple):
+        is_pair = len(given) == 2 and all(isinstance(each, str) and each for each in given)
+        of_pair = (given[1], given[0]) if is_pair else (None, None)
+        what, call = "a tuple as the name", written_call(verb, kind, *of_pair)
+    else:
+        return given, namespace
+    raise TypeError(f"cache.{verb}() was given {what}. Write: {call}")
+
+
+def written_call(verb: str, kind: object, name: object, namespace: object = None) -> str:
+    """Return the call to write for an object. What is no text is a name of a variable.
+
+    >>> written_call("live.patch", "pods", "web-1", "shop")
+    "cache.live.patch('pods', 'web-1', {...}, namespace='shop')"
+    >>> written_call("get", object, Key("web-1", namespace="shop"))
+    "cache.get(kind, Key('web-1', namespace='shop'))"
+    """
+    parts = [
+        repr(kind) if isinstance(kind, str) else "kind",
+        repr(name) if isinstance(name, (str, Key)) else "name",
+        *_BETWEEN.get(verb, ()),
+    ]
+    if not isinstance(name, Key):
+        parts.append(f"namespace={namespace!r}" if isinstance(namespace, str) else "namespace=namespace")
+    return clipped(f"cache.{verb}({', '.join(parts)})", _LONGEST)
+
+
+_BETWEEN = {"live.patch": ("{...}",), "live.update": ("function",)}
+"""The argument that comes after the name, as examples have it."""
+
+
 def require_names(request: Request) -> None:
     """Raise ReadError unless the name and namespace are texts, and the uid is one if it is given."""
     call, uid = f"cache.{request.verb}()", request.uid
     _require(isinstance(request.name, str), call, "name", request.name, "a text")
+    if request.namespace is None and (hint := split_hint(request.name or "")):
+        what = f"{call}: no object can have the name {clipped(repr(request.name), 200)}"
+        raise ReadError(what, remedy=hint)
     _require(isinstance(request.namespace, str | None), call, "namespace", request.namespace, "a text")
     _require(uid is None or (isinstance(uid, str) and uid), call, "uid", uid, "the metadata.uid of an object")
 

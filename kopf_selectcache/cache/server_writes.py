@@ -27,9 +27,10 @@ from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.selectors.kind_keys import AnyKey, key_of
 from kopf_selectcache.selectors.names import is_name
+from kopf_selectcache.selectors.object_key import Key, split_hint
 from kopf_selectcache.selectors.signatures import miscalled
 
-from ._checks import require_stored
+from ._checks import require_place_of_key, require_stored
 from ._server_reads import resource_of
 from ._write_errors import not_writable, refused_write, unknown_outcome
 from .dropped_fields import DroppedFields, writer_of
@@ -40,7 +41,7 @@ from .formats.partial import partial_of
 from .misuse import naming
 from .noting import noting
 from .own_writes import read_written, remember_answer, remember_deletion, shown_uids
-from .request import Request, replace, requested_key
+from .request import Request, replace, requested_key, split_name
 
 TIMEOUT = 30.0
 """Seconds for a write with all its tries."""
@@ -58,12 +59,6 @@ RIGHTS: Mapping[Verb, str] = {
     Verb.DELETE: "delete",
 }
 """The verb of a Role that each kind of write needs."""
-
-_WANTED = {
-    "live.patch": "a text, and the changes after it; for an object without a namespace, write changes={...}",
-    "live.update": "a text, and the function after it; for an object without a namespace, write function=...",
-}
-"""The wanted namespace, in the writes where another argument is easily given in its place."""
 
 _MANAGED = ("metadata", "managedFields")
 WHOLE_ANSWERS = ("", "approval", "ephemeralcontainers", "finalize", "resize", "status")
@@ -122,15 +117,17 @@ def request_for(verb: str, given: Given, as_: Any) -> Request:
     return request if form is None else replace(request, form=form, is_plain=False)
 
 
-def request_of(verb: str, kind: AnyKey, name: str, namespace: str | None, as_: Any) -> Request:
+def request_of(verb: str, kind: AnyKey, name: Any, namespace: Any, as_: Any) -> Request:
     """Return the request of a write that names an object; raise InvalidObject for names that are no text."""
     if named := naming(verb, kind):
         raise miscalled(f"cache.{verb}(): an object is given in place of its kind", remedy=named)
+    by_key = isinstance(name, Key)
+    if not isinstance(name, str):
+        name, namespace = split_name(verb, kind, name, namespace)
     for argument, value in (("name", name), ("namespace", namespace)):
         fits = isinstance(value, str) or (argument == "namespace" and value is None)
-        wanted = _WANTED.get(verb, "a text") if argument == "namespace" else "a text"
-        _require(fits, verb, argument, value, wanted)
-    request = Request(verb=verb, kind=kind, name=name, namespace=namespace)
+        _require(fits, verb, argument, value, "a text")
+    request = Request(verb=verb, kind=kind, name=name, namespace=namespace, by_key=by_key)
     form = None
     if as_ is not None:
         form = form_of(f"cache.{verb}()", as_)
@@ -160,9 +157,12 @@ async def resource_for(runtime: Runtime, request: Request) -> Resource:
 
 
 def _require_place(request: Request, plural: str, *, is_namespaced: bool | None) -> None:
+    require_place_of_key(request, plural, is_namespaced=is_namespaced)
     if is_namespaced is True and not request.namespace:
         raise not_writable(
-            request, f"{plural} are namespaced, and there is no namespace", "Give it a namespace"
+            request,
+            f"{plural} are namespaced, and there is no namespace",
+            split_hint(request.name or "") or "Give it a namespace",
         )
     if is_namespaced is False and request.namespace:
         raise not_writable(
@@ -179,7 +179,9 @@ def _require_names(request: Request) -> None:
     ):
         if not fits:
             raise not_writable(
-                request, f"no object can have the {part} {clipped(repr(given), 200)}", "Correct it"
+                request,
+                f"no object can have the {part} {clipped(repr(given), 200)}",
+                split_hint(given or "") or "Correct it",
             )
 
 

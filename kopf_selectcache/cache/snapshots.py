@@ -34,6 +34,7 @@ from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.informer.retries import Unanswered
 from kopf_selectcache.informer.state import InformerState, Serving
 from kopf_selectcache.selectors.kind_keys import checked_key, key_of
+from kopf_selectcache.selectors.object_key import Key
 from kopf_selectcache.selectors.selecting import selects
 from kopf_selectcache.selectors.selector import Selector
 from kopf_selectcache.settings.planner import Plan
@@ -480,7 +481,12 @@ class Access:
         own = self._own_name
         if own is None:
             own = self._own_name = (at(self._own, _NAME) if self._own is not None else None,)
-        if type(kind) is not str or type(name) is not str or name == own[0]:
+        if type(name) is not str:
+            if not isinstance(name, Key) or namespace is not None:
+                return None
+            namespace = name.namespace
+            name = name.name
+        if type(kind) is not str or name == own[0]:
             return None
         if namespace is None:
             namespace = ""

@@ -61,7 +61,7 @@ def fetches_in(tree: ast.AST, file: str, names: Names | None = None) -> Iterator
     `cache.blocking.is_deleted(...)`; and the calls of `cache.live`, one for each verb. `names` follows the names of the
     file; by default, to that file alone.
 
-    >>> list(fetches_in(ast.parse("async def f(cache, **_): await cache.fetch('configmaps', 'a', 'b')"), 'web.py'))
+    >>> list(fetches_in(ast.parse("async def f(cache, **_): await cache.fetch('configmaps', 'a', namespace='b')"), 'web.py'))
     [Fetch(verb='get', key='configmaps', where='web.py, line 1', call='fetch', is_live=False, subresource='', settles=False)]
     >>> text = "cache.live.ensure({'apiVersion': 'v1', 'kind': 'Pod', 'metadata': {'name': name}})"
     >>> [(fetch.verb, fetch.key) for fetch in fetches_in(ast.parse(text), 'web.py')]

@@ -24,7 +24,7 @@ def unawaited_in(tree: ast.AST, file: str) -> Iterator[Unawaited]:
     """Yield the calls of `cache` and `cache.live` whose coroutine is thrown away, or taken for an answer. A
     sync function that calls one gets an error.
 
-    >>> code = "async def f(cache): cache.live.delete('pods', 'a', 'b')"
+    >>> code = "async def f(cache): cache.live.delete('pods', 'a', namespace='b')"
     >>> list(unawaited_in(ast.parse(code), 'web.py'))
     [Unawaited(method='cache.live.delete', where='web.py, line 1')]
     """

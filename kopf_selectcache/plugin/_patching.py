@@ -207,7 +207,7 @@ class Patcher:
         return answer
 
     async def _whole(self, key: Key) -> dict[str, Any]:
-        found: dict[str, Any] = await self._live.get(self._kind, key.name, key.namespace)
+        found: dict[str, Any] = await self._live.get(self._kind, key)
         return found
 
     def _note(

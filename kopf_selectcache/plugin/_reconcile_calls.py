@@ -286,7 +286,7 @@ class Calls:
 
     async def _is_gone(self, key: Key, uid: str) -> bool:
         """Ask the server: an object that has left the filter may still exist."""
-        return await Cache(self._runtime).is_deleted(self._handler.kind, key.name, key.namespace, uid=uid)
+        return await Cache(self._runtime).is_deleted(self._handler.kind, key, uid=uid)
 
     async def _run_present(self, key: Key, body: BodyView, run: Run) -> RunAgain | None:
         """Call the handler for an object that there is. If it has a finalizer, put that on before."""

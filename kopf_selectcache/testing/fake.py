@@ -56,9 +56,9 @@ class FakeCache(Cache):
     """A cache of those of the given objects that the declared selectors select.
 
         cache = FakeCache([pod('web-1', app='web'), pod('db-1', app='db')], {'v1/pods': 'app=web'})
-        cache.get('pods', 'web-1', 'shop')      # the pod
-        cache.get('pods', 'db-1', 'shop')       # OutsideFilter, as in production
-        await cache.fetch('pods', 'db-1', 'shop')   # asks the server; here: the objects
+        cache.get('pods', 'web-1', namespace='shop')      # the pod
+        cache.get('pods', 'db-1', namespace='shop')       # OutsideFilter, as in production
+        await cache.fetch('pods', 'db-1', namespace='shop')   # asks the server; here: the objects
 
     Instead of the selectors, give the settings that your startup handler has configured; `namespaces` are
     those of `kopf run -n`. The objects keep their uid and times. `cluster` has all

@@ -24,17 +24,17 @@ from tests.rows import each_row
 
 Obj = dict[str, Any]
 SYNC: dict[str, Callable[..., Any]] = {
-    "get": lambda cache, **given: cache.get("pods", "a", "shop", **given),
-    "exists": lambda cache, **given: cache.exists("pods", "a", "shop", **given),
+    "get": lambda cache, **given: cache.get("pods", "a", namespace="shop", **given),
+    "exists": lambda cache, **given: cache.exists("pods", "a", namespace="shop", **given),
     "list": lambda cache, **given: cache.list("pods", labels="app=web", **given),
     "held": lambda cache, **given: cache.list_cached("pods", **given),
     "owned": lambda cache, **given: cache.owned({"metadata": {"uid": "u"}}, "pods", **given),
     "count": lambda cache, **given: cache.count("pods", labels="app=web", **given),
 }
 AWAITED: dict[str, Callable[..., Any]] = {
-    "fetch": lambda cache, **given: cache.fetch("pods", "b", "shop", **given),
+    "fetch": lambda cache, **given: cache.fetch("pods", "b", namespace="shop", **given),
     "fetch_list": lambda cache, **given: cache.fetch_list("pods", labels="app=web", **given),
-    "gone": lambda cache, **given: cache.is_deleted("pods", "b", "shop", **given),
+    "gone": lambda cache, **given: cache.is_deleted("pods", "b", namespace="shop", **given),
 }
 
 
@@ -195,11 +195,14 @@ def test_11_an_own_write_is_as_new_as_itself() -> None:
             (b,) = environment.cluster.create(pod("b", **WEB))
             cache.remember(b)
             try:
-                assert cache.get("pods", "b", "shop", at_least=b)["metadata"]["uid"] == b["metadata"]["uid"]
+                assert (
+                    cache.get("pods", "b", namespace="shop", at_least=b)["metadata"]["uid"]
+                    == b["metadata"]["uid"]
+                )
             except Stale as error:
                 raise AssertionError("the own write is as new as itself") from error
             for read in (
-                lambda: cache.get("pods", "a", "shop", at_least=b),
+                lambda: cache.get("pods", "a", namespace="shop", at_least=b),
                 lambda: cache.list_cached("pods", at_least=b),
             ):
                 with pytest.raises(Stale):
@@ -226,11 +229,11 @@ def test_11_a_wait_ends_when_the_cache_cannot_be_read_or_is_removed() -> None:
 def test_11_the_default_is_for_objects_that_are_absent_and_not_for_stale_answers() -> None:
     cache = FakeCache([pod("a", **WEB)], {"v1/pods": ""})
     version = cache.list("pods").version
-    assert cache.get("pods", "b", "shop", default=None, at_least=version) is None
+    assert cache.get("pods", "b", namespace="shop", default=None, at_least=version) is None
     with pytest.raises(NotFound):
-        cache.get("pods", "b", "shop", at_least=version)
+        cache.get("pods", "b", namespace="shop", at_least=version)
     with pytest.raises(Stale):
-        cache.get("pods", "b", "shop", default=None, at_least=version + "0")
+        cache.get("pods", "b", namespace="shop", default=None, at_least=version + "0")
 
 
 def test_11_a_fake_cache_is_as_new_as_its_cluster_and_does_not_wait() -> None:
@@ -370,11 +373,11 @@ def test_11_a_wait_for_the_end_of_an_object_does_not_trust_an_older_cache() -> N
             cache, cluster = environment.cache, environment.cluster
             silence = await environment.cut()
             (made,) = cluster.create(pod("a", **WEB))
-            call = asyncio.create_task(cache.wait_deleted("pods", "a", "shop", at_least=made))
+            call = asyncio.create_task(cache.wait_deleted("pods", "a", namespace="shop", at_least=made))
             await settle()
             assert not call.done()
             silence.release()
-            await until(lambda: cache.exists("pods", "a", "shop"))
+            await until(lambda: cache.exists("pods", "a", namespace="shop"))
             await settle()
             assert not call.done()
             cluster.delete(pod("a"), grace_period=0)
@@ -392,11 +395,11 @@ def test_11_waits_of_a_fake_cache_take_a_version_as_well() -> None:
         assert version_of(found) == version_of(changed)
         assert (await anext(fake.changes("pods", at_least=changed))).name == "a"
         fake.cluster.delete(pod("a"), grace_period=0)
-        await fake.wait_deleted("pods", "a", "shop", at_least=changed, timeout=60)
+        await fake.wait_deleted("pods", "a", namespace="shop", at_least=changed, timeout=60)
 
     run(main())
     fake = FakeCache([pod("a", **WEB, ready="yes")], {"v1/pods": "app=web"})
-    held = fake.get("pods", "a", "shop")
+    held = fake.get("pods", "a", namespace="shop")
     assert fake.blocking.wait_for("pods", is_ready, at_least=held, timeout=60) == held
 
 
@@ -450,8 +453,8 @@ def test_6_an_object_that_the_cache_has_not_heard_of_is_not_gone() -> None:
             await environment.cut()
             (b,) = environment.cluster.create(pod("b", **WEB))
             for uid in (None, b["metadata"]["uid"]):
-                assert not await cache.is_deleted("pods", "b", "shop", uid=uid, at_least=version)
-                assert not await cache.is_deleted("pods", "b", "shop", uid=uid, at_least=sibling)
+                assert not await cache.is_deleted("pods", "b", namespace="shop", uid=uid, at_least=version)
+                assert not await cache.is_deleted("pods", "b", namespace="shop", uid=uid, at_least=sibling)
 
     run(main())
 
@@ -468,17 +471,17 @@ def test_11_an_absence_as_of_a_version_is_known_without_a_request(filter_: Any) 
             cluster.bookmark()
             await until(lambda: all(each.version == version for each in environment.informer.reflectors))
             before = requests(environment)
-            assert await cache.is_deleted("pods", "b", "shop", uid=uid, at_least=held)
+            assert await cache.is_deleted("pods", "b", namespace="shop", uid=uid, at_least=held)
             assert requests(environment) == before
             # The object may be one that the cache does not know yet.
             for number, options in enumerate(
                 ({"uid": uid}, {"uid": uid, "at_least": version}, {"at_least": held})
             ):
-                assert await cache.is_deleted("pods", "b", "shop", **options)
+                assert await cache.is_deleted("pods", "b", namespace="shop", **options)
                 assert requests(environment) == before + 1 + number
             cluster.create(pod("b", **WEB))
-            await until(lambda: cache.exists("pods", "b", "shop"))
-            assert not await cache.is_deleted("pods", "b", "shop", at_least=version)
+            await until(lambda: cache.exists("pods", "b", namespace="shop"))
+            assert not await cache.is_deleted("pods", "b", namespace="shop", at_least=version)
 
     run(main())
 
@@ -489,8 +492,10 @@ def test_11_a_get_of_a_version_that_is_reached_is_that_of_any_other_get() -> Non
             cache, version = environment.cache, environment.informer.version
             for given in (version, "1", str(int(version) + 1), "one"):
                 try:
-                    assert cache.get("pods", "a", "shop", at_least=given) == cache.get("pods", "a", "shop")
-                    assert cache.exists("pods", "a", "shop", at_least=given)
+                    assert cache.get("pods", "a", namespace="shop", at_least=given) == cache.get(
+                        "pods", "a", namespace="shop"
+                    )
+                    assert cache.exists("pods", "a", namespace="shop", at_least=given)
                     answered = True
                 except ReadError:
                     answered = False

@@ -338,8 +338,8 @@ def test_a_request_that_can_never_match_is_refused() -> None:
 def test_waiting_for_the_end_of_a_cached_object() -> None:
     async def main() -> None:
         cache = FakeCache([pod()], {"pods": "app=web"})
-        uid = cache.get("pods", "web-1", "shop")["metadata"]["uid"]
-        waiting = asyncio.create_task(cache.wait_deleted("pods", "web-1", "shop", uid=uid))
+        uid = cache.get("pods", "web-1", namespace="shop")["metadata"]["uid"]
+        waiting = asyncio.create_task(cache.wait_deleted("pods", "web-1", namespace="shop", uid=uid))
         await asyncio.sleep(0)
         cache.cluster.patch(pod(), labelled(tier="gold"))
         for _ in range(5):
@@ -347,7 +347,7 @@ def test_waiting_for_the_end_of_a_cached_object() -> None:
         assert not waiting.done()
         cache.cluster.delete(pod())
         await waiting
-        await cache.wait_deleted("pods", "web-1", "shop")
+        await cache.wait_deleted("pods", "web-1", namespace="shop")
 
     run(main())
 
@@ -355,7 +355,7 @@ def test_waiting_for_the_end_of_a_cached_object() -> None:
 def test_an_object_that_only_left_the_filter_is_waited_for_on_the_server() -> None:
     async def main() -> None:
         cache = FakeCache([pod()], {"pods": "app=web"})
-        waiting = asyncio.create_task(cache.wait_deleted("pods", "web-1", "shop"))
+        waiting = asyncio.create_task(cache.wait_deleted("pods", "web-1", namespace="shop"))
         await asyncio.sleep(0)
         cache.cluster.patch(pod(), labelled(app="db"))
         for _ in range(20):
@@ -364,7 +364,7 @@ def test_an_object_that_only_left_the_filter_is_waited_for_on_the_server() -> No
         cache.cluster.delete(pod(app="db"))
         await waiting
         undeclared = FakeCache([pod()], {"jobs": "app=web"})
-        waiting = asyncio.create_task(undeclared.wait_deleted("pods", "web-1", "shop"))
+        waiting = asyncio.create_task(undeclared.wait_deleted("pods", "web-1", namespace="shop"))
         for _ in range(20):
             await asyncio.sleep(0)
         assert not waiting.done()
@@ -377,12 +377,12 @@ def test_an_object_that_only_left_the_filter_is_waited_for_on_the_server() -> No
 def test_another_object_of_the_name_does_not_count_if_the_uid_is_given() -> None:
     async def main() -> None:
         cache = FakeCache([pod()], {"pods": "app=web"})
-        uid = cache.get("pods", "web-1", "shop")["metadata"]["uid"]
+        uid = cache.get("pods", "web-1", namespace="shop")["metadata"]["uid"]
         cache.cluster.delete(pod())
         cache.cluster.create(pod())
-        await cache.wait_deleted("pods", "web-1", "shop", uid=uid)
+        await cache.wait_deleted("pods", "web-1", namespace="shop", uid=uid)
         with pytest.raises(TimeoutError, match="it still exists"):
-            await cache.wait_deleted("pods", "web-1", "shop", timeout=0)
+            await cache.wait_deleted("pods", "web-1", namespace="shop", timeout=0)
 
     run(main())
 
@@ -574,7 +574,7 @@ def test_a_wait_ends_when_a_changed_filter_never_selects_its_objects() -> None:
 def test_the_end_of_an_object_that_a_changed_filter_does_not_select_is_waited_for() -> None:
     async def main() -> None:
         cache = FakeCache([pod("web-1")], {"pods": "app=web"})
-        waiting = asyncio.ensure_future(cache.wait_deleted("pods", "web-1", "shop"))
+        waiting = asyncio.ensure_future(cache.wait_deleted("pods", "web-1", namespace="shop"))
         await asyncio.sleep(0)
         await cache.change("pods", "app=db")
         await asyncio.sleep(0)

@@ -403,7 +403,7 @@ def test_waits_for_a_removed_kind_end() -> None:
             await cache.declare("configmaps", "app=web")
             assert isinstance(await removed_while(gated, wait()), NotDeclared)
         await cache.declare("configmaps", "app=web")
-        gone = asyncio.create_task(cache.wait_deleted("configmaps", "web", "shop"))
+        gone = asyncio.create_task(cache.wait_deleted("configmaps", "web", namespace="shop"))
         await settle()
         await cache.undeclare("configmaps")
         await until(lambda: any(asked.path.endswith("/configmaps/web") for asked in gated.cluster.requests))
@@ -628,7 +628,9 @@ def test_reading_threads_see_answers_or_no_kind() -> None:
                 try:
                     answers.add(tuple(names(cache.list("configmaps", labels="app=web"))))
                     with suppress(NotDeclared, NotSynced):
-                        answers.add((cache.get("v1/configmaps", "web", "shop")["metadata"]["name"],))
+                        answers.add(
+                            (cache.get("v1/configmaps", "web", namespace="shop")["metadata"]["name"],)
+                        )
                 except (NotDeclared, NotSynced):
                     pass
                 except Exception as error:  # Each is a failure of the test.  # noqa: BLE001

@@ -128,8 +128,8 @@ def test_how_deeply_an_object_may_be_nested_does_not_depend_on_who_reads_it(deep
 def test_no_read_of_the_deepest_object_raises_a_recursion_error(environment: Environment, form: Any) -> None:
     cache = environment.cache()
     reads: dict[str, Callable[[], Any]] = {
-        "get": lambda: cache.get("pods", "deep", "ns", as_=form),
-        "get, the whole way": lambda: cache.get("pods", "deep", "ns", as_=form, max_age=100),
+        "get": lambda: cache.get("pods", "deep", namespace="ns", as_=form),
+        "get, the whole way": lambda: cache.get("pods", "deep", namespace="ns", as_=form, max_age=100),
         "list": lambda: list(cache.list("pods", labels="app=web", as_=form)),
         "list where": lambda: list(
             cache.list("pods", labels="app=web", where={"metadata.name": "deep"}, as_=form)
@@ -141,7 +141,7 @@ def test_no_read_of_the_deepest_object_raises_a_recursion_error(environment: Env
         "held": lambda: list(cache.list_cached("pods", as_=form)),
         "owned": lambda: list(cache.owned({"metadata": {"uid": "o", "namespace": "ns"}}, "pods", as_=form)),
         "count": lambda: cache.count("pods", labels="app=web", where={"spec.nodeName": None}),
-        "exists": lambda: cache.exists("pods", "deep", "ns"),
+        "exists": lambda: cache.exists("pods", "deep", namespace="ns"),
         "explain": lambda: cache.explain("pods", labels="app=web"),
         "stats": lambda: cache.stats("pods"),
     }
@@ -151,7 +151,7 @@ def test_no_read_of_the_deepest_object_raises_a_recursion_error(environment: Env
 
 def test_the_deepest_view_is_read_iterated_copied_and_shown(environment: Environment) -> None:
     def look() -> None:
-        view = environment.cache().get("pods", "deep", "ns", as_="view")
+        view = environment.cache().get("pods", "deep", namespace="ns", as_="view")
         assert repr(view) == "BodyView(apiVersion='v1', kind='Pod', namespace='ns', name='deep')"
         assert list(view) == ["kind", "apiVersion", "metadata", "spec"]
         assert len(dict(view.items())) == 4
@@ -185,7 +185,7 @@ def test_a_handlers_own_object_may_be_as_deep(environment: Environment, deepest:
 
     def look() -> str:
         assert cache.count("pods", labels="app=web") == 2
-        version: str = cache.get("pods", "deep", "ns")["metadata"]["resourceVersion"]
+        version: str = cache.get("pods", "deep", namespace="ns")["metadata"]["resourceVersion"]
         return version
 
     assert with_free(FREE, look) == look() == "11"
@@ -207,11 +207,13 @@ def test_a_handlers_own_object_that_is_unreadable_is_so_to_its_reads() -> None:
         with pytest.raises(selectcache.Unreadable):
             cache.list("pods", labels="app=web")
         with pytest.raises(selectcache.Unreadable):
-            cache.get("pods", "web", "ns")
+            cache.get("pods", "web", namespace="ns")
         assert [obj["metadata"]["name"] for obj in cache.list_cached("pods")] == ["other"]
         assert cache.list_cached("pods").unreadable == [Key("web", namespace="ns")]
         # Whether a filter by a field has it, only the server knows: what is held counts.
-        assert by_field.cache(own=body).get("pods", "web", "ns")["metadata"]["resourceVersion"] == "5"
+        assert (
+            by_field.cache(own=body).get("pods", "web", namespace="ns")["metadata"]["resourceVersion"] == "5"
+        )
 
 
 def test_what_a_handler_has_that_no_json_can_be_made_of_is_not_laid_over_the_cache(
@@ -220,7 +222,9 @@ def test_what_a_handler_has_that_no_json_can_be_made_of_is_not_laid_over_the_cac
     body = pod("web", app="web", version="11")
     for _ in range(200_000):
         body["spec"] = {"a": body["spec"]}
-    assert environment.cache(own=body).get("pods", "web", "ns")["metadata"]["resourceVersion"] == "5"
+    assert (
+        environment.cache(own=body).get("pods", "web", namespace="ns")["metadata"]["resourceVersion"] == "5"
+    )
 
 
 def test_a_handlers_own_object_with_a_lone_surrogate_is_not_laid_over_the_cache(
@@ -228,7 +232,9 @@ def test_a_handlers_own_object_with_a_lone_surrogate_is_not_laid_over_the_cache(
 ) -> None:
     body = pod("web", app="web", version="11")
     body["metadata"]["annotations"] = {"a": "\ud800"}
-    assert environment.cache(own=body).get("pods", "web", "ns")["metadata"]["resourceVersion"] == "5"
+    assert (
+        environment.cache(own=body).get("pods", "web", namespace="ns")["metadata"]["resourceVersion"] == "5"
+    )
 
 
 def test_a_handlers_own_object_with_a_lone_surrogate_is_not_waited_for() -> None:
@@ -258,7 +264,7 @@ def test_fetches_of_the_deepest_object_raise_no_recursion_error(deepest: Record)
             {"kind": "PodList", "apiVersion": "v1", "metadata": {"resourceVersion": "9"}, "items": [obj]},
         )
         cache = environment.cache()
-        assert await down(lambda: cache.fetch("pods", "deep", "ns"))
+        assert await down(lambda: cache.fetch("pods", "deep", namespace="ns"))
         assert len(await down(lambda: cache.fetch_list("pods"))) == 1
 
     asyncio.run(main())
@@ -345,9 +351,9 @@ def test_the_size_of_other_stacks_stays_as_it_was() -> None:
 
 
 def test_objects_are_equal_to_what_they_are_whoever_reads_them(environment: Environment) -> None:
-    view = with_free(FREE, lambda: environment.cache().get("pods", "web", "ns", as_="view"))
+    view = with_free(FREE, lambda: environment.cache().get("pods", "web", namespace="ns", as_="view"))
     assert isinstance(view, BodyView)
-    assert dict(view) == environment.cache().get("pods", "web", "ns")
+    assert dict(view) == environment.cache().get("pods", "web", namespace="ns")
 
 
 INFINITE = float("inf")

@@ -153,8 +153,8 @@ def test_a_kind_that_is_none_is_an_error_of_the_read() -> None:
     cache, none = FakeCache([], {"v1/pods": "app=web"}), cast("Any", ["pods"])
     for read in (
         lambda: cache.snapshot(none),
-        lambda: cache.blocking.live.get(none, "a", "shop"),
-        lambda: cache.blocking.live.delete(none, "a", "shop"),
+        lambda: cache.blocking.live.get(none, "a", namespace="shop"),
+        lambda: cache.blocking.live.delete(none, "a", namespace="shop"),
     ):
         with pytest.raises(ReadError, match="names no kind"):
             read()

@@ -50,7 +50,7 @@ def page(*items: Obj, more: str = "") -> Obj:
 def test_what_is_held_is_not_asked_for() -> None:
     async def main(environment: Environment) -> None:
         environment.declare("app=web").hold(WEB)
-        assert await environment.cache().fetch("pods", "web-1", "ns") == WEB
+        assert await environment.cache().fetch("pods", "web-1", namespace="ns") == WEB
         assert environment.server.asked == []
 
     run(main)
@@ -60,9 +60,9 @@ def test_what_is_proved_absent_is_not_asked_for() -> None:
     async def main(environment: Environment) -> None:
         environment.declare(Selector(namespaces=["ns"])).hold()
         with pytest.raises(NotFound) as caught:
-            await environment.cache().fetch("pods", "nope", "ns")
+            await environment.cache().fetch("pods", "nope", namespace="ns")
         assert caught.value.version == "10"
-        assert await environment.cache().fetch("pods", "nope", "ns", default=None) is None
+        assert await environment.cache().fetch("pods", "nope", namespace="ns", default=None) is None
         assert environment.server.asked == []
 
     run(main)
@@ -73,7 +73,7 @@ def test_what_is_hidden_is_asked_for_and_not_remembered() -> None:
         environment.declare("app=web").hold(WEB)
         environment.server.answer(DB_PATH, DB)
         for _ in range(2):
-            assert await environment.cache().fetch("pods", "db-1", "ns") == DB
+            assert await environment.cache().fetch("pods", "db-1", namespace="ns") == DB
         assert environment.server.asked == [(DB_PATH, {})] * 2
         assert names(environment.cache().list_cached("pods")) == ["web-1"]
 
@@ -84,9 +84,9 @@ def test_what_the_server_does_not_have_is_not_found() -> None:
     async def main(environment: Environment) -> None:
         environment.declare("app=web").hold(WEB)
         with pytest.raises(NotFound) as info:
-            await environment.cache().fetch("pods", "nope", "ns")
+            await environment.cache().fetch("pods", "nope", namespace="ns")
         assert info.value.version == ""
-        assert await environment.cache().fetch("pods", "nope", "ns", default=7) == 7
+        assert await environment.cache().fetch("pods", "nope", namespace="ns", default=7) == 7
 
     run(main)
 
@@ -109,7 +109,7 @@ def test_a_cache_that_cannot_answer_is_no_hindrance(state: str) -> None:
         environment.resources["pods"] = PODS
         environment.server.answer(DB_PATH, DB)
         environment.server.answer(LIST_PATH, page(WEB))
-        assert await environment.cache().fetch("pods", "db-1", "ns") == DB
+        assert await environment.cache().fetch("pods", "db-1", namespace="ns") == DB
         assert await environment.cache().fetch_list("pods", namespace="ns", labels="app=web") == [WEB]
 
     run(main)
@@ -130,7 +130,7 @@ def test_contract_8_an_object_that_was_not_asked_for_is_no_answer(other: str) ->
         environment.declare("app=web").hold(WEB)
         environment.server.answer(DB_PATH, OTHERS[other])
         with pytest.raises(Stalled):
-            await environment.cache().fetch("pods", "db-1", "ns")
+            await environment.cache().fetch("pods", "db-1", namespace="ns")
 
     run(main)
 
@@ -153,7 +153,7 @@ def test_what_comes_is_as_what_is_held() -> None:
     async def main(environment: Environment) -> None:
         environment.declare("app=web").hold()
         environment.server.answer(DB_PATH, {**DB, "metadata": {**DB["metadata"], "managedFields": [{}]}})
-        assert await environment.cache().fetch("pods", "db-1", "ns") == DB
+        assert await environment.cache().fetch("pods", "db-1", namespace="ns") == DB
 
     run(main)
 
@@ -206,7 +206,7 @@ def test_what_the_server_says_instead(
         environment.declare("app=web").hold()
         environment.server.answer(DB_PATH, answer)
         with pytest.raises(error):
-            await environment.cache().fetch("pods", "db-1", "ns", default=None)
+            await environment.cache().fetch("pods", "db-1", namespace="ns", default=None)
 
     run(main)
 
@@ -239,12 +239,14 @@ def test_a_kind_that_cannot_be_looked_up(
     async def main(environment: Environment) -> None:
         environment.resources["things"] = found
         reads: dict[str, Callable[[Cache], Coroutine[Any, Any, object]]] = {
-            "await cache.fetch('things', 'x', 'ns')": lambda cache: cache.fetch("things", "x", "ns"),
+            "await cache.fetch('things', 'x', namespace='ns')": lambda cache: cache.fetch(
+                "things", "x", namespace="ns"
+            ),
             "await cache.fetch_list('things', labels='a=b', limit=3)": lambda cache: cache.fetch_list(
                 "things", labels="a=b", limit=3
             ),
-            "await cache.is_deleted('things', 'x', 'ns')": lambda cache: cache.is_deleted(
-                "things", "x", "ns"
+            "await cache.is_deleted('things', 'x', namespace='ns')": lambda cache: cache.is_deleted(
+                "things", "x", namespace="ns"
             ),
         }
         for read in reads.values():
@@ -287,7 +289,7 @@ def test_mistakes_never_reach_the_server(
     async def main(environment: Environment) -> None:
         environment.resources.update(pods=PODS, nodes=NODES)
         with pytest.raises(ReadError) as info:
-            await environment.cache().fetch(key, name, namespace)
+            await environment.cache().fetch(key, name, namespace=namespace)
         assert not isinstance(info.value, BadSelector)
         assert environment.server.asked == []
 
@@ -301,12 +303,13 @@ def test_what_was_confirmed_too_long_ago_is_asked_for() -> None:
         environment.server.answer("/api/v1/namespaces/ns/pods/web-1", newer)
         environment.server.answer("/api/v1/pods", page(newer))
         cache = environment.cache()
-        assert await cache.fetch("pods", "web-1", "ns", max_age=60) == WEB
+        assert await cache.fetch("pods", "web-1", namespace="ns", max_age=60) == WEB
         assert await cache.fetch_list("pods", labels="app=web", max_age=60) == [WEB]
-        assert await cache.fetch("pods", "web-1", "ns", max_age=0) == newer
+        assert await cache.fetch("pods", "web-1", namespace="ns", max_age=0) == newer
         assert await cache.fetch_list("pods", labels="app=web", max_age=0) == [newer]
         assert (
-            await asyncio.to_thread(lambda: cache.blocking.fetch("pods", "web-1", "ns", max_age=0)) == newer
+            await asyncio.to_thread(lambda: cache.blocking.fetch("pods", "web-1", namespace="ns", max_age=0))
+            == newer
         )
         assert await asyncio.to_thread(
             lambda: cache.blocking.fetch_list("pods", labels="app=web", max_age=0)
@@ -571,9 +574,9 @@ def test_a_list_of_what_makes_no_sense() -> None:
 
 
 ASKED: list[Callable[[Any], Any]] = [
-    lambda cache: cache.fetch("pods", "x", "ns"),
+    lambda cache: cache.fetch("pods", "x", namespace="ns"),
     lambda cache: cache.fetch_list("pods", labels="app=web"),
-    lambda cache: cache.is_deleted("pods", "x", "ns", uid="u"),
+    lambda cache: cache.is_deleted("pods", "x", namespace="ns", uid="u"),
     lambda cache: cache.wait_synced(),
     lambda cache: cache.wait_for("pods", bool, timeout=1),
 ]

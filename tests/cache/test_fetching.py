@@ -37,7 +37,7 @@ def test_identical_requests_share_an_answer_and_not_the_object() -> None:
         environment.declare("app=web").hold()
         environment.server.answer(DB_PATH, DB)
         first, second, third = await asyncio.gather(
-            *(environment.cache().fetch("pods", "db-1", "ns") for _ in range(3))
+            *(environment.cache().fetch("pods", "db-1", namespace="ns") for _ in range(3))
         )
         assert first == second == third == DB
         assert first is not second
@@ -49,7 +49,7 @@ def test_identical_requests_share_an_answer_and_not_the_object() -> None:
 def test_identical_requests_share_an_error() -> None:
     async def main(environment: Environment) -> None:
         environment.declare("app=web").hold()
-        asked = [environment.cache().fetch("pods", "nope", "ns") for _ in range(3)]
+        asked = [environment.cache().fetch("pods", "nope", namespace="ns") for _ in range(3)]
         assert [type(error) for error in await asyncio.gather(*asked, return_exceptions=True)] == [
             NotFound
         ] * 3
@@ -393,7 +393,7 @@ def test_a_request_that_is_refused_leaves_no_task_with_an_error() -> None:
     async def main(environment: Environment) -> None:
         environment.resources["pods"] = PODS
         environment.server.going.clear()
-        reader = asyncio.create_task(environment.cache().fetch("pods", "nope", "ns", default=None))
+        reader = asyncio.create_task(environment.cache().fetch("pods", "nope", namespace="ns", default=None))
         await settle()
         left = asyncio.all_tasks() - {reader, asyncio.current_task()}
         assert left

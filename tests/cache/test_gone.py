@@ -44,19 +44,22 @@ def served(name: str = "web-1", **labels: str) -> dict[str, Any]:
 
 def departing(cache: FakeCache) -> str:
     """Return the uid of web-1, which is held."""
-    uid = cache.get("pods", "web-1", "shop")["metadata"]["uid"]
+    uid = cache.get("pods", "web-1", namespace="shop")["metadata"]["uid"]
     assert isinstance(uid, str)
     return uid
 
 
 def is_gone(cache: FakeCache, uid: str | None) -> bool:
-    answers = [asyncio.run(_asked(cache, uid)), cache.blocking.is_deleted("pods", "web-1", "shop", uid=uid)]
+    answers = [
+        asyncio.run(_asked(cache, uid)),
+        cache.blocking.is_deleted("pods", "web-1", namespace="shop", uid=uid),
+    ]
     assert answers[0] is answers[1]
     return answers[0]
 
 
 async def _asked(cache: FakeCache, uid: str | None) -> bool:
-    return await cache.is_deleted("pods", "web-1", "shop", uid=uid)
+    return await cache.is_deleted("pods", "web-1", namespace="shop", uid=uid)
 
 
 def test_what_left_the_filter_is_not_gone() -> None:
@@ -114,7 +117,7 @@ def test_under_a_filter_of_namespaces_alone_the_answer_is_as_right() -> None:
 def test_what_is_held_is_not_asked_for(uid: str | None) -> None:
     async def main(environment: Environment) -> None:
         environment.declare("app=web").hold(WEB)
-        assert not await environment.cache().is_deleted("pods", "web-1", "ns", uid=uid)
+        assert not await environment.cache().is_deleted("pods", "web-1", namespace="ns", uid=uid)
         assert environment.server.asked == []
 
     run(main)
@@ -125,7 +128,8 @@ def test_what_is_not_held_is_asked_for_by_its_metadata_alone() -> None:
         environment.declare("app=web").hold()
         environment.server.answer(PATH, metadata("uid-web-1"), NOT_FOUND)
         assert [
-            await environment.cache().is_deleted("pods", "web-1", "ns", uid="uid-web-1") for _ in range(2)
+            await environment.cache().is_deleted("pods", "web-1", namespace="ns", uid="uid-web-1")
+            for _ in range(2)
         ] == [
             False,
             True,
@@ -151,7 +155,7 @@ def test_contract_8_what_was_not_asked_for_is_no_answer(other: str) -> None:
         environment.declare("app=web").hold()
         environment.server.answer(PATH, OTHERS[other])
         with pytest.raises(Stalled):
-            await environment.cache().is_deleted("pods", "web-1", "ns", uid="uid-web-1")
+            await environment.cache().is_deleted("pods", "web-1", namespace="ns", uid="uid-web-1")
 
     run(main)
 
@@ -170,7 +174,7 @@ def test_what_is_proved_absent_here_may_have_come_since_and_is_asked_for() -> No
     async def main(environment: Environment) -> None:
         environment.declare(Selector(namespaces=["ns"])).hold()
         environment.server.answer(PATH, metadata("new"))
-        assert not await environment.cache().is_deleted("pods", "web-1", "ns", uid="new")
+        assert not await environment.cache().is_deleted("pods", "web-1", namespace="ns", uid="new")
 
     run(main)
 
@@ -179,7 +183,7 @@ def test_what_is_held_under_another_uid_may_be_older_and_is_asked_for() -> None:
     async def main(environment: Environment) -> None:
         environment.declare("app=web").hold(WEB)
         environment.server.answer(PATH, metadata("new"))
-        assert not await environment.cache().is_deleted("pods", "web-1", "ns", uid="new")
+        assert not await environment.cache().is_deleted("pods", "web-1", namespace="ns", uid="new")
 
     run(main)
 
@@ -190,9 +194,11 @@ def test_what_departed_as_the_handler_was_told_is_asked_for_though_the_stream_st
 ) -> None:
     async def main(environment: Environment) -> None:
         environment.declare("app=web").hold(WEB)
-        assert await environment.cache(departed="uid-web-1").is_deleted("pods", "web-1", "ns", uid=uid)
+        assert await environment.cache(departed="uid-web-1").is_deleted(
+            "pods", "web-1", namespace="ns", uid=uid
+        )
         assert not await environment.cache(departed="uid-of-another").is_deleted(
-            "pods", "web-1", "ns", uid=uid
+            "pods", "web-1", namespace="ns", uid=uid
         )
 
     run(main)
@@ -201,8 +207,8 @@ def test_what_departed_as_the_handler_was_told_is_asked_for_though_the_stream_st
 def test_what_is_older_than_is_allowed_is_asked_for() -> None:
     async def main(environment: Environment) -> None:
         environment.declare("app=web").hold(WEB)
-        assert await environment.cache().is_deleted("pods", "web-1", "ns", max_age=1)
-        assert not await environment.cache().is_deleted("pods", "web-1", "ns", max_age=2)
+        assert await environment.cache().is_deleted("pods", "web-1", namespace="ns", max_age=1)
+        assert not await environment.cache().is_deleted("pods", "web-1", namespace="ns", max_age=2)
 
     run(main)
 
@@ -213,8 +219,8 @@ def test_identical_questions_share_an_answer_but_none_with_a_fetch() -> None:
         environment.server.answer(PATH, WEB)
         cache = environment.cache()
         await asyncio.gather(
-            *(cache.is_deleted("pods", "web-1", "ns", uid=uid) for uid in ("a", "b")),
-            cache.fetch("pods", "web-1", "ns"),
+            *(cache.is_deleted("pods", "web-1", namespace="ns", uid=uid) for uid in ("a", "b")),
+            cache.fetch("pods", "web-1", namespace="ns"),
         )
         assert sorted(environment.server.accepted) == sorted([ONE, "application/json"])
 
@@ -225,7 +231,7 @@ def test_questions_are_paced_as_fetches_are() -> None:
     async def main(environment: Environment) -> None:
         environment.declare("app=web").hold()
         for number in range(25):
-            await environment.cache().is_deleted("pods", f"web-{number}", "ns")
+            await environment.cache().is_deleted("pods", f"web-{number}", namespace="ns")
         assert environment.slept != []
 
     run(main)
@@ -234,8 +240,8 @@ def test_questions_are_paced_as_fetches_are() -> None:
 def test_it_is_counted_as_a_read_of_the_cache_is() -> None:
     async def main(environment: Environment) -> None:
         counts = environment.declare("app=web").hold(WEB).counts
-        await environment.cache().is_deleted("pods", "web-1", "ns")
-        await environment.cache().is_deleted("pods", "web-2", "ns")
+        await environment.cache().is_deleted("pods", "web-1", namespace="ns")
+        await environment.cache().is_deleted("pods", "web-2", namespace="ns")
         assert counts.reads == {("is_deleted", "served"): 1, ("is_deleted", "OutsideFilter"): 1}
 
     run(main)
@@ -277,7 +283,7 @@ def test_what_the_server_says_instead_is_no_deletion(
         environment.declare("app=web").hold()
         environment.server.answer(PATH, answer)
         with pytest.raises(error):
-            await environment.cache().is_deleted("pods", "web-1", "ns", uid="uid-web-1")
+            await environment.cache().is_deleted("pods", "web-1", namespace="ns", uid="uid-web-1")
 
     run(main)
 

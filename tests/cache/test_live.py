@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from datetime import UTC, date, datetime
+from functools import partial
 from typing import Any, cast
 
 import kopf
@@ -20,6 +21,7 @@ from kopf_selectcache import (
     Forbidden,
     HiddenByFilter,
     InvalidObject,
+    Key,
     NoSuchRead,
     NotFound,
     ReadError,
@@ -45,13 +47,13 @@ def cache() -> FakeCache:
 def test_a_read_asks_the_server_for_what_the_cache_has_and_has_not(cache: FakeCache) -> None:
     live = cache.blocking.live
     cache.cluster.patch(WEB, {"metadata": {"labels": {"app": "db"}}})
-    assert live.get("pods", "web-1", "shop")["metadata"]["labels"] == {"app": "db"}
-    assert live.get("pods", "x", "shop", default=None) is None
-    assert isinstance(live.get("pods", "db-1", "shop", as_="view"), BodyView)
+    assert live.get("pods", "web-1", namespace="shop")["metadata"]["labels"] == {"app": "db"}
+    assert live.get("pods", "x", namespace="shop", default=None) is None
+    assert isinstance(live.get("pods", "db-1", namespace="shop", as_="view"), BodyView)
     with pytest.raises(NotFound):
-        live.get("pods", "x", "shop")
+        live.get("pods", "x", namespace="shop")
     with pytest.raises(ReadError):
-        live.get("pods", "a/b", "shop")
+        live.get("pods", "a/b", namespace="shop")
     assert [each["metadata"]["name"] for each in live.list("pods", namespace="shop", labels="app=db")] == [
         "db-1",
         "web-1",
@@ -61,16 +63,16 @@ def test_a_read_asks_the_server_for_what_the_cache_has_and_has_not(cache: FakeCa
 
 def test_a_read_returns_whole_objects_of_a_kind_of_which_a_part_is_kept() -> None:
     cache = FakeCache([WEB], {"v1/pods": Cached("app=web", drop=["spec"])})
-    assert "spec" not in cache.get("pods", "web-1", "shop")
-    assert "spec" in cache.blocking.live.get("pods", "web-1", "shop")
+    assert "spec" not in cache.get("pods", "web-1", namespace="shop")
+    assert "spec" in cache.blocking.live.get("pods", "web-1", namespace="shop")
     assert "spec" in cache.blocking.live.list("pods", namespace="shop")[0]
 
 
 def test_transient_failures_of_a_read_are_retried_within_its_timeout(cache: FakeCache) -> None:
     cache.cluster.faults.add(faults.Refuse(503), verb="get", resource="pods", times=2)
     with pytest.raises(Stalled):
-        cache.blocking.live.get("pods", "web-1", "shop")
-    assert cache.blocking.live.get("pods", "web-1", "shop", timeout=60)
+        cache.blocking.live.get("pods", "web-1", namespace="shop")
+    assert cache.blocking.live.get("pods", "web-1", namespace="shop", timeout=60)
     cache.cluster.faults.add(faults.Refuse(503), verb="list", resource="pods", times=1)
     assert len(cache.blocking.live.list("pods", timeout=60)) == 2
 
@@ -81,7 +83,7 @@ def test_transient_failures_of_a_read_are_retried_within_its_timeout(cache: Fake
 def test_an_object_is_created_and_comes_back_as_the_server_has_it(cache: FakeCache) -> None:
     made = cache.blocking.live.create(pod("web-2", app="web"))
     assert made["metadata"]["uid"]
-    assert made == cache.get("pods", "web-2", "shop")
+    assert made == cache.get("pods", "web-2", namespace="shop")
     assert cache.blocking.live.create(pod("web-3", app="web"), as_="view").metadata["name"] == "web-3"
     generated = {**pod(), "metadata": {"generateName": "web-", "namespace": "shop"}}
     assert cache.blocking.live.create(generated)["metadata"]["name"].startswith("web-")
@@ -89,7 +91,7 @@ def test_an_object_is_created_and_comes_back_as_the_server_has_it(cache: FakeCac
 
 def test_an_object_is_replaced_for_its_version(cache: FakeCache) -> None:
     live = cache.blocking.live
-    found = live.get("pods", "web-1", "shop")
+    found = live.get("pods", "web-1", namespace="shop")
     found["metadata"]["labels"]["tier"] = "gold"
     changed = live.replace(found)
     assert changed["metadata"]["labels"] == {"app": "web", "tier": "gold"}
@@ -107,46 +109,51 @@ def test_an_object_is_replaced_for_its_version(cache: FakeCache) -> None:
 
 def test_an_object_is_patched_in_three_ways(cache: FakeCache) -> None:
     live = cache.blocking.live
-    merged = live.patch("pods", "web-1", "shop", {"metadata": {"labels": {"tier": "gold"}}})
+    merged = live.patch("pods", "web-1", {"metadata": {"labels": {"tier": "gold"}}}, namespace="shop")
     assert merged["metadata"]["labels"] == {"app": "web", "tier": "gold"}
     removed = [{"op": "remove", "path": "/metadata/labels/tier"}]
-    assert live.patch("pods", "web-1", "shop", removed, type="json")["metadata"]["labels"] == {"app": "web"}
+    assert live.patch("pods", "web-1", removed, namespace="shop", type="json")["metadata"]["labels"] == {
+        "app": "web"
+    }
     image = {"spec": {"containers": [{"name": "main", "image": "example.com/other"}]}}
-    assert live.patch("pods", "web-1", "shop", image, type="strategic")["spec"]["containers"][0]["image"] == (
-        "example.com/other"
-    )
+    assert live.patch("pods", "web-1", image, namespace="shop", type="strategic")["spec"]["containers"][0][
+        "image"
+    ] == ("example.com/other")
     ready = {"status": {"phase": "Running"}}
-    assert live.patch("pods", "web-1", "shop", ready, subresource="status")["status"]["phase"] == "Running"
+    assert (
+        live.patch("pods", "web-1", ready, namespace="shop", subresource="status")["status"]["phase"]
+        == "Running"
+    )
     node = live.patch("nodes", "n1", changes={"metadata": {"labels": {"a": "b"}}})
     assert node["metadata"]["labels"] == {"a": "b"}
 
 
 def test_an_object_is_deleted(cache: FakeCache) -> None:
     live = cache.blocking.live
-    found = live.get("pods", "web-1", "shop")["metadata"]
-    assert type(provoked(lambda: live.delete("pods", "web-1", "shop", uid="other"))) is Conflict
-    assert type(provoked(lambda: live.delete("pods", "web-1", "shop", version="1"))) is Conflict
-    live.delete("pods", "web-1", "shop", dry_run=True)
-    assert cache.exists("pods", "web-1", "shop")
+    found = live.get("pods", "web-1", namespace="shop")["metadata"]
+    assert type(provoked(lambda: live.delete("pods", "web-1", namespace="shop", uid="other"))) is Conflict
+    assert type(provoked(lambda: live.delete("pods", "web-1", namespace="shop", version="1"))) is Conflict
+    live.delete("pods", "web-1", namespace="shop", dry_run=True)
+    assert cache.exists("pods", "web-1", namespace="shop")
     live.delete(
         "pods",
         "web-1",
-        "shop",
+        namespace="shop",
         uid=found["uid"],
         version=found["resourceVersion"],
         propagation="background",
         grace_period=0,
     )
     with pytest.raises(NotFound):
-        live.delete("pods", "web-1", "shop")
+        live.delete("pods", "web-1", namespace="shop")
 
 
 def test_a_dry_run_changes_nothing(cache: FakeCache) -> None:
     live = cache.blocking.live
     live.create(pod("web-2", app="web"), dry_run=True)
-    live.patch("pods", "web-1", "shop", {"metadata": {"labels": {"x": "y"}}}, dry_run=True)
+    live.patch("pods", "web-1", {"metadata": {"labels": {"x": "y"}}}, namespace="shop", dry_run=True)
     live.replace(pod(app="web", x="y"), dry_run=True)
-    assert not cache.exists("pods", "web-1", "shop") or [
+    assert not cache.exists("pods", "web-1", namespace="shop") or [
         each["metadata"]["labels"] for each in cache.list_cached("pods")
     ] == [{"app": "web"}]
 
@@ -160,14 +167,14 @@ def test_a_read_after_an_update_is_repeated_if_somebody_was_faster(cache: FakeCa
             cache.cluster.patch(WEB, {"metadata": {"labels": {"theirs": "1"}}})
         obj["metadata"]["labels"]["ours"] = "1"
 
-    changed = cache.blocking.live.update("pods", "web-1", "shop", change)
+    changed = cache.blocking.live.update("pods", "web-1", change, namespace="shop")
     assert changed["metadata"]["labels"] == {"app": "web", "theirs": "1", "ours": "1"}
     assert len(set(calls)) == 2
 
 
 def test_an_update_that_changes_nothing_writes_nothing(cache: FakeCache) -> None:
     before = cache.cluster.get(WEB)["metadata"]["resourceVersion"]
-    found = cache.blocking.live.update("pods", "web-1", "shop", lambda obj: obj, as_="view")
+    found = cache.blocking.live.update("pods", "web-1", lambda obj: obj, namespace="shop", as_="view")
     assert found.metadata["resourceVersion"] == before
     assert cache.cluster.get(WEB)["metadata"]["resourceVersion"] == before
 
@@ -183,13 +190,17 @@ def deployment(replicas: int = 1) -> Obj:
 
 def test_the_status_is_replaced_alone(cache: FakeCache) -> None:
     live = cache.blocking.live
-    obj = live.get("pods", "web-1", "shop")
+    obj = live.get("pods", "web-1", namespace="shop")
     obj["spec"]["containers"][0]["image"] = "example.com/other"
     replaced = live.replace({**obj, "status": {"phase": "Running"}}, subresource="status")
     assert replaced["status"]["phase"] == "Running"
     assert replaced["spec"]["containers"][0]["image"] == "example.com/web"
     updated = live.update(
-        "pods", "web-1", "shop", lambda obj: {**obj, "status": {"phase": "Failed"}}, subresource="status"
+        "pods",
+        "web-1",
+        lambda obj: {**obj, "status": {"phase": "Failed"}},
+        namespace="shop",
+        subresource="status",
     )
     assert updated["status"]["phase"] == "Failed"
 
@@ -202,28 +213,31 @@ def test_the_scale_is_updated() -> None:
         assert obj["kind"] == "Scale"
         obj["spec"]["replicas"] = 3
 
-    assert live.update("deployments", "web", "shop", scale, subresource="scale")["kind"] == "Scale"
-    assert live.get("deployments", "web", "shop")["spec"]["replicas"] == 3
-    assert live.update("deployments", "web", "shop", scale, subresource="scale")["spec"]["replicas"] == 3
+    assert live.update("deployments", "web", scale, namespace="shop", subresource="scale")["kind"] == "Scale"
+    assert live.get("deployments", "web", namespace="shop")["spec"]["replicas"] == 3
+    assert (
+        live.update("deployments", "web", scale, namespace="shop", subresource="scale")["spec"]["replicas"]
+        == 3
+    )
     assert type(provoked(lambda: live.replace(deployment(), subresource="scale"))) is InvalidObject
     with pytest.raises(NotFound):
-        live.update("deployments", "other", "shop", scale, subresource="scale")
+        live.update("deployments", "other", scale, namespace="shop", subresource="scale")
 
 
 @pytest.mark.parametrize("verb", ["replace", "update"])
 def test_a_subresource_that_cannot_be_one_is_an_error(cache: FakeCache, verb: str) -> None:
     live: Any = cache.blocking.live
-    arguments = [WEB] if verb == "replace" else ["pods", "web-1", "shop", lambda obj: obj]
+    arguments = [WEB] if verb == "replace" else ["pods", Key.of(WEB), lambda obj: obj]
     assert type(provoked(lambda: getattr(live, verb)(*arguments, subresource="a/b"))) is InvalidObject
 
 
 def test_a_part_of_an_object_can_replace_its_status() -> None:
     cache = FakeCache([WEB], {"v1/pods": Cached("app=web", drop=["spec"])})
-    held = {**cache.get("pods", "web-1", "shop"), "status": {"phase": "Running"}}
+    held = {**cache.get("pods", "web-1", namespace="shop"), "status": {"phase": "Running"}}
     assert cache.blocking.live.replace(held, subresource="status")["spec"]
     web = {**WEB, "status": {"phase": "Running"}}
     cache = FakeCache([web], {"v1/pods": Cached("app=web", drop=["status"])})
-    held = cache.get("pods", "web-1", "shop")
+    held = cache.get("pods", "web-1", namespace="shop")
     assert type(provoked(lambda: cache.blocking.live.replace(held, subresource="status"))) is InvalidObject
 
 
@@ -249,9 +263,9 @@ def test_9_an_object_that_is_written_in_another_version_is_read_in_that_of_the_c
     live, older = cache.blocking.live, "widgets.v1alpha1.example.com"
     changes = {"metadata": {"labels": {"x": "y"}}}
     cache.cluster.faults.add(faults.Refuse(403), verb="get", resource="widgets", times=1)
-    assert live.patch(older, "a", "shop", changes)["apiVersion"] == "example.com/v1alpha1"
-    live.get(older, "a", "shop")  # The write has read it before, and was refused.
-    live.delete(older, "a", "shop")
+    assert live.patch(older, "a", changes, namespace="shop")["apiVersion"] == "example.com/v1alpha1"
+    live.get(older, "a", namespace="shop")  # The write has read it before, and was refused.
+    live.delete(older, "a", namespace="shop")
     assert not cache.list_cached("widgets.v1.example.com")
 
 
@@ -267,7 +281,7 @@ def test_9_an_object_that_a_write_has_read_is_shown(
     live = cache.blocking.live
     live.ensure(WEB)
     live.ensure(WEB, adopt=True)
-    live.update("pods", "web-1", "shop", lambda obj: obj)
+    live.update("pods", "web-1", lambda obj: obj, namespace="shop")
     assert shown == ["web-1"] * 3
 
 
@@ -277,7 +291,7 @@ def test_an_update_ends_with_its_timeout(cache: FakeCache) -> None:
     def change(obj: Obj) -> Obj:
         return {**obj, "metadata": {**obj["metadata"], "labels": {}}}
 
-    error = provoked(lambda: cache.blocking.live.update("pods", "web-1", "shop", change, timeout=5))
+    error = provoked(lambda: cache.blocking.live.update("pods", "web-1", change, namespace="shop", timeout=5))
     assert type(error) is Conflict
 
 
@@ -293,7 +307,8 @@ def test_an_update_ends_with_its_timeout(cache: FakeCache) -> None:
 )
 def test_a_function_that_changes_no_object_is_an_error(cache: FakeCache, change: Any) -> None:
     assert (
-        type(provoked(lambda: cache.blocking.live.update("pods", "web-1", "shop", change))) is InvalidObject
+        type(provoked(lambda: cache.blocking.live.update("pods", "web-1", change, namespace="shop")))
+        is InvalidObject
     )
 
 
@@ -308,7 +323,8 @@ def test_an_async_function_of_an_update_is_an_error(cache: FakeCache) -> None:
         return Awaitable()
 
     for each in (change, future):
-        error = provoked(lambda each=each: cache.blocking.live.update("pods", "web-1", "shop", each))  # type: ignore[misc]
+        update = partial(cache.blocking.live.update, "pods", "web-1", namespace="shop")
+        error = provoked(partial(update, each))
         assert type(error) is InvalidObject
 
 
@@ -365,7 +381,7 @@ def test_an_object_is_adopted_with_its_label_and_its_owner(cache: FakeCache) -> 
     adopted = cache.blocking.live.ensure(ours, adopt=True)
     assert adopted["metadata"]["labels"] == {"app": "web"}
     assert [each["uid"] for each in adopted["metadata"]["ownerReferences"]] == ["u1"]
-    assert cache.get("pods", "theirs", "shop") == adopted
+    assert cache.get("pods", "theirs", namespace="shop") == adopted
     assert cache.blocking.live.ensure(ours, adopt=True) == adopted, "there is nothing left to adopt"
 
 
@@ -428,7 +444,7 @@ def test_an_object_that_vanishes_or_changes_meanwhile_is_ensured_again(cache: Fa
 def test_a_body_and_a_view_are_objects(cache: FakeCache) -> None:
     body = kopf.Body(cast("Any", pod("web-2", app="web")))
     assert type(cache.blocking.live.create(body)) is dict
-    view = cache.blocking.live.get("pods", "web-2", "shop", as_="view")
+    view = cache.blocking.live.get("pods", "web-2", namespace="shop", as_="view")
     assert type(cache.blocking.live.replace(view)) is dict
 
 
@@ -469,7 +485,7 @@ def test_a_model_of_kubernetes_comes_back_as_one(cache: FakeCache) -> None:
     with imported({"kubernetes_asyncio.client.models": [meta, kind]}):
         made = cache.blocking.live.create(given)
     assert type(made) is kind
-    assert cache.get("pods", "web-2", "shop")["metadata"]["labels"] == {"app": "web"}
+    assert cache.get("pods", "web-2", namespace="shop")["metadata"]["labels"] == {"app": "web"}
 
 
 def test_a_class_without_a_kind_needs_one(cache: FakeCache) -> None:
@@ -489,8 +505,8 @@ def test_as_makes_the_answer(cache: FakeCache) -> None:
 
     live = cache.blocking.live
     assert live.create(pod("web-2"), as_=Named) == Named("Pod")
-    assert live.patch("pods", "web-2", "shop", {}, as_=lambda obj: obj["kind"]) == "Pod"
-    assert live.patch(PykubePod, "web-2", "shop", {}).obj["kind"] == "Pod"
+    assert live.patch("pods", "web-2", {}, namespace="shop", as_=lambda obj: obj["kind"]) == "Pod"
+    assert live.patch(PykubePod, "web-2", {}, namespace="shop").obj["kind"] == "Pod"
     with pytest.raises(ReadError):
         live.create(NODE, as_=PykubePod)
 
@@ -529,20 +545,19 @@ def test_an_object_that_lacks_something_is_not_sent(cache: FakeCache, what: str,
         lambda live: live.create(pod("a"), dry_run="yes"),
         lambda live: live.create(pod("a"), field_manager=""),
         lambda live: live.create(pod("a"), timeout=0),
-        lambda live: live.patch("pods", 5, "shop", {}),
-        lambda live: live.patch("pods", "a", 5, {}),
-        lambda live: live.patch("pods", "a", "shop"),
-        lambda live: live.patch("pods", "a", "shop", {"op": "x"}, type="json"),
-        lambda live: live.patch("pods", "a", "shop", [], type="merge"),
-        lambda live: live.patch("pods", "a", "shop", {}, type="apply"),
-        lambda live: live.patch("pods", "a", "shop", {}, subresource="a/b"),
-        lambda live: live.patch("pods", "a", "shop", {"x": object()}),
-        lambda live: live.patch("pods", "a", "shop", {"x": float("-inf")}),
+        lambda live: live.patch("pods", 5, {}, namespace="shop"),
+        lambda live: live.patch("pods", "a", {}, namespace=5),
+        lambda live: live.patch("pods", "a", {"op": "x"}, namespace="shop", type="json"),
+        lambda live: live.patch("pods", "a", [], namespace="shop", type="merge"),
+        lambda live: live.patch("pods", "a", {}, namespace="shop", type="apply"),
+        lambda live: live.patch("pods", "a", {}, namespace="shop", subresource="a/b"),
+        lambda live: live.patch("pods", "a", {"x": object()}, namespace="shop"),
+        lambda live: live.patch("pods", "a", {"x": float("-inf")}, namespace="shop"),
         lambda live: live.patch("pods", "a", changes={}),
-        lambda live: live.delete("pods", "a", "shop", uid=5),
-        lambda live: live.delete("pods", "a", "shop", version=""),
-        lambda live: live.delete("pods", "a", "shop", propagation="later"),
-        lambda live: live.delete("pods", "a", "shop", grace_period=-1),
+        lambda live: live.delete("pods", "a", namespace="shop", uid=5),
+        lambda live: live.delete("pods", "a", namespace="shop", version=""),
+        lambda live: live.delete("pods", "a", namespace="shop", propagation="later"),
+        lambda live: live.delete("pods", "a", namespace="shop", grace_period=-1),
         lambda live: live.apply(
             {**pod("a"), "metadata": {"name": "a", "managedFields": [{}]}}, field_manager="x"
         ),
@@ -570,11 +585,11 @@ def partly(**options: Any) -> FakeCache:
 )
 def test_13_an_object_of_which_a_part_is_kept_is_not_written_back(options: Any) -> None:
     cache = partly(**options)
-    held = cache.get("secrets", "s", "shop")
+    held = cache.get("secrets", "s", namespace="shop")
     held["metadata"]["labels"]["more"] = "x"
     for each in (held, dict(held)):  # A copy without the mark is compared with the server's object.
         assert type(provoked(lambda each=each: cache.blocking.live.replace(each))) is InvalidObject  # type: ignore[misc]
-    view = cache.get("secrets", "s", "shop", as_="view")
+    view = cache.get("secrets", "s", namespace="shop", as_="view")
     assert type(provoked(lambda: cache.blocking.live.replace(view))) is InvalidObject
     for write in (cache.blocking.live.create, cache.blocking.live.ensure):
         assert type(provoked(lambda write=write: write(held))) is InvalidObject  # type: ignore[misc]
@@ -584,15 +599,18 @@ def test_13_an_object_of_which_a_part_is_kept_is_not_written_back(options: Any) 
 def test_13_a_whole_object_of_such_a_kind_is_written() -> None:
     cache = partly(drop=["data"])
     live = cache.blocking.live
-    whole = live.get("secrets", "s", "shop")
+    whole = live.get("secrets", "s", namespace="shop")
     whole["metadata"]["labels"]["more"] = "x"
     assert live.replace(whole)["data"]["key"] == "eA=="
     whole["data"] = {"other": "eA=="}
     assert type(provoked(lambda: live.replace(whole))) is Conflict, "it is in another version"
-    whole = live.get("secrets", "s", "shop")
+    whole = live.get("secrets", "s", namespace="shop")
     whole["data"] = {"other": "eA=="}
     assert live.replace(whole)["data"] == {"other": "eA=="}
-    assert live.update("secrets", "s", "shop", lambda obj: {**obj, "data": {}}).get("data") in (None, {})
+    assert live.update("secrets", "s", lambda obj: {**obj, "data": {}}, namespace="shop").get("data") in (
+        None,
+        {},
+    )
     assert live.create(secret("t"))["data"]["key"] == "eA=="
 
 
@@ -611,7 +629,7 @@ def test_13_an_object_of_such_a_kind_needs_a_version() -> None:
 )
 def test_13_an_object_that_cannot_be_compared_is_not_written(fault: Any, error: type) -> None:
     cache = partly(drop=["data"])
-    whole = cache.blocking.live.get("secrets", "s", "shop")
+    whole = cache.blocking.live.get("secrets", "s", namespace="shop")
     cache.cluster.patch(secret(), {"metadata": {"labels": {"more": "x"}}})
     cache.cluster.faults.add(fault, verb="get", resource="secrets", times=1)
     assert type(provoked(lambda: cache.blocking.live.replace(whole))) is error
@@ -626,7 +644,7 @@ def test_a_write_is_awaited_on_the_operators_loop(cache: FakeCache) -> None:
 
     async def main() -> None:
         assert await cache.live.create(pod("a", app="web"))
-        assert await cache.live.get("pods", "a", "shop")
+        assert await cache.live.get("pods", "a", namespace="shop")
         with pytest.raises(ReadError):
             cache.blocking.live.create(pod("b"))
 
@@ -655,9 +673,9 @@ def test_9_a_write_is_laid_over_the_reads(cache: FakeCache) -> None:
 
     laying.lay = watched  # type: ignore[method-assign]
     uid = live.create(pod("web-2", app="web"))["metadata"]["uid"]
-    live.patch("pods", "web-2", "shop", {"metadata": {"labels": {"app": "db"}}})
-    live.patch("pods", "web-2", "shop", {"metadata": {"labels": {"app": "web"}}}, dry_run=True)
-    live.delete("pods", "web-2", "shop", grace_period=0)
+    live.patch("pods", "web-2", {"metadata": {"labels": {"app": "db"}}}, namespace="shop")
+    live.patch("pods", "web-2", {"metadata": {"labels": {"app": "web"}}}, namespace="shop", dry_run=True)
+    live.delete("pods", "web-2", namespace="shop", grace_period=0)
     live.create(pod("web-3", app="web"), dry_run=True)
     assert seen == [(uid, True), (uid, False), (uid, False)]
 
@@ -671,12 +689,12 @@ def test_an_answer_to_a_deletion_without_a_uid_is_not_laid_over(cache: FakeCache
             return type(answer)(answer.code, body)
 
     cache.cluster.faults.add(Odd(), verb="delete", times=1)
-    cache.blocking.live.delete("pods", "web-1", "shop", grace_period=0)
+    cache.blocking.live.delete("pods", "web-1", namespace="shop", grace_period=0)
     assert not cache.list_cached("pods")
 
 
 def test_an_object_of_pykube_is_remembered(cache: FakeCache) -> None:
-    made = PykubePod(None, cache.blocking.live.get("pods", "web-1", "shop"))
+    made = PykubePod(None, cache.blocking.live.get("pods", "web-1", namespace="shop"))
     cache.remember(made)
     cache.forget(made)
     with pytest.raises(ReadError):

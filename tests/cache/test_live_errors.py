@@ -51,7 +51,7 @@ def test_10_what_the_server_says_about_a_secret_is_not_shown() -> None:
         refuse = faults.Refuse(code, "Any", f"not {CANARY}", details={"causes": [cause]})
         cache.cluster.faults.add(refuse, verb="patch", times=1)
         error = provoked(
-            lambda: cache.blocking.live.patch("secrets", "s", "shop", [{"op": "x"}], type="json")
+            lambda: cache.blocking.live.patch("secrets", "s", [{"op": "x"}], namespace="shop", type="json")
         )
         assert CANARY not in f"{error} {error.message} {error.causes} {vars(error)}"
 
@@ -100,7 +100,7 @@ def test_a_lost_answer_that_nothing_settles_is_an_unknown_outcome(cache: FakeCac
     cache.cluster.faults.add(faults.Refuse(500, "InternalError", "etcd"), verb="patch", times=1)
     error = provoked(
         lambda: cache.blocking.live.patch(
-            "pods", "web-1", "shop", [{"op": "remove", "path": "/x"}], type="json"
+            "pods", "web-1", [{"op": "remove", "path": "/x"}], namespace="shop", type="json"
         )
     )
     assert type(error) is OutcomeUnknown
@@ -111,21 +111,21 @@ def test_a_lost_answer_that_nothing_settles_is_an_unknown_outcome(cache: FakeCac
 def test_a_server_error_is_settled(cache: FakeCache, verb: str) -> None:
     cache.cluster.faults.add(faults.Refuse(500, "InternalError"), verb=verb, resource="pods", times=1)
     live = cache.blocking.live
-    found = live.get("pods", "web-1", "shop")
+    found = live.get("pods", "web-1", namespace="shop")
     match verb:
         case "create":
             assert live.create(pod("a", app="web"))
         case "update":
             assert live.replace(found)
         case "patch":
-            assert live.patch("pods", "web-1", "shop", {"metadata": {"labels": {"x": "y"}}})
+            assert live.patch("pods", "web-1", {"metadata": {"labels": {"x": "y"}}}, namespace="shop")
         case "delete":
-            live.delete("pods", "web-1", "shop", uid=found["metadata"]["uid"])
+            live.delete("pods", "web-1", namespace="shop", uid=found["metadata"]["uid"])
 
 
 def test_an_answer_that_makes_no_sense_is_stalled(cache: FakeCache) -> None:
     cache.cluster.faults.add(faults.MalformedJSON(), verb="patch", times=1)
-    assert type(provoked(lambda: cache.blocking.live.patch("pods", "web-1", "shop", {}))) is Stalled
+    assert type(provoked(lambda: cache.blocking.live.patch("pods", "web-1", {}, namespace="shop"))) is Stalled
 
 
 def test_an_answer_that_cannot_be_decoded_is_unreadable(cache: FakeCache) -> None:
@@ -137,9 +137,13 @@ def test_an_answer_that_cannot_be_decoded_is_unreadable(cache: FakeCache) -> Non
             return type(answer)(answer.code, answer.body.replace(b'"spec":', deep + b'"spec":', 1))
 
     cache.cluster.faults.add(Deep(), verb="patch", times=1)
-    assert type(provoked(lambda: cache.blocking.live.patch("pods", "web-1", "shop", {}))) is Unreadable
+    assert (
+        type(provoked(lambda: cache.blocking.live.patch("pods", "web-1", {}, namespace="shop"))) is Unreadable
+    )
     cache.cluster.faults.add(Deep(), verb="get", resource="pods", times=1)
-    unchanged = provoked(lambda: cache.blocking.live.update("pods", "web-1", "shop", lambda _: None))
+    unchanged = provoked(
+        lambda: cache.blocking.live.update("pods", "web-1", lambda _: None, namespace="shop")
+    )
     assert type(unchanged) is Unreadable
 
 
@@ -164,7 +168,7 @@ def test_an_answer_that_is_no_object_of_the_kind_is_returned_as_it_is(cache: Fak
     }
     cache.cluster.create(deployment)
     scale = cache.blocking.live.patch(
-        "deployments", "a", "shop", {"spec": {"replicas": 3}}, subresource="scale"
+        "deployments", "a", {"spec": {"replicas": 3}}, namespace="shop", subresource="scale"
     )
     assert (scale["kind"], scale["spec"]) == ("Scale", {"replicas": 3})
 
@@ -174,7 +178,7 @@ def test_an_object_is_applied(cache: FakeCache) -> None:
     live.apply(pod("a", app="web"), field_manager="me")
     managers = cache.cluster.get(pod("a"))["metadata"]["managedFields"]
     assert [each["manager"] for each in managers] == ["me"]
-    assert cache.get("pods", "a", "shop")["metadata"]["labels"] == {"app": "web"}
+    assert cache.get("pods", "a", namespace="shop")["metadata"]["labels"] == {"app": "web"}
     theirs = pod("a", app="db")
     assert type(provoked(lambda: live.apply(theirs, field_manager="them"))) is Conflict
     assert live.apply(theirs, field_manager="them", force=True)["metadata"]["labels"] == {"app": "db"}
@@ -227,11 +231,17 @@ def test_an_answer_that_is_no_object_is_garbled(answer: bytes) -> None:
 @pytest.mark.parametrize(
     ("call", "written"),
     [
-        (lambda live: live.patch(WEB, {}), "cache.live.patch(kind, name, namespace, {...})"),
-        (lambda live: live.patch(WEB, changes={}), "cache.live.patch(kind, name, namespace, {...})"),
-        (lambda live: live.update(WEB, print), "cache.live.update(kind, name, namespace, function)"),
-        (lambda live: live.delete(WEB), "cache.live.delete(kind, name, namespace)"),
-        (lambda live: live.get(WEB), "cache.live.get(kind, name, namespace)"),
+        (lambda live: live.patch(WEB, {}), "cache.live.patch(kind, name, {...}, namespace=namespace)"),
+        (
+            lambda live: live.patch(WEB, changes={}),
+            "cache.live.patch(kind, name, {...}, namespace=namespace)",
+        ),
+        (
+            lambda live: live.update(WEB, print),
+            "cache.live.update(kind, name, function, namespace=namespace)",
+        ),
+        (lambda live: live.delete(WEB), "cache.live.delete(kind, name, namespace=namespace)"),
+        (lambda live: live.get(WEB), "cache.live.get(kind, name, namespace=namespace)"),
     ],
 )
 def test_20_an_object_in_place_of_its_names_is_an_error_that_says_what_to_write(

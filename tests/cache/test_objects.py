@@ -211,16 +211,18 @@ class Phased(msgspec.Struct):
 
 def test_structs_have_what_is_asked_for() -> None:
     cache = reading("", *PODS)
-    assert cache.get("pods", "web-1", "ns", as_=Pod) == Pod(Meta("web-1", {"app": "web"}), Spec("n1"))
+    assert cache.get("pods", "web-1", namespace="ns", as_=Pod) == Pod(
+        Meta("web-1", {"app": "web"}), Spec("n1")
+    )
     found = cache.list("pods", as_=Pod, sort_by="metadata.name")
     assert [pod.metadata.name for pod in found] == ["web-0", "web-1", "web-2"]
-    assert cache.get("pods", "web-1", "ns", as_=Phased) == Phased(Condition("Running"))
+    assert cache.get("pods", "web-1", namespace="ns", as_=Phased) == Phased(Condition("Running"))
 
 
 @pytest.mark.parametrize(
     "read",
     [
-        lambda cache: cache.get("pods", "web-1", "ns", as_=Unlike),
+        lambda cache: cache.get("pods", "web-1", namespace="ns", as_=Unlike),
         lambda cache: cache.list("pods", names=["web-1"], as_=Unlike),
     ],
 )
@@ -238,13 +240,16 @@ def test_what_has_been_read_before_is_refused_alike_and_counted_once() -> None:
     environment = Environment()
     informer = environment.declare(projection=Projection.of(drop=["status"])).hold(*PODS)
     cache = environment.cache()
-    assert cache.get("pods", "web-1", "ns", as_=Pod).metadata.name == "web-1"
+    assert cache.get("pods", "web-1", namespace="ns", as_=Pod).metadata.name == "web-1"
     for _ in range(2):
         with pytest.raises(ReadError):
-            cache.get("pods", "web-1", "ns", as_=Unlike)
+            cache.get("pods", "web-1", namespace="ns", as_=Unlike)
         with pytest.raises(NotKept):
-            cache.get("pods", "web-1", "ns", as_=Phased)
-    assert cache.get("pods", "web-1", "ns", as_=bytes) == cache.list("pods", names=["web-1"], as_=bytes)[0]
+            cache.get("pods", "web-1", namespace="ns", as_=Phased)
+    assert (
+        cache.get("pods", "web-1", namespace="ns", as_=bytes)
+        == cache.list("pods", names=["web-1"], as_=bytes)[0]
+    )
     assert informer.counts.reads == {
         ("get", "served"): 2,
         ("list", "served"): 1,
@@ -281,11 +286,11 @@ def test_by_whichever_way_the_same_is_refused() -> None:
     cache = environment.cache()
     for _ in range(2):
         with pytest.raises(NotKept):
-            cache.get("pods", "web-1", "ns", as_=Audited)
+            cache.get("pods", "web-1", namespace="ns", as_=Audited)
         with pytest.raises(KeyError):
-            cache.get("pods", "web-1", "ns", as_=Failing)
+            cache.get("pods", "web-1", namespace="ns", as_=Failing)
         with pytest.raises(ReadError) as info:
-            cache.get("pods", "web-1", "ns", as_=Misleading)
+            cache.get("pods", "web-1", namespace="ns", as_=Misleading)
         assert "canary" not in str(info.value), "it may be anything"
     assert informer.counts.reads == {("get", "NotKept"): 2, ("get", "failed"): 2, ("get", "ReadError"): 2}
 
@@ -293,10 +298,10 @@ def test_by_whichever_way_the_same_is_refused() -> None:
 @pytest.mark.parametrize(
     "read",
     [
-        lambda cache: cache.get("pods", "web-1", "ns", as_="view"),
+        lambda cache: cache.get("pods", "web-1", namespace="ns", as_="view"),
         lambda cache: cache.get("pods", "web-1", namespace="ns"),
         lambda cache: cache.get("pods", "web-1", namespace="ns", as_=bytes),
-        lambda cache: cache.get("pods", "web-1", "ns", default=None),
+        lambda cache: cache.get("pods", "web-1", namespace="ns", default=None),
     ],
 )
 def test_plain_reads_of_held_objects_skip_the_snapshot(
@@ -311,7 +316,7 @@ def test_plain_reads_of_held_objects_skip_the_snapshot(
 
 
 def test_a_generic_class_may_be_a_form() -> None:
-    assert isinstance(reading("", *PODS).get("pods", "web-1", "ns", as_=Box[int]), Box)
+    assert isinstance(reading("", *PODS).get("pods", "web-1", namespace="ns", as_=Box[int]), Box)
 
 
 def test_structs_go_the_shorter_way_where_all_is_kept() -> None:
@@ -319,9 +324,9 @@ def test_structs_go_the_shorter_way_where_all_is_kept() -> None:
     informer = environment.declare().hold(*PODS)
     cache = environment.cache()
     for _ in range(2):
-        assert cache.get("pods", "web-1", "ns", as_=Phased) == Phased(Condition("Running"))
+        assert cache.get("pods", "web-1", namespace="ns", as_=Phased) == Phased(Condition("Running"))
         with pytest.raises(ReadError):
-            cache.get("pods", "web-1", "ns", as_=Unlike)
+            cache.get("pods", "web-1", namespace="ns", as_=Unlike)
     assert informer.counts.reads == {("get", "served"): 2, ("get", "ReadError"): 2}
 
 
@@ -337,34 +342,36 @@ def test_what_is_missing_and_what_is_too_much_is_told(
     wanted: type,
 ) -> None:
     with pytest.raises(ReadError):
-        reading("", *PODS).get("pods", "web-1", "ns", as_=wanted)
+        reading("", *PODS).get("pods", "web-1", namespace="ns", as_=wanted)
 
 
 def test_a_type_of_several_objects_is_no_form_of_one() -> None:
     for wanted in (list[Pod], dict[str, Any]):
         with pytest.raises(ReadError):
-            reading("", *PODS).get("pods", "web-1", "ns", as_=wanted)
+            reading("", *PODS).get("pods", "web-1", namespace="ns", as_=wanted)
 
 
 def test_the_class_of_views_asks_for_views() -> None:
     cache = reading("", *PODS)
-    assert cache.get("pods", "web-1", "ns", as_=BodyView).metadata["name"] == "web-1"
+    assert cache.get("pods", "web-1", namespace="ns", as_=BodyView).metadata["name"] == "web-1"
     assert {each["kind"] for each in cache.list("pods", as_=BodyView)} == {"Pod"}
 
 
 @pytest.mark.parametrize("wanted", [Any, msgspec.Struct])
 def test_a_class_of_which_there_are_no_objects_is_no_form(wanted: Any) -> None:
     with pytest.raises(ReadError):
-        reading("", *PODS).get("pods", "web-1", "ns", as_=wanted)
+        reading("", *PODS).get("pods", "web-1", namespace="ns", as_=wanted)
 
 
 def test_a_struct_that_writes_a_field_as_python_does_is_told_how_to_write_it() -> None:
     with pytest.raises(NotKept):
         reading("", *PODS, projection=Projection.of(keep=["metadata", "spec.nodeName"])).get(
-            "pods", "web-1", "ns", as_=Snaky
+            "pods", "web-1", namespace="ns", as_=Snaky
         )
     with pytest.raises(NotKept):
-        reading("", *PODS, projection=Projection.of(keep=["metadata"])).get("pods", "web-1", "ns", as_=Snaky)
+        reading("", *PODS, projection=Projection.of(keep=["metadata"])).get(
+            "pods", "web-1", namespace="ns", as_=Snaky
+        )
 
 
 @pytest.mark.parametrize(
@@ -380,7 +387,10 @@ def test_structs_of_what_was_dropped_are_refused(
 ) -> None:
     """A default would pass for what the object has (contract 13)."""
     cache = reading("", *PODS, projection=projection)
-    for read in (lambda: cache.get("pods", "web-1", "ns", as_=Pod), lambda: cache.list("pods", as_=Pod)):
+    for read in (
+        lambda: cache.get("pods", "web-1", namespace="ns", as_=Pod),
+        lambda: cache.list("pods", as_=Pod),
+    ):
         with pytest.raises(NotKept):
             read()
 
@@ -389,8 +399,8 @@ def test_structs_of_a_part_that_is_kept_are_made() -> None:
     cache = reading(
         "", *PODS, projection=Projection.of(drop=["spec.containers", ("metadata", "annotations", "big")])
     )
-    assert cache.get("pods", "web-1", "ns", as_=Pod).spec == Spec("n1")
-    assert cache.get("pods", "web-1", "ns", as_=Phased) == Phased(Condition("Running"))
+    assert cache.get("pods", "web-1", namespace="ns", as_=Pod).spec == Spec("n1")
+    assert cache.get("pods", "web-1", namespace="ns", as_=Phased) == Phased(Condition("Running"))
 
 
 def test_structs_that_msgspec_cannot_make_are_told_with_what_to_do() -> None:
@@ -401,4 +411,4 @@ def test_structs_that_msgspec_cannot_make_are_told_with_what_to_do() -> None:
         metadata: Inner
 
     with pytest.raises(ReadError):
-        reading("", *PODS).get("pods", "web-1", "ns", as_=Local)
+        reading("", *PODS).get("pods", "web-1", namespace="ns", as_=Local)

@@ -31,7 +31,7 @@ def listed(*objects: Obj) -> Obj:
 @each_row(
     "read",
     [
-        lambda cache: cache.get("pods", "web-1", "ns"),
+        lambda cache: cache.get("pods", "web-1", namespace="ns"),
         lambda cache: cache.list("pods")[0],
         lambda cache: cache.list_cached("pods", fields="status.phase=Running")[0],
         lambda cache: cache.list("pods", where={"spec.nodeName": "n1"})[0],
@@ -150,7 +150,7 @@ def test_an_object_that_is_fetched_has_the_same_shape() -> None:
     async def main(environment: Environment) -> None:
         environment.declare("app=db", projection=NO_STATUS).hold()
         environment.server.answer(PATH, POD)
-        assert await environment.cache().fetch("pods", "web-1", "ns") == CUT
+        assert await environment.cache().fetch("pods", "web-1", namespace="ns") == CUT
 
     run(main)
 
@@ -172,7 +172,7 @@ def test_the_server_is_asked_for_the_whole_of_what_is_held() -> None:
         environment.server.answer(PATH, POD)
         environment.server.answer(LIST, listed(POD))
         cache = environment.cache()
-        assert await cache.fetch("pods", "web-1", "ns", whole=True) == POD
+        assert await cache.fetch("pods", "web-1", namespace="ns", whole=True) == POD
         assert await cache.fetch_list(
             "pods", whole=True, where={"status.phase": "Running"}, sort_by="status.phase"
         ) == [POD]
@@ -186,7 +186,7 @@ def test_what_is_held_as_a_whole_is_not_asked_for() -> None:
     async def main(environment: Environment) -> None:
         environment.declare("").hold(POD)
         cache = environment.cache()
-        assert await cache.fetch("pods", "web-1", "ns", whole=True) == POD
+        assert await cache.fetch("pods", "web-1", namespace="ns", whole=True) == POD
         assert await cache.fetch_list("pods", whole=True) == [POD]
         assert environment.server.asked == []
 
@@ -196,7 +196,9 @@ def test_what_is_held_as_a_whole_is_not_asked_for() -> None:
 def test_what_is_proved_absent_is_not_asked_for() -> None:
     async def main(environment: Environment) -> None:
         environment.declare("", projection=NO_STATUS).hold()
-        assert await environment.cache().fetch("pods", "web-1", "ns", whole=True, default=None) is None
+        assert (
+            await environment.cache().fetch("pods", "web-1", namespace="ns", whole=True, default=None) is None
+        )
         assert environment.server.asked == []
 
     run(main)
@@ -206,7 +208,7 @@ def test_a_kind_that_is_not_declared_is_whole() -> None:
     async def main(environment: Environment) -> None:
         environment.resources["pods"] = PODS
         environment.server.answer(PATH, POD)
-        assert await environment.cache().fetch("pods", "web-1", "ns") == POD
+        assert await environment.cache().fetch("pods", "web-1", namespace="ns") == POD
 
     run(main)
 
@@ -219,7 +221,9 @@ def test_the_own_object_is_cut_as_others_are() -> None:
     environment.declare("app=web", projection=NO_STATUS).hold(POD)
     newer = pod("web-1", version="20", app="web")
     cache = environment.cache(own=newer)
-    assert cache.get("pods", "web-1", "ns") == {key: value for key, value in newer.items() if key != "status"}
+    assert cache.get("pods", "web-1", namespace="ns") == {
+        key: value for key, value in newer.items() if key != "status"
+    }
 
 
 # ---- Each field label of each kind, with each projection of its path, in each form of selector: the answers are the same.  # noqa: E501

@@ -43,9 +43,9 @@ def contents(reads: Any) -> list[Any]:
         sorted(reads.list("pods", keys_only=True)),
         reads.list("pods", labels="app=web", sort_by="metadata.name")[:],
         reads.list_cached("nodes"),
-        reads.get("pods", "a", "shop"),
-        reads.get("pods", "c", "shop", default=None),
-        reads.exists("pods", "b", "shop"),
+        reads.get("pods", "a", namespace="shop"),
+        reads.get("pods", "c", namespace="shop", default=None),
+        reads.exists("pods", "b", namespace="shop"),
         reads.count("pods"),
         reads.owned(OWNER, "pods"),
         reads.list("pods").version,
@@ -69,7 +69,7 @@ def test_3_reads_of_a_snapshot_are_of_one_generation_of_each_kind() -> None:
         assert now.versions == versions == {"pods": before[-1], "nodes": now.list_cached("nodes").version}
         kept = now.list("pods", labels="app=web")
         with pytest.raises(NotFound):
-            now.get("pods", "c", "shop")
+            now.get("pods", "c", namespace="shop")
     assert len(kept) == 2, "a list outlives its snapshot"
 
 
@@ -106,11 +106,11 @@ def test_3_a_snapshot_shows_the_own_writes_from_before_it() -> None:
 
 
 def test_3_a_snapshot_shows_the_handlers_own_object_as_it_was() -> None:
-    body = copy.deepcopy(fake().get("pods", "a", "shop"))
+    body = copy.deepcopy(fake().get("pods", "a", namespace="shop"))
     body["metadata"] |= {"resourceVersion": "9000", "labels": {"tier": "gold"}}
     with Cache(fake()._runtime, own=body).snapshot("pods") as now:
         body["metadata"] = {**body["metadata"], "resourceVersion": "9001", "labels": {"app": "db"}}
-        assert now.get("pods", "a", "shop")["metadata"]["labels"] == {"tier": "gold"}
+        assert now.get("pods", "a", namespace="shop")["metadata"]["labels"] == {"tier": "gold"}
 
 
 def test_3_a_change_of_the_filter_meanwhile_opens_the_snapshot_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,7 +142,7 @@ def test_11_reads_before_and_after_the_with_and_of_other_kinds_raise() -> None:
             with pytest.raises(ReadError):
                 now.list_cached("nodes")
     with pytest.raises(ReadError):
-        now.get("pods", "a", "shop")
+        now.get("pods", "a", namespace="shop")
     with pytest.raises(ReadError):
         cache.snapshot()
     with pytest.raises(NotDeclared), cache.snapshot("pods", "configmaps"):
@@ -243,9 +243,9 @@ def test_11_a_snapshot_shows_an_own_write_that_is_as_new() -> None:
             silence = await environment.cut()
             written = await cache.live.create(pod("b", **WEB))
             with cache.snapshot("pods") as now:
-                assert now.get("pods", "b", "shop", at_least=written) == written
+                assert now.get("pods", "b", namespace="shop", at_least=written) == written
                 with pytest.raises(Stale):
-                    now.get("pods", "a", "shop", at_least=written)
+                    now.get("pods", "a", namespace="shop", at_least=written)
             silence.release()
 
     run(main())

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from kopf_selectcache import (
     AnyOf,
     FieldSelector,
+    Key,
     LabelSelector,
     NotFound,
     OutsideFilter,
@@ -113,7 +114,7 @@ def test_an_undecided_get_is_refused_and_names_the_bound() -> None:
     """With a branch for each pigeon that sits elsewhere, everything is covered; and to see that takes too
     many boxes."""
     elsewhere = [Selector(f"p{pigeon} notin (h0,h1,h2,h3,h4,h5,h6)") for pigeon in range(8)]
-    error = outside(lambda: reading(AnyOf([*HARD.branches, *elsewhere])).get("pods", "x", "ns"))
+    error = outside(lambda: reading(AnyOf([*HARD.branches, *elsewhere])).get("pods", "x", namespace="ns"))
     assert error.reason is Reason.UNDECIDED
 
 
@@ -121,32 +122,32 @@ def test_an_undecided_get_is_refused_and_names_the_bound() -> None:
 
 
 def test_get_of_what_is_held() -> None:
-    assert web().get("pods", "web-1", "ns") == WEB
+    assert web().get("pods", "web-1", namespace="ns") == WEB
 
 
 @pytest.mark.parametrize("name", ["db-1", "nope"])
 def test_get_cannot_tell_absent_from_hidden_and_says_so(name: str) -> None:
-    error = outside(lambda: web().get("pods", name, "ns"))
+    error = outside(lambda: web().get("pods", name, namespace="ns"))
     assert error.reason is Reason.HIDDEN
     assert error.witness is not None
     assert (error.witness.name, error.witness.namespace) == (name, "ns")
 
 
 def test_a_default_does_not_stand_for_what_is_hidden() -> None:
-    error = outside(lambda: web().get("pods", "db-1", "ns", default=None))
+    error = outside(lambda: web().get("pods", "db-1", namespace="ns", default=None))
     assert error.reason is Reason.HIDDEN
 
 
 def test_get_proves_absence_inside_a_filter_of_namespaces() -> None:
     cache = reading(Selector(namespaces=["a"]))
     with pytest.raises(NotFound) as info:
-        cache.get("pods", "x", "a")
+        cache.get("pods", "x", namespace="a")
     assert info.value.version == "10"
-    assert cache.get("pods", "x", "a", default=None) is None
+    assert cache.get("pods", "x", namespace="a", default=None) is None
 
 
 def test_get_outside_of_the_namespaces_is_excluded_and_names_those_that_are_covered() -> None:
-    error = outside(lambda: reading(Selector(namespaces=["a"])).get("pods", "x", "b"))
+    error = outside(lambda: reading(Selector(namespaces=["a"])).get("pods", "x", namespace="b"))
     assert error.reason is Reason.EXCLUDED
 
 
@@ -161,9 +162,9 @@ def test_a_pod_that_is_relabelled_leaves_and_comes_back() -> None:
     informer = environment.declare("app=web").hold(WEB)
     cache = environment.cache()
     informer.leave(pod("web-1", version="11", app="db"))
-    assert outside(lambda: cache.get("pods", "web-1", "ns")).reason is Reason.HIDDEN
+    assert outside(lambda: cache.get("pods", "web-1", namespace="ns")).reason is Reason.HIDDEN
     informer.put(pod("web-1", version="12", app="web"))
-    assert cache.get("pods", "web-1", "ns")["metadata"]["resourceVersion"] == "12"
+    assert cache.get("pods", "web-1", namespace="ns")["metadata"]["resourceVersion"] == "12"
 
 
 # ---- Messages in other cases.
@@ -174,8 +175,8 @@ def test_a_pod_that_is_relabelled_leaves_and_comes_back() -> None:
 def test_an_object_that_no_object_can_be_called_is_never_there(name: str, several: bool) -> None:
     environment = Environment()
     environment.declare(Selector(namespaces=["ns"])).hold(WEB).has_several_streams = several
-    assert environment.cache().get("pods", name, "ns", default=None) is None
-    assert not environment.cache().exists("pods", name, "ns")
+    assert environment.cache().get("pods", name, namespace="ns", default=None) is None
+    assert not environment.cache().exists("pods", name, namespace="ns")
 
 
 # ---- What reads return.
@@ -184,7 +185,11 @@ def test_an_object_that_no_object_can_be_called_is_never_there(name: str, severa
 def test_what_a_caller_gets_is_its_own() -> None:
     cache = reading(Selector(), WEB)
     for _ in range(2):
-        for taken in (cache.get("pods", "web-1", "ns"), *cache.list("pods"), *cache.list_cached("pods")):
+        for taken in (
+            cache.get("pods", "web-1", namespace="ns"),
+            *cache.list("pods"),
+            *cache.list_cached("pods"),
+        ):
             assert taken == WEB
             taken["metadata"]["labels"]["app"] = "spoilt"
             taken["spec"].clear()
@@ -285,7 +290,7 @@ def test_counting_decodes_nothing_unless_fields_or_paths_are_asked_for() -> None
         )
     cache = environment.cache()
     assert cache.count("pods", labels="app=web", fields="spec.nodeName=n1,metadata.name=web-1") == 1
-    assert cache.exists("pods", "web-1", "ns")
+    assert cache.exists("pods", "web-1", namespace="ns")
 
 
 def test_each_set_of_labels_is_looked_at_once_however_many_objects_have_it(
@@ -308,9 +313,9 @@ def test_each_set_of_labels_is_looked_at_once_however_many_objects_have_it(
 
 def test_exists_is_false_only_where_it_is_proved() -> None:
     cache = reading(Selector(namespaces=["ns"]), WEB)
-    assert cache.exists("pods", "web-1", "ns") is True
-    assert cache.exists("pods", "nope", "ns") is False
-    assert outside(lambda: web().exists("pods", "nope", "ns")).reason is Reason.HIDDEN
+    assert cache.exists("pods", "web-1", namespace="ns") is True
+    assert cache.exists("pods", "nope", namespace="ns") is False
+    assert outside(lambda: web().exists("pods", "nope", namespace="ns")).reason is Reason.HIDDEN
 
 
 def test_owned_are_those_of_the_held_with_the_uid_of_the_owner() -> None:
@@ -390,12 +395,12 @@ def test_a_filter_goes_with_its_cache() -> None:
 
 def test_an_object_that_is_read_often_is_unpacked_once(monkeypatch: pytest.MonkeyPatch) -> None:
     cache = FakeCache([WEB], {"pods": ""})
-    key, packing = (WEB["metadata"]["name"], WEB["metadata"]["namespace"]), Packing(always=True)
+    key, packing = Key.of(WEB), Packing(always=True)
     (record,) = cache._access.runtime.informer("pods").store.records()[0]
     record.replace(packing.pack(record.data + b" " * 200), packing)
-    found = [cache.get("pods", *key) for _ in range(2)]
+    found = [cache.get("pods", key) for _ in range(2)]
     monkeypatch.setattr(packing, "unpack", lambda _: pytest.fail("it is unpacked again"))
-    assert [cache.get("pods", *key), *found] == 3 * [found[0]]
+    assert [cache.get("pods", key), *found] == 3 * [found[0]]
     assert found[0] is not found[1]
 
 
@@ -406,6 +411,9 @@ def test_an_object_that_is_not_packed_is_not_kept_once_more(packing: Packing | N
     (record,) = store.records()[0]
     record.packing = packing
     for _ in range(4):
-        assert cache.get("pods", WEB["metadata"]["name"], WEB["metadata"]["namespace"])["kind"] == "Pod"
+        assert (
+            cache.get("pods", WEB["metadata"]["name"], namespace=WEB["metadata"]["namespace"])["kind"]
+            == "Pod"
+        )
     assert store.often_read is not None
     assert not store.often_read.bytes

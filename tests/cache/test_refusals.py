@@ -53,14 +53,14 @@ Read = Callable[[Cache], Any]
         lambda cache: cache.get("pods", "x"),
         lambda cache: cache.get("pods", "shop/web-1"),
         lambda cache: cache.list("pods", where=lambda pod: pod["x"]),
-        lambda cache: cache.get("nodes", "x", "ns"),
+        lambda cache: cache.get("nodes", "x", namespace="ns"),
         lambda cache: cache.list_cached("nodes", namespace="ns"),
         lambda cache: cache.list("pods", labels="app in"),
         lambda cache: cache.list_cached("pods", fields="spec.volumes=x"),
         lambda cache: cache.count("pods", fields="spec.volumes=x"),
         lambda cache: cache.owned({"metadata": {}}, "pods"),
         lambda cache: cache.get("pods", "x", default=None),
-        lambda cache: cache.get("pods", "x", ""),
+        lambda cache: cache.get("pods", "x", namespace=""),
         lambda cache: cache.list("pods", namespace="team-*"),
         lambda cache: cache.list_cached("pods", namespace=""),
         lambda cache: cache.count("pods", namespace=[]),
@@ -76,9 +76,9 @@ Read = Callable[[Cache], Any]
         lambda cache: cache.list_cached("pods", limit="3"),
         lambda cache: cache.list_cached("pods", limit=-1),
         lambda cache: cache.list_cached("pods", max_age="60"),
-        lambda cache: cache.get("pods", "x", "ns", max_age=-1),
-        lambda cache: cache.get("pods", {"metadata": {}}, "ns"),
-        lambda cache: cache.get("pods", "x", ["ns"]),
+        lambda cache: cache.get("pods", "x", namespace="ns", max_age=-1),
+        lambda cache: cache.get("pods", {"metadata": {}}, namespace="ns"),
+        lambda cache: cache.get("pods", "x", namespace=["ns"]),
         lambda cache: cache.list({"kind": "Pod"}),
         lambda cache: cache.list("v1/pods/status"),
     ],
@@ -122,13 +122,13 @@ def test_what_is_no_read_is_told_with_what_there_is(
 )
 def test_20_a_default_that_does_not_apply_says_why(cache: Cache) -> None:
     with pytest.raises(OutsideFilter) as info:
-        cache.get("pods", "db-1", "ns", default=None)
+        cache.get("pods", "db-1", namespace="ns", default=None)
     for error in (info.value, pickle.loads(pickle.dumps(info.value))):
         assert getattr(error, "__notes__", ()) == [
             "The default is only for an object that the filter selects and that doesn't exist."
         ]
     with pytest.raises(OutsideFilter) as info:
-        cache.get("pods", "db-1", "ns")
+        cache.get("pods", "db-1", namespace="ns")
     assert not hasattr(info.value, "__notes__")
 
 
@@ -188,8 +188,8 @@ def test_an_object_given_by_mistake_is_not_shown() -> None:
     cache: Any = reading("app=web", WEB)
     reads: list[Callable[[], Any]] = [
         lambda: cache.list(secret),
-        lambda: cache.get("pods", secret, "ns"),
-        lambda: cache.get("pods", "x", secret),
+        lambda: cache.get("pods", secret, namespace="ns"),
+        lambda: cache.get("pods", "x", namespace=secret),
         lambda: cache.list_cached("pods", labels=secret),
         lambda: cache.list_cached("pods", fields=secret),
         lambda: cache.list_cached("pods", names=[secret]),
@@ -208,7 +208,7 @@ def test_an_object_given_by_mistake_is_not_shown() -> None:
 def test_a_kind_may_be_named_by_what_kopf_hands_to_handlers() -> None:
     resource = _kopf.Resource("", "v1", "pods", kind="Pod")
     cache = reading("app=web", WEB)
-    assert cache.get(resource, "web-1", "ns") == WEB
+    assert cache.get(resource, "web-1", namespace="ns") == WEB
     with pytest.raises(OutsideFilter):
         cache.list(resource, labels="app=db")
 
@@ -216,9 +216,9 @@ def test_a_kind_may_be_named_by_what_kopf_hands_to_handlers() -> None:
 @each_row(
     "read",
     [
-        lambda cache: cache.get("pods", "x", "ns", default=None),
-        lambda cache: cache.get("pods", "x", "ns", max_age=5),
-        lambda cache: cache.get("pods", "x*", "ns"),
+        lambda cache: cache.get("pods", "x", namespace="ns", default=None),
+        lambda cache: cache.get("pods", "x", namespace="ns", max_age=5),
+        lambda cache: cache.get("pods", "x*", namespace="ns"),
         lambda cache: cache.exists("nodes", "n"),
         lambda cache: cache.list("pods", labels="tier=gold", namespace="ns"),
         lambda cache: cache.list_cached("pods", fields="spec.nodeName=n1", limit=3),
@@ -244,10 +244,10 @@ def test_no_error_is_longer_than_people_read() -> None:
     for read in (
         lambda: cache.list("pods", labels=request),
         lambda: cache.list("pods"),
-        lambda: cache.get("pods", "x", "ns"),
+        lambda: cache.get("pods", "x", namespace="ns"),
         lambda: cache.list("pods", labels=f"{request},app in x"),
         lambda: cache.list("pods", labels={"app": "x" * 60_000}),
-        lambda: cache.get("pods", "x" * 60_000, "ns"),
+        lambda: cache.get("pods", "x" * 60_000, namespace="ns"),
         lambda: cache.list("x" * 60_000),
         lambda: cache.list_cached("pods", fields=f"{'x' * 60_000}=y"),
     ):
@@ -271,10 +271,12 @@ def test_what_was_dropped_cannot_be_asked_for(read: Read) -> None:
 # ---- The state of a cache.
 
 EVERY_READ: dict[str, Read] = {
-    "cache.get('pods', 'web-1', 'ns', default=None)": lambda cache: cache.get(
-        "pods", "web-1", "ns", default=None
+    "cache.get('pods', 'web-1', namespace='ns', default=None)": lambda cache: cache.get(
+        "pods", "web-1", namespace="ns", default=None
     ),
-    "cache.exists('pods', 'web-1', 'ns')": lambda cache: cache.exists("pods", "web-1", "ns"),
+    "cache.exists('pods', 'web-1', namespace='ns')": lambda cache: cache.exists(
+        "pods", "web-1", namespace="ns"
+    ),
     "cache.list('pods', labels='app=web')": lambda cache: cache.list("pods", labels="app=web"),
     "cache.list_cached('pods', where={'spec.nodeName': ...}, limit=2)": lambda cache: cache.list_cached(
         "pods", where={"spec.nodeName": "secret"}, limit=2
@@ -344,9 +346,9 @@ def test_reads_are_counted_by_verb_and_outcome() -> None:
     environment = Environment()
     counts = environment.declare("app=web").hold(WEB).counts
     cache = environment.cache()
-    cache.get("pods", "web-1", "ns")
-    cache.get("pods", "web-1", "ns")
-    for read in (lambda: cache.get("pods", "db-1", "ns"), lambda: cache.list("pods")):
+    cache.get("pods", "web-1", namespace="ns")
+    cache.get("pods", "web-1", namespace="ns")
+    for read in (lambda: cache.get("pods", "db-1", namespace="ns"), lambda: cache.list("pods")):
         with pytest.raises(OutsideFilter):
             read()
     with pytest.raises(ReadError):
@@ -362,8 +364,8 @@ def test_reads_are_counted_by_verb_and_outcome() -> None:
 # ---- Fresh enough.
 
 READS: dict[str, Callable[..., Any]] = {
-    "get": lambda cache, **age: cache.get("pods", "web-1", "ns", default=None, **age),
-    "exists": lambda cache, **age: cache.exists("pods", "web-1", "ns", **age),
+    "get": lambda cache, **age: cache.get("pods", "web-1", namespace="ns", default=None, **age),
+    "exists": lambda cache, **age: cache.exists("pods", "web-1", namespace="ns", **age),
     "list": lambda cache, **age: cache.list("pods", labels="app=web", **age),
     "list_cached": lambda cache, **age: cache.list_cached("pods", **age),
     "count": lambda cache, **age: cache.count("pods", labels="app=web", **age),

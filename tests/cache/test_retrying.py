@@ -36,7 +36,11 @@ from .test_gone import PATH, metadata
 
 Read = Callable[..., Coroutine[Any, Any, Any]]
 READS: Mapping[str, tuple[str, Any, Callable[[Cache], Read]]] = {
-    "fetch": (DB_PATH, DB, lambda cache: lambda **options: cache.fetch("pods", "db-1", "ns", **options)),
+    "fetch": (
+        DB_PATH,
+        DB,
+        lambda cache: lambda **options: cache.fetch("pods", "db-1", namespace="ns", **options),
+    ),
     "fetch_list": (
         LIST_PATH,
         page(DB),
@@ -45,7 +49,9 @@ READS: Mapping[str, tuple[str, Any, Callable[[Cache], Read]]] = {
     "gone": (
         PATH,
         metadata("u-1"),
-        lambda cache: lambda **options: cache.is_deleted("pods", "web-1", "ns", uid="u-1", **options),
+        lambda cache: (
+            lambda **options: cache.is_deleted("pods", "web-1", namespace="ns", uid="u-1", **options)
+        ),
     ),
 }
 EXPECTED: Mapping[str, Any] = {"fetch": DB, "fetch_list": [DB], "gone": False}
@@ -128,7 +134,7 @@ def test_so_does_an_error_of_a_kind_that_cannot_be_looked_up(
     async def main(environment: Environment) -> None:
         environment.resources["things"] = found
         with pytest.raises(StateError) as info:
-            await environment.cache().fetch("things", "x", "ns")
+            await environment.cache().fetch("things", "x", namespace="ns")
         assert (info.value.code, info.value.transient) == cause
 
     run(main)
@@ -273,7 +279,7 @@ def test_what_the_cache_comes_to_hold_meanwhile_is_not_asked_for_again() -> None
             informer.put(WEB)
 
         environment.retries = replace(environment.retries, sleep=arrives)
-        assert await environment.cache().fetch("pods", "web-1", "ns", timeout=10) == WEB
+        assert await environment.cache().fetch("pods", "web-1", namespace="ns", timeout=10) == WEB
         assert len(environment.server.asked) == 1
 
     run(main)
@@ -288,7 +294,7 @@ def test_a_kind_that_cannot_be_looked_up_for_a_while_is_looked_up_again() -> Non
             environment.resources["pods"] = PODS
 
         environment.retries = replace(environment.retries, sleep=back)
-        assert await environment.cache().fetch("pods", "db-1", "ns", timeout=10) == DB
+        assert await environment.cache().fetch("pods", "db-1", namespace="ns", timeout=10) == DB
 
     run(main)
 
@@ -297,9 +303,11 @@ def test_what_is_absent_is_an_answer_and_no_failure() -> None:
     async def main(environment: Environment) -> None:
         environment.declare("app=web").hold()
         with pytest.raises(NotFound):
-            await environment.cache().fetch("pods", "nope", "ns", timeout=60)
-        assert await environment.cache().fetch("pods", "nope", "ns", timeout=60, default=None) is None
-        assert await environment.cache().is_deleted("pods", "nope", "ns", timeout=60)
+            await environment.cache().fetch("pods", "nope", namespace="ns", timeout=60)
+        assert (
+            await environment.cache().fetch("pods", "nope", namespace="ns", timeout=60, default=None) is None
+        )
+        assert await environment.cache().is_deleted("pods", "nope", namespace="ns", timeout=60)
         assert environment.slept == []
 
     run(main)
@@ -325,9 +333,9 @@ def test_threads_have_retries_too(read: str) -> None:
         prepared(environment, read, Refusal(429), READS[read][1])
         blocking = environment.cache().blocking
         asks: Mapping[str, Callable[[], object]] = {
-            "fetch": lambda: blocking.fetch("pods", "db-1", "ns", timeout=10),
+            "fetch": lambda: blocking.fetch("pods", "db-1", namespace="ns", timeout=10),
             "fetch_list": lambda: blocking.fetch_list("pods", namespace="ns", timeout=10),
-            "gone": lambda: blocking.is_deleted("pods", "web-1", "ns", uid="u-1", timeout=10),
+            "gone": lambda: blocking.is_deleted("pods", "web-1", namespace="ns", uid="u-1", timeout=10),
         }
         assert await asyncio.to_thread(asks[read]) == EXPECTED[read]
         assert len(environment.server.asked) == 2
@@ -349,7 +357,7 @@ def test_a_timeout_is_a_number_of_seconds(read: str, timeout: Any) -> None:
 def test_a_timeout_is_no_reason_to_ask_for_what_is_held() -> None:
     async def main(environment: Environment) -> None:
         environment.declare(Selector("app=web")).hold(WEB)
-        assert await environment.cache().fetch("pods", "web-1", "ns", timeout=0) == WEB
+        assert await environment.cache().fetch("pods", "web-1", namespace="ns", timeout=0) == WEB
         assert names(await environment.cache().fetch_list("pods", labels="app=web", timeout=0)) == ["web-1"]
         assert environment.server.asked == []
 

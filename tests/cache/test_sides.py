@@ -62,20 +62,20 @@ def test_9_an_own_deletion_hides_no_later_object_of_that_name(labels: dict[str, 
     async def main() -> None:
         async with gated(SPLIT, pod("a", **WEB)) as environment:
             await environment.cut()
-            await environment.cache.live.delete("pods", "a", "shop", grace_period=0)
+            await environment.cache.live.delete("pods", "a", namespace="shop", grace_period=0)
             assert sides(environment.cache) == (0, 0, [])
             (later,) = environment.cluster.create(pod("a", **labels))
             cache = called_with(environment, later)
             assert sides(cache) == ((1, 1, []) if labels is WEB else (0, 1, ["a"]))
             assert sides(environment.cache) == (0, 0, [])
             try:
-                assert cache.get("pods", "a", "shop")["metadata"]["uid"] == later["metadata"]["uid"]
+                assert cache.get("pods", "a", namespace="shop")["metadata"]["uid"] == later["metadata"]["uid"]
             except (NotFound, OutsideFilter) as error:
                 found = (getattr(error, "reason", None), getattr(error, "uid", None))
                 assert (labels, *found) == (DB, Reason.OUTSIDE, later["metadata"]["uid"])
-            await environment.cache.live.delete("pods", "a", "shop", grace_period=0)
+            await environment.cache.live.delete("pods", "a", namespace="shop", grace_period=0)
             with pytest.raises(NotFound):
-                cache.get("pods", "a", "shop")
+                cache.get("pods", "a", namespace="shop")
             assert sides(cache) == (0, 0, [])
 
     run(main())
@@ -87,7 +87,7 @@ def test_9_the_newer_of_an_own_write_and_the_body_is_shown() -> None:
             await environment.cut()
             left = environment.cluster.patch(pod("a"), {"metadata": {"labels": DB | {"at": "1"}}})
             cache = called_with(environment, left)
-            await cache.live.patch("pods", "a", "shop", {"metadata": {"labels": {"at": "2"}}})
+            await cache.live.patch("pods", "a", {"metadata": {"labels": {"at": "2"}}}, namespace="shop")
             assert [each.labels["at"] for each in cache.list_outside("pods")] == ["2"]
             newest = environment.cluster.patch(pod("a"), {"metadata": {"labels": {"at": "3"}}})
             assert [each.labels["at"] for each in called_with(environment, newest).list_outside("pods")] == [

@@ -47,15 +47,15 @@ def shown(cache: Cache) -> str | Reason | None:
     assert names(cache.list_cached("kind")) == sorted(listed)
     assert cache.count("kind", labels="app=web") == len(listed)
     try:
-        own = cache.get("kind", "mine", "ns")
+        own = cache.get("kind", "mine", namespace="ns")
     except OutsideFilter as error:
         assert "mine" not in listed
         return error.reason
     except NotFound:
         assert "mine" not in listed
-        assert cache.exists("kind", "mine", "ns") is False
+        assert cache.exists("kind", "mine", namespace="ns") is False
         return None
-    assert cache.exists("kind", "mine", "ns")
+    assert cache.exists("kind", "mine", namespace="ns")
     assert cache.list("kind", labels="app=web", names=["mine"]) == [own] == [listed["mine"]]
     return str(own["metadata"]["resourceVersion"])
 
@@ -114,7 +114,7 @@ def test_the_store_may_pass_the_body_while_that_is_read() -> None:
     mine = pod("mine", version="11", app="web")
     reads: list[Callable[[Cache], object]] = [
         lambda cache: cache.list_cached("kind", names=["mine"], namespace="ns"),
-        lambda cache: cache.exists("kind", "mine", "ns"),
+        lambda cache: cache.exists("kind", "mine", namespace="ns"),
     ]
     for read in reads:
         informer.hold(OTHER)
@@ -161,7 +161,7 @@ def test_a_deletion_takes_the_object_out_though_its_body_matches() -> None:
     gone = pod("mine", version="11", app="web")
     cache = called_with(gone, OLD, OTHER, declared=Selector(namespaces=["ns"]), deleted=True)
     with pytest.raises(NotFound) as info:
-        cache.get("kind", "mine", "ns")
+        cache.get("kind", "mine", namespace="ns")
     assert info.value.version == "11"
     assert names(cache.list_cached("kind")) == ["other"]
     assert shown(called_with(gone, OLD, deleted=True)) is Reason.HIDDEN, (
@@ -216,7 +216,7 @@ def test_a_body_of_another_kind_or_of_no_object_changes_nothing(change: dict[str
 
 def test_other_objects_are_as_they_were() -> None:
     cache = called_with(pod("mine", version="11", app="web"), OLD, OTHER, pod("far", "away", app="web"))
-    assert cache.get("kind", "other", "ns") == OTHER
+    assert cache.get("kind", "other", namespace="ns") == OTHER
     assert names(cache.list_cached("kind", namespace="away")) == ["far"]
     assert names(cache.list_cached("kind", namespace=["away", "ns"])) == ["far", "mine", "other"]
 
@@ -237,7 +237,7 @@ def test_the_body_is_found_by_its_owner() -> None:
 def test_what_a_reader_gets_is_no_part_of_the_body() -> None:
     body = pod("mine", version="11", app="web")
     cache = called_with(body, OLD)
-    cache.get("kind", "mine", "ns")["metadata"]["labels"]["app"] = "spoilt"
+    cache.get("kind", "mine", namespace="ns")["metadata"]["labels"]["app"] = "spoilt"
     assert body["metadata"]["labels"] == {"app": "web"}
     assert shown(cache) == "11"
 
@@ -271,7 +271,7 @@ def test_a_live_body_that_is_replaced_during_a_read_is_of_one_piece() -> None:
             return super().get(key, default)
 
     raced = Raced(cast("Any", {**pod("mine", version="11", app="web"), "spec": {"nodeName": "11"}}))
-    seen = called_with(cast("Obj", raced), OLD).get("kind", "mine", "ns")
+    seen = called_with(cast("Obj", raced), OLD).get("kind", "mine", namespace="ns")
     assert replaced
     assert seen["metadata"]["resourceVersion"] == seen["spec"]["nodeName"]
 
@@ -283,7 +283,7 @@ def test_where_a_field_is_known_to_the_server_alone_the_stream_counts() -> None:
     own = pod("mine", version="11", app="web")
     assert (
         called_with(own, OLD, declared=Selector(fields="spec.color=red"), resource=kind).get(
-            "kind", "mine", "ns"
+            "kind", "mine", namespace="ns"
         )
         == OLD
     )
@@ -322,7 +322,7 @@ MINE = pod("mine", version="11", app="web")
 @each_row(
     "read",
     [
-        lambda cache: cache.get("pods", "mine", "ns"),
+        lambda cache: cache.get("pods", "mine", namespace="ns"),
         lambda cache: cache.list_cached("pods", labels="app=web", as_=bytes),
         lambda cache: cache.count("pods", labels="app=web"),
         lambda cache: cache.explain("pods"),
@@ -369,7 +369,7 @@ def test_a_body_that_the_stream_is_past_needs_no_transform() -> None:
 def test_a_handler_of_another_kind_pays_nothing() -> None:
     environment = Environment()
     informer: FakeInformer = environment.declare("app=web").hold(OLD)
-    assert environment.cache(own=node("n")).get("pods", "mine", "ns") == OLD
+    assert environment.cache(own=node("n")).get("pods", "mine", namespace="ns") == OLD
     assert informer.counts.reads == {("get", "served"): 1}
 
 

@@ -75,19 +75,19 @@ def cache() -> FakeCache:
 
 
 def test_get(cache: FakeCache) -> None:
-    found = cache.get("pods", "a", "ns")
+    found = cache.get("pods", "a", namespace="ns")
     assert_type(found, Obj)
-    assert_type(cache.get("pods", "a", "ns", default=None), Obj | None)
-    assert_type(cache.get("pods", "a", "ns", default=5, max_age=90), Obj | int)
-    assert_type(cache.get(("v1", "pods"), "a", "ns", as_="view"), BodyView)
-    assert_type(cache.get("pods", "a", "ns", as_="view", default=None), BodyView | None)
-    assert_type(cache.get("pods", "a", "ns", as_=bytes), bytes)
-    assert_type(cache.get("pods", "a", "ns", as_=bytes, default=None), bytes | None)
-    assert_type(cache.get("pods", "a", "ns", as_=name_of), str)
-    assert_type(cache.get("pods", "a", "ns", as_=labels_of, default=None), dict[str, str] | None)
-    assert_type(cache.get("pods", "a", "ns", as_=PodInfo), PodInfo)
+    assert_type(cache.get("pods", "a", namespace="ns", default=None), Obj | None)
+    assert_type(cache.get("pods", "a", namespace="ns", default=5, max_age=90), Obj | int)
+    assert_type(cache.get(("v1", "pods"), "a", namespace="ns", as_="view"), BodyView)
+    assert_type(cache.get("pods", "a", namespace="ns", as_="view", default=None), BodyView | None)
+    assert_type(cache.get("pods", "a", namespace="ns", as_=bytes), bytes)
+    assert_type(cache.get("pods", "a", namespace="ns", as_=bytes, default=None), bytes | None)
+    assert_type(cache.get("pods", "a", namespace="ns", as_=name_of), str)
+    assert_type(cache.get("pods", "a", namespace="ns", as_=labels_of, default=None), dict[str, str] | None)
+    assert_type(cache.get("pods", "a", namespace="ns", as_=PodInfo), PodInfo)
     # A lambda is what is tested.
-    assert_type(cache.get("pods", "a", "ns", as_=lambda obj: len(obj)), int)  # noqa: PLW0108
+    assert_type(cache.get("pods", "a", namespace="ns", as_=lambda obj: len(obj)), int)  # noqa: PLW0108
 
 
 def test_reads_of_several(cache: FakeCache) -> None:
@@ -106,7 +106,7 @@ def test_reads_of_several(cache: FakeCache) -> None:
         assert_type(keys, list[Key])
     assert_type(cache.list("pods").keys(), list[Key])
     assert_type(cache.list("pods")[:2], Objects[Obj])
-    assert_type(cache.get("pods", "a", "ns", as_=Wanted), Wanted)
+    assert_type(cache.get("pods", "a", namespace="ns", as_=Wanted), Wanted)
     assert_type(cache.list("pods", as_=Wanted), list[Wanted])
     assert_type(cache.owned(OWNER, "pods"), Objects[Obj])
     assert_type(cache.owned(OWNER, "pods", as_="view"), Objects[BodyView])
@@ -114,11 +114,13 @@ def test_reads_of_several(cache: FakeCache) -> None:
 
 
 def test_reads_that_wait_in_threads(cache: FakeCache) -> None:
-    assert_type(cache.blocking.fetch("pods", "a", "ns"), Obj)
-    assert_type(cache.blocking.fetch("pods", "a", "ns", as_=bytes, default=None, whole=True), bytes | None)
-    assert_type(cache.blocking.fetch("pods", "a", "ns", timeout=5), Obj)
+    assert_type(cache.blocking.fetch("pods", "a", namespace="ns"), Obj)
+    assert_type(
+        cache.blocking.fetch("pods", "a", namespace="ns", as_=bytes, default=None, whole=True), bytes | None
+    )
+    assert_type(cache.blocking.fetch("pods", "a", namespace="ns", timeout=5), Obj)
     assert_type(cache.blocking.fetch_list("pods", as_=bytes, timeout=5), list[bytes])
-    assert_type(cache.blocking.is_deleted("pods", "a", "ns", timeout=5), bool)
+    assert_type(cache.blocking.is_deleted("pods", "a", namespace="ns", timeout=5), bool)
     assert_type(cache.blocking.wait_for("pods", bool), Obj)
     assert_type(cache.blocking.wait_for("pods", bool, as_="view", namespace="ns"), BodyView)
     assert_type(cache.blocking.wait_for("pods", bool, as_=name_of), str)
@@ -126,16 +128,19 @@ def test_reads_that_wait_in_threads(cache: FakeCache) -> None:
 
 def test_reads_that_are_awaited(cache: FakeCache) -> None:
     async def main() -> None:
-        assert_type(await cache.fetch("pods", "a", "ns"), Obj)
-        assert_type(await cache.fetch("pods", "a", "ns", default=None), Obj | None)
-        assert_type(await cache.fetch("pods", "a", "ns", as_="view"), BodyView)
-        assert_type(await cache.fetch("pods", "a", "ns", as_=name_of, default=None, whole=True), str | None)
+        assert_type(await cache.fetch("pods", "a", namespace="ns"), Obj)
+        assert_type(await cache.fetch("pods", "a", namespace="ns", default=None), Obj | None)
+        assert_type(await cache.fetch("pods", "a", namespace="ns", as_="view"), BodyView)
         assert_type(
-            await cache.fetch("pods", "a", "ns", as_="view", default=None, timeout=5), BodyView | None
+            await cache.fetch("pods", "a", namespace="ns", as_=name_of, default=None, whole=True), str | None
+        )
+        assert_type(
+            await cache.fetch("pods", "a", namespace="ns", as_="view", default=None, timeout=5),
+            BodyView | None,
         )
         assert_type(await cache.fetch_list("pods"), Objects[Obj])
         assert_type(await cache.fetch_list("pods", as_=name_of, timeout=5.0), list[str])
-        assert_type(await cache.is_deleted("pods", "a", "ns", timeout=5), bool)
+        assert_type(await cache.is_deleted("pods", "a", namespace="ns", timeout=5), bool)
         assert_type(await cache.fetch_list("pods", as_=bytes, labels="app=web", whole=True), list[bytes])
         assert_type(await cache.wait_for("pods", bool), Obj)
         assert_type(await cache.wait_for("pods", bool, as_="view", timeout=5), BodyView)
@@ -147,27 +152,27 @@ def test_reads_that_are_awaited(cache: FakeCache) -> None:
 
 def test_a_forgotten_await_is_a_mistake_to_mypy_but_where_it_is_compared_to_none(cache: FakeCache) -> None:
     async def main() -> None:
-        cache.fetch("pods", "a", "ns").close()
+        cache.fetch("pods", "a", namespace="ns").close()
         with pytest.raises(TypeError):
-            cache.fetch("pods", "a", "ns")["metadata"]  # type: ignore[index]
+            cache.fetch("pods", "a", namespace="ns")["metadata"]  # type: ignore[index]
         with pytest.raises(AttributeError):
-            cache.fetch("pods", "a", "ns").get("metadata")  # type: ignore[attr-defined]
-        cache.fetch("pods", "a", "ns")  # type: ignore[unused-coroutine]
+            cache.fetch("pods", "a", namespace="ns").get("metadata")  # type: ignore[attr-defined]
+        cache.fetch("pods", "a", namespace="ns")  # type: ignore[unused-coroutine]
 
     with pytest.warns(RuntimeWarning, match=r"Cache\.fetch' was never awaited"):
         asyncio.run(main())
 
 
 def test_a_view_is_a_body_to_kopf(cache: FakeCache) -> None:
-    body: kopf.Body = cache.get("pods", "a", "ns", as_="view")
+    body: kopf.Body = cache.get("pods", "a", namespace="ns", as_="view")
     assert_type(body.metadata.name, str)
 
 
 def test_mistakes_are_mistakes_to_type_checkers_as_well(cache: FakeCache) -> None:
     with pytest.raises(ReadError):
-        cache.get("pods", "a", "ns", as_="dict")  # type: ignore[call-overload]
+        cache.get("pods", "a", namespace="ns", as_="dict")  # type: ignore[call-overload]
     with pytest.raises(ReadError):
-        cache.get("pods", "a", "ns", as_=5)  # type: ignore[call-overload]
+        cache.get("pods", "a", namespace="ns", as_=5)  # type: ignore[call-overload]
     with pytest.raises(ReadError):
         cache.list_cached("pods", as_="yaml")  # type: ignore[call-overload]
     with pytest.raises(TypeError):
@@ -181,7 +186,7 @@ def test_mistakes_are_mistakes_to_type_checkers_as_well(cache: FakeCache) -> Non
 
 
 def test_views_cannot_be_changed_to_type_checkers_either(cache: FakeCache) -> None:
-    view = cache.get("pods", "a", "ns", as_="view")
+    view = cache.get("pods", "a", namespace="ns", as_="view")
     with pytest.raises(TypeError):
         view["spec"] = {}  # type: ignore[index]
     with pytest.raises(TypeError):
@@ -203,36 +208,36 @@ class Model:
 def test_live(cache: FakeCache) -> None:
     async def main() -> None:
         live = cache.live
-        assert_type(await live.get("pods", "a", "ns"), Obj)
-        assert_type(await live.get("pods", "x", "ns", default=None, timeout=1), Obj | None)
-        assert_type(await live.get("pods", "a", "ns", as_="view"), BodyView)
-        assert_type(await live.get("pods", "a", "ns", as_=name_of), str)
+        assert_type(await live.get("pods", "a", namespace="ns"), Obj)
+        assert_type(await live.get("pods", "x", namespace="ns", default=None, timeout=1), Obj | None)
+        assert_type(await live.get("pods", "a", namespace="ns", as_="view"), BodyView)
+        assert_type(await live.get("pods", "a", namespace="ns", as_=name_of), str)
         assert_type(await live.list("pods", namespace="ns"), Objects[Obj])
         assert_type(await live.list("pods", as_="view", limit=1), Objects[BodyView])
         assert_type(await live.list("pods", as_=PodInfo), list[PodInfo])
         made = await live.ensure(POD)
         assert_type(made, Obj)
         assert_type(await live.replace(made, as_="view"), BodyView)
-        assert_type(await live.update("pods", "a", "ns", lambda obj: obj), Obj)
-        assert_type(await live.patch("pods", "a", "ns", {}, as_=name_of, dry_run=True), str)
-        assert_type(await live.patch("pods", "a", "ns", [], type="json"), Obj)
+        assert_type(await live.update("pods", "a", lambda obj: obj, namespace="ns"), Obj)
+        assert_type(await live.patch("pods", "a", {}, namespace="ns", as_=name_of, dry_run=True), str)
+        assert_type(await live.patch("pods", "a", [], namespace="ns", type="json"), Obj)
         with pytest.raises(InvalidObject):
             assert_type(await live.create(Model()), Model)
         with pytest.raises(InvalidObject):
-            await live.patch("pods", "a", "ns", {}, type="apply")  # type: ignore[call-overload]
+            await live.patch("pods", "a", {}, namespace="ns", type="apply")  # type: ignore[call-overload]
         assert_type(await live.apply(POD), Obj)
-        await live.delete("pods", "a", "ns", propagation="background", timeout=5)
+        await live.delete("pods", "a", namespace="ns", propagation="background", timeout=5)
 
     asyncio.run(main())
 
 
 def test_live_in_threads(cache: FakeCache) -> None:
     live = cache.blocking.live
-    assert_type(live.get("pods", "a", "ns"), Obj)
-    assert_type(live.get("pods", "a", "ns", as_=bytes), bytes)
+    assert_type(live.get("pods", "a", namespace="ns"), Obj)
+    assert_type(live.get("pods", "a", namespace="ns", as_=bytes), bytes)
     assert_type(live.ensure(POD, as_=PodInfo), PodInfo)
     assert_type(live.list("pods", as_="view"), Objects[BodyView])
-    live.delete("pods", "a", "ns")
+    live.delete("pods", "a", namespace="ns")
 
 
 def test_a_decorated_handler_of_changes_keeps_its_type(registry: kopf.OperatorRegistry) -> None:

@@ -41,7 +41,7 @@ def test_20_the_log_names_the_place_of_a_write_that_nobody_awaits(caplog: pytest
     async def work(live: Any) -> None:
         frame = currentframe()
         assert frame is not None
-        live.delete("v1/configmaps", "a", "shop")
+        live.delete("v1/configmaps", "a", namespace="shop")
         lines.append(frame.f_lineno - 1)
 
     with_live(work)
@@ -65,7 +65,7 @@ def test_20_the_log_names_the_place_of_a_write_that_nobody_awaits(caplog: pytest
 )
 def test_20_no_log_names_a_write_that_is_awaited(use: Any, caplog: pytest.LogCaptureFixture) -> None:
     async def work(live: Any) -> None:
-        assert await use(live.delete("v1/configmaps", "a", "shop")) in (None, [None])
+        assert await use(live.delete("v1/configmaps", "a", namespace="shop")) in (None, [None])
 
     with_live(work)
     assert LOGGED not in caplog.text
@@ -73,8 +73,8 @@ def test_20_no_log_names_a_write_that_is_awaited(use: Any, caplog: pytest.LogCap
 
 def test_20_no_log_names_a_write_that_is_cancelled_or_closed(caplog: pytest.LogCaptureFixture) -> None:
     async def work(live: Any) -> None:
-        live.delete("v1/configmaps", "a", "shop").close()
-        task = asyncio.create_task(live.delete("v1/configmaps", "a", "shop"))
+        live.delete("v1/configmaps", "a", namespace="shop").close()
+        task = asyncio.create_task(live.delete("v1/configmaps", "a", namespace="shop"))
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task

@@ -75,7 +75,7 @@ async def reading_widgets(code: int, times: int | None) -> AsyncIterator[Runtime
 
 async def called_with_newer(runtime: Runtime, **spec: str) -> Cache:
     """Return the cache of a handler whose body is newer than the stream."""
-    body = await Cache(runtime).fetch("widgets", "a", "shop")
+    body = await Cache(runtime).fetch("widgets", "a", namespace="shop")
     body["metadata"]["resourceVersion"] = str(int(body["metadata"]["resourceVersion"]) + 1000)
     body["spec"].update(spec)
     return Cache(runtime, own=body)
@@ -89,7 +89,7 @@ def test_contract_9_a_transient_refusal_of_the_definition_hides_no_field_and_no_
             assert resource is not None
             assert resource.fields_known
             mine = await called_with_newer(runtime, note="new")
-            assert mine.get("widgets", "a", "shop")["spec"]["note"] == "new"
+            assert mine.get("widgets", "a", namespace="shop")["spec"]["note"] == "new"
             left = await called_with_newer(runtime, env="dev")
             assert left.list_cached("widgets").keys() == []
 
@@ -105,6 +105,6 @@ def test_where_the_definition_is_forbidden_the_own_object_is_read_from_the_strea
             assert resource is not None
             assert not resource.fields_known
             mine = await called_with_newer(runtime, note="new")
-            assert mine.get("widgets", "a", "shop")["spec"]["note"] == "old"
+            assert mine.get("widgets", "a", namespace="shop")["spec"]["note"] == "old"
 
     run(main())

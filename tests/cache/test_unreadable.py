@@ -93,7 +93,7 @@ def test_contract_8_an_object_that_cannot_be_decoded_costs_itself_alone_in_a_lis
             assert unreadable(environment) == {DEEP}
             assert why in environment.informer.store.unreadable[DEEP].why
             with pytest.raises(Unreadable) as caught:
-                environment.cache.get("secrets", "deep", "shop")
+                environment.cache.get("secrets", "deep", namespace="shop")
             assert caught.value.keys == (Key.stored(DEEP),)
 
     run(main())
@@ -114,14 +114,17 @@ def test_contract_8_an_object_that_cannot_be_decoded_costs_itself_alone_in_a_wat
             assert unreadable(environment) == {DEEP}
             assert why in environment.informer.store.unreadable[DEEP].why
             with pytest.raises(Unreadable) as caught:
-                environment.cache.get("secrets", "deep", "shop")
+                environment.cache.get("secrets", "deep", namespace="shop")
             assert caught.value.keys == (Key.stored(DEEP),)
             fault.release()
             environment.cluster.cut("watch", "secrets")
             await until(lambda: len(environment.watches()) > 2)
             environment.cluster.patch(secret("deep"), labelled(tier="gold"))
             await until(lambda: not unreadable(environment))
-            assert environment.cache.get("secrets", "deep", "shop")["metadata"]["labels"]["tier"] == "gold"
+            assert (
+                environment.cache.get("secrets", "deep", namespace="shop")["metadata"]["labels"]["tier"]
+                == "gold"
+            )
             assert sum(environment.informer.counts.relists.values()) == 0
 
     run(main())
@@ -134,8 +137,8 @@ def test_a_number_beyond_a_double_is_infinite_in_each_read() -> None:
             key = "inserted"
             assert not unreadable(environment)
             infinite = float("inf")
-            assert cache.get("secrets", "deep", "shop")[key] == infinite
-            assert cache.get("secrets", "deep", "shop", as_="view")[key] == infinite
+            assert cache.get("secrets", "deep", namespace="shop")[key] == infinite
+            assert cache.get("secrets", "deep", namespace="shop", as_="view")[key] == infinite
             assert [each[key] for each in cache.list("secrets", labels="app=web") if key in each] == [
                 infinite
             ]
@@ -154,7 +157,7 @@ def test_an_object_with_a_number_beyond_a_double_is_unreadable_to_a_transform_an
             assert named(environment.cache.list_cached("secrets")) == ["other", "web"]
             assert not environment.informer.counts.failures["garbled"]
             with pytest.raises(Unreadable, match="it has a number that is out of range"):
-                environment.cache.get("secrets", "deep", "shop")
+                environment.cache.get("secrets", "deep", namespace="shop")
 
     run(main())
 
@@ -164,9 +167,11 @@ def test_a_fetch_of_an_object_that_is_held_as_unreadable_asks_the_server() -> No
         async with holding_deep() as (environment, fault):
             fault.release()
             assert unreadable(environment) == {DEEP}
-            assert (await environment.cache.fetch("secrets", "deep", "shop"))["metadata"]["name"] == "deep"
+            assert (await environment.cache.fetch("secrets", "deep", namespace="shop"))["metadata"][
+                "name"
+            ] == "deep"
             with pytest.raises(Unreadable) as caught:
-                environment.cache.get("secrets", "deep", "shop")
+                environment.cache.get("secrets", "deep", namespace="shop")
             assert caught.value.keys == (Key.stored(DEEP),)
 
     run(main())
@@ -250,7 +255,7 @@ def test_contract_8_an_object_into_which_a_function_of_the_operator_recurses_too
             assert not environment.informer.counts.failures["garbled"]
             assert why in environment.informer.store.unreadable[DEEP].why
             with pytest.raises(Unreadable) as caught:
-                environment.cache.get("secrets", "deep", "shop")
+                environment.cache.get("secrets", "deep", namespace="shop")
             assert caught.value.keys == (Key.stored(DEEP),)
             environment.cluster.create(secret("later", app="web"))
             await until(lambda: environment.informer.held() == 4)
@@ -322,8 +327,10 @@ def test_what_is_dropped_need_not_be_decoded() -> None:
             assert not unreadable(environment)
             assert named(environment.cache.list("secrets", labels="app=web")) == ["deep", "other", "web"]
             with pytest.raises(Unreadable):
-                await environment.cache.fetch("secrets", "deep", "shop", whole=True)
-            assert (await environment.cache.fetch("secrets", "deep", "shop"))["metadata"]["name"] == "deep"
+                await environment.cache.fetch("secrets", "deep", namespace="shop", whole=True)
+            assert (await environment.cache.fetch("secrets", "deep", namespace="shop"))["metadata"][
+                "name"
+            ] == "deep"
 
     run(main())
 
@@ -357,10 +364,10 @@ def test_contract_1_each_read_that_means_an_unreadable_object_raises_and_all_oth
         async with holding_deep() as (environment, _):
             cache = environment.cache
             means_it: list[Callable[[], object]] = [
-                lambda: cache.get("secrets", "deep", "shop"),
-                lambda: cache.get("secrets", "deep", "shop", default=None),
-                lambda: cache.get("secrets", "deep", "shop", as_="view"),
-                lambda: cache.get("secrets", "deep", "shop", as_=bytes),
+                lambda: cache.get("secrets", "deep", namespace="shop"),
+                lambda: cache.get("secrets", "deep", namespace="shop", default=None),
+                lambda: cache.get("secrets", "deep", namespace="shop", as_="view"),
+                lambda: cache.get("secrets", "deep", namespace="shop", as_=bytes),
                 lambda: cache.get("secrets", "deep", namespace="shop", max_age=100),
                 lambda: cache.list("secrets", labels="app=web"),
                 lambda: cache.list("secrets", labels="app=web", keys_only=True),
@@ -379,8 +386,8 @@ def test_contract_1_each_read_that_means_an_unreadable_object_raises_and_all_oth
                 assert info.value.keys == (Key.stored(DEEP),)
                 assert isinstance(info.value, ReadError)
             for fetch in (
-                cache.fetch("secrets", "deep", "shop"),
-                cache.fetch("secrets", "deep", "shop", default=None),
+                cache.fetch("secrets", "deep", namespace="shop"),
+                cache.fetch("secrets", "deep", namespace="shop", default=None),
                 cache.fetch_list("secrets", labels="app=web"),
             ):
                 with pytest.raises(Unreadable):
@@ -392,15 +399,15 @@ def test_contract_1_each_read_that_means_an_unreadable_object_raises_and_all_oth
                 except Unreadable as error:
                     return [str(error)]
 
-            assert cache.get("secrets", "web", "shop")["metadata"]["name"] == "web"
+            assert cache.get("secrets", "web", namespace="shop")["metadata"]["name"] == "web"
             assert listed(labels="app=web,tier=tin") == ["other"]
             assert listed(labels="app=web", names=["web", "other"]) == ["other", "web"]
             assert listed(labels="app=web", fields="metadata.name!=deep") == ["other", "web"]
             assert len(cache.list("secrets", labels="app=web", namespace="infra")) == 0
             assert cache.count("secrets", labels="app=web,tier!=gold") == 2
             assert named(await cache.fetch_list("secrets", labels="app=web,tier=tin")) == ["other"]
-            assert cache.exists("secrets", "deep", "shop")
-            assert not await cache.is_deleted("secrets", "deep", "shop")
+            assert cache.exists("secrets", "deep", namespace="shop")
+            assert not await cache.is_deleted("secrets", "deep", namespace="shop")
 
             held, mine = (
                 cache.list_cached("secrets"),
@@ -438,7 +445,7 @@ def test_a_kind_that_is_not_declared_is_fetched_likewise() -> None:
                 config | {"metadata": config["metadata"] | {"name": "flat", "labels": {"a": "c"}}},  # type: ignore[operator]
             )  # A dict.
             with pytest.raises(Unreadable):
-                await environment.cache.fetch("configmaps", "deep", "shop")
+                await environment.cache.fetch("configmaps", "deep", namespace="shop")
             with pytest.raises(Unreadable):
                 await environment.cache.fetch_list("configmaps", namespace="shop")
             assert named(

@@ -417,10 +417,10 @@ def test_threads_wait_for_the_loop_to_do_the_work() -> None:
         blocking = environment.cache().blocking
 
         def handler() -> None:
-            assert blocking.fetch("pods", "db-1", "ns") == db
-            assert blocking.fetch("pods", "nope", "ns", default=None) is None
-            assert blocking.is_deleted("pods", "nope", "ns")
-            assert not blocking.is_deleted("pods", "db-1", "ns", uid=db["metadata"]["uid"])
+            assert blocking.fetch("pods", "db-1", namespace="ns") == db
+            assert blocking.fetch("pods", "nope", namespace="ns", default=None) is None
+            assert blocking.is_deleted("pods", "nope", namespace="ns")
+            assert not blocking.is_deleted("pods", "db-1", namespace="ns", uid=db["metadata"]["uid"])
             assert blocking.fetch_list(
                 "pods", labels="app in (web,db)", sort_by="metadata.name", limit=1
             ) == [db]
@@ -489,7 +489,7 @@ def test_signatures_have_each_option() -> None:
 def test_reads_of_the_cache_need_no_loop() -> None:
     async def main(environment: Environment) -> None:
         environment.declare("app=web").hold(WEB)
-        assert await asyncio.to_thread(environment.cache().get, "pods", "web-1", "ns") == WEB
+        assert await asyncio.to_thread(environment.cache().get, "pods", "web-1", namespace="ns") == WEB
         assert await asyncio.to_thread(environment.cache().list, "pods", labels="app=web") == [WEB]
 
     run(main)
@@ -556,7 +556,7 @@ def test_on_the_loops_own_thread_it_is_refused() -> None:
     async def main(environment: Environment) -> None:
         environment.declare("app=web", PODS).hold(WEB)
         with pytest.raises(ReadError):
-            environment.cache().blocking.fetch("pods", "db-1", "ns")
+            environment.cache().blocking.fetch("pods", "db-1", namespace="ns")
 
     run(main)
 
@@ -576,7 +576,7 @@ def test_another_loop_of_another_thread_may_block_itself() -> None:
         cache = environment.cache()
 
         async def elsewhere() -> Any:
-            return cache.blocking.fetch("pods", "web-1", "ns")
+            return cache.blocking.fetch("pods", "web-1", namespace="ns")
 
         assert await asyncio.to_thread(lambda: asyncio.run(elsewhere())) == WEB
 

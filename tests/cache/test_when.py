@@ -77,7 +77,7 @@ def test_when_answers_true_before_there_is_an_answer_and_is_asked_again(
 
 def test_a_when_that_fails_to_read_fails_in_the_handler(registry: kopf.OperatorRegistry) -> None:
     """Raised in the callback it would cost all handlers of the object the event."""
-    handler_with_when(registry, with_cache(lambda cache, **_: cache.get("pods", "db-1", "shop")))
+    handler_with_when(registry, with_cache(lambda cache, **_: cache.get("pods", "db-1", namespace="shop")))
 
     async def main() -> None:
         async with launched(declaring(pods="app=web"), Cluster()) as operator:

@@ -40,7 +40,7 @@ def fails(why: Why) -> list[tuple[str, ...]]:
 
 
 def why(cache: FakeCache, name: str = "db-1", **options: Any) -> Why:
-    return cache.blocking.why("pods", name, "shop", **options)
+    return cache.blocking.why("pods", name, namespace="shop", **options)
 
 
 def test_a_held_object_is_compared_with_each_branch() -> None:
@@ -126,7 +126,7 @@ def test_an_object_that_the_cache_has_not_received_yet_is_due() -> None:
         async with gated("app=web", pod("a", **WEB)) as environment:
             await environment.cut()
             (b,) = environment.cluster.create(pod("b", **WEB))
-            found = await environment.cache.why("pods", "b", "shop")
+            found = await environment.cache.why("pods", "b", namespace="shop")
             assert (found.standing, fails(found)) == (Standing.DUE, [()])
             assert found.object_version == b["metadata"]["resourceVersion"]
             assert (found.state, found.since is not None) == ("synced", True)
@@ -142,7 +142,7 @@ def test_the_state_of_a_cache_that_cannot_be_read_is_told_with_its_reason() -> N
             environment.cluster.faults.add(Refuse(403), verb="watch", resource="pods")
             environment.cluster.cut("watch", "pods")
             await environment.clock.move_until(lambda: environment.informer.part().error is not None)
-            found = await environment.cache.why("pods", "a", "shop")
+            found = await environment.cache.why("pods", "a", namespace="shop")
             assert (found.standing, found.state) == (Standing.DUE, "forbidden")
             assert "The cache is forbidden, for " in str(found)
             assert found.message
@@ -165,7 +165,7 @@ def test_nothing_of_a_secret_but_its_labels_is_shown() -> None:
     }
     for declared in ("app=web", "app=db", Selector("app=db", fields="type=other")):
         cache = FakeCache([secret], {"v1/secrets": Cached(declared)})
-        found = cache.blocking.why("secrets", "s", "shop")
+        found = cache.blocking.why("secrets", "s", namespace="shop")
         assert "hunter2" not in f"{found}{found!r}"
         assert "aHVudGVyMg" not in f"{found}{found!r}"
 
@@ -174,9 +174,9 @@ def test_what_names_no_object_is_refused() -> None:
     cache = fake()
     for name, namespace in (("web-1", None), ("a/b", "shop"), (5, "shop"), ("web-1", "a/b")):
         with pytest.raises(ReadError):
-            cache.blocking.why("pods", name, namespace)  # type: ignore[arg-type]
+            cache.blocking.why("pods", name, namespace=namespace)  # type: ignore[arg-type]
     with pytest.raises(NotDeclared):
-        cache.blocking.why("configmaps", "a", "shop")
+        cache.blocking.why("configmaps", "a", namespace="shop")
 
 
 def test_a_field_that_nobody_can_read_is_left_to_the_server() -> None:
@@ -229,23 +229,23 @@ def test_20_the_namespace_of_an_object_that_does_not_exist_is_named() -> None:
     """Whether the filter excludes the object, or the cache proves that it is absent."""
     for declared in ("app=web", "", Selector("app=web", namespaces=["shop", "other"])):
         cache = fake(declared)
-        found = cache.blocking.why("pods", "web-1", "other")
+        found = cache.blocking.why("pods", "web-1", namespace="other")
         assert (found.standing, found.has_namespace) == (Standing.ABSENT, False)
         assert "pods other/web-1 does not exist: the namespace 'other' does not exist.\n" in str(found)
-        assert cache.blocking.why("pods", "gone", "shop").has_namespace
+        assert cache.blocking.why("pods", "gone", namespace="shop").has_namespace
         cache.cluster.namespace("other")
-        assert cache.blocking.why("pods", "web-1", "other").has_namespace
+        assert cache.blocking.why("pods", "web-1", namespace="other").has_namespace
 
 
 def test_20_a_namespace_that_may_not_be_read_is_not_named() -> None:
     cache = fake("")
     cache.cluster.faults.add(Refuse(403), verb="list", resource="namespaces")
-    found = cache.blocking.why("pods", "web-1", "other")
+    found = cache.blocking.why("pods", "web-1", namespace="other")
     assert (found.standing, found.has_namespace) == (Standing.ABSENT, True)
 
 
 def test_20_no_namespace_is_asked_for_where_nothing_may_be_asked() -> None:
-    assert fake("").blocking.why("pods", "web-1", "other", ask=False).has_namespace
+    assert fake("").blocking.why("pods", "web-1", namespace="other", ask=False).has_namespace
     assert fake("", kind="v1/nodes").blocking.why("nodes", "n2").has_namespace
 
 
@@ -258,7 +258,7 @@ def test_a_split_cache_knows_an_object_outside_of_the_filter_and_asks_nothing() 
         objects = [pod("web-1", **WEB, tier="gold"), pod("db-1", **DB)]
         async with gated(declared, *objects) as environment:
             cache, before = environment.cache, len(environment.cluster.requests)
-            found = await cache.why("pods", "db-1", "shop")
+            found = await cache.why("pods", "db-1", namespace="shop")
             assert (found.standing, fails(found)) == (
                 Standing.OUTSIDE,
                 [("app=web", "tier"), ("spec.nodeName=n1",)],
@@ -266,13 +266,13 @@ def test_a_split_cache_knows_an_object_outside_of_the_filter_and_asks_nothing() 
             assert all(each.is_known for each in found.branches)
             stored = environment.cluster.get(pod("db-1"))
             assert found.object_version == stored["metadata"]["resourceVersion"]
-            assert (await cache.why("pods", "none", "shop")).standing is Standing.ABSENT
-            assert (await cache.why("pods", "web-1", "shop")).standing is Standing.HELD
+            assert (await cache.why("pods", "none", namespace="shop")).standing is Standing.ABSENT
+            assert (await cache.why("pods", "web-1", namespace="shop")).standing is Standing.HELD
             assert len(environment.cluster.requests) == before
             await environment.cut()
             cache.remember(*environment.cluster.create(pod("db-2", **DB)))
             before = len(environment.cluster.requests)
-            found = await cache.why("pods", "db-2", "shop")
+            found = await cache.why("pods", "db-2", namespace="shop")
             assert (found.standing, fails(found)[1]) == (Standing.OUTSIDE, ("spec.nodeName=n1",))
             assert len(environment.cluster.requests) == before
 

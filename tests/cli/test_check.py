@@ -356,7 +356,7 @@ class TestKopfsOwnWatches:
 class TestFetches:
     FETCHING = (
         "\n@kopf.on.create('v1', 'services')\n@selectcache.with_cache\nasync def react(cache, **_): return"
-        " await cache.fetch('configmaps', 'a', 'b')\n"
+        " await cache.fetch('configmaps', 'a', namespace='b')\n"
     )
 
     def test_a_right_that_is_missing_to_fetch_is_told(

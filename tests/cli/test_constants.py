@@ -27,9 +27,9 @@ def keys_in(code: str, **others: str) -> set[object]:
 FOLLOWED = {
     "a constant of the module": """
         KIND = 'secrets'
-        async def f(cache): await cache.live.delete(KIND, 'a', 'b')
+        async def f(cache): await cache.live.delete(KIND, 'a', namespace='b')
     """,
-    "a constant with a type": "KIND: Final = 'secrets'\ndef f(cache): cache.blocking.fetch(KIND, 'a', 'b')",
+    "a constant with a type": "KIND: Final = 'secrets'\ndef f(cache): cache.blocking.fetch(KIND, key)",
     "a text of constants": """
         V, KIND = 'v', 1
         G = 'core'
@@ -52,7 +52,7 @@ FOLLOWED = {
     "a variable of the function around": """
         def f(cache):
             kind = 'secrets'
-            async def inner(): await cache.live.patch(kind, 'a', 'b', {})
+            async def inner(): await cache.live.patch(kind, 'a', {}, namespace='b')
     """,
     "an attribute of a class": """
         class Names:
@@ -64,7 +64,7 @@ FOLLOWED = {
             KIND = 'secrets'
         class Handlers(Base, object):
             async def f(self, cache):
-                await cache.live.delete(self.KIND, 'a', 'b')
+                await cache.live.delete(self.KIND, 'a', namespace='b')
     """,
 }
 
@@ -156,38 +156,38 @@ NOT_FOLLOWED = {
         def g(): return make('Secret')
     """,
     "an argument of a function that is handed on": """
-        def delete(cache, kind): cache.live.delete(kind, 'a', 'b')
+        def delete(cache, kind): cache.live.delete(kind, 'a', namespace='b')
         def f(cache): delete(cache, 'pods'); later(delete)
     """,
     "an argument of a call with unknown ones": """
-        def delete(cache, kind): cache.live.delete(kind, 'a', 'b')
+        def delete(cache, kind): cache.live.delete(kind, 'a', namespace='b')
         def f(cache, args): delete(cache, 'pods'); delete(*args); delete(**args)
     """,
     "an argument that a call leaves out": """
-        def delete(cache, kind='secrets'): cache.live.delete(kind, 'a', 'b')
+        def delete(cache, kind='secrets'): cache.live.delete(kind, 'a', namespace='b')
         def f(cache): delete(cache, 'secrets'); delete(cache)
     """,
     "all arguments": """
-        def delete(cache, *kinds): cache.live.delete(kinds, 'a', 'b')
+        def delete(cache, *kinds): cache.live.delete(kinds, 'a', namespace='b')
         def f(cache): delete(cache, 'pods')
     """,
     "an argument of a handler": """
         @kopf.on.event('pods')
-        def delete(cache, kind): cache.live.delete(kind, 'a', 'b')
+        def delete(cache, kind): cache.live.delete(kind, 'a', namespace='b')
         def f(cache): delete(cache, 'pods')
     """,
     "an argument of a method": """
         class Handlers:
-            def delete(self, cache, kind): cache.live.delete(kind, 'a', 'b')
+            def delete(self, cache, kind): cache.live.delete(kind, 'a', namespace='b')
             def f(self, cache): self.delete(cache, 'pods')
     """,
     "an argument of a function under another name": """
         from shop.web import delete as remove
-        def delete(cache, kind): cache.live.delete(kind, 'a', 'b')
+        def delete(cache, kind): cache.live.delete(kind, 'a', namespace='b')
         def f(cache): delete(cache, 'pods')
     """,
     "an argument of a function that calls itself with it": """
-        def delete(cache, kind): cache.live.delete(kind, 'a', 'b'); delete(cache, kind)
+        def delete(cache, kind): cache.live.delete(kind, 'a', namespace='b'); delete(cache, kind)
         def f(cache): delete(cache, 'pods')
     """,
     "a name with two values": "KIND = 'secrets'\nKIND = 'pods'\ndef f(cache): cache.fetch(KIND, 'a')",
@@ -392,15 +392,15 @@ def configure(settings, **_):
 
 @selectcache.reconcile('v1/namespaces', watches=[])
 async def reconcile(cache, name, **_):
-    source = await cache.fetch(PLURAL, NAMES.SOURCE, 'default', default=None)
+    source = await cache.fetch(PLURAL, NAMES.SOURCE, namespace='default', default=None)
     body = copy_of(source, name)
     if source is None:
-        await cache.live.delete(PLURAL, NAMES.SOURCE, name)
-    elif not await cache.fetch(f'v1/{PLURAL}', NAMES.SOURCE, name, default=None):
+        await cache.live.delete(PLURAL, NAMES.SOURCE, namespace=name)
+    elif not await cache.fetch(f'v1/{PLURAL}', NAMES.SOURCE, namespace=name, default=None):
         await cache.live.create(body)
     else:
         await cache.live.replace(body)
-        await cache.live.patch(PLURAL, NAMES.SOURCE, name, {'metadata': {'labels': {}}})
+        await cache.live.patch(PLURAL, NAMES.SOURCE, {'metadata': {'labels': {}}}, namespace=name)
 
 @kopf.on.event('v1', 'configmaps')
 @selectcache.with_cache

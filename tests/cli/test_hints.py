@@ -85,7 +85,7 @@ def test_20_check_tells_of_no_namespace_that_may_not_be_read(
     assert ABSENT not in command("check", WEB, "-n", "other").output
 
 
-FETCHING = "\nasync def helper(cache, kind): return await cache.fetch(kind, 'a', 'b')\n"
+FETCHING = "\nasync def helper(cache, kind): return await cache.fetch(kind, 'a', namespace='b')\n"
 
 
 def test_20_check_takes_the_kind_to_fetch_that_its_hint_asks_for(

@@ -105,11 +105,11 @@ class TestManifestsOfACache:
     @pytest.mark.parametrize(
         ("read", "verb"),
         [
-            ("await cache.fetch('configmaps', 'a', 'b')", "get"),
+            ("await cache.fetch('configmaps', 'a', namespace='b')", "get"),
             ("await cache.fetch_list(kind=('', 'v1', 'configmaps'))", "list"),
-            ("cache.blocking.is_deleted('configmaps', 'a', 'b')", "get"),
-            ("await cache.wait_deleted('configmaps', 'a', 'b')", "get"),
-            ("cache.blocking.wait_deleted('configmaps', 'a', 'b')", "get"),
+            ("cache.blocking.is_deleted('configmaps', 'a', namespace='b')", "get"),
+            ("await cache.wait_deleted('configmaps', 'a', namespace='b')", "get"),
+            ("cache.blocking.wait_deleted('configmaps', 'a', namespace='b')", "get"),
         ],
     )
     def test_fetches_that_are_written_out_are_found(self, command: Command, read: str, verb: str) -> None:
@@ -124,8 +124,8 @@ class TestManifestsOfACache:
 
     def test_fetches_that_are_not_written_out_are_told_of(self, command: Command) -> None:
         handlers = (
-            "\nasync def helper(cache, kind): return await cache.fetch(kind, 'a', 'b')\nasync def other(git):"
-            " await git.fetch('origin')\n"
+            "\nasync def helper(cache, kind): return await cache.fetch(kind, 'a', namespace='b')\n"
+            "async def other(git): await git.fetch('origin')\n"
         )
         said = command("rbac", "select['v1/pods'] = 'app=web'", handlers=handlers)
         assert said.output.count("is not written out there: name it with --fetch") == 1
@@ -144,7 +144,7 @@ class TestManifestsOfACache:
     ) -> None:
         (tmp_path / "lib").mkdir()
         (tmp_path / "lib" / "library.py").write_text(
-            "async def helper(cache): return await cache.fetch('configmaps', 'a', 'b')\n"
+            "async def helper(cache): return await cache.fetch('configmaps', 'a', namespace='b')\n"
         )
         monkeypatch.syspath_prepend(tmp_path / "lib")
         monkeypatch.setattr(sysconfig, "get_path", lambda _: str(tmp_path / "lib"))

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.usefixtures("nowhere")
 @pytest.mark.parametrize(
     ("call", "resource", "verbs"),
     [
-        ("await cache.live.get('configmaps', 'a', 'b')", "configmaps", ["get"]),
+        ("await cache.live.get('configmaps', 'a', namespace='b')", "configmaps", ["get"]),
         ("cache.blocking.live.list(kind='configmaps')", "configmaps", ["list"]),
         (
             "await cache.live.create({'apiVersion': 'v1', 'kind': 'ConfigMap'})",
@@ -31,14 +31,22 @@ pytestmark = pytest.mark.usefixtures("nowhere")
             "configmaps",
             ["get", "create", "patch"],
         ),
-        ("await cache.live.patch('configmaps', 'a', 'b', {})", "configmaps", ["get", "patch"]),
-        ("await cache.live.patch('pods', 'a', 'b', {}, subresource='status')", "pods/status", ["patch"]),
-        ("await cache.live.delete('configmaps', 'a', 'b')", "configmaps", ["get", "delete"]),
-        ("await cache.live.update('configmaps', 'a', 'b', f)", "configmaps", ["get", "update"]),
-        ("await cache.live.update('pods', 'a', 'b', f, subresource='status')", "pods/status", ["update"]),
-        ("await cache.live.update('pods', 'a', 'b', f, subresource='status')", "pods", ["get"]),
+        ("await cache.live.patch('configmaps', 'a', {}, namespace='b')", "configmaps", ["get", "patch"]),
         (
-            "await cache.live.update('deployments', 'a', 'b', f, subresource='scale')",
+            "await cache.live.patch('pods', 'a', {}, namespace='b', subresource='status')",
+            "pods/status",
+            ["patch"],
+        ),
+        ("await cache.live.delete('configmaps', 'a', namespace='b')", "configmaps", ["get", "delete"]),
+        ("await cache.live.update('configmaps', 'a', f, namespace='b')", "configmaps", ["get", "update"]),
+        (
+            "await cache.live.update('pods', 'a', f, namespace='b', subresource='status')",
+            "pods/status",
+            ["update"],
+        ),
+        ("await cache.live.update('pods', 'a', f, namespace='b', subresource='status')", "pods", ["get"]),
+        (
+            "await cache.live.update('deployments', 'a', f, namespace='b', subresource='scale')",
             "deployments/scale",
             ["get", "update"],
         ),
@@ -54,7 +62,7 @@ pytestmark = pytest.mark.usefixtures("nowhere")
         ),
         ("await cache.live.ensure(CONFIG, adopt=True)", "configmaps", ["get", "create", "patch"]),
         ("await cache.live.ensure(CONFIG, adopt=False)", "configmaps", ["get", "create"]),
-        ("await selectcache.current().live.delete('pods', 'a', 'b')", "pods", ["get", "delete"]),
+        ("await selectcache.current().live.delete('pods', 'a', namespace='b')", "pods", ["get", "delete"]),
     ],
 )
 def test_calls_of_live_that_are_written_out_are_found(
@@ -69,7 +77,7 @@ def test_calls_of_live_that_are_written_out_are_found(
 
 
 def test_the_right_to_settle_lost_answers_is_marked(command: Command) -> None:
-    handlers = "\nasync def helper(cache): return await cache.live.delete('configmaps', 'a', 'b')\n"
+    handlers = "\nasync def helper(cache): return await cache.live.delete('configmaps', 'a', namespace='b')\n"
     said = command("rbac", "select['v1/secrets'] = 'app=web'", handlers=handlers)
     assert f"# {LIVE}, {SETTLING}\n" in said.output
 
@@ -81,7 +89,7 @@ def test_the_right_to_settle_lost_answers_is_marked(command: Command) -> None:
         "await cache.live.create(obj)",
         "await cache.live.create({'kind': 'Pod'})",
         "await cache.live.create()",
-        "await cache.live.delete(kind, 'a', 'b')",
+        "await cache.live.delete(kind, 'a', namespace='b')",
     ],
 )
 def test_calls_of_live_that_are_not_written_out_are_told_of(command: Command, call: str) -> None:

@@ -10,7 +10,7 @@ import pytest
 from kopf_selectcache.cli._unawaited import unawaited_in
 from tests.cli.conftest import Command
 
-PATCH = "cache.live.patch('pods', 'a', 'b', {})"
+PATCH = "cache.live.patch('pods', 'a', {}, namespace='b')"
 LOST = {
     "a line of its own": f"async def f(cache):\n  {PATCH}",
     "a condition": f"async def f(cache):\n  if {PATCH}: pass",
@@ -52,8 +52,8 @@ def test_20_other_calls_are_no_problem(title: str) -> None:
 def test_20_check_names_each_call_that_nobody_awaits(command: Command) -> None:
     handlers = """
 async def f(cache):
-    cache.wait_deleted('pods', 'a', 'b')
-    cache.live.delete('pods', 'a', 'b')
+    cache.wait_deleted('pods', 'a', namespace='b')
+    cache.live.delete('pods', 'a', namespace='b')
 """
     said = command("check", "select['v1/pods'] = 'app=web'", handlers=handlers)
     assert said.code == 1

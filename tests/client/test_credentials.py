@@ -464,7 +464,7 @@ def test_a_cache_without_any_credentials_is_unauthorized() -> None:
                         environment.names()
                     assert (caught.value.code, caught.value.transient) == (None, True)
                     with pytest.raises(Unauthorized):
-                        await environment.cache.fetch("pods", "a", "shop")
+                        await environment.cache.fetch("pods", "a", namespace="shop")
                     await environment.synced()
 
     run(main())
@@ -498,7 +498,7 @@ def test_an_operator_with_a_static_token_lives_on_after_401s_that_only_its_cache
             assert len(logins) == (1 if times < TRIES else 2)
             assert cache.list_cached("secrets") == []
             cluster.faults.add(Refuse(401), verb="get", resource="secrets", times=1)
-            assert await cache.fetch("secrets", "absent", "default", default=None) is None
+            assert await cache.fetch("secrets", "absent", namespace="default", default=None) is None
             assert not operator.done()
             stop.set()
             await operator

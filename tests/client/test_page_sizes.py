@@ -245,7 +245,7 @@ def test_one_object_that_is_too_large_is_an_error_of_its_fetch() -> None:
             server.scripts["/api/v1/namespaces/shop/pods/a"] = type(server.pods)([scripted])
             await environment.synced()
             with pytest.raises(Stalled) as raised:
-                await environment.cache.fetch("pods", "a", "shop")
+                await environment.cache.fetch("pods", "a", namespace="shop")
             assert not raised.value.transient
 
     run(main())

@@ -108,11 +108,11 @@ def test_a_model_is_what_the_client_makes_of_the_servers_answer(cache: FakeCache
 
 
 def test_a_model_is_written_as_it_was_read(cache: FakeCache) -> None:
-    pod = cache.get(V1Pod, NAME, "shop")
+    pod = cache.get(V1Pod, NAME, namespace="shop")
     written = json.dumps(
         kubernetes.client.ApiClient().sanitize_for_serialization(pod), sort_keys=True
     ).replace("+00:00", "Z")  # type: ignore[no-untyped-call, unused-ignore]
-    assert json.loads(written) == cache.get("pods", NAME, "shop")
+    assert json.loads(written) == cache.get("pods", NAME, namespace="shop")
 
 
 @pytest.mark.parametrize("client", [kubernetes_asyncio.client, kubernetes.aio.client])
@@ -129,7 +129,7 @@ def test_a_model_of_an_asynchronous_client_is_what_that_makes_of_the_servers_ans
                     if earlier
                     else api.deserialize(text, "V1Pod", "application/json")
                 )
-                found = cache.get(client.V1Pod, pod["metadata"]["name"], "shop")
+                found = cache.get(client.V1Pod, pod["metadata"]["name"], namespace="shop")
                 assert (type(found), type(found.spec.containers[0])) == (client.V1Pod, client.V1Container)
                 assert found == expected
 
@@ -142,7 +142,7 @@ def test_a_model_that_is_extended_is_made_as_well(cache: FakeCache) -> None:
         def node(self) -> Any:
             return self.spec.node_name
 
-    assert cache.get(MyPod, NAME, "shop").node == POD["spec"]["nodeName"]
+    assert cache.get(MyPod, NAME, namespace="shop").node == POD["spec"]["nodeName"]
 
 
 def test_what_the_client_cannot_read_is_told_without_a_value() -> None:
@@ -154,15 +154,15 @@ def test_what_the_client_cannot_read_is_told_without_a_value() -> None:
             " image "
         ),
     ) as info:
-        cache.get(V1Pod, NAME, "shop")
+        cache.get(V1Pod, NAME, namespace="shop")
     values = [each["value"] for container in POD["spec"]["containers"] for each in container["env"]]
     assert not [value for value in values if value in str(info.value)]
 
 
 def test_kopf_takes_the_models_of_a_cache(cache: FakeCache) -> None:
     child, owner = (
-        cache.get(V1Pod, NAME, "shop"),
-        cache.get("pods", PODS[1]["metadata"]["name"], "shop", as_="view"),
+        cache.get(V1Pod, NAME, namespace="shop"),
+        cache.get("pods", PODS[1]["metadata"]["name"], namespace="shop", as_="view"),
     )
     kopf.append_owner_reference(child, owner=owner)
     assert child.metadata.owner_references[-1].uid == owner.metadata.uid
@@ -172,12 +172,12 @@ def test_kopf_takes_the_models_of_a_cache(cache: FakeCache) -> None:
 
 
 def test_an_object_of_pykube_is_read_from_a_cache(cache: FakeCache) -> None:
-    pod = cache.get(pykube.Pod, NAME, "shop")
+    pod = cache.get(pykube.Pod, NAME, namespace="shop")
     assert (type(pod), pod.name, pod.namespace, pod.obj) == (
         pykube.Pod,
         NAME,
         "shop",
-        cache.get("pods", NAME, "shop"),
+        cache.get("pods", NAME, namespace="shop"),
     )
     assert {each.name for each in cache.owned(OWNED, pykube.Pod)} >= {NAME}
 
@@ -196,13 +196,13 @@ def test_an_object_of_pykube_needs_a_client_to_write_or_read_with(cache: FakeCac
     with pytest.raises(
         ReadError, match=r"this object was read from a cache, .* Give it one: pod\.api = pykube\.HTTPClient\("
     ):
-        call(cache.get(pykube.Pod, NAME, "shop"))
+        call(cache.get(pykube.Pod, NAME, namespace="shop"))
 
 
 def test_an_object_of_pykube_is_written_once_it_has_a_client(environment: Environment) -> None:
     environment.create(environment.config_map("a", app="web"))
     held = FakeCache([environment.get("ConfigMap", "a")], {"configmaps": ""}).get(
-        pykube.ConfigMap, "a", environment.namespace
+        pykube.ConfigMap, "a", namespace=environment.namespace
     )
     held.api = client = pykube.HTTPClient(pykube.KubeConfig.from_file(str(environment.kubeconfig())))
     held.patch({"metadata": {"annotations": {"seen": "yes"}}})
@@ -240,8 +240,8 @@ def test_filters_and_kinds_are_named_by_the_classes_of_both() -> None:
 @pytest.mark.parametrize("kind", [V1Pod, pykube.Pod])
 def test_a_part_is_marked_and_the_whole_is_not(kind: Any) -> None:
     cache = FakeCache(PODS, {"pods": Cached("", drop=["status"])})
-    assert cache.get(kind, NAME, "shop").partial == "drop=['status']"
-    assert type(cache.blocking.fetch(kind, NAME, "shop", whole=True)) is kind
+    assert cache.get(kind, NAME, namespace="shop").partial == "drop=['status']"
+    assert type(cache.blocking.fetch(kind, NAME, namespace="shop", whole=True)) is kind
 
 
 @pytest.mark.parametrize(
@@ -258,7 +258,7 @@ def test_a_part_is_marked_and_the_whole_is_not(kind: Any) -> None:
 )
 def test_a_wrong_class_is_refused(cache: FakeCache, as_: Any) -> None:
     with pytest.raises(ReadError, match=rf"no {as_.__name__}\b"):
-        cache.get("pods", NAME, "shop", as_=as_)
+        cache.get("pods", NAME, namespace="shop", as_=as_)
 
 
 # ---- The recipes of docs/reading.md.
@@ -288,7 +288,7 @@ def test_an_object_of_kr8s_is_made_by_a_function_with_a_client(environment: Envi
 
 def test_an_object_of_lightkube_is_made_by_its_own_function(cache: FakeCache) -> None:
     lightkube_pod = lightkube.resources.core_v1.Pod
-    found = cache.get("pods", NAME, "shop", as_=lightkube_pod.from_dict)
+    found = cache.get("pods", NAME, namespace="shop", as_=lightkube_pod.from_dict)
     assert type(found) is lightkube_pod
     assert found.spec.nodeName == POD["spec"]["nodeName"]
 
@@ -302,6 +302,6 @@ def test_a_custom_resource_of_lightkube_is_made_by_its_own_function() -> None:
         "spec": {"size": 1},
     }
     found = FakeCache([obj], {"example.com/v1/widgets": ""}).get(
-        "example.com/v1/widgets", "w", "shop", as_=widget.from_dict
+        "example.com/v1/widgets", "w", namespace="shop", as_=widget.from_dict
     )
     assert (type(found), found.metadata.name, found["spec"]) == (widget, "w", {"size": 1})

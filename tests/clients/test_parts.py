@@ -52,7 +52,7 @@ POD: dict[str, Any] = {
 def part(kind: Any, *, as_: Any = None, obj: dict[str, Any] = POD, **options: Any) -> Any:
     plural = f"{obj['kind'].lower()}s"
     cache = FakeCache([obj], {f"v1/{plural}": Cached("", **options)})
-    return cache.get(kind, obj["metadata"]["name"], "shop", as_=as_)
+    return cache.get(kind, obj["metadata"]["name"], namespace="shop", as_=as_)
 
 
 @pytest.mark.parametrize("client", CLIENTS)
@@ -169,14 +169,14 @@ def test_13_no_client_sends_a_model_with_a_part_in_it(client: Any) -> None:
         lambda cache, obj: cache.blocking.live.apply(obj),
         lambda cache, obj: cache.blocking.live.create(obj),
         lambda cache, obj: cache.blocking.live.ensure(obj),
-        lambda cache, obj: cache.blocking.live.update("pods", "web-1", "shop", lambda _: obj),
+        lambda cache, obj: cache.blocking.live.update("pods", "web-1", lambda _: obj, namespace="shop"),
     ],
 )
 def test_13_no_write_of_a_whole_object_takes_a_part_of_a_class(
     write: Callable[[FakeCache, Any], object], options: Any, kind: Any
 ) -> None:
     cache = FakeCache([POD], {"v1/pods": Cached("", **options)})
-    pod = cache.get(kind, "web-1", "shop")
+    pod = cache.get(kind, "web-1", namespace="shop")
     for each in (pod, copy.deepcopy(pod), pickle.loads(pickle.dumps(pod))):
         with pytest.raises(InvalidObject, match="only a part of the object is stored"):
             write(cache, each)
@@ -291,7 +291,7 @@ def test_a_part_is_an_object_for_everything_else(kind: Any) -> None:
     cache = FakeCache([POD], {"v1/pods": Cached("app=web", keep=["status"])})
     (pod,) = cache.list(kind, labels="app=web")
     assert cache.owned(pod, "pods") is not None
-    assert cache.get("pods", "web-1", "shop", at_least=pod)["kind"] == "Pod"
+    assert cache.get("pods", "web-1", namespace="shop", at_least=pod)["kind"] == "Pod"
     kopf.label(pod, {"more": "x"})
     labels = pod.obj["metadata"]["labels"] if kind is pykube.Pod else pod.metadata.labels
     assert labels["more"] == "x"

@@ -74,11 +74,11 @@ def test_a_model_that_was_read_is_written_back(cache: FakeCache, client: ModuleT
     before = cache.list("pods")[0]
     cache.cluster.patch(before, {"status": {"containerStatuses": None}}, subresource="status")
     name = before["metadata"]["name"]
-    pod = cache.blocking.live.get(client.V1Pod, name, "shop")
+    pod = cache.blocking.live.get(client.V1Pod, name, namespace="shop")
     pod.metadata.labels["more"] = "x"
     changed = cache.blocking.live.replace(pod)
     assert type(changed) is client.V1Pod
-    now = cache.get("pods", name, "shop")
+    now = cache.get("pods", name, namespace="shop")
     assert now["metadata"]["labels"] == {**before["metadata"]["labels"], "more": "x"}
     assert now["spec"] == before["spec"]
 

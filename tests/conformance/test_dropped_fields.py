@@ -18,7 +18,7 @@ Write = Callable[[Live, Place], Any]
 
 def status(patch: Any, **options: Any) -> Write:
     return lambda live, place: live.patch(
-        "namespaces", place.namespace, None, patch, subresource="status", **options
+        "namespaces", place.namespace, patch, subresource="status", **options
     )
 
 
@@ -48,7 +48,6 @@ DROPPED: dict[str, tuple[Write, set[str]]] = {
         lambda live, place: live.update(
             "namespaces",
             place.namespace,
-            None,
             lambda obj: obj["status"].update(nope=1),
             subresource="status",
         ),
@@ -84,11 +83,11 @@ DROPPED: dict[str, tuple[Write, set[str]]] = {
 KEPT: dict[str, Write] = {
     "a null": status({"status": {"nope": None}}),
     "an empty list": lambda live, place: live.patch(
-        "namespaces", place.namespace, None, {"metadata": {"finalizers": [], "labels": {}}}
+        "namespaces", place.namespace, {"metadata": {"finalizers": [], "labels": {}}}
     ),
     "known fields": status({"status": {"conditions": [CONDITION]}}),
     "a status that the main resource ignores": lambda live, place: live.patch(
-        "namespaces", place.namespace, None, {"status": {"conditions": []}}
+        "namespaces", place.namespace, {"status": {"conditions": []}}
     ),
     "quantities and defaults": created(
         "v1",
@@ -112,16 +111,16 @@ def _set_status(obj: Any) -> None:
 
 
 def _updated(change: Callable[[Any], Any], **options: Any) -> Write:
-    return lambda live, place: live.update("pods", "a", place.namespace, change, **options)
+    return lambda live, place: live.update("pods", "a", change, namespace=place.namespace, **options)
 
 
 def _patched(patch: Any, **options: Any) -> Write:
-    return lambda live, place: live.patch("pods", "a", place.namespace, patch, **options)
+    return lambda live, place: live.patch("pods", "a", patch, namespace=place.namespace, **options)
 
 
 def _replaced(change: Callable[[Any], Any], **options: Any) -> Write:
     async def write(live: Live, place: Place) -> Any:
-        found = await live.get("pods", "a", place.namespace)
+        found = await live.get("pods", "a", namespace=place.namespace)
         change(found)
         return await live.replace(found, **options)
 
@@ -184,7 +183,9 @@ WRITTEN: dict[str, Write] = {
         ],
         type="json",
     ),
-    "another kind": lambda live, place: live.patch("configmaps", "a", place.namespace, {"data": {"a": "b"}}),
+    "another kind": lambda live, place: live.patch(
+        "configmaps", "a", {"data": {"a": "b"}}, namespace=place.namespace
+    ),
 }
 
 
@@ -251,7 +252,7 @@ def test_20_no_log_names_a_field_that_the_kind_has(
 
 
 def _patch(key: str, name: str, namespace: str, patch: Any, live: Live, _: Place, **options: Any) -> Any:
-    return live.patch(key, name, namespace, patch, **options)
+    return live.patch(key, name, patch, namespace=namespace, **options)
 
 
 @pytest.mark.needs("definitions of custom resources")

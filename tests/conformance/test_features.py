@@ -154,9 +154,9 @@ def test_a3_a_kind_that_is_not_declared_has_no_cache(configs: Place) -> None:
             with pytest.raises(NotDeclared):
                 operator.cache.list_cached("configmaps")
             with pytest.raises(NotDeclared):
-                operator.cache.get("configmaps", "web-1", configs.namespace)
+                operator.cache.get("configmaps", "web-1", namespace=configs.namespace)
             assert list(operator.runtime.informers) == ["v1/secrets"]
-            found = await operator.cache.fetch("configmaps", "web-1", configs.namespace)
+            found = await operator.cache.fetch("configmaps", "web-1", namespace=configs.namespace)
             assert found["metadata"]["labels"] == WEB
             assert list(operator.runtime.informers) == ["v1/secrets"]
 
@@ -168,7 +168,7 @@ def test_a4_a_read_outside_of_the_filter_raises(configs: Place) -> None:
         configs.create("db-1", labels={"app": "db"})
         async with cached(configs) as cache:
             with pytest.raises(OutsideFilter) as raised:
-                cache.get("configmaps", "db-1", configs.namespace, default=None)
+                cache.get("configmaps", "db-1", namespace=configs.namespace, default=None)
             assert raised.value.reason is Reason.HIDDEN
             with pytest.raises(OutsideFilter):
                 cache.list("configmaps", namespace=configs.namespace)
@@ -243,7 +243,7 @@ def test_a12_objects_are_projected_before_they_are_stored(configs: Place) -> Non
         assert "managedFields" in made["metadata"]
         filters = {"v1/configmaps": Cached("app=web", drop=["data.large"], transform=shout)}
         async with cached(configs, filters) as cache:
-            found = cache.get("configmaps", "web-1", configs.namespace)
+            found = cache.get("configmaps", "web-1", namespace=configs.namespace)
             assert found["data"] == {"key": "LOW"}
             assert "managedFields" not in found["metadata"]
             with pytest.raises(NotKept):
@@ -256,13 +256,13 @@ def test_a13_callers_have_copies_or_views_that_cannot_be_changed(configs: Place)
     async def main() -> None:
         configs.create("web-1", labels=WEB, data={"key": "1"})
         async with cached(configs) as cache:
-            copy = cache.get("configmaps", "web-1", configs.namespace)
+            copy = cache.get("configmaps", "web-1", namespace=configs.namespace)
             copy["data"]["key"] = "2"
-            view = cache.get("configmaps", "web-1", configs.namespace, as_="view")
+            view = cache.get("configmaps", "web-1", namespace=configs.namespace, as_="view")
             assert view["data"]["key"] == "1"
             with pytest.raises(TypeError):
                 view["data"]["key"] = "3"
-            assert cache.get("configmaps", "web-1", configs.namespace)["data"] == {"key": "1"}
+            assert cache.get("configmaps", "web-1", namespace=configs.namespace)["data"] == {"key": "1"}
 
     run(main())
 
@@ -357,7 +357,7 @@ def test_a18_no_read_answers_before_the_first_list(configs: Place) -> None:
                 await asyncio.to_thread(listed.wait, 60)
                 for read in (
                     lambda: cache.list_cached("configmaps"),
-                    lambda: cache.get("configmaps", "a", configs.namespace, default=None),
+                    lambda: cache.get("configmaps", "a", namespace=configs.namespace, default=None),
                     lambda: cache.count("configmaps", namespace=configs.namespace),
                 ):
                     with pytest.raises(NotSynced):
@@ -416,7 +416,7 @@ def test_a22_what_is_not_cached_is_read_from_the_server(configs: Place) -> None:
         configs.create("web-1", labels=WEB)
         configs.create("db-1", labels={"app": "db"})
         async with cached(configs) as cache:
-            found = await cache.fetch("configmaps", "db-1", configs.namespace, default=None)
+            found = await cache.fetch("configmaps", "db-1", namespace=configs.namespace, default=None)
             assert found is not None
             assert found["metadata"]["labels"] == {"app": "db"}
             everything = await cache.fetch_list(
@@ -424,7 +424,7 @@ def test_a22_what_is_not_cached_is_read_from_the_server(configs: Place) -> None:
             )
             assert names(everything) == ["db-1", "web-1"]
             configs.patch("web-1", {"data": {"key": "new"}})
-            live = await cache.live.get("configmaps", "web-1", configs.namespace)
+            live = await cache.live.get("configmaps", "web-1", namespace=configs.namespace)
             assert live["data"] == {"key": "new"}
             assert names(
                 await cache.live.list("configmaps", namespace=configs.namespace, labels="app=db")
@@ -446,7 +446,7 @@ def test_a24_a_write_of_another_client_is_read_at_once(configs: Place) -> None:
                 cache.remember(configs.patch(name, {"metadata": {"labels": {"app": "db"}}}))
                 assert name not in names(cache.list_cached("configmaps"))
                 with pytest.raises(OutsideFilter):
-                    cache.get("configmaps", name, configs.namespace)
+                    cache.get("configmaps", name, namespace=configs.namespace)
 
     run(main())
 
@@ -516,8 +516,8 @@ def test_b4_an_object_that_left_is_told_from_one_that_is_gone(configs: Place) ->
                 ("leaves", "left"),
                 ("goes", "left"),
             ]
-            assert not await cache.is_deleted("configmaps", "leaves", configs.namespace)
-            assert await cache.is_deleted("configmaps", "goes", configs.namespace)
+            assert not await cache.is_deleted("configmaps", "leaves", namespace=configs.namespace)
+            assert await cache.is_deleted("configmaps", "goes", namespace=configs.namespace)
         filters = {"v1/configmaps": Selector(names=["leaves"])}
         async with cached(configs, filters) as cache, aclosing(cache.changes("configmaps")) as changes:  # type: ignore[type-var]
             assert (await anext(changes)).cause == "entered"
@@ -624,9 +624,9 @@ def test_b13_a_fake_cache_answers_as_the_cache_of_a_server(configs: Place) -> No
 
 def reads(namespace: str) -> list[Callable[[Cache], Any]]:
     return [
-        lambda cache: cache.get("configmaps", "web-1", namespace)["metadata"]["uid"],
-        lambda cache: cache.get("configmaps", "db-1", namespace, default=None),
-        lambda cache: cache.get("configmaps", "web-1", "other", default=None),
+        lambda cache: cache.get("configmaps", "web-1", namespace=namespace)["metadata"]["uid"],
+        lambda cache: cache.get("configmaps", "db-1", namespace=namespace, default=None),
+        lambda cache: cache.get("configmaps", "web-1", namespace="other", default=None),
         lambda cache: names(cache.list("configmaps", labels="app=web")),
         lambda cache: names(cache.list("configmaps")),
         lambda cache: names(cache.list_cached("configmaps")),
@@ -648,7 +648,7 @@ def test_e1_a_second_cache_has_its_own_filter_and_login(configs: Place) -> None:
             assert names(first.list("configmaps", labels="app=web", namespace=configs.namespace)) == ["web-1"]
             assert answer(second, lambda cache: names(cache.list_cached("configmaps"))) == ["db-1"]
             with pytest.raises(OutsideFilter):
-                second.get("configmaps", "web-1", configs.namespace)
+                second.get("configmaps", "web-1", namespace=configs.namespace)
 
     run(main())
 
@@ -669,9 +669,9 @@ def test_e3_writes_are_live_and_have_the_login_of_the_operator(configs: Place) -
             made = await cache.live.create({"apiVersion": "v1", "kind": "ConfigMap", **obj})
             assert configs.names(labelSelector="app=web") == ["web-1"]
             assert configs.get("web-1")["metadata"]["uid"] == made["metadata"]["uid"]
-            await cache.live.patch("configmaps", "web-1", configs.namespace, {"data": {"key": "2"}})
+            await cache.live.patch("configmaps", "web-1", {"data": {"key": "2"}}, namespace=configs.namespace)
             assert configs.get("web-1").get("data") == {"key": "2"}
-            assert cache.get("configmaps", "web-1", configs.namespace)["data"] == {"key": "2"}
+            assert cache.get("configmaps", "web-1", namespace=configs.namespace)["data"] == {"key": "2"}
 
     run(main())
 
@@ -687,6 +687,6 @@ def test_e8_an_agent_caches_the_pods_of_its_node(place: Place) -> None:
                 "mine"
             ]
             with pytest.raises(OutsideFilter):
-                cache.get("pods", "theirs", place.namespace)
+                cache.get("pods", "theirs", namespace=place.namespace)
 
     run(main())

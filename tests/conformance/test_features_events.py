@@ -172,7 +172,7 @@ def test_20_events_and_caches_in_a_namespace_that_does_not_exist_are_a_warning_e
             recorder.record(body, "Normal", "Deployed", "one")
             await until(lambda: messages(configs) == {"one": 1}, "all are written")
             await cache.declare("v1/secrets", selectcache.Selector(namespaces=["nowhere", configs.namespace]))
-            found = await cache.why("secrets", "a", "nowhere")
+            found = await cache.why("secrets", "a", namespace="nowhere")
             assert not found.has_namespace
             await until(lambda: len(warned(caplog)) == 2, "the cache warns")
 

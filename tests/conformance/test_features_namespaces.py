@@ -67,7 +67,7 @@ def test_a6_defaults_are_those_of_kinds_without_their_own(places: tuple[Place, P
             (secret,) = cache.list_cached("secrets", namespace=one.namespace)
             assert secret["metadata"]["annotations"] == {"note": "long"}
             with pytest.raises(OutsideFilter):
-                cache.get("secrets", "web", one.namespace)
+                cache.get("secrets", "web", namespace=one.namespace)
             origins = [*map(str, cache.scope("secrets").origins)]
             for name, value in defaults.items():
                 if name not in ("label", "namespaces", "field", "transform", "keep"):

@@ -55,16 +55,16 @@ def test_a11_metadata_alone_crosses_the_network(place: Place, api: Cluster, init
                 assert names(cache.list("states", fields="spec.node=n1", **here)) == ["mine", "mine-too"]
                 with pytest.raises(NotKept):
                     cache.list_cached("pods", fields="spec.nodeName=n1")
-                pod = cache.get("pods", "web-1", place.namespace)
+                pod = cache.get("pods", "web-1", namespace=place.namespace)
                 assert pod.keys() == {"apiVersion", "kind", "metadata"}
                 assert (pod["apiVersion"], pod["kind"]) == ("v1", "Pod")
                 assert pod["metadata"]["annotations"] == {"note": "long"}
                 assert "managedFields" not in pod["metadata"]
-                state = cache.get("states", "mine", place.namespace)
+                state = cache.get("states", "mine", namespace=place.namespace)
                 assert (state["apiVersion"], state["kind"]) == (f"{group}/v1", "State")
                 with pytest.raises(NotKept):
                     cache.list_cached("pods", where={"spec.nodeName": None})
-                fetched = await cache.fetch("pods", "web-1", place.namespace, max_age=1e-9)
+                fetched = await cache.fetch("pods", "web-1", namespace=place.namespace, max_age=1e-9)
                 assert fetched.keys() == {"apiVersion", "kind", "metadata"}
                 pods.delete("web-2", query={"gracePeriodSeconds": 0})
                 states.patch("mine-too", {"spec": {"node": "n2"}})
@@ -73,7 +73,7 @@ def test_a11_metadata_alone_crosses_the_network(place: Place, api: Cluster, init
                 received = b"".join(proxy.received)
                 assert b"web-2" in received
                 assert CANARY.encode() not in received
-                whole = await cache.fetch("pods", "web-1", place.namespace, whole=True)
+                whole = await cache.fetch("pods", "web-1", namespace=place.namespace, whole=True)
                 assert whole["spec"]["containers"][0]["image"] == CANARY
 
     run(main())
@@ -85,7 +85,7 @@ def test_a11_metadata_alone_crosses_the_network(place: Place, api: Cluster, init
 def where_is(cache: Cache, name: str, namespace: str, kind: str = "configmaps") -> str:
     """Return if an object is inside of the filter, outside, or absent."""
     try:
-        cache.get(kind, name, namespace)
+        cache.get(kind, name, namespace=namespace)
     except NotFound:
         return "absent"
     except OutsideFilter as error:
@@ -104,29 +104,29 @@ def test_b3_a_split_cache_tells_inside_from_outside_and_absent(place: Place, fil
         here = place.namespace
         with Proxy(place.api) as proxy:
             async with cached(place, filters, url=proxy.url) as cache:
-                assert cache.get("configmaps", "web-1", here)["data"] == {"key": CANARY}
+                assert cache.get("configmaps", "web-1", namespace=here)["data"] == {"key": CANARY}
                 with pytest.raises(OutsideFilter) as raised:
-                    cache.get("configmaps", "db-1", here, default=None)
+                    cache.get("configmaps", "db-1", namespace=here, default=None)
                 error = raised.value
                 assert (error.reason, error.labels, error.wanted) == (
                     Reason.OUTSIDE,
                     {"app": "db"},
                     ("app=web",),
                 )
-                assert cache.get("configmaps", "none", here, default=None) is None
-                assert cache.exists("configmaps", "db-1", here)
-                assert not cache.exists("configmaps", "none", here)
+                assert cache.get("configmaps", "none", namespace=here, default=None) is None
+                assert cache.exists("configmaps", "db-1", namespace=here)
+                assert not cache.exists("configmaps", "none", namespace=here)
                 others = len(configs.names())  # A namespace may have ConfigMaps of its own.
                 assert cache.count("configmaps", namespace=here, outside=True) == others
                 assert cache.count("configmaps", namespace=here, labels="app=db", outside=True) == 1
                 assert names(cache.list_cached("configmaps")) == ["web-1"]
                 before = len(proxy.passed)
-                assert not await cache.is_deleted("configmaps", "db-1", here, uid=error.uid)
+                assert not await cache.is_deleted("configmaps", "db-1", namespace=here, uid=error.uid)
                 hidden = cache.list_outside("configmaps", namespace=here, labels="app=db")
                 assert [(each.name, each.uid, each.wanted) for each in hidden] == [
                     ("db-1", error.uid, ("app=web",))
                 ]
-                why = await cache.why("configmaps", "db-1", here)
+                why = await cache.why("configmaps", "db-1", namespace=here)
                 assert (why.standing, why.branches[0].fails) == (Standing.OUTSIDE, ("app=web",))
                 assert len(proxy.passed) == before
                 assert b"outside-7f3a" not in b"".join(proxy.received)
@@ -204,7 +204,7 @@ def test_b3_a_field_beside_a_label_has_two_sides_as_well(place: Place, api: Clus
             assert found == ["inside", "outside", "outside", "absent"]
             for name, wanted in (("else", "app=web"), ("there", "spec.node=n1")):
                 with pytest.raises(OutsideFilter) as raised:
-                    cache.get("states", name, here)
+                    cache.get("states", name, namespace=here)
                 assert raised.value.wanted == (wanted,)
             assert cache.count("states", namespace=here, outside=True) == 4
             states.delete("there")

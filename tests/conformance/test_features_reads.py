@@ -107,7 +107,7 @@ def test_b10_waits_and_changes_begin_at_a_version(configs: Place) -> None:
                 assert held == set(configs.names(labelSelector="app=web"))
                 configs.delete(f"web-{version}")
                 await cache.wait_deleted(
-                    "configmaps", f"web-{version}", configs.namespace, at_least=made, timeout=60
+                    "configmaps", f"web-{version}", namespace=configs.namespace, at_least=made, timeout=60
                 )
 
     run(main())
@@ -139,13 +139,13 @@ def test_b11_the_reason_for_one_object_is_known(place: Place) -> None:
         pods.create("db-1", labels={"app": "db"}, spec=spec)
         branches = ["app=web", "app=db,tier", Selector(fields="spec.nodeName=n2"), Selector(names=["a"])]
         async with cached(place, {"v1/pods": branches}) as cache:
-            found = await cache.why("pods", "db-1", place.namespace)
+            found = await cache.why("pods", "db-1", namespace=place.namespace)
             assert found.standing is Standing.OUTSIDE
             expected = [("app=web",), ("tier",), ("spec.nodeName=n2",), ("name=a",)]
             assert [each.fails for each in found.branches] == expected
             assert (found.state, found.message) == ("synced", "")
-            assert (await cache.why("pods", "db-2", place.namespace)).standing is Standing.ABSENT
+            assert (await cache.why("pods", "db-2", namespace=place.namespace)).standing is Standing.ABSENT
         async with cached(place, {"v1/pods": Selector(fields="spec.nodeName=n1")}) as cache:
-            assert (await cache.why("pods", "db-1", place.namespace)).standing is Standing.HELD
+            assert (await cache.why("pods", "db-1", namespace=place.namespace)).standing is Standing.HELD
 
     run(main())

@@ -15,6 +15,7 @@ from kopf_selectcache import (
     Forbidden,
     HiddenByFilter,
     Invalid,
+    Key,
     Live,
     NotFound,
     OutcomeUnknown,
@@ -67,13 +68,13 @@ def test_objects_are_created_changed_and_deleted(place: Place) -> None:
         async with operated(place) as operator:
             live, namespace = operator.cache.live, place.namespace
             made = await live.create(config(place))
-            assert made == await live.get("configmaps", "a", namespace)
+            assert made == await live.get("configmaps", "a", namespace=namespace)
             generated = {**config(place), "metadata": {"generateName": "b-", "namespace": namespace}}
             assert (await live.create(generated))["metadata"]["name"].startswith("b-")
             made["data"]["key"] = "2"
             replaced = await live.replace(made)
             assert replaced["data"] == {"key": "2"}
-            patched = await live.patch("configmaps", "a", namespace, {"data": {"more": "3"}})
+            patched = await live.patch("configmaps", "a", {"data": {"more": "3"}}, namespace=namespace)
             assert patched["data"] == {"key": "2", "more": "3"}
             tested = [
                 {
@@ -83,19 +84,21 @@ def test_objects_are_created_changed_and_deleted(place: Place) -> None:
                 },
                 {"op": "remove", "path": "/data/more"},
             ]
-            patched = await live.patch("configmaps", "a", namespace, tested, type="json")
+            patched = await live.patch("configmaps", "a", tested, namespace=namespace, type="json")
             assert patched["data"] == {"key": "2"}
-            updated = await live.update("configmaps", "a", namespace, lambda obj: obj["data"].update(key="4"))
+            updated = await live.update(
+                "configmaps", "a", lambda obj: obj["data"].update(key="4"), namespace=namespace
+            )
             assert updated["data"] == {"key": "4"}
-            again = await live.update("configmaps", "a", namespace, lambda _: None)
+            again = await live.update("configmaps", "a", lambda _: None, namespace=namespace)
             assert again == updated
             found = [
                 each["metadata"]["name"]
                 for each in await live.list("configmaps", namespace=namespace, labels="app=web")
             ]
             assert found == ["a"]
-            await live.delete("configmaps", "a", namespace, uid=made["metadata"]["uid"])
-            assert await live.get("configmaps", "a", namespace, default=None) is None
+            await live.delete("configmaps", "a", namespace=namespace, uid=made["metadata"]["uid"])
+            assert await live.get("configmaps", "a", namespace=namespace, default=None) is None
 
     run(main())
 
@@ -108,15 +111,17 @@ def test_9_each_of_fifty_writes_is_read_at_once(place: Place) -> None:
                 name = f"a{number}"
                 made = await cache.live.create(config(place, name))
                 made["metadata"].pop("managedFields", None)  # Caches do not keep them.
-                assert cache.get("configmaps", name, namespace) == made
-                assert await cache.fetch("configmaps", name, namespace, default=None) == made
+                assert cache.get("configmaps", name, namespace=namespace) == made
+                assert await cache.fetch("configmaps", name, namespace=namespace, default=None) == made
                 assert cache.count("configmaps", namespace=namespace, labels="app=web") == number + 1
-            await cache.live.patch("configmaps", "a0", namespace, {"metadata": {"labels": {"app": "db"}}})
-            await cache.live.delete("configmaps", "a1", namespace)
+            await cache.live.patch(
+                "configmaps", "a0", {"metadata": {"labels": {"app": "db"}}}, namespace=namespace
+            )
+            await cache.live.delete("configmaps", "a1", namespace=namespace)
             names = {key.name for key in cache.list_cached("configmaps", keys_only=True)}
             assert names == {f"a{number}" for number in range(2, 50)}
-            assert await cache.is_deleted("configmaps", "a1", namespace)
-            assert not await cache.is_deleted("configmaps", "a0", namespace)
+            assert await cache.is_deleted("configmaps", "a1", namespace=namespace)
+            assert not await cache.is_deleted("configmaps", "a0", namespace=namespace)
 
     run(main())
 
@@ -127,14 +132,14 @@ def test_a_list_is_merged_by_its_keys_and_subresources_are_patched(place: Place)
             live, namespace = operator.cache.live, place.namespace
             await live.create(deployment(place))
             more = {"spec": {"template": {"spec": {"containers": [{"name": "more", "image": "none"}]}}}}
-            patched = await live.patch("deployments", "a", namespace, more, type="strategic")
+            patched = await live.patch("deployments", "a", more, namespace=namespace, type="strategic")
             containers = patched["spec"]["template"]["spec"]["containers"]
             assert sorted(each["name"] for each in containers) == ["main", "more"]
             status = {"status": {"observedGeneration": 7}}
-            patched = await live.patch("deployments", "a", namespace, status, subresource="status")
+            patched = await live.patch("deployments", "a", status, namespace=namespace, subresource="status")
             assert patched["status"]["observedGeneration"] == 7
             scale = await live.patch(
-                "deployments", "a", namespace, {"spec": {"replicas": 3}}, subresource="scale"
+                "deployments", "a", {"spec": {"replicas": 3}}, namespace=namespace, subresource="scale"
             )
             assert (scale["kind"], scale["spec"]["replicas"]) == ("Scale", 3)
 
@@ -147,11 +152,11 @@ def test_a_dry_run_changes_nothing(place: Place) -> None:
             live, namespace = operator.cache.live, place.namespace
             made = await live.create(config(place))
             assert (await live.create(config(place, "b"), dry_run=True))["data"] == {"key": "1"}
-            await live.patch("configmaps", "a", namespace, {"data": {"key": "2"}}, dry_run=True)
+            await live.patch("configmaps", "a", {"data": {"key": "2"}}, namespace=namespace, dry_run=True)
             await live.replace({**made, "data": {}}, dry_run=True)
-            await live.delete("configmaps", "a", namespace, dry_run=True)
-            assert await live.get("configmaps", "a", namespace) == made
-            assert await live.get("configmaps", "b", namespace, default=None) is None
+            await live.delete("configmaps", "a", namespace=namespace, dry_run=True)
+            assert await live.get("configmaps", "a", namespace=namespace) == made
+            assert await live.get("configmaps", "b", namespace=namespace, default=None) is None
 
     run(main())
 
@@ -198,10 +203,10 @@ def test_an_object_with_finalizers_stays_until_they_are_gone(place: Place) -> No
             obj = config(place)
             obj["metadata"]["finalizers"] = ["example.com/wait"]
             await live.create(obj)
-            await live.delete("configmaps", "a", namespace, propagation="background")
-            assert (await live.get("configmaps", "a", namespace))["metadata"]["deletionTimestamp"]
-            await live.patch("configmaps", "a", namespace, {"metadata": {"finalizers": None}})
-            assert await live.get("configmaps", "a", namespace, default=None) is None
+            await live.delete("configmaps", "a", namespace=namespace, propagation="background")
+            assert (await live.get("configmaps", "a", namespace=namespace))["metadata"]["deletionTimestamp"]
+            await live.patch("configmaps", "a", {"metadata": {"finalizers": None}}, namespace=namespace)
+            assert await live.get("configmaps", "a", namespace=namespace, default=None) is None
 
     run(main())
 
@@ -240,25 +245,29 @@ def test_refusals_have_the_servers_status(place: Place) -> None:
             with pytest.raises(AlreadyExists):
                 await live.create(config(place))
             with pytest.raises(NotFound):
-                await live.patch("configmaps", "b", namespace, {})
+                await live.patch("configmaps", "b", {}, namespace=namespace)
             with pytest.raises(NotFound):
-                await live.delete("configmaps", "b", namespace)
+                await live.delete("configmaps", "b", namespace=namespace)
             with pytest.raises(NotFound):
                 await live.create({**made, "metadata": {"name": "a", "namespace": f"{namespace}-none"}})
-            await live.patch("configmaps", "a", namespace, {"data": {"key": "2"}})
+            await live.patch("configmaps", "a", {"data": {"key": "2"}}, namespace=namespace)
             with pytest.raises(Conflict):
                 await live.replace(made)
             old = {"resourceVersion": made["metadata"]["resourceVersion"]}
             with pytest.raises(Conflict):
-                await live.patch("configmaps", "a", namespace, {"metadata": old, "data": {"x": "y"}})
+                await live.patch(
+                    "configmaps", "a", {"metadata": old, "data": {"x": "y"}}, namespace=namespace
+                )
             with pytest.raises(Invalid):
                 await live.patch(
-                    "configmaps", "a", namespace, {"metadata": {"uid": "other"}, "data": {"x": "y"}}
+                    "configmaps", "a", {"metadata": {"uid": "other"}, "data": {"x": "y"}}, namespace=namespace
                 )
             with pytest.raises(Conflict):
-                await live.delete("configmaps", "a", namespace, uid="other")
+                await live.delete("configmaps", "a", namespace=namespace, uid="other")
             with pytest.raises(Conflict):
-                await live.delete("configmaps", "a", namespace, version=made["metadata"]["resourceVersion"])
+                await live.delete(
+                    "configmaps", "a", namespace=namespace, version=made["metadata"]["resourceVersion"]
+                )
             with pytest.raises(Invalid) as raised:
                 await live.create(config(place, "A_b"))
             assert raised.value.code == 422
@@ -292,8 +301,8 @@ def test_a_missing_right_and_a_refused_token(place: Place, api: Cluster) -> None
 Act = Callable[[Live, Obj], Awaitable[Any]]
 
 
-def named(obj: Obj) -> tuple[str, str, str]:
-    return "configmaps", obj["metadata"]["name"], obj["metadata"]["namespace"]
+def named(obj: Obj) -> tuple[str, Key]:
+    return "configmaps", Key.of(obj)
 
 
 def fresh(obj: Obj, **metadata: Any) -> Obj:

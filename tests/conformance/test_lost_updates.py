@@ -57,7 +57,9 @@ def set_to_one(obj: Obj) -> None:
 async def update(operator: Operator, place: Place, function: Callable[[Obj], None]) -> str:
     """Return the written number; `unknown`; or the error of the function."""
     try:
-        obj = await operator.cache.live.update("configmaps", "counter", place.namespace, function, timeout=60)
+        obj = await operator.cache.live.update(
+            "configmaps", "counter", function, namespace=place.namespace, timeout=60
+        )
     except OutcomeUnknown:
         return "unknown"
     except ValueError as error:

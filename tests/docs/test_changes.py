@@ -39,11 +39,11 @@ def test_the_record_of_a_deleted_job_may_be_absent(operator: dict[str, Any], is_
 
     async def main() -> None:
         cache = FakeCache([job("a")], settings)
-        uid = cache.get("jobs", "a", "shop")["metadata"]["uid"]
+        uid = cache.get("jobs", "a", namespace="shop")["metadata"]["uid"]
         given: dict[str, Any] = {"namespace": "shop", "cache": cache, "logger": LOG}
         if is_recorded:
             await operator["record"](name="a", uid=uid, **given)
-        await cache.live.delete("jobs", "a", "shop")
+        await cache.live.delete("jobs", "a", namespace="shop")
         for record in cache.list("configmaps", labels="example.com/record"):
             await operator["compare"](body=record, labels=record["metadata"]["labels"], **given)
         await operator["depart"](name="a", uid=uid, **given)

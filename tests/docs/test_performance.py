@@ -101,8 +101,8 @@ def pod(name: str, namespace: str, **labels: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("read", "decoded"),
     [
-        (lambda cache: cache.get("pods", "a", "shop"), 1),
-        (lambda cache: cache.exists("pods", "a", "shop"), 0),
+        (lambda cache: cache.get("pods", "a", namespace="shop"), 1),
+        (lambda cache: cache.exists("pods", "a", namespace="shop"), 0),
         (lambda cache: cache.list_cached("pods"), 0),
         (lambda cache: cache.list_cached("pods").keys(), 0),
         (lambda cache: len(cache.list_cached("pods")), 0),
@@ -123,7 +123,7 @@ def pod(name: str, namespace: str, **labels: str) -> dict[str, Any]:
         (lambda cache: list(cache.owned({"metadata": {"uid": "owner"}}, "pods")), 1),
         (lambda cache: list(cache.list_cached("pods", limit=2)), 2),
         (lambda cache: cache.list_cached("pods", as_="view")[0]["kind"], 0),
-        (lambda cache: cache.blocking.fetch("pods", "a", "shop"), 1),
+        (lambda cache: cache.blocking.fetch("pods", "a", namespace="shop"), 1),
     ],
 )
 def test_a_read_decodes_no_more_than_is_said(

@@ -75,11 +75,11 @@ def test_the_error_is_shown_as_it_is(page: Path) -> None:
     (shown,) = (fence.text for fence in fences(page, "text") if "OutsideFilter" in fence.text)
 
     async def handler() -> None:
-        reading("app=web").get("pods", "db-1", "shop")
+        reading("app=web").get("pods", "db-1", namespace="shop")
 
     with pytest.raises(OutsideFilter) as info:
         asyncio.run(handler())
-    call = "cache.get('pods', 'db-1', 'shop')"
+    call = "cache.get('pods', 'db-1', namespace='shop')"
     assert shown.replace('"', "'").split() == f"{call} OutsideFilter: {info.value}".split()
 
 

@@ -94,7 +94,7 @@ class Reader:
     def _looks(self) -> list[Callable[[], None]]:
         cache = self._cache
         looks: list[Callable[[], None]] = [partial(self._one, key) for key in (MOVER, STEADY, CA, TLS)]
-        looks.append(partial(self._refused, lambda: cache.get("secrets", "hidden", "infra")))
+        looks.append(partial(self._refused, lambda: cache.get("secrets", "hidden", namespace="infra")))
         for resource in self._resources:
             looks += [
                 partial(self._held, resource),
@@ -127,7 +127,7 @@ class Reader:
     def _one(self, key: Key) -> None:
         resource, namespace, name = key
         if (
-            found := self._answer(lambda: self._cache.get(resource, name, namespace), absent=key)
+            found := self._answer(lambda: self._cache.get(resource, name, namespace=namespace), absent=key)
         ) is not None:
             self._checked(resource, found)
 
@@ -171,7 +171,7 @@ class Reader:
         ]
 
     async def gone(self, key: Key, uid: str) -> bool:
-        return await self._cache.is_deleted(*key[:1], key[2], key[1], uid=uid)
+        return await self._cache.is_deleted(key[0], key[2], namespace=key[1], uid=uid)
 
     async def audit(self) -> None:
         for resource in self._resources:

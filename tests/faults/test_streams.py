@@ -415,10 +415,12 @@ def test_14_an_object_that_leaves_the_filter_is_never_said_to_be_deleted_and_ret
         async with Server(lists=[LISTED], watches=watches) as server, operating(server) as environment:
             await environment.holds()
             with pytest.raises(OutsideFilter) as caught:
-                environment.cache.get("pods", "a", "shop", default=None)
+                environment.cache.get("pods", "a", namespace="shop", default=None)
             assert caught.value.reason is Reason.HIDDEN
             back.set()
             await environment.holds("a@107")
-            assert environment.cache.get("pods", "a", "shop")["metadata"]["resourceVersion"] == "107"
+            assert (
+                environment.cache.get("pods", "a", namespace="shop")["metadata"]["resourceVersion"] == "107"
+            )
 
     run(main())

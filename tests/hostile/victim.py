@@ -122,7 +122,7 @@ class Victim:
             ]
         for name in ("a", "b", "c", "db", "far", "evil"):
             try:
-                obj = cache.get(kind.plural, name, NAMESPACE)
+                obj = cache.get(kind.plural, name, namespace=NAMESPACE)
             except ReadError as error:
                 seen.errors[name] = type(error).__name__
                 seen.lies += _quoted(error)

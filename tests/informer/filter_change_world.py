@@ -366,7 +366,7 @@ class World:
         namespace, name = key
         found: Any = None
         try:
-            found = self.cache.get(KIND, name, namespace)
+            found = self.cache.get(KIND, name, namespace=namespace)
         except OutsideFilter:
             assert declaration.filter.declared != "", "all objects are cached"
         except NotFound:
@@ -374,7 +374,7 @@ class World:
             assert any(each.labels is None for each in states[self.floor[key] :]), "it exists"
         assert found == obj, f"get answers otherwise than held: {found}, {obj}"
         with suppress(OutsideFilter):
-            assert self.cache.exists(KIND, name, namespace) == (obj is not None)
+            assert self.cache.exists(KIND, name, namespace=namespace) == (obj is not None)
 
     def _read_list(self, declaration: Declaration, wanted: set[Key]) -> None:
         try:
@@ -427,19 +427,19 @@ class World:
         former = min(self.floor[key], self.written.get(key, (0.0, self.floor[key]))[1])
         self.written[key] = asyncio.get_running_loop().time(), former
         if labels is None:
-            await live.delete(KIND, name, namespace)
+            await live.delete(KIND, name, namespace=namespace)
         elif before.labels is None:
             metadata = {"name": name, "namespace": namespace, "labels": dict(labels)}
             await live.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata})
         else:
             gone = dict.fromkeys(before.labels.keys() - labels.keys())
-            await live.patch(KIND, name, namespace, {"metadata": {"labels": {**gone, **labels}}})
+            await live.patch(KIND, name, {"metadata": {"labels": {**gone, **labels}}}, namespace=namespace)
         self.floor[key] = max(self.floor[key], self.server.own[key])
 
     async def ask_gone(self, key: Key, uid: str) -> None:
         """Ask if an object is deleted."""
         namespace, name = key
-        if await self.cache.is_deleted(KIND, name, namespace, uid=uid):
+        if await self.cache.is_deleted(KIND, name, namespace=namespace, uid=uid):
             states = self.server.history[key]
             is_deleted = any(each.labels is None and each.uid == uid for each in states)
             assert is_deleted, f"{uid} is not gone: {states}"

@@ -43,7 +43,7 @@ def test_an_object_is_held_while_any_selector_selects_it() -> None:
     cache.cluster.delete(secret("b"))
     assert named(cache.list_cached("secrets")) == ["a"]
     with pytest.raises(OutsideFilter):
-        cache.get("secrets", "c", "shop")
+        cache.get("secrets", "c", namespace="shop")
 
 
 def test_several_names_and_namespaces_are_held_and_absent_ones_are_proved_absent() -> None:
@@ -58,9 +58,9 @@ def test_several_names_and_namespaces_are_held_and_absent_ones_are_proved_absent
             for each in cache.list("secrets", names=["ca", "tls"], namespace=["shop", "infra"])
         ) == [("infra", "ca"), ("shop", "ca"), ("shop", "tls")]
         with pytest.raises(NotFound):
-            cache.get("secrets", "tls", "infra")
+            cache.get("secrets", "tls", namespace="infra")
         with pytest.raises(OutsideFilter):
-            cache.get("secrets", "other", "shop")
+            cache.get("secrets", "other", namespace="shop")
 
 
 # ---- How it is kept.
@@ -120,7 +120,7 @@ def test_a_watch_for_each_name_needs_no_more_than_a_role_with_these_names() -> N
             await environment.cache.wait_synced()
             assert named(environment.cache.list_cached("secrets")) == ["ca"]
             with pytest.raises(NotFound):
-                environment.cache.get("secrets", "tls", "infra")
+                environment.cache.get("secrets", "tls", namespace="infra")
             environment.cluster.create(secret("tls", "infra"))
             await environment.cache.wait_for(
                 "secrets", lambda _: True, namespace="infra", fields="metadata.name=tls"
@@ -202,14 +202,15 @@ def test_an_object_that_moves_to_a_slower_branch_is_never_absent() -> None:
             await until(lambda: environment.informer.synced and len(environment.watches()) == 2)
             environment.cluster.patch(secret("a"), labelled(app=None, tier="gold"))
             await until(lambda: environment.reads_of_metadata() >= 2)
-            assert environment.cache.get("secrets", "a", "shop")["metadata"]["labels"] == {"app": "web"}, (
-                "as it was known last"
-            )
+            assert environment.cache.get("secrets", "a", namespace="shop")["metadata"]["labels"] == {
+                "app": "web"
+            }, "as it was known last"
             for fault in environment.cluster.faults:
                 fault.release()
             await until(
                 lambda: (
-                    environment.cache.get("secrets", "a", "shop")["metadata"]["labels"] == {"tier": "gold"}
+                    environment.cache.get("secrets", "a", namespace="shop")["metadata"]["labels"]
+                    == {"tier": "gold"}
                 )
             )
 
@@ -244,7 +245,7 @@ def test_what_is_gone_is_let_go_though_a_branch_says_nothing(
             )
             assert read.query["resourceVersionMatch"] == "NotOlderThan"
             with pytest.raises(OutsideFilter):
-                environment.cache.get("secrets", "a", "shop")
+                environment.cache.get("secrets", "a", namespace="shop")
 
     run(main())
 
@@ -323,15 +324,15 @@ def test_a_right_that_one_watch_lacks_spoils_only_the_reads_that_need_it() -> No
         async with caching(BOTH, secret("a", app="web"), secret("ca", "infra"), who=who) as environment:
             await environment.informer.wait_until_settled()
             assert named(environment.cache.list("secrets", namespace="shop", labels="app=web")) == ["a"]
-            assert environment.cache.get("secrets", "a", "shop")["metadata"]["name"] == "a"
+            assert environment.cache.get("secrets", "a", namespace="shop")["metadata"]["name"] == "a"
             with pytest.raises(OutsideFilter):
-                environment.cache.get("secrets", "b", "shop")
+                environment.cache.get("secrets", "b", namespace="shop")
             missing = (
                 "may not list them in the namespace infra: .*Grant it the verbs list and watch in the"
                 " namespace infra: .*resourceNames: ..ca.."
             )
             for read in (
-                lambda: environment.cache.get("secrets", "ca", "infra"),
+                lambda: environment.cache.get("secrets", "ca", namespace="infra"),
                 lambda: environment.cache.list_cached("secrets"),
                 lambda: environment.cache.count("secrets", namespace="infra", names=["ca"]),
             ):
@@ -367,10 +368,10 @@ def test_what_is_complete_is_read_while_other_lists_are_still_awaited() -> None:
         async with caching(BOTH, secret("a", app="web"), secret("ca", "infra"), held="infra") as environment:
             await until(lambda: environment.informer.part(Selector(namespaces=["shop"])).store.version)
             assert environment.informer.age() is None, "of all"
-            assert environment.cache.get("secrets", "a", "shop")["metadata"]["name"] == "a"
+            assert environment.cache.get("secrets", "a", namespace="shop")["metadata"]["name"] == "a"
             assert environment.cache.explain("secrets", namespace="shop", labels="app=web").verdict
             for read in (
-                lambda: environment.cache.get("secrets", "ca", "infra"),
+                lambda: environment.cache.get("secrets", "ca", namespace="infra"),
                 lambda: environment.cache.list_cached("secrets"),
                 lambda: environment.cache.age("secrets"),
             ):
@@ -391,10 +392,12 @@ def test_an_answer_is_as_old_as_what_it_needs() -> None:
             await until(lambda: environment.informer.synced and len(environment.watches()) == 2)
             environment.time.now += 100.0
             environment.cluster.patch(secret("ca", "infra"), labelled(seen="yes"))
-            await until(lambda: environment.cache.get("secrets", "ca", "infra")["metadata"].get("labels"))
-            assert environment.cache.get("secrets", "ca", "infra", max_age=1.0)
+            await until(
+                lambda: environment.cache.get("secrets", "ca", namespace="infra")["metadata"].get("labels")
+            )
+            assert environment.cache.get("secrets", "ca", namespace="infra", max_age=1.0)
             with pytest.raises(Stale):
-                environment.cache.get("secrets", "a", "shop", max_age=99.0)
+                environment.cache.get("secrets", "a", namespace="shop", max_age=99.0)
             with pytest.raises(Stale):
                 environment.cache.list_cached("secrets", max_age=99.0)
             assert environment.cache.age("secrets") == 100.0
@@ -426,7 +429,7 @@ def test_a_branch_that_is_refused_for_ever_spoils_no_read_that_needs_it_not_thou
             with pytest.raises(Forbidden):
                 environment.cache.list("secrets", namespace="shop", labels="app=db,tier")
             with pytest.raises(Forbidden):
-                environment.cache.get("secrets", "a", "shop")
+                environment.cache.get("secrets", "a", namespace="shop")
 
     run(main())
 

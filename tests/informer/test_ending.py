@@ -33,10 +33,10 @@ from tests.rows import each_row
 
 SECRETS = "/api/v1/secrets"
 READS: dict[str, Callable[[Cache], Any]] = {
-    "get": lambda cache: cache.get("pods", "web-1", "shop"),
-    "get with a default": lambda cache: cache.get("pods", "other", "shop", default=None),
-    "get a view": lambda cache: cache.get("pods", "web-1", "shop", as_="view"),
-    "exists": lambda cache: cache.exists("pods", "web-1", "shop"),
+    "get": lambda cache: cache.get("pods", "web-1", namespace="shop"),
+    "get with a default": lambda cache: cache.get("pods", "other", namespace="shop", default=None),
+    "get a view": lambda cache: cache.get("pods", "web-1", namespace="shop", as_="view"),
+    "exists": lambda cache: cache.exists("pods", "web-1", namespace="shop"),
     "list": lambda cache: cache.list("pods"),
     "held": lambda cache: cache.list_cached("pods"),
     "owned": lambda cache: cache.owned(pod(), "pods"),
@@ -48,10 +48,10 @@ READS: dict[str, Callable[[Cache], Any]] = {
     "get of a kind that is not declared": lambda cache: cache.get("nodes", "n1"),
 }
 WAITING: dict[str, Callable[[Any], Any]] = {
-    "fetch": lambda cache: cache.fetch("pods", "web-1", "shop"),
+    "fetch": lambda cache: cache.fetch("pods", "web-1", namespace="shop"),
     "fetch of a kind that is not declared": lambda cache: cache.fetch("nodes", "n1", default=None),
     "fetch_list": lambda cache: cache.fetch_list("nodes"),
-    "gone": lambda cache: cache.is_deleted("pods", "web-1", "shop"),
+    "gone": lambda cache: cache.is_deleted("pods", "web-1", namespace="shop"),
     "wait_synced": lambda cache: cache.wait_synced(),
     "wait_for": lambda cache: cache.wait_for("pods", lambda _: True),
     "add_index": lambda cache: cache.add_index("pods", node="spec.nodeName"),
@@ -69,7 +69,7 @@ async def outlived(settings: kopf.OperatorSettings | None = None) -> Cache:
         await operator.gate(("pods",), None)
         cache = Cache(operator.runtime)
         for key in ("pods", "v1/pods"):
-            assert cache.get(key, "web-1", "shop")["metadata"]["name"] == "web-1"
+            assert cache.get(key, "web-1", namespace="shop")["metadata"]["name"] == "web-1"
     return cache
 
 
@@ -110,7 +110,7 @@ FOR_EVER: dict[str, Callable[[Any], Any]] = {
     "wait_for": lambda cache: cache.wait_for("pods", lambda _: False),
     "wait_for, of a kind that is not synced": lambda cache: cache.wait_for("secrets", lambda _: True),
     "wait_synced": lambda cache: cache.wait_synced(timeout=3600),
-    "fetch": lambda cache: cache.fetch("pods", "other", "shop", max_age=0),
+    "fetch": lambda cache: cache.fetch("pods", "other", namespace="shop", max_age=0),
 }
 
 
@@ -148,7 +148,7 @@ def test_a_background_task_ends_with_its_operator() -> None:
 
         async def work(cache: selectcache.Cache) -> None:
             await cache.wait_synced()
-            cache.get("pods", "web-1", "shop")
+            cache.get("pods", "web-1", namespace="shop")
             read.set()
             with pytest.raises(ReadError) as caught:
                 await cache.wait_for("pods", lambda _: False)
@@ -157,7 +157,7 @@ def test_a_background_task_ends_with_its_operator() -> None:
                 await cache.fetch("nodes", "n1")
             told.put_nowait(caught.value)
             with pytest.raises(ReadError) as caught:
-                cache.get("pods", "web-1", "shop")
+                cache.get("pods", "web-1", namespace="shop")
             told.put_nowait(caught.value)
             await outliving.wait()
 

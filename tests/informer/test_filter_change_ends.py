@@ -100,7 +100,7 @@ def test_16_an_own_write_is_shown_by_both_filters_while_they_change() -> None:
             for state in (present, following):
                 write = OwnWrite(written.key, written.uid, ahead, written, 0.0)
                 informer.laying.lay(write, state)
-            assert environment.cache.get("secrets", "both", "shop")["metadata"]["name"] == "both"
+            assert environment.cache.get("secrets", "both", namespace="shop")["metadata"]["name"] == "both"
             silence.release()
             await changing
             (write,) = informer.own_writes
@@ -121,12 +121,12 @@ def test_16_an_own_write_outside_of_the_former_filter_is_shown_by_the_next_one()
             assert cache.list_cached("secrets").keys() == [Key("web", namespace="shop")]
             size = informer.own_writes.size
             await change(informer, EITHER)
-            assert cache.get("secrets", "gold", "shop")["metadata"]["resourceVersion"] == ahead
+            assert cache.get("secrets", "gold", namespace="shop")["metadata"]["resourceVersion"] == ahead
             assert informer.own_writes.size == size > 0
             await change(informer, "app=web")
             assert cache.list_cached("secrets").keys() == [Key("web", namespace="shop")]
             await change(informer, EITHER)
-            assert cache.get("secrets", "gold", "shop")["metadata"]["resourceVersion"] == ahead
+            assert cache.get("secrets", "gold", namespace="shop")["metadata"]["resourceVersion"] == ahead
 
     run(main())
 
@@ -143,7 +143,7 @@ def test_16_an_object_that_is_written_during_a_change_is_shown_by_the_next_filte
             cache.remember(written)
             silence.release()
             await changing
-            assert cache.get("secrets", "gold", "shop")["metadata"]["resourceVersion"] == ahead
+            assert cache.get("secrets", "gold", namespace="shop")["metadata"]["resourceVersion"] == ahead
 
     run(main())
 

@@ -63,7 +63,7 @@ def test_16_an_option_changes_with_the_filter(option: str, filter_: Any) -> None
             kept = informer.reflectors[0]
             await change(informer, filter_, **OPTIONS[option])
             assert (kept in informer.reflectors) == (option in ("index", "max_bytes"))
-            found = cache.get("secrets", "web", "shop", as_=dict)
+            found = cache.get("secrets", "web", namespace="shop", as_=dict)
             match option:
                 case "keep" | "drop":
                     assert informer.projection.partial

@@ -74,7 +74,7 @@ class Watcher:
             self.seen.update(
                 named(
                     [found]
-                    if (found := self._environment.cache.get("secrets", "db", "shop", default=None))
+                    if (found := self._environment.cache.get("secrets", "db", namespace="shop", default=None))
                     else []
                 )
             )
@@ -99,7 +99,7 @@ def test_contract_1_where_labels_are_ignored_a_fresh_cache_is_rejected_and_answe
             for read in (
                 lambda: environment.cache.list("secrets", labels="app=web"),
                 lambda: environment.cache.list_cached("secrets"),
-                lambda: environment.cache.get("secrets", "db", "shop"),
+                lambda: environment.cache.get("secrets", "db", namespace="shop"),
             ):
                 with pytest.raises(Rejected) as info:
                     read()
@@ -126,7 +126,7 @@ def test_contract_1_where_labels_are_ignored_later_what_was_held_is_not_answered
             environment.cluster.patch(secret("moved"), labelled(app="db"))
             await rejected(environment)
             with pytest.raises(Rejected):
-                environment.cache.get("secrets", "web", "shop")
+                environment.cache.get("secrets", "web", namespace="shop")
             commits = environment.informer.reflectors[0].commits
             before = len(environment.time.slept)
             await until(lambda: len(environment.time.slept) > before + 3)

@@ -113,9 +113,9 @@ def test_each_of_two_kinds_of_one_name_is_read_by_its_own_key() -> None:
             ) as environment:
                 await known(environment, KNATIVE, "services")
                 for key in ("services", "v1/services", "svc", "Service", ("v1", "services")):
-                    assert environment.cache.get(key, "web", "shop")["kind"] == "Service"
+                    assert environment.cache.get(key, "web", namespace="shop")["kind"] == "Service"
                 with pytest.raises(NotFound):
-                    environment.cache.get(KNATIVE, "web", "shop")
+                    environment.cache.get(KNATIVE, "web", namespace="shop")
 
     run(main())
 
@@ -165,7 +165,10 @@ def test_a_kind_that_the_cluster_does_not_have_leaves_no_name_open() -> None:
                     is meant(environment.runtime, "things.example.com")
                     is NotDeclared
                 )
-                assert await environment.cache.fetch("webapp", "x", "shop", default="absent") == "absent"
+                assert (
+                    await environment.cache.fetch("webapp", "x", namespace="shop", default="absent")
+                    == "absent"
+                )
 
     run(main())
 

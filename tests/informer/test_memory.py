@@ -468,7 +468,7 @@ def test_in_one_of_several_branches_the_whole_is_let_go(told: Told) -> None:
                     " keep=[...]); or store it packed"
                 )
                 with pytest.raises(Oversized):
-                    environment.cache.get("pods", "ca", "infra")
+                    environment.cache.get("pods", "ca", namespace="infra")
                 assert len(told()) == 1
                 await asyncio.wait_for(
                     environment.informer.wait_until_settled(Selector(names=["ca"], namespaces=["infra"])), 10
@@ -481,7 +481,7 @@ def test_in_one_of_several_branches_the_whole_is_let_go(told: Told) -> None:
                     )
                 )
                 with pytest.raises(Oversized):
-                    environment.cache.get("pods", "ca", "infra")
+                    environment.cache.get("pods", "ca", namespace="infra")
                 assert told() == []
 
     run(main())

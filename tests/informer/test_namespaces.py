@@ -16,6 +16,7 @@ from kopf_selectcache import (
     UNSET,
     Cached,
     DeclarationError,
+    Key,
     Level,
     NotFound,
     OutsideFilter,
@@ -94,15 +95,15 @@ def test_a_read_is_served_if_the_selectors_of_its_namespaces_cover_it(
 
 def test_a_single_object_is_absent_hidden_or_excluded_by_the_selector_of_its_namespace() -> None:
     cache = FakeCache(OBJECTS, {"secrets": Cached("app=web", namespaces=NAMESPACES)})
-    assert cache.get("secrets", "ca", "infra")["metadata"]["name"] == "ca"
+    assert cache.get("secrets", "ca", namespace="infra")["metadata"]["name"] == "ca"
     with pytest.raises(OutsideFilter) as excluded:
-        cache.get("secrets", "web-infra", "infra")
+        cache.get("secrets", "web-infra", namespace="infra")
     with pytest.raises(OutsideFilter) as hidden:
-        cache.get("secrets", "ca", "blog")
+        cache.get("secrets", "ca", namespace="blog")
     assert (excluded.value.reason, hidden.value.reason) == ("excluded", "hidden")
     cache.cluster.delete(secret("ca", "infra"))
     with pytest.raises(NotFound):
-        cache.get("secrets", "ca", "infra")
+        cache.get("secrets", "ca", namespace="infra")
 
 
 def test_a_namespace_that_is_not_covered_is_outside_of_the_filter() -> None:
@@ -131,9 +132,12 @@ def test_more_namespaces_than_streams_are_held_by_one() -> None:
     cache.cluster.create(secret("late", "n-7", app="web"), secret("other", "blog", app="web"))
     cache.cluster.delete(secret("web-shop"))
     assert keys(cache) == ["n-7/late"]
-    for key, reason in ((("web-shop", "shop"), "hidden"), (("other", "blog"), "excluded")):
+    for key, reason in (
+        (Key("web-shop", namespace="shop"), "hidden"),
+        (Key("other", namespace="blog"), "excluded"),
+    ):
         with pytest.raises(OutsideFilter) as caught:
-            cache.get("secrets", *key)
+            cache.get("secrets", key)
         assert caught.value.reason == reason
 
 

@@ -71,7 +71,7 @@ def served(environment: Environment) -> set[str]:
     found = set()
     for name in ("shop", "infra", "blog"):
         with suppress(ReadError):
-            environment.cache.get("secrets", "s-0", name)
+            environment.cache.get("secrets", "s-0", namespace=name)
             found.add(name)
     return found
 
@@ -111,7 +111,7 @@ def test_16_a_namespace_that_gains_the_label_is_served_and_others_are_not_distur
             listed = environment.cache.list("secrets", namespace=["shop", "infra"])
             assert sorted(listed.keys()) == [Key("s-0", namespace="infra"), Key("s-0", namespace="shop")]
             with pytest.raises(OutsideFilter):
-                environment.cache.get("secrets", "s-0", "blog")
+                environment.cache.get("secrets", "s-0", namespace="blog")
 
     run(main())
 
@@ -148,14 +148,14 @@ def test_1_a_lost_namespace_is_not_read_while_its_streams_cannot_end_yet() -> No
             assert len(informer.reflectors) == 2
             assert cache.list_cached("secrets").keys() == [Key("s-0", namespace="shop")]
             with pytest.raises(OutsideFilter):
-                cache.get("secrets", "s-0", "infra")
+                cache.get("secrets", "s-0", namespace="infra")
             with pytest.raises(OutsideFilter):
                 cache.list("secrets", namespace="infra")
             with pytest.raises(NotSynced):
-                cache.get("secrets", "s-0", "blog")
+                cache.get("secrets", "s-0", namespace="blog")
             mark(environment, "infra")  # It has the label again: its objects are there still.
             await until(lambda: not informer.state.lost)
-            assert cache.get("secrets", "s-0", "infra")
+            assert cache.get("secrets", "s-0", namespace="infra")
             mark(environment, "infra", NO)
             silence.release()
             await serves(environment, "shop", "blog")
@@ -171,7 +171,7 @@ def test_1_a_namespace_that_is_deleted_is_not_served_and_its_objects_leave() -> 
             environment.cluster.delete(namespace("infra"))
             await serves(environment, "shop")
             with pytest.raises(OutsideFilter):
-                environment.cache.get("secrets", "s-0", "infra")
+                environment.cache.get("secrets", "s-0", namespace="infra")
 
     run(main())
 
@@ -223,11 +223,11 @@ def test_1_a_cache_of_no_namespace_is_synced_and_holds_nothing() -> None:
                 with pytest.raises(OutsideFilter):
                     read("secrets")
             with pytest.raises(OutsideFilter):
-                cache.get("secrets", "s-0", "shop")
-            why = await cache.why("secrets", "s-0", "shop")
+                cache.get("secrets", "s-0", namespace="shop")
+            why = await cache.why("secrets", "s-0", namespace="shop")
             assert why.standing == "outside"
             assert why.branches[0].fails == ("the label tenant=yes of its namespace",)
-            assert (await cache.why("secrets", "none", "shop")).standing == "absent"
+            assert (await cache.why("secrets", "none", namespace="shop")).standing == "absent"
             assert cache.age("secrets") is not None
             await cache.audit("secrets")
             found = asyncio.create_task(cache.wait_for("secrets", lambda _: True))
@@ -251,7 +251,7 @@ def test_without_the_right_to_follow_namespaces_the_kind_is_forbidden() -> None:
                 await environment.cache.wait_synced()
             assert "resources: ['namespaces']" in caught.value.remedy
             with pytest.raises(Forbidden):
-                environment.cache.get("secrets", "s-0", "shop")
+                environment.cache.get("secrets", "s-0", namespace="shop")
 
     run(main())
 
@@ -265,7 +265,7 @@ def test_1_reads_raise_if_namespaces_may_not_be_followed_any_more() -> None:
             cluster.cut()
             await until(lambda: environment.informer.ready is None)
             with pytest.raises(Forbidden):
-                environment.cache.get("secrets", "s-0", "shop")
+                environment.cache.get("secrets", "s-0", namespace="shop")
             refusal.release()
             mark(environment, "infra")
             await serves(environment, "shop", "infra")
@@ -289,7 +289,7 @@ def test_16_a_namespace_without_the_right_to_list_there_does_not_disturb_the_oth
             mark(environment, "blog")
             await serves(environment, "shop", "blog")
             with pytest.raises(Forbidden):
-                environment.cache.get("secrets", "s-0", "infra")
+                environment.cache.get("secrets", "s-0", namespace="infra")
             secrets = {"apiGroups": [""], "resources": ["secrets"], "verbs": ["list", "watch"]}
             environment.cluster.user("operator", [secrets], namespace="infra")
             await serves(environment, "shop", "blog", "infra")
@@ -496,7 +496,7 @@ def test_1_nothing_is_served_or_dropped_while_namespaces_are_listed_anew() -> No
             assert not environment.informer.chosen.is_outdated
             assert environment.informer.held() == 1
             with pytest.raises(NotSynced):
-                environment.cache.get("secrets", "s-0", "shop")
+                environment.cache.get("secrets", "s-0", namespace="shop")
 
     run(main())
 
@@ -626,7 +626,7 @@ class World:
         for name in ("shop", "infra", "blog"):
             present, outside = self.followed.present().names, ""
             try:
-                self.environment.cache.get("secrets", "s-0", name)
+                self.environment.cache.get("secrets", "s-0", namespace=name)
             except OutsideFilter as error:
                 outside = str(error)
             except NotSynced:

@@ -39,9 +39,9 @@ def written(*labels: dict[str, str] | None) -> Model:
 
 def test_9_a_created_object_is_seen_by_every_read() -> None:
     cache = written(WEB).cache
-    assert cache.get("pods", "a", "ns")["metadata"]["uid"] == "u1"
-    assert cache.exists("pods", "a", "ns")
-    assert cache.get("pods", "a", "ns", as_="view").metadata["name"] == "a"
+    assert cache.get("pods", "a", namespace="ns")["metadata"]["uid"] == "u1"
+    assert cache.exists("pods", "a", namespace="ns")
+    assert cache.get("pods", "a", namespace="ns", as_="view").metadata["name"] == "a"
     assert [each["metadata"]["name"] for each in cache.list("pods", labels="app=web")] == ["a"]
     assert cache.list("pods", labels="app=web", keys_only=True) == [Key("a", namespace="ns")]
     assert cache.count("pods", labels="app=web") == 1
@@ -94,7 +94,7 @@ def test_9_explain_and_stats_say_that_own_writes_are_shown() -> None:
 def test_9_of_the_handlers_body_and_an_own_write_the_newer_one_is_shown(body: int, shown: str) -> None:
     model = written(WEB, WEB)
     cache = model.operator.cache(own=model.obj("a", State(body, "u1", WEB)))
-    assert cache.get("pods", "a", "ns")["metadata"]["resourceVersion"] == shown
+    assert cache.get("pods", "a", namespace="ns")["metadata"]["resourceVersion"] == shown
     (held,) = cache.list_cached("pods")
     assert held["metadata"]["resourceVersion"] == shown
 
@@ -201,7 +201,7 @@ def test_9_what_the_object_waits_for_when_it_is_deleted_is_shown() -> None:
     obj = model.obj("a", State(12, "u1", WEB))
     obj["metadata"] |= {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["example.com/a"]}
     remember_deletion(model.runtime, PODS, "ns", "a", "u1", msgspec.json.encode(obj))
-    assert "deletionTimestamp" in model.cache.get("pods", "a", "ns")["metadata"]
+    assert "deletionTimestamp" in model.cache.get("pods", "a", namespace="ns")["metadata"]
     remember_deletion(model.runtime, PODS, "ns", "a", "u1", b'{"kind":"Status"}')
     assert not model.cache.list_cached("pods")
 

@@ -223,7 +223,7 @@ class Model:
 
     def got(self, name: str) -> tuple[str, str] | None:
         try:
-            metadata = self.cache.get("pods", name, "ns")["metadata"]
+            metadata = self.cache.get("pods", name, namespace="ns")["metadata"]
         except OutsideFilter:
             return None
         return metadata["uid"], metadata["resourceVersion"]

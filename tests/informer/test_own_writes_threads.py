@@ -25,7 +25,7 @@ READS: dict[str, Callable[[Model], str | None]] = {
 
 def _got(model: Model) -> Any:
     try:
-        return model.cache.get("pods", "a", "ns")
+        return model.cache.get("pods", "a", namespace="ns")
     except OutsideFilter:
         return None
 

@@ -20,7 +20,7 @@ Ask = Callable[[Cache], Coroutine[Any, Any, Any]]
 READS: dict[str, tuple[str, Ask, Callable[[Any], bool]]] = {
     "fetch": (
         "get",
-        lambda cache: cache.fetch("configmaps", "hidden", "default", timeout=60),
+        lambda cache: cache.fetch("configmaps", "hidden", namespace="default", timeout=60),
         lambda found: found["metadata"]["name"] == "hidden",
     ),
     "fetch_list": (
@@ -30,7 +30,7 @@ READS: dict[str, tuple[str, Ask, Callable[[Any], bool]]] = {
     ),
     "gone": (
         "get",
-        lambda cache: cache.is_deleted("configmaps", "hidden", "default", timeout=60),
+        lambda cache: cache.is_deleted("configmaps", "hidden", namespace="default", timeout=60),
         lambda found: found is False,
     ),
 }

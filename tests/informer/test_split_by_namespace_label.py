@@ -17,7 +17,7 @@ SPLIT = Cached(Selector("app=web", namespaces=LabelSelector.parse("tenant=yes"))
 
 def where_is(environment: Environment, name: str, namespace: str) -> str:
     try:
-        environment.cache.get("secrets", name, namespace)
+        environment.cache.get("secrets", name, namespace=namespace)
     except NotFound:
         return "absent"
     except NotSynced:
@@ -82,7 +82,7 @@ def test_16_no_read_finds_an_object_of_a_namespace_that_has_lost_the_label_insid
             assert sides(environment, "infra") == ["inside", "outside", "absent"]
             wanted: Any = None
             try:
-                environment.cache.get("secrets", "web-1", "shop")
+                environment.cache.get("secrets", "web-1", namespace="shop")
             except OutsideFilter as error:
                 wanted = error.wanted
             assert wanted == ("namespace=infra",)

@@ -71,10 +71,12 @@ def test_while_a_leave_is_unconfirmed_gone_asks_the_server() -> None:
                 "they are shown until it is known what became of them"
             )
             assert {
-                name: await environment.cache.is_deleted("secrets", name, "shop", uid=uid)
+                name: await environment.cache.is_deleted("secrets", name, namespace="shop", uid=uid)
                 for name, uid in uids.items()
             } == {"a": True, "b": False, "c": False}
-            assert {name: await environment.cache.is_deleted("secrets", name, "shop") for name in uids} == {
+            assert {
+                name: await environment.cache.is_deleted("secrets", name, namespace="shop") for name in uids
+            } == {
                 "a": True,
                 "b": False,
                 "c": False,
@@ -92,11 +94,11 @@ def test_gone_asks_while_another_stream_still_holds_what_one_has_let_go() -> Non
         async with caching(EITHER, secret("a", app="web", tier="gold"), silent="tier") as environment:
             await environment.cache.wait_synced()
             await until(lambda: environment.informer.synced and len(environment.watches()) == 2)
-            uid = environment.cache.get("secrets", "a", "shop")["metadata"]["uid"]
-            assert not await environment.cache.is_deleted("secrets", "a", "shop", uid=uid)
+            uid = environment.cache.get("secrets", "a", namespace="shop")["metadata"]["uid"]
+            assert not await environment.cache.is_deleted("secrets", "a", namespace="shop", uid=uid)
             environment.cluster.delete(secret("a"))
             await until(lambda: not environment.informer.reflectors[0].writer.held())
             assert named(environment.cache.list_cached("secrets")) == ["a"]
-            assert await environment.cache.is_deleted("secrets", "a", "shop", uid=uid)
+            assert await environment.cache.is_deleted("secrets", "a", namespace="shop", uid=uid)
 
     run(main())

@@ -186,10 +186,10 @@ def runtime_of(
 def test_1_why_says_nothing_of_a_label_that_it_does_not_know(fault: Fault) -> None:
     async def main() -> None:
         async with unknown(fault) as (environment, planned):
-            found = await environment.cache.why("secrets", "s-0", "shop")
+            found = await environment.cache.why("secrets", "s-0", namespace="shop")
             assert (found.standing, found.branches) == (Standing.UNKNOWN, ())
             planned.release()
             await until(lambda: environment.informer.ready)
-            assert (await environment.cache.why("secrets", "s-0", "shop")).standing is Standing.HELD
+            assert (await environment.cache.why("secrets", "s-0", namespace="shop")).standing is Standing.HELD
 
     run(main())

@@ -173,7 +173,7 @@ RECORDS: dict[str, Callable[[], Any]] = {
 
 
 async def _wait_gone(**given: Any) -> None:
-    await FakeCache([pod("web-0")], dict(FILTER)).wait_deleted("pods", "web-0", "ns", **given)
+    await FakeCache([pod("web-0")], dict(FILTER)).wait_deleted("pods", "web-0", namespace="ns", **given)
 
 
 async def _wait_with_a_uid() -> None:

@@ -124,7 +124,7 @@ COMMANDS: dict[str, Callable[[], Lines]] = {
     "check: a write that is not awaited": run(
         "check",
         OPERATOR,
-        source=f"{HEAD}    {WEB}\n\nasync def f(cache): cache.live.delete('pods', 'a', 'b')\n",
+        source=f"{HEAD}    {WEB}\n\nasync def f(cache): cache.live.delete('pods', 'a', namespace='b')\n",
     ),
     "check: a handler of a misspelt kind": run(
         "check",

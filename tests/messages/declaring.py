@@ -207,7 +207,7 @@ async def _wait_for_withdrawn(cache: Cache, cluster: Cluster) -> None:
 
 async def _read_removed(cache: Cache, _: Cluster) -> None:
     await cache.undeclare("pods")
-    cache.get("pods", "web-1", "shop")
+    cache.get("pods", "web-1", namespace="shop")
 
 
 async def _handle(_: Cache, __: Cluster) -> None:

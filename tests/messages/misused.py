@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
-from kopf_selectcache import Cached, Caches
+from kopf_selectcache import Cached, Caches, Key
 from kopf_selectcache.cache.misuse import explain_attribute
 from kopf_selectcache.testing import FakeCache
 from tests.cache.environment import pod
 from tests.messages.provoked import Provoked
 
+SHOP = Key("web-1", namespace="shop")
 WEB = pod("web-1", app="web") | {"spec": {"nodeName": "n1"}}
 
 
@@ -46,7 +47,7 @@ def handled(read: Callable[[Any], Any], **options: Any) -> Callable[[], Any]:
 
     def provoke() -> None:
         try:
-            read(FakeCache([WEB], {"pods": "app=web"}).get("pods", "web-1", "ns", **options))
+            read(FakeCache([WEB], {"pods": "app=web"}).get("pods", "web-1", namespace="ns", **options))
         except AttributeError as error:
             explain_attribute(error)
             raise
@@ -68,10 +69,22 @@ MISUSED = {
     "the kinds of a snapshot by a name": called(lambda cache: cache.snapshot(kinds=["pods"])),
     "a snapshot with async": called(snapshot_with_async),
     "a second cache without async": caches_without_async,
-    "changes in the place of the namespace": called(lambda cache: cache.live.patch("pods", "web-1", {})),
-    "a function in the place of the namespace": called(lambda cache: cache.live.update("pods", "a", len)),
+    "a namespace by its place": called(lambda cache: cache.get("pods", *("web-1", "shop"))),
+    "a namespace by its place in a write": called(lambda cache: cache.live.patch("pods", *("a", "b"), {})),
+    "a pair in the place of the name": called(lambda cache: cache.get("pods", ("shop", "web-1"))),
+    "a key and a namespace": called(lambda cache: cache.get("pods", SHOP, namespace="shop")),
+    "a key without a namespace": called(lambda cache: cache.get("pods", Key("web-1"))),
+    "a key with a namespace, of a cluster-scoped kind": called(lambda cache: cache.fetch("nodes", SHOP)),
+    "a namespace in the name": called(lambda cache: cache.get("pods", "shop/web-1")),
+    "a namespace in the name of a write": called(lambda cache: cache.live.delete("pods", "shop/web-1")),
+    "a pair as a key": lambda: Key(cast("Any", ("shop", "web-1"))),
+    "a namespace in the name of a key": lambda: Key("shop/web-1"),
+    "a key with an empty namespace": lambda: Key("web-1", namespace=""),
+    "a key with a number as namespace": lambda: Key("web-1", namespace=cast("Any", 5)),
+    "a key of a pair": lambda: Key.of(("shop", "web-1")),
+    "a key of an object without a name": lambda: Key.of({}),
     "changes by the name of another client": called(
-        lambda cache: cache.live.patch("pods", "web-1", "ns", body={})
+        lambda cache: cache.live.patch("pods", "web-1", namespace="ns", body={})
     ),
     "an attribute of a dict": handled(lambda pod: pod.metadata),
     "an attribute of a part of a view": handled(lambda pod: pod.spec.node_name, as_="view"),

@@ -142,7 +142,7 @@ def unreadable(read: Callable[[Cache], Any]) -> Callable[[], Any]:
 
 OUTSIDE = {
     "an object in a namespace without the label": tenants(
-        lambda cache: cache.get("pods", "web-1", "shop"), "blog"
+        lambda cache: cache.get("pods", "web-1", namespace="shop"), "blog"
     ),
     "objects in namespaces without the label": tenants(
         lambda cache: cache.list("pods", namespace=["shop", "infra"]), "blog"
@@ -151,17 +151,19 @@ OUTSIDE = {
     "a read with a label selector of namespaces": tenants(
         lambda cache: cache.list_cached("pods", namespace=cast("Any", TENANTS))
     ),
-    "get, hidden": web(lambda cache: cache.get("pods", "db-1", "ns")),
-    "get with a default, hidden": web(lambda cache: cache.get("pods", "db-1", "ns", default=None)),
-    "get of an excluded object": lambda: reading(Selector(namespaces=["a"])).get("pods", "x", "b"),
+    "get, hidden": web(lambda cache: cache.get("pods", "db-1", namespace="ns")),
+    "get with a default, hidden": web(lambda cache: cache.get("pods", "db-1", namespace="ns", default=None)),
+    "get of an excluded object": lambda: reading(Selector(namespaces=["a"])).get("pods", "x", namespace="b"),
     "get, undecided": lambda: reading(
         AnyOf([*HARD.branches, *(Selector(f"p{each} notin (h0,h1,h2,h3,h4,h5,h6)") for each in range(8))])
-    ).get("pods", "x", "ns"),
-    "get by a filter of absence": lambda: reading(Selector("!legacy")).get("pods", "x", "ns"),
+    ).get("pods", "x", namespace="ns"),
+    "get by a filter of absence": lambda: reading(Selector("!legacy")).get("pods", "x", namespace="ns"),
     "get by two alternatives": lambda: reading(AnyOf([Selector("app=web"), Selector("app=db")])).get(
-        "pods", "x", "ns"
+        "pods", "x", namespace="ns"
     ),
-    "get of a proved absent object": lambda: reading(Selector(namespaces=["a"])).get("pods", "x", "a"),
+    "get of a proved absent object": lambda: reading(Selector(namespaces=["a"])).get(
+        "pods", "x", namespace="a"
+    ),
     "list of more than the filter": web(lambda cache: cache.list("pods")),
     "list with options": web(
         lambda cache: cache.list("pods", where={"spec.token": "canary"}, sort_by="metadata.name", limit=0)
@@ -188,16 +190,16 @@ OUTSIDE = {
 
 MISTAKES = {
     "an awaited read of the cache that a snapshot does not have": awaited(
-        lambda cache: cache.snapshot("pods").fetch("pods", "a", "shop")  # type: ignore[attr-defined]
+        lambda cache: cache.snapshot("pods").fetch("pods", "a", namespace="shop")  # type: ignore[attr-defined]
     ),
     "an awaited read that a snapshot does not have, in a thread": web(
-        lambda cache: cache.snapshot("pods").fetch("pods", "a", "shop")  # type: ignore[attr-defined]
+        lambda cache: cache.snapshot("pods").fetch("pods", "a", namespace="shop")  # type: ignore[attr-defined]
     ),
     "a read of the cache that a snapshot does not have": web(
         lambda cache: cache.snapshot("pods").age("pods").is_integer()  # type: ignore[attr-defined]
     ),
     "live reads of a snapshot": web(
-        lambda cache: cache.snapshot("pods").live.get("pods", "a", "shop")  # type: ignore[attr-defined]
+        lambda cache: cache.snapshot("pods").live.get("pods", "a", namespace="shop")  # type: ignore[attr-defined]
     ),
     "a write of a snapshot": web(lambda cache: cache.snapshot("pods").patch("pods")),  # type: ignore[attr-defined]
     "an unknown read of a snapshot": web(lambda cache: cache.snapshot("pods").lst("pods")),  # type: ignore[attr-defined]
@@ -207,10 +209,10 @@ MISTAKES = {
     "a deletion": web(lambda cache: cache.delete("pods")),  # type: ignore[attr-defined]
     "in": web(lambda cache: "pods" in cache),
     "a namespaced object without a namespace": web(lambda cache: cache.get("pods", "x")),
-    "an empty namespace": web(lambda cache: cache.get("pods", "x", "")),
-    "a cluster-scoped object with a namespace": web(lambda cache: cache.get("nodes", "n1", "ns")),
+    "an empty namespace": web(lambda cache: cache.get("pods", "x", namespace="")),
+    "a cluster-scoped object with a namespace": web(lambda cache: cache.get("nodes", "n1", namespace="ns")),
     "cluster-scoped objects of a namespace": web(lambda cache: cache.list_cached("nodes", namespace="ns")),
-    "a name of another type": web(lambda cache: cache.get("pods", {"metadata": {}}, "ns")),  # type: ignore[call-overload]
+    "a name of another type": web(lambda cache: cache.get("pods", {"metadata": {}}, namespace="ns")),  # type: ignore[call-overload]
     "a label selector with a mistake": web(lambda cache: cache.list("pods", labels="app in")),
     "a field that pods cannot be selected by": web(
         lambda cache: cache.list_cached("pods", fields="spec.volumes=x")
@@ -229,7 +231,7 @@ MISTAKES = {
     "sort_by in descending order": web(lambda cache: cache.list_cached("pods", sort_by="-metadata.name")),
     "sort_by a dict": web(lambda cache: cache.list_cached("pods", sort_by="metadata.labels")),
     "limit is no number": web(lambda cache: cache.list_cached("pods", limit="3")),  # type: ignore[call-overload]
-    "max_age is no number": web(lambda cache: cache.get("pods", "x", "ns", max_age=-1)),
+    "max_age is no number": web(lambda cache: cache.get("pods", "x", namespace="ns", max_age=-1)),
     "keys_only with a form": web(lambda cache: cache.list("pods", keys_only=True, as_="view")),  # type: ignore[call-overload]
     "as_ is no form": web(lambda cache: cache.list_cached("pods", as_=5)),  # type: ignore[call-overload]
     "as_ is an async function": web(lambda cache: cache.list_cached("pods", as_=later)),
@@ -244,16 +246,18 @@ MISTAKES = {
     "an index that is added twice": indexed(lambda cache: cache.blocking.add_index("pods", node="spec.x")),
     "no index is added": indexed(lambda cache: cache.blocking.add_index("pods")),
     "an index whose function fails": indexed(lambda cache: cache.blocking.add_index("pods", bad=lambda _: 5)),  # type: ignore[arg-type,return-value]
-    "a change of a view": web(lambda cache: cache.get("pods", "web-1", "ns", as_="view").update(a=1)),  # type: ignore[attr-defined]
+    "a change of a view": web(lambda cache: cache.list_cached("pods", as_="view")[0].update(a=1)),  # type: ignore[attr-defined]
     "a change of a list": web(lambda cache: cache.list_cached("pods").append(1)),  # type: ignore[attr-defined]
 }
 
 WAITS = {
-    "fetch of an impossible name": awaited(lambda cache: cache.fetch("pods", "a/b", "ns")),
-    "an awaited read in a sync handler": lambda: FakeCache().fetch("pods", "x", "ns"),
-    "a blocking read on the loop": awaited(lambda cache: cache.blocking.fetch("pods", "x", "ns")),  # type: ignore[arg-type,return-value]
+    "fetch of an impossible name": awaited(lambda cache: cache.fetch("pods", "a/b", namespace="ns")),
+    "an awaited read in a sync handler": lambda: FakeCache().fetch("pods", "x", namespace="ns"),
+    "a blocking read on the loop": awaited(lambda cache: cache.blocking.fetch("pods", "x", namespace="ns")),  # type: ignore[arg-type,return-value]
     "an unknown blocking read": web(lambda cache: cache.blocking.fetsch("pods")),  # type: ignore[attr-defined]
-    "a timeout that is no number": awaited(lambda cache: cache.fetch("pods", "x", "ns", timeout=-1)),
+    "a timeout that is no number": awaited(
+        lambda cache: cache.fetch("pods", "x", namespace="ns", timeout=-1)
+    ),
     "a predicate that is none": awaited(lambda cache: cache.wait_for("pods", 5)),  # type: ignore[call-overload]
     "an async predicate": awaited(lambda cache: cache.wait_for("pods", later)),
     "a predicate that nothing satisfies": awaited(
@@ -274,7 +278,7 @@ WAITS = {
         [WEB], {"pods": Cached("app=db", outside="metadata")}
     ).list_outside("pods", at_least="99"),
     "an object that is older than at_least": web(
-        lambda cache: cache.get("pods", "web-1", "ns", at_least="99")
+        lambda cache: cache.get("pods", "web-1", namespace="ns", at_least="99")
     ),
     "a wait whose version is not reached": awaited(
         lambda cache: cache.wait_for("pods", bool, at_least="99", timeout=0.01)
@@ -300,10 +304,10 @@ WAITS = {
 PARTS = {
     "get of an object outside of a split cache": lambda: FakeCache(
         [WEB], {"pods": Cached("app=db", outside="metadata")}
-    ).get("pods", "web-1", "ns"),
+    ).get("pods", "web-1", namespace="ns"),
     "get of an object that is absent on both sides": lambda: FakeCache(
         [WEB], {"pods": Cached("app=db", outside="metadata")}
-    ).get("pods", "web-2", "ns"),
+    ).get("pods", "web-2", namespace="ns"),
     "count of both sides by a path": lambda: FakeCache(
         [WEB], {"pods": Cached("app=db", outside="metadata")}
     ).count("pods", where={"spec.nodeName": "n1"}, outside=True),
@@ -336,7 +340,7 @@ PARTS = {
     "an index of a dropped path": lambda: FakeCache(
         [WEB], {"pods": Cached("app=web", drop=["status"])}
     ).blocking.add_index("pods", phase="status.phase"),
-    "get of an unreadable object": unreadable(lambda cache: cache.get("pods", "deep", "ns")),
+    "get of an unreadable object": unreadable(lambda cache: cache.get("pods", "deep", namespace="ns")),
     "list with an unreadable object": unreadable(lambda cache: cache.list("pods", labels="app=web")),
 }
 

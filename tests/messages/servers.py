@@ -47,7 +47,7 @@ def _ask(answer: Any, read: str, resource: Any = PODS) -> Any:
             environment.server.answer(path, answer)
         cache = environment.cache()
         if read == "fetch":
-            return await cache.fetch("pods", "x", "ns")
+            return await cache.fetch("pods", "x", namespace="ns")
         return await cache.fetch_list("pods", labels="app=web")
 
     return asyncio.run(work())

@@ -92,7 +92,11 @@ def provoke(provoked: Provoked) -> None:
     add = provoked.add
     chapter = "States of a cache"
     add(chapter, "no cache is declared", lambda: Environment().cache().list("pods"))
-    add(chapter, "no cache is declared, for one object", lambda: Environment().cache().get("pods", "a", "ns"))
+    add(
+        chapter,
+        "no cache is declared, for one object",
+        lambda: Environment().cache().get("pods", "a", namespace="ns"),
+    )
     add(chapter, "no cache is declared, for figures of it", lambda: Environment().cache().stats("pods"))
     add(
         chapter,
@@ -100,7 +104,7 @@ def provoke(provoked: Provoked) -> None:
         lambda: (
             _environment(lambda environment: environment.declare("a", PODS, "v1/pods"))
             .cache()
-            .get("podz", "x", "ns")
+            .get("podz", "x", namespace="ns")
         ),
     )
     add(

@@ -96,10 +96,10 @@ REFUSED = {
         lambda server: server.create({**SECRET, "metadata": {"generateName": "s-", "namespace": "ns"}}), LOST
     ),
     "a JSON patch whose answer is lost": live(
-        lambda server: server.patch("pods", "web-1", "ns", [], type="json", dry_run=False), LOST
+        lambda server: server.patch("pods", "web-1", [], namespace="ns", type="json", dry_run=False), LOST
     ),
-    "patch of an absent object": live(lambda server: server.patch("pods", "x", "ns", {})),
-    "delete of an absent object": live(lambda server: server.delete("pods", "x", "ns")),
+    "patch of an absent object": live(lambda server: server.patch("pods", "x", {}, namespace="ns")),
+    "delete of an absent object": live(lambda server: server.delete("pods", "x", namespace="ns")),
     "replace of another version": live(
         lambda server: server.replace({**WEB, "metadata": {**WEB["metadata"], "resourceVersion": "1"}})
     ),
@@ -138,45 +138,59 @@ MISTAKES = {
     ),
     "an object with an impossible name": live(lambda server: server.create(made("a/b"))),
     "an object that is no JSON": live(lambda server: server.create({**WEB, "spec": object()})),
-    "a patch with a set": live(lambda server: server.patch("pods", "a", "ns", {"spec": {"a": [{"x": {1}}]}})),
+    "a patch with a set": live(
+        lambda server: server.patch("pods", "a", {"spec": {"a": [{"x": {1}}]}}, namespace="ns")
+    ),
     "a patch of a handler with a set": lambda: patched({"status": {"pods": [{"x": {1}}]}}),
     "a returned value with a set": lambda: plain("the returned value", {"pods": {1}}),
     "a patch with a call that is not awaited": lambda: patched({"status": {"x": asyncio.sleep(0)}}),
     "an object with an infinite number": live(
         lambda server: server.create({**WEB, "spec": {"replicas": float("inf")}})
     ),
-    "an unknown option": live(lambda server: server.patch("pods", "a", "ns", {}, foo=1)),
+    "an unknown option": live(lambda server: server.patch("pods", "a", {}, namespace="ns", foo=1)),
     "an option of another type": live(lambda server: server.create(WEB, dry_run="yes")),
-    "a name of another type": live(lambda server: server.patch("pods", 5, "ns", {})),
+    "a name of another type": live(lambda server: server.patch("pods", 5, {}, namespace="ns")),
     "a write of the status by its own name": live(lambda server: server.patch_status("pods", "a", "ns", {})),
     "a patch of an object in place of its names": live(lambda server: server.patch(WEB, {})),
     "a deletion of an object in place of its names": live(lambda server: server.delete(WEB)),
-    "no changes": live(lambda server: server.patch("pods", "a", "ns")),
-    "changes of another type": live(lambda server: server.patch("pods", "a", "ns", {}, type="json")),
-    "an unknown type of a patch": live(lambda server: server.patch("pods", "a", "ns", {}, type="apply")),
-    "an impossible subresource": live(lambda server: server.patch("pods", "a", "ns", {}, subresource="a/b")),
-    "an impossible precondition": live(lambda server: server.delete("pods", "a", "ns", uid=5)),
-    "an unknown propagation": live(lambda server: server.delete("pods", "a", "ns", propagation="later")),
-    "an impossible grace period": live(lambda server: server.delete("pods", "a", "ns", grace_period=-1)),
-    "a function that is none": live(lambda server: server.update("pods", "web-1", "ns", 5)),
-    "a function that is async": live(lambda server: server.update("pods", "web-1", "ns", later)),
-    "a function that renames": live(lambda server: server.update("pods", "web-1", "ns", rename)),
+    "no changes": live(lambda server: server.patch("pods", "a", namespace="ns")),
+    "changes of another type": live(
+        lambda server: server.patch("pods", "a", {}, namespace="ns", type="json")
+    ),
+    "an unknown type of a patch": live(
+        lambda server: server.patch("pods", "a", {}, namespace="ns", type="apply")
+    ),
+    "an impossible subresource": live(
+        lambda server: server.patch("pods", "a", {}, namespace="ns", subresource="a/b")
+    ),
+    "an impossible precondition": live(lambda server: server.delete("pods", "a", namespace="ns", uid=5)),
+    "an unknown propagation": live(
+        lambda server: server.delete("pods", "a", namespace="ns", propagation="later")
+    ),
+    "an impossible grace period": live(
+        lambda server: server.delete("pods", "a", namespace="ns", grace_period=-1)
+    ),
+    "a function that is none": live(lambda server: server.update("pods", "web-1", 5, namespace="ns")),
+    "a function that is async": live(lambda server: server.update("pods", "web-1", later, namespace="ns")),
+    "a function that renames": live(lambda server: server.update("pods", "web-1", rename, namespace="ns")),
     "an apply of an object that was read": live(
         lambda server: server.apply(
             {**WEB, "metadata": {"name": "a", "managedFields": [{}]}}, field_manager="us"
         )
     ),
     "an object of which a part is kept, replaced": partly(
-        lambda cache: cache.blocking.live.replace(cache.get("pods", "web-1", "ns")), drop=["spec"]
+        lambda cache: cache.blocking.live.replace(cache.get("pods", "web-1", namespace="ns")), drop=["spec"]
     ),
     "an object of which a part is kept, created": partly(
-        lambda cache: cache.blocking.live.create(cache.get("pods", "web-1", "ns")), drop=["spec"]
+        lambda cache: cache.blocking.live.create(cache.get("pods", "web-1", namespace="ns")), drop=["spec"]
     ),
     "a plain copy of an object of which a part is kept, replaced": partly(
-        lambda cache: cache.blocking.live.replace(dict(cache.get("pods", "web-1", "ns"))), drop=["spec"]
+        lambda cache: cache.blocking.live.replace(dict(cache.get("pods", "web-1", namespace="ns"))),
+        drop=["spec"],
     ),
     "a plain copy of an object of which a part is kept, created": partly(
-        lambda cache: cache.blocking.live.create(dict(cache.get("pods", "web-1", "ns"))), drop=["spec"]
+        lambda cache: cache.blocking.live.create(dict(cache.get("pods", "web-1", namespace="ns"))),
+        drop=["spec"],
     ),
     "an object of such a kind without a version": partly(
         lambda cache: cache.blocking.live.replace(WEB), keep=["metadata"]

@@ -97,12 +97,12 @@ MISUSED: tuple[Mutant, ...] = (
         (WAY,),
     ),
     Mutant(
-        "take the changes of a patch for its namespace without a word about their place",
-        "cache/server_writes.py",
-        '_WANTED.get(verb, "a text") if argument == "namespace" else "a text"',
-        '"a text"',
+        "refuse a namespace by its place without the call to write",
+        "cache/misuse.py",
+        "if _has_positional_namespace(method, args):",
+        "if False:",
         20,
-        (WAY,),
+        ("tests/cache/test_keys.py::test_a_positional_namespace_is_refused_with_the_call_to_write",),
     ),
     Mutant(
         "take every option of a method with options",

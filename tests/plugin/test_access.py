@@ -57,7 +57,7 @@ def test_a_background_task_of_a_startup_handler_reads_once_it_is_synced(
     async def work(cache: selectcache.Cache) -> None:
         await cache.wait_synced()
         told.append(names_of(cache))
-        told.append(cache.get("pods", "web-1", "shop")["metadata"]["name"])
+        told.append(cache.get("pods", "web-1", namespace="shop")["metadata"]["name"])
         told.append(await cache.fetch("nodes", "none", default="none"))
 
     @kopf.on.startup(registry=registry)
@@ -165,9 +165,9 @@ def test_a_startup_handler_that_waits_ends_the_operator_at_once(
 
 
 READS_TOO_EARLY: dict[str, Callable[[Any], Any]] = {
-    "get": lambda cache: cache.get("pods", "web-1", "shop"),
+    "get": lambda cache: cache.get("pods", "web-1", namespace="shop"),
     "list": lambda cache: cache.list("pods"),
-    "fetch": lambda cache: cache.fetch("pods", "web-1", "shop"),
+    "fetch": lambda cache: cache.fetch("pods", "web-1", namespace="shop"),
     "live.create": lambda cache: cache.live.create(pod()),
 }
 
@@ -349,7 +349,7 @@ def test_an_operator_that_declares_nothing_fetches_in_background_tasks(
 
     async def work(cache: selectcache.Cache) -> None:
         await cache.wait_synced()
-        told.append(await cache.fetch("pods", "web-1", "shop", default="none"))
+        told.append(await cache.fetch("pods", "web-1", namespace="shop", default="none"))
 
     @kopf.on.startup(registry=registry)
     async def begin(settings: kopf.OperatorSettings, memo: Any, **_: Any) -> None:
@@ -391,7 +391,7 @@ def test_code_that_is_no_handler_writes_with_the_operators_credentials() -> None
         vars(cluster)["send"] = send
         async with launched(settings, cluster) as operator:
             await operator.gate(None, None)
-            await selectcache.cache_of(settings).live.delete("v1/configmaps", "a", "shop")
+            await selectcache.cache_of(settings).live.delete("v1/configmaps", "a", namespace="shop")
 
     run(main())
     assert sent == [("DELETE", "/api/v1/namespaces/shop/configmaps/a")]
@@ -401,7 +401,7 @@ def test_code_that_is_no_handler_writes_with_the_operators_credentials() -> None
 
 
 READS: dict[str, Callable[[selectcache.Cache], Any]] = {
-    "get": lambda cache: cache.get("pods", "web-1", "shop", default=None),
+    "get": lambda cache: cache.get("pods", "web-1", namespace="shop", default=None),
     "list": lambda cache: cache.list("pods", labels="app=web"),
     "scope": lambda cache: cache.scope("pods"),
     "age": lambda cache: cache.age("pods"),
@@ -411,7 +411,7 @@ WAITING: dict[str, Callable[[Any], Any]] = {
     "fetch_list": lambda cache: cache.fetch_list("nodes"),
     "live.get": lambda cache: cache.live.get("nodes", "n1", timeout=1),
     "live.create": lambda cache: cache.live.create(pod()),
-    "live.patch": lambda cache: cache.live.patch("pods", "web-1", "shop", {}),
+    "live.patch": lambda cache: cache.live.patch("pods", "web-1", {}, namespace="shop"),
     "wait_for": lambda cache: cache.wait_for("pods", lambda _: True),
     "wait_synced": lambda cache: cache.wait_synced(timeout=0.001),
 }

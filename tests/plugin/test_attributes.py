@@ -19,7 +19,7 @@ A_VIEW = ", or read the object with as_='view', which has .{}"
 
 
 def get(cache: Any, **options: Any) -> Any:
-    return cache.get("pods", "web-1", "shop", **options)
+    return cache.get("pods", "web-1", namespace="shop", **options)
 
 
 def notes_of(read: Read, filter_: Any = "", *, is_async: bool = True) -> list[str]:

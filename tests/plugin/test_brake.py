@@ -71,7 +71,7 @@ def test_17_writes_of_a_reconciler_to_its_own_object_do_not_call_it_without_end(
     async def follow(cache: selectcache.Cache, name: str, **_: Any) -> None:
         calls.append(name)
         if len(calls) < ENDLESS:
-            await cache.live.patch(APPS, name, "shop", status(len(calls)), subresource="status")
+            await cache.live.patch(APPS, name, status(len(calls)), namespace="shop", subresource="status")
 
     async def main() -> None:
         async with serving(app()) as cluster, operated(registry, cluster):
@@ -98,7 +98,7 @@ def test_17_writes_in_a_thread_count_too(
     def follow(cache: selectcache.Cache, name: str, **_: Any) -> None:
         calls.append(name)
         if len(calls) < ENDLESS:
-            cache.blocking.live.patch(APPS, name, "shop", status(len(calls)), subresource="status")
+            cache.blocking.live.patch(APPS, name, status(len(calls)), namespace="shop", subresource="status")
 
     async def main() -> None:
         async with serving(app()) as cluster, operated(registry, cluster):
@@ -117,7 +117,7 @@ def test_17_writes_of_a_handler_of_changes_to_its_own_object_do_not_call_it_with
     async def follow(cache: selectcache.Cache, name: str, **_: Any) -> None:
         calls.append(name)
         if len(calls) < ENDLESS:
-            await cache.live.patch(APPS, name, "shop", status(len(calls)), subresource="status")
+            await cache.live.patch(APPS, name, status(len(calls)), namespace="shop", subresource="status")
 
     async def main() -> None:
         async with serving(app()) as cluster, operated(registry, cluster):
@@ -153,7 +153,7 @@ def by_write(registry: kopf.OperatorRegistry, calls: list[str]) -> None:
         calls.append(field)
         if len(calls) < ENDLESS:
             changed = {"status": {field: len(calls)}}
-            await cache.live.patch(APPS, name, "shop", changed, subresource="status")
+            await cache.live.patch(APPS, name, changed, namespace="shop", subresource="status")
 
     for field in ("count", "other"):
         selectcache.on.change(APPS, registry=registry, id=field)(partial(follow, field))
@@ -169,7 +169,9 @@ def by_difference(registry: kopf.OperatorRegistry, calls: list[str]) -> None:
         wanted = seen.get(source, 0) + 1
         if seen.get(field) != wanted and len(calls) < ENDLESS:
             calls.append(field)
-            await cache.live.patch(APPS, name, "shop", {"status": {field: wanted}}, subresource="status")
+            await cache.live.patch(
+                APPS, name, {"status": {field: wanted}}, namespace="shop", subresource="status"
+            )
 
     for field, source in (("count", "other"), ("other", "count")):
         selectcache.on.change(APPS, registry=registry, id=field)(partial(follow, field, source))
@@ -183,7 +185,7 @@ def by_conflict(registry: kopf.OperatorRegistry, calls: list[str]) -> None:
     ) -> None:
         if body.get("status") != {"count": value} and len(calls) < ENDLESS:
             calls.append(field)
-            await cache.live.patch(APPS, name, "shop", status(value), subresource="status")
+            await cache.live.patch(APPS, name, status(value), namespace="shop", subresource="status")
 
     for field, value in (("count", 1), ("other", 2)):
         selectcache.on.change(APPS, registry=registry, id=field)(partial(follow, field, value))
@@ -223,11 +225,13 @@ def test_17_two_handlers_that_write_the_objects_of_each_other_are_slowed_down(
     async def follow(cache: selectcache.Cache, **_: Any) -> None:
         calls.append("app")
         if len(calls) < ENDLESS:
-            await cache.live.patch("configmaps", "child", "shop", {"data": {"size": str(len(calls))}})
+            await cache.live.patch(
+                "configmaps", "child", {"data": {"size": str(len(calls))}}, namespace="shop"
+            )
 
     @selectcache.on.change("configmaps", registry=registry, id="answer")
     async def answer(cache: selectcache.Cache, **_: Any) -> None:
-        await cache.live.patch(APPS, "web", "shop", status(len(calls)), subresource="status")
+        await cache.live.patch(APPS, "web", status(len(calls)), namespace="shop", subresource="status")
 
     async def main() -> None:
         async with serving(app(), config("child", size="0")) as cluster, operated(registry, cluster):
@@ -280,11 +284,11 @@ def test_17_a_reconciler_whose_changes_are_reverted_each_time_is_slowed_down(
     @selectcache.reconcile(APPS, owns=["configmaps"], registry=registry, id="follow")
     async def follow(cache: selectcache.Cache, name: str, **_: Any) -> None:
         calls.append(name)
-        child = cache.get("configmaps", "child", "shop")
+        child = cache.get("configmaps", "child", namespace="shop")
         if child["data"]["size"] == "1" or len(calls) >= ENDLESS:
             return
         if verb == "patch":
-            await cache.live.patch("configmaps", "child", "shop", {"data": {"size": "1"}})
+            await cache.live.patch("configmaps", "child", {"data": {"size": "1"}}, namespace="shop")
         else:
             await cache.live.apply(config("child", size="1"), force=True)
 
@@ -368,7 +372,9 @@ def test_17_a_chain_of_handlers_that_each_react_once_is_not_slowed_down(
 
     async def write(cache: selectcache.Cache, name: str, body: Any, field: str, value: int) -> None:
         if (body.get("status") or {}).get(field) != value:
-            await cache.live.patch(APPS, name, "shop", {"status": {field: value}}, subresource="status")
+            await cache.live.patch(
+                APPS, name, {"status": {field: value}}, namespace="shop", subresource="status"
+            )
 
     decorator(APPS, registry=registry, id="first")(first)
     decorator(APPS, registry=registry, id="second")(second)
@@ -393,7 +399,7 @@ def test_17_a_handler_that_writes_the_status_for_each_change_of_a_user_is_not_sl
     async def follow(cache: selectcache.Cache, name: str, body: Any, **_: Any) -> None:
         seen = {"count": body["spec"].get("size", 0)}
         if body.get("status") != seen:
-            await cache.live.patch(APPS, name, "shop", {"status": seen}, subresource="status")
+            await cache.live.patch(APPS, name, {"status": seen}, namespace="shop", subresource="status")
 
     decorator(APPS, registry=registry, id="follow")(follow)
 
@@ -416,12 +422,12 @@ def test_17_a_status_that_follows_an_object_that_goes_to_and_fro_is_not_delayed(
 ) -> None:
     @selectcache.reconcile(APPS, owns=["configmaps"], registry=registry, id="follow")
     async def follow(cache: selectcache.Cache, name: str, patch: kopf.Patch, **_: Any) -> None:
-        count = int(cache.get("configmaps", "child", "shop")["data"]["size"])
+        count = int(cache.get("configmaps", "child", namespace="shop")["data"]["size"])
         found = {"count": count, "other": 1}
         if by_patch:
             patch.status.update(found)
         else:
-            await cache.live.patch(APPS, name, "shop", {"status": found}, subresource="status")
+            await cache.live.patch(APPS, name, {"status": found}, namespace="shop", subresource="status")
 
     async def main() -> None:
         async with serving(app()) as cluster:

@@ -70,14 +70,14 @@ class TestReads:
                 await cache.wait_synced()
                 assert cache.count("secrets", labels="app=web") == 2
                 with pytest.raises(OutsideFilter):
-                    cache.get("secrets", "db-1", "shop")
+                    cache.get("secrets", "db-1", namespace="shop")
                 with pytest.raises(NotDeclared) as caught:
-                    cache.get("pods", "web-1", "shop")
+                    cache.get("pods", "web-1", namespace="shop")
                 assert "Caches({..., 'pods': 'app=web'})" in caught.value.remedy
                 assert "settings.selectcache" not in str(caught.value)
                 other.create(secret("web-3", app="web"))
                 await cache.wait_for("secrets", lambda one: one["metadata"]["name"] == "web-3")
-                assert await asyncio.to_thread(cache.exists, "secrets", "web-3", "shop")
+                assert await asyncio.to_thread(cache.exists, "secrets", "web-3", namespace="shop")
                 await cache.declare("configmaps", "")
                 assert cache.list("configmaps") == []
             await nothing_left(before)
@@ -169,7 +169,9 @@ class TestReads:
                         "metadata": {"name": "db-2", "namespace": "shop", "labels": {"app": "db"}},
                     }
                 )
-                assert two.get("secrets", "db-2", "shop")["metadata"]["uid"] == made["metadata"]["uid"]
+                assert (
+                    two.get("secrets", "db-2", namespace="shop")["metadata"]["uid"] == made["metadata"]["uid"]
+                )
 
         run(main())
 
@@ -188,7 +190,7 @@ class TestReads:
                 with pytest.raises(ReadError):
                     await each
             with pytest.raises(ReadError, match="these caches have ended"):
-                cache.get("secrets", "web-1", "shop")
+                cache.get("secrets", "web-1", namespace="shop")
             with pytest.raises(ReadError, match="these caches have ended"):
                 await cache.wait_synced()  # Without a warning of Python: see `filterwarnings`.
             assert not ours.informers
@@ -543,7 +545,7 @@ class TestLogin:
             async with Caches(WEB, login=log_in_async if is_async else log_in) as cache:
                 await cache.wait_synced()
                 other.revoke(tokens[0])
-                assert await cache.fetch("secrets", "db-1", "shop")
+                assert await cache.fetch("secrets", "db-1", namespace="shop")
 
         run(main())
         assert len(given) == 2

@@ -25,8 +25,10 @@ PODS = Selector(fields="spec.nodeName=")
 LATE: dict[str, Callable[[selectcache.Cache], Awaitable[Any]]] = {
     "a filter change": lambda cache: cache.change("pods", Selector(fields="spec.nodeName=a")),
     "a declaration": lambda cache: cache.declare("nodes", ""),
-    "a write": lambda cache: cache.live.patch("pods", "web-1", "shop", {"metadata": {"labels": {"a": "b"}}}),
-    "a fetch": lambda cache: cache.fetch("pods", "other", "shop"),
+    "a write": lambda cache: cache.live.patch(
+        "pods", "web-1", {"metadata": {"labels": {"a": "b"}}}, namespace="shop"
+    ),
+    "a fetch": lambda cache: cache.fetch("pods", "other", namespace="shop"),
     "a wait": lambda cache: cache.wait_for("pods", lambda _: False),
 }
 
@@ -110,7 +112,7 @@ def test_2_what_is_under_way_at_the_deadline_of_a_stop_ends(registry: kopf.Opera
         async with stopping(registry, settings) as stop, holding:
             cache = cache_of(settings)
             await cache.wait_synced()
-            fetching = asyncio.create_task(cache.fetch("pods", "other", "shop"))
+            fetching = asyncio.create_task(cache.fetch("pods", "other", namespace="shop"))
             following = asyncio.create_task(_follow(cache))
             await cycles()
             stop.set()
@@ -135,7 +137,7 @@ def test_2_no_caches_start_after_the_deadline_of_a_stop(registry: kopf.OperatorR
 
     @with_cache
     async def fetch(cache: selectcache.Cache, **_: Any) -> None:
-        await cache.fetch("pods", "web-1", "shop")
+        await cache.fetch("pods", "web-1", namespace="shop")
 
     async def read() -> None:
         await late.wait()
@@ -216,7 +218,7 @@ def test_2_caches_beside_those_of_an_operator_end_at_its_deadline(registry: kopf
         async with stopping(registry, settings) as stop, holding:
             await begun[0].wait_synced()
             stop.set()
-            fetching = asyncio.create_task(begun[0].fetch("pods", "other", "shop"))
+            fetching = asyncio.create_task(begun[0].fetch("pods", "other", namespace="shop"))
             await asyncio.wait({fetching}, timeout=20)
             assert fetching.done(), "the caches go on"
             assert "these caches have ended" in str(fetching.exception())

@@ -60,7 +60,9 @@ def test_20_the_warning_names_the_handler_that_writes(
     @kopf.timer("example.com", "v1", "webapps", interval=0.01, id="check", registry=registry)
     @with_cache
     def check(cache: Any, name: str, namespace: str, **_: Any) -> None:
-        cache.blocking.live.patch(APPS, name, namespace, {"status": {"nope": 1}}, subresource="status")
+        cache.blocking.live.patch(
+            APPS, name, {"status": {"nope": 1}}, namespace=namespace, subresource="status"
+        )
 
     async def main() -> None:
         async with serving(app()) as cluster, operated(registry, cluster):
@@ -96,7 +98,7 @@ def test_20_a_test_is_warned_of_a_misspelt_field_in_its_objects() -> None:
         f"A Pod has no field {field}: the server has dropped it from 'a'. Correct its name"
         for field in ("spec.nodeNam", "status.nope")
     ]
-    assert not cache.get("pods", "a", "shop")["spec"]
+    assert not cache.get("pods", "a", namespace="shop")["spec"]
 
 
 WRITES: list[tuple[Any, dict[str, Any]]] = [
@@ -118,7 +120,7 @@ def test_20_the_log_names_a_part_that_the_server_ignores_once_for_each_handler(
     @with_cache
     async def check(cache: selectcache.Cache, name: str, namespace: str, **_: Any) -> None:
         for changes, options in WRITES:
-            await cache.live.patch(APPS, name, namespace, changes, **options)
+            await cache.live.patch(APPS, name, changes, namespace=namespace, **options)
         await cache.live.ensure(config("a"))  # What is no change of an object is not compared.
         rounds.append(None)
 
@@ -153,7 +155,9 @@ def test_20_a_status_that_is_no_subresource_is_not_called_ignored(
     @with_cache
     async def check(cache: selectcache.Cache, name: str, namespace: str, **_: Any) -> None:
         answers.append(
-            await cache.live.patch(APPS, name, namespace, {"status": {"nope": 1, "count": len(answers)}})
+            await cache.live.patch(
+                APPS, name, {"status": {"nope": 1, "count": len(answers)}}, namespace=namespace
+            )
         )
 
     async def main() -> None:

@@ -87,7 +87,9 @@ def operator(app: str, told: Told, cluster: EmbeddedCluster) -> kopf.OperatorReg
         found = cache.blocking.wait_for(
             "secrets", lambda one: one["metadata"]["name"] == f"{app}-1", timeout=DEADLINE
         )
-        asked = cache.blocking.fetch("configmaps", "ask", "shop")  # Of no cache: on the loop, by the server.
+        asked = cache.blocking.fetch(
+            "configmaps", "ask", namespace="shop"
+        )  # Of no cache: on the loop, by the server.
         told.put((app, [found["metadata"]["name"], asked["metadata"]["name"]]))
 
     return registry

@@ -60,7 +60,7 @@ def test_17_what_is_remembered_does_not_grow_with_the_objects_that_come_and_go(
             return
         with suppress(selectcache.NotFound):  # Its owner is deleted, so the server deletes it.
             await cache.live.ensure(labelled(f"{name}-child", dict(body)))
-            await cache.live.patch("configmaps", f"{name}-child", "shop", {"data": {"size": "2"}})
+            await cache.live.patch("configmaps", f"{name}-child", {"data": {"size": "2"}}, namespace="shop")
         patch.status["count"] = len(cache.owned(body, "configmaps"))
 
     @selectcache.on.change("configmaps", registry=registry)
@@ -73,8 +73,8 @@ def test_17_what_is_remembered_does_not_grow_with_the_objects_that_come_and_go(
     @kopf.on.event("configmaps", registry=registry)
     @selectcache.with_cache
     async def see(cache: selectcache.Cache, name: str, **_: Any) -> None:
-        await cache.fetch("configmaps", name, "shop", default=None)
-        await cache.fetch("configmaps", f"{name}-other", "shop", default=None)
+        await cache.fetch("configmaps", name, namespace="shop", default=None)
+        await cache.fetch("configmaps", f"{name}-other", namespace="shop", default=None)
 
     async def play(cluster: EmbeddedCluster, cache: selectcache.Cache, number: int) -> Counter[str]:
         names = [f"app-{number}-{each}" for each in range(LIFETIMES)]

@@ -460,14 +460,16 @@ def forgetting(how: str) -> Callable[..., Any]:
     """Return a handler that goes wrong in this way, and ends well by itself."""
 
     async def dropped(cache: Any, **_: Any) -> str:
-        return "exists" if cache.fetch("pods", "none", "shop", default=None) is not None else "created"
+        return (
+            "exists" if cache.fetch("pods", "none", namespace="shop", default=None) is not None else "created"
+        )
 
     async def returned(cache: Any, **_: Any) -> object:
-        return cache.fetch("pods", "none", "shop", default=None)
+        return cache.fetch("pods", "none", namespace="shop", default=None)
 
     async def caught(cache: Any, **_: Any) -> str:
         with contextlib.suppress(Exception):
-            return str(cache.fetch("pods", "none", "shop", default=None)["metadata"])
+            return str(cache.fetch("pods", "none", namespace="shop", default=None)["metadata"])
         return "created"
 
     return {"dropped": dropped, "returned": returned, "caught": caught}[how]
@@ -479,7 +481,7 @@ def test_a_handler_may_leave_a_read_to_a_task_that_outlives_it(registry: kopf.Op
     @kopf.on.create("pods", registry=registry)
     @with_cache
     async def create(cache: Any, **_: Any) -> str:
-        tasks.append(asyncio.create_task(cache.fetch("pods", "web-1", "shop")))
+        tasks.append(asyncio.create_task(cache.fetch("pods", "web-1", namespace="shop")))
         return "left"
 
     async def main() -> None:

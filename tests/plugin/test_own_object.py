@@ -177,7 +177,7 @@ def test_whether_what_departed_is_gone_the_server_is_asked_while_the_stream_stil
     @kopf.on.event("pods", registry=registry)
     @with_cache
     async def event(cache: Any, name: str, namespace: str, uid: str, **_: Any) -> None:
-        answers.append(await cache.is_deleted("pods", name, namespace, uid=uid))
+        answers.append(await cache.is_deleted("pods", name, namespace=namespace, uid=uid))
 
     async def main() -> None:
         async with launched(settings(), Cluster(pod("web-1", app="web"))) as operator:
@@ -286,7 +286,7 @@ def test_whether_the_object_of_a_daemon_is_gone_the_server_is_asked(
     """A daemon outlives its object, and nobody tells it."""
 
     async def is_gone(cache: Any, name: str, namespace: str, uid: str, **_: Any) -> object:
-        return await cache.is_deleted("pods", name, namespace, uid=uid)
+        return await cache.is_deleted("pods", name, namespace=namespace, uid=uid)
 
     kopf.daemon("pods", registry=registry)(with_cache(is_gone))
 

@@ -86,7 +86,7 @@ def test_20_what_reads_return_becomes_plain_json(read: Callable[[Any], Any], cac
 
 
 def test_20_parts_of_views_and_enums_become_plain_json(cache: FakeCache) -> None:
-    view = cache.get("pods", "web-1", "shop", as_="view")
+    view = cache.get("pods", "web-1", namespace="shop", as_="view")
     made = plain(
         "it",
         {
@@ -144,9 +144,9 @@ def test_20_a_call_that_is_not_awaited_is_named_with_its_path(
     @kopf.timer("example.com", "v1", "webapps", interval=0.01, registry=registry)
     @with_cache
     async def follow(cache: Any, patch: kopf.Patch, name: str, namespace: str, **_: Any) -> Any:
-        found = cache.fetch("v1/configmaps", "a", namespace)
+        found = cache.fetch("v1/configmaps", "a", namespace=namespace)
         if at == "live":
-            await cache.live.patch(APPS, name, namespace, {"status": found}, subresource="status")
+            await cache.live.patch(APPS, name, {"status": found}, namespace=namespace, subresource="status")
         if at == "status":
             patch.status["x"] = found
         return found if at == "return" else None
@@ -340,7 +340,7 @@ def test_20_objects_in_the_patch_of_a_reconciler_become_plain_json(
     calls: list[str] = []
 
     def annotate(obj: Any, cache: selectcache.Cache) -> None:
-        obj["metadata"]["annotations"] = cache.get("configmaps", "c", "shop", as_="view")["data"]
+        obj["metadata"]["annotations"] = cache.get("configmaps", "c", namespace="shop", as_="view")["data"]
 
     @selectcache.reconcile(APPS, registry=registry, backoff=0.01)
     async def follow(cache: selectcache.Cache, patch: kopf.Patch, **_: Any) -> None:

@@ -71,7 +71,7 @@ async def write(cache):
     await cache.wait_synced()
     await asyncio.to_thread(begun.wait)
     print('a handler holds up the operator', flush=True)
-    await until_refused(lambda: cache.live.patch('secrets', 'web-1', 'default', {'type': 'Opaque'}))
+    await until_refused(lambda: cache.live.patch('secrets', 'web-1', {'type': 'Opaque'}, namespace='default'))
     await until_refused(lambda: cache.change('secrets', 'app=web'))
     refused.set()
 

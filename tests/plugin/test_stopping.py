@@ -43,14 +43,14 @@ HELD_UP = "/api/v1/namespaces/shop/pods/other"
 
 ASYNC: dict[str, Callable[[Any], Any]] = {
     "wait_for": lambda cache: cache.wait_for("pods", lambda _: False),
-    "wait_deleted": lambda cache: cache.wait_deleted("pods", "other", "shop"),
+    "wait_deleted": lambda cache: cache.wait_deleted("pods", "other", namespace="shop"),
     "wait_synced": lambda cache: cache.wait_synced(timeout=3600, at_least=pod(version=1000)),
 }
 
 FOR_EVER: dict[str, Callable[[Any], Any]] = {
     "wait_for": lambda cache: cache.blocking.wait_for("pods", lambda _: False),
     "wait_synced": lambda cache: cache.blocking.wait_synced(timeout=3600),
-    "fetch": lambda cache: cache.blocking.fetch("pods", "other", "shop"),
+    "fetch": lambda cache: cache.blocking.fetch("pods", "other", namespace="shop"),
 }
 
 
@@ -185,7 +185,7 @@ def test_2_a_stop_has_a_deadline_for_threads_that_kopf_waits_for(registry: kopf.
     """The handler is not decorated: nobody else tells its wait to end."""
     settings = declaring(pods=Selector(fields="spec.nodeName="))
     settings.queueing.exit_timeout = 0
-    waiting = Waiting(lambda cache: cache.blocking.fetch("pods", "other", "shop"))
+    waiting = Waiting(lambda cache: cache.blocking.fetch("pods", "other", namespace="shop"))
 
     @kopf.on.event("pods", registry=registry)
     def handle(**_: Any) -> None:

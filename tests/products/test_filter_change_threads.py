@@ -62,9 +62,9 @@ CHANGES = {
     "another index": Change(EITHER, "tier=gold", {"index": {"tier": "metadata.labels.tier"}}),
 }
 READS: dict[str, Callable[[FakeCache], Any]] = {
-    "get": lambda cache: found([cache.get(KIND, "both", "shop")]),
-    "get what the filter may not select": lambda cache: found([cache.get(KIND, "web", "shop")]),
-    "exists": lambda cache: cache.exists(KIND, "gold", "shop"),
+    "get": lambda cache: found([cache.get(KIND, "both", namespace="shop")]),
+    "get what the filter may not select": lambda cache: found([cache.get(KIND, "web", namespace="shop")]),
+    "exists": lambda cache: cache.exists(KIND, "gold", namespace="shop"),
     "held": lambda cache: found(cache.list_cached(KIND)),
     "list": lambda cache: found(cache.list(KIND, labels="tier=gold")),
     "count": lambda cache: cache.count(KIND, labels="app=web"),

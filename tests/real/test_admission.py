@@ -52,14 +52,14 @@ async def is_there_too(**_):
 @kopf.on.validate('configmaps', labels=MINE | {'for': 'secret'}, operations=['CREATE', 'UPDATE'])
 @selectcache.with_cache
 async def names_a_secret_that_exists(cache, body, namespace, **_):
-    if not cache.exists('secrets', body['data']['needs'], namespace):
+    if not cache.exists('secrets', body['data']['needs'], namespace=namespace):
         raise kopf.AdmissionError(f"There is no Secret {body['data']['needs']!r}", code=422)
 
 @kopf.on.mutate('configmaps', labels=MINE | {'for': 'pod'}, operations=['CREATE', 'UPDATE'],
                 when=lambda **_: pathlib.Path('asked-mutate').touch() is None)
 @selectcache.with_cache
 def takes_the_tier_of_its_pod(cache, body, namespace, patch, **_):
-    pod = cache.get('pods', body['data']['pod'], namespace)
+    pod = cache.get('pods', body['data']['pod'], namespace=namespace)
     patch.metadata.labels['tier'] = pod['metadata']['labels']['tier']
 
 # ---- What a test asks is answered in the refusal.
@@ -106,7 +106,7 @@ def labels_in(cache):
 @selectcache.with_cache
 async def look_at(cache, name, old, new, labels, operation, dryrun, **_):
     seen[name] = {'operation': operation, 'dry': dryrun, 'old': old and dict(old.metadata.labels), 'new': new and dict(new.metadata.labels),
-                  'held': labels_in(cache).get(name), 'there': await cache.fetch('pods', name, NAMESPACE, default=None) is not None}
+                  'held': labels_in(cache).get(name), 'there': await cache.fetch('pods', name, namespace=NAMESPACE, default=None) is not None}
     if labels.get('denied') == operation:
         raise kopf.AdmissionError('denied')
 
@@ -241,7 +241,7 @@ def test_what_the_cache_holds_decides_who_is_admitted(admission: Admission, oper
     admission.api.request(
         "POST", f"/api/v1/namespaces/{admission.namespace}/secrets", body={"metadata": {"name": "late"}}
     )
-    operator.until(f"cache.exists('secrets', 'late', '{admission.namespace}')", value=True)
+    operator.until(f"cache.exists('secrets', 'late', namespace='{admission.namespace}')", value=True)
     assert admission.api.request("PATCH", path, body={"data": {"needs": "late"}})["data"] == {"needs": "late"}
     admission.api.request("DELETE", path)
 
@@ -254,8 +254,13 @@ def test_what_the_cache_holds_is_written_into_what_is_admitted(admission: Admiss
 @pytest.mark.parametrize("how", ["async", "sync"])
 def test_reads_answer_as_in_any_handler(admission: Admission, how: str) -> None:
     namespace = admission.namespace
-    assert admission.ask(f"cache.get('pods', 'web-1', '{namespace}')['metadata']['name']", how=how) == "web-1"
-    assert admission.ask(f"cache.get('secrets', 'nope', '{namespace}', default=None)", how=how) is None
+    assert (
+        admission.ask(f"cache.get('pods', 'web-1', namespace='{namespace}')['metadata']['name']", how=how)
+        == "web-1"
+    )
+    assert (
+        admission.ask(f"cache.get('secrets', 'nope', namespace='{namespace}', default=None)", how=how) is None
+    )
     assert "web-1" in admission.ask("[pod['metadata']['name'] for pod in cache.list_cached('pods')]", how=how)
     assert (
         admission.ask(
@@ -269,7 +274,9 @@ def test_what_is_not_held_is_fetched(admission: Admission) -> None:
     fetch = f"fetch('pods', 'db-1', '{admission.namespace}')['metadata']['name']"
     assert admission.ask(f"cache.blocking.{fetch}", how="sync") == "db-1"
     assert (
-        admission.ask(f"cache.fetch('configmaps', 'nope', '{admission.namespace}', default='absent')")
+        admission.ask(
+            f"cache.fetch('configmaps', 'nope', namespace='{admission.namespace}', default='absent')"
+        )
         == "absent"
     )
 
@@ -280,10 +287,10 @@ def test_what_the_filter_hides_is_a_refusal_that_says_so(
 ) -> None:
     """Neither "there is no such pod", which would be a guess, nor "internal error"."""
     code, text = admission.refused(
-        labels, pod="db-1", ask=f"cache.get('pods', 'db-1', '{admission.namespace}')"
+        labels, pod="db-1", ask=f"cache.get('pods', 'db-1', namespace='{admission.namespace}')"
     )
     assert code == 500
-    assert f"cache.get('pods', 'db-1', '{admission.namespace}'): " in text
+    assert f"cache.get('pods', 'db-1', namespace='{admission.namespace}'): " in text
     assert "it is absent, or present without app=web" in text
 
 

@@ -41,7 +41,7 @@ WEB = BEGIN.format(kind="v1/pods", filter="'app=web'")
 READERS = """
 def read(cache, namespace, log):
     try:
-        metadata = cache.get('pods', 'mover', namespace)['metadata']
+        metadata = cache.get('pods', 'mover', namespace=namespace)['metadata']
         now = f"{metadata['resourceVersion']} {metadata['labels']}"
     except selectcache.ReadError as error:
         now = f"0 {type(error).__name__}"
@@ -131,7 +131,7 @@ def uid_of(api: Cluster, namespace: str, name: str) -> str:
 
 
 def get(kind: str, name: str, namespace: str) -> str:
-    return f"cache.get('{kind}', '{name}', '{namespace}')['metadata']['name']"
+    return f"cache.get('{kind}', '{name}', namespace='{namespace}')['metadata']['name']"
 
 
 def listed(read: str) -> str:
@@ -209,7 +209,9 @@ def test_gone_tells_a_deleted_object_from_one_that_left(
         operator.until(listed("held('pods')"), ["is-replaced", "stays"])
 
         def gone(name: str, uid: str = "") -> object:
-            return operator.ask(f"cache.is_deleted('pods', '{name}', '{shop}', uid={uid or None!r})").value
+            return operator.ask(
+                f"cache.is_deleted('pods', '{name}', namespace='{shop}', uid={uid or None!r})"
+            ).value
 
         assert {name: gone(name, uid) for name, uid in uids.items()} == {
             "stays": False,

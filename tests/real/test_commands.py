@@ -32,8 +32,8 @@ def configure(settings, **_):
 @kopf.on.create('configmaps', labels={'app': 'web'})
 @selectcache.with_cache
 async def count(cache, name, namespace, patch, **_):
-    there = cache.exists('secrets', 'ca', namespace)
-    other = await cache.fetch('secrets', 'other', namespace, default=None)
+    there = cache.exists('secrets', 'ca', namespace=namespace)
+    other = await cache.fetch('secrets', 'other', namespace=namespace, default=None)
     patch.metadata.annotations['said'] = f'{there} {other is not None} {cache.count("notes.example.com", namespace=namespace, labels="kind=key")}'
 """  # The operator has long lines.  # noqa: E501
 KINDS = {

@@ -32,7 +32,7 @@ def test_14_a_counter_is_as_high_as_its_callers_were_told_although_api_servers_a
                 while not is_over.is_set():
                     try:
                         made = await operator.cache.live.update(
-                            "configmaps", "counter", place.namespace, count
+                            "configmaps", "counter", count, namespace=place.namespace
                         )
                         told.append(made["data"]["n"])
                     except OutcomeUnknown:

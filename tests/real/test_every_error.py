@@ -36,8 +36,8 @@ def configure(settings, **_):
 
 READS = {
     "NotDeclared": "cache.list('pods', labels='a=b')",
-    "OutsideFilter": "cache.get('configmaps', 'other', 'NS')",
-    "NotFound": "cache.get('configmaps', 'settings', 'NS')",
+    "OutsideFilter": "cache.get('configmaps', 'other', namespace='NS')",
+    "NotFound": "cache.get('configmaps', 'settings', namespace='NS')",
     "NotKept": "cache.list_cached('secrets', where={'data.tls': 'x'})",
     "Stale": "cache.list_cached('configmaps', max_age=0)",
     "Forbidden": "cache.list_cached('services')",

@@ -70,7 +70,9 @@ def read(cache: Cache, play: Play) -> None:
         before = play.active
         try:
             found = [each["metadata"] for each in cache.list_cached(KIND)]
-            one = cache.get(KIND, STABLE[play.reads % len(STABLE)], cache_namespace(found))["metadata"]
+            one = cache.get(KIND, STABLE[play.reads % len(STABLE)], namespace=cache_namespace(found))[
+                "metadata"
+            ]
         except Stale:
             continue
         possible = {*before, *play.active}

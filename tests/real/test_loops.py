@@ -31,10 +31,10 @@ def test_17_a_loop_of_writes_is_slowed_down_on_a_real_server(
         if not is_undone or name == "other":
             writes[name] += 1
             status = {"count": writes[name] if name == "web" else 1}
-            await cache.live.patch(APPS, name, "shop", {"status": status}, subresource="status")
-        elif cache.get("configmaps", "child", "shop")["data"]["size"] != "1":
+            await cache.live.patch(APPS, name, {"status": status}, namespace="shop", subresource="status")
+        elif cache.get("configmaps", "child", namespace="shop")["data"]["size"] != "1":
             writes[name] += 1
-            await cache.live.patch("configmaps", "child", "shop", {"data": {"size": "1"}})
+            await cache.live.patch("configmaps", "child", {"data": {"size": "1"}}, namespace="shop")
 
     async def main(api: ApiServer) -> None:
         api.request("POST", "/api/v1/namespaces", body={"metadata": {"name": "shop"}})

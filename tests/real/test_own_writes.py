@@ -78,28 +78,30 @@ class Worker:
         match verb:
             case "patch":
                 changes = {"metadata": {"labels": labels}, "data": count}
-                return self.live.patch(KIND, name, self.namespace, changes)
+                return self.live.patch(KIND, name, changes, namespace=self.namespace)
             case "replace":
                 return self.live.replace({**known, "data": count})
             case "apply":
                 return self.live.apply(obj, field_manager="worker", force=True)
             case "update":
-                return self.live.update(KIND, name, self.namespace, lambda found: {**found, "data": count})
+                return self.live.update(
+                    KIND, name, lambda found: {**found, "data": count}, namespace=self.namespace
+                )
             case _:
-                self.live.delete(KIND, name, self.namespace, uid=known["metadata"]["uid"])
+                self.live.delete(KIND, name, namespace=self.namespace, uid=known["metadata"]["uid"])
                 return None
 
     def persistently(self, name: str) -> dict[str, Any] | None:
         """Return what the server has of an object, as soon as it answers."""
         while True:
             with suppress(SelectCacheError):
-                return self.live.get(KIND, name, self.namespace, default=None, timeout=60)
+                return self.live.get(KIND, name, namespace=self.namespace, default=None, timeout=60)
 
     def check(self, name: str) -> None:
         """Compare a read with the last own write of the object."""
         known = self.known[name]
         try:
-            shown: Any = self.cache.get(KIND, name, self.namespace)["metadata"]
+            shown: Any = self.cache.get(KIND, name, namespace=self.namespace)["metadata"]
         except (OutsideFilter, NotFound):
             shown = None
         except SelectCacheError:

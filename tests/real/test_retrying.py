@@ -37,7 +37,7 @@ def test_refusals_that_pass_are_retried_as_the_server_asks(real_api: ApiServer, 
 
                 cache = operator.cache
                 fault = refuse()
-                found = await cache.fetch("configmaps", "hidden", namespace, timeout=60)
+                found = await cache.fetch("configmaps", "hidden", namespace=namespace, timeout=60)
                 uid = found["metadata"]["uid"]
                 assert (found["metadata"]["name"], fault.hits) == ("hidden", 2)
                 fault = refuse()
@@ -50,12 +50,14 @@ def test_refusals_that_pass_are_retried_as_the_server_asks(real_api: ApiServer, 
                 assert fault.hits == 2
                 fault = refuse()
                 assert not await asyncio.to_thread(
-                    lambda: cache.blocking.is_deleted("configmaps", "hidden", namespace, uid=uid, timeout=60)
+                    lambda: cache.blocking.is_deleted(
+                        "configmaps", "hidden", namespace=namespace, uid=uid, timeout=60
+                    )
                 )
                 assert fault.hits == 2
                 refuse(1)
                 with pytest.raises(Stalled) as info:
-                    await cache.fetch("configmaps", "hidden", namespace)
+                    await cache.fetch("configmaps", "hidden", namespace=namespace)
                 assert (info.value.code, info.value.reason, info.value.retry_after, info.value.transient) == (
                     code,
                     "Fault",
@@ -64,7 +66,7 @@ def test_refusals_that_pass_are_retried_as_the_server_asks(real_api: ApiServer, 
                 )
                 fault = refuse(10, "600")
                 with pytest.raises(Stalled):
-                    await cache.fetch("configmaps", "hidden", namespace, timeout=60)
+                    await cache.fetch("configmaps", "hidden", namespace=namespace, timeout=60)
                 assert fault.hits == 1, "the server asks for more patience than there is"
 
     run(main())

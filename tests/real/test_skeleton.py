@@ -123,17 +123,19 @@ def web(api: Cluster, namespace: str, run: Run) -> Operator:
 
 
 def test_a_get_tells_held_from_hidden_and_fetch_asks_the_server(web: Operator, namespace: str) -> None:
-    held = web.ask(f"cache.get('pods', 'web-1', '{namespace}')").value
+    held = web.ask(f"cache.get('pods', 'web-1', namespace='{namespace}')").value
     assert (held["metadata"]["name"], held["kind"], held["apiVersion"]) == ("web-1", "Pod", "v1")
     for name in ("db-1", "nope"):
-        hidden = web.ask(f"cache.get('pods', '{name}', '{namespace}')")
+        hidden = web.ask(f"cache.get('pods', '{name}', namespace='{namespace}')")
         assert (hidden.error, hidden.reason) == ("OutsideFilter", "hidden")
         assert [
             word for word in ("pods", name, namespace, "app=web", "cache.fetch(") if word not in hidden.text
         ] == []
-    assert web.ask(f"cache.fetch('pods', 'db-1', '{namespace}')").value["metadata"]["name"] == "db-1"
-    assert web.ask(f"cache.fetch('pods', 'nope', '{namespace}')").error == "NotFound"
-    assert web.ask(f"cache.fetch('pods', 'nope', '{namespace}', default=None)").value is None
+    assert (
+        web.ask(f"cache.fetch('pods', 'db-1', namespace='{namespace}')").value["metadata"]["name"] == "db-1"
+    )
+    assert web.ask(f"cache.fetch('pods', 'nope', namespace='{namespace}')").error == "NotFound"
+    assert web.ask(f"cache.fetch('pods', 'nope', namespace='{namespace}', default=None)").value is None
 
 
 def test_a_filter_of_namespaces_proves_absence_inside_and_excludes_the_rest(
@@ -145,16 +147,16 @@ def test_a_filter_of_namespaces_proves_absence_inside_and_excludes_the_rest(
         WEB.replace("'app=web'", f"selectcache.Selector(namespaces=['{namespace}'])"),
         namespaces=[namespace],
     )
-    absent = operator.ask(f"cache.get('pods', 'x', '{namespace}')")
+    absent = operator.ask(f"cache.get('pods', 'x', namespace='{namespace}')")
     assert absent.error == "NotFound"
     version = operator.ask("cache._runtime.informer('pods').store.version").value
     assert int(version) > 0
     assert "version" in absent.text
-    excluded = operator.ask(f"cache.get('pods', 'x', '{other}')")
+    excluded = operator.ask(f"cache.get('pods', 'x', namespace='{other}')")
     assert (excluded.error, excluded.reason) == ("OutsideFilter", "excluded")
     assert namespace in excluded.text
-    assert operator.ask(f"cache.get('pods', 'x', '{namespace}', default=None)").value is None
-    assert operator.ask(f"cache.get('pods', 'x', '{other}', default=None)").error == "OutsideFilter"
+    assert operator.ask(f"cache.get('pods', 'x', namespace='{namespace}', default=None)").value is None
+    assert operator.ask(f"cache.get('pods', 'x', namespace='{other}', default=None)").error == "OutsideFilter"
 
 
 def test_a_list_is_complete_or_refused_and_held_is_what_there_is(stage: Stage, run: Run) -> None:
@@ -180,7 +182,7 @@ def test_a_list_is_complete_or_refused_and_held_is_what_there_is(stage: Stage, r
 
 
 def test_a_pod_that_is_relabelled_leaves_and_returns(web: Operator, api: Cluster, namespace: str) -> None:
-    get = f"cache.get('pods', 'web-1', '{namespace}')['metadata']['name']"
+    get = f"cache.get('pods', 'web-1', namespace='{namespace}')['metadata']['name']"
     web.until(get, "web-1")
     relabel(api, namespace, "web-1", app="db")
     web.until(get, "OutsideFilter")
@@ -305,7 +307,7 @@ def test_a_missing_right_is_named_and_once_granted_the_kind_syncs_by_itself(
     assert (probed["v1/pods"]["health"], probed["secrets"]["health"]) == ("forbidden", "synced")
     assert "may not watch" in probed["v1/pods"]["trouble"]
     api.grant(user, [{"apiGroups": [""], "resources": ["pods"], "verbs": ["watch"]}], namespace=namespace)
-    operator.until(f"cache.get('pods', 'web-1', '{namespace}')['metadata']['name']", "web-1")
+    operator.until(f"cache.get('pods', 'web-1', namespace='{namespace}')['metadata']['name']", "web-1")
 
 
 def test_a_revoked_token_costs_a_login_and_the_cache_goes_on(api: Cluster, namespace: str, run: Run) -> None:
@@ -333,14 +335,14 @@ def login(**_):
         files={"token": user.token},
     )
     create(api, namespace, pod("web-1", app="web"))
-    operator.until(f"cache.get('pods', 'web-1', '{namespace}')['metadata']['name']", "web-1")
+    operator.until(f"cache.get('pods', 'web-1', namespace='{namespace}')['metadata']['name']", "web-1")
     fresh = api.new_token(user)
     (operator.folder / "token").write_text(fresh.token)
     api.revoke(user.token)
     create(api, namespace, pod("web-2", app="web"))
-    operator.until(f"cache.get('pods', 'web-2', '{namespace}')['metadata']['name']", "web-2")
+    operator.until(f"cache.get('pods', 'web-2', namespace='{namespace}')['metadata']['name']", "web-2")
     # Streams that are open stay open; whatever is asked anew needs the new token.
-    assert operator.ask(f"cache.fetch('pods', 'nope', '{namespace}')").error == "NotFound"
+    assert operator.ask(f"cache.fetch('pods', 'nope', namespace='{namespace}')").error == "NotFound"
     operator.until("len(logins) > 1", value=True)
     assert user.token not in operator.log
     assert fresh.token not in operator.log

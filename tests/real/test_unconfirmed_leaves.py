@@ -43,7 +43,7 @@ def test_200_deletions_become_visible_after_a_handful_of_requests_and_gone_knows
                 "the first watch has told",
             )
             for doubt in informer.state.union.unconfirmed[:3]:
-                assert await cache.is_deleted("configmaps", doubt.name, namespace, uid=doubt.uid)
+                assert await cache.is_deleted("configmaps", doubt.name, namespace=namespace, uid=doubt.uid)
             await until(
                 lambda: not cache.list("configmaps", namespace=namespace, labels="app=web"),
                 "none is shown any more",

@@ -72,7 +72,7 @@ def test_contract_8_an_object_of_1500_levels_costs_itself_alone(real_api: Cluste
         for name in unreadable:
             if not is_readable():
                 with pytest.raises(Unreadable):
-                    cache.get(kind, name, namespace)
+                    cache.get(kind, name, namespace=namespace)
                 with pytest.raises(Unreadable):
                     await cache.fetch_list(kind, namespace=namespace)
         assert sorted(
@@ -102,8 +102,8 @@ def test_contract_8_an_object_of_1500_levels_costs_itself_alone(real_api: Cluste
             informer = fresh.informer(kind)
             assert not informer.counts.relists
             assert await cache.audit(kind)
-            assert cache.exists(kind, "deep-1", namespace)
-            assert not await cache.is_deleted(kind, "deep-1", namespace)
+            assert cache.exists(kind, "deep-1", namespace=namespace)
+            assert not await cache.is_deleted(kind, "deep-1", namespace=namespace)
             informer.reflectors[0].relist(MetricReason.AUDIT)
             await until(lambda: informer.reflectors[0].commits == 2, "it is listed anew")
             await holds(cache, ["db", "web-1", "web-2"], ["deep-1"])
@@ -115,6 +115,6 @@ def test_contract_8_an_object_of_1500_levels_costs_itself_alone(real_api: Cluste
             cache = Cache(cut)
             await cache.wait_synced()
             assert names(cache) == ["db", "deep-1", "web-1", "web-2"]
-            assert cache.get(kind, "deep-1", namespace)["spec"] == {"color": "red"}
+            assert cache.get(kind, "deep-1", namespace=namespace)["spec"] == {"color": "red"}
 
     run(main())

@@ -84,7 +84,7 @@ def test_objects_of_the_cache_are_recorded_in_each_form() -> None:
             await environment.cache.wait_synced()
             recorder = Recorder("webapps", environment.cache)
             for form in (None, "view"):
-                obj = environment.cache.get("secrets", "web", "shop", as_=form)
+                obj = environment.cache.get("secrets", "web", namespace="shop", as_=form)
                 recorder.record(obj, "Normal", "Seen", "It is there.")
                 await written(recorder)
             (event,) = await events(environment)

@@ -101,14 +101,14 @@ def test_classes_that_name_no_kind_are_refused(given: Any) -> None:
 
 
 READS: list[Callable[[Any, Any], Any]] = [
-    lambda cache, kind: cache.get(kind, "web-1", "ns"),
+    lambda cache, kind: cache.get(kind, "web-1", namespace="ns"),
     lambda cache, kind: cache.list_cached(kind),
     lambda cache, kind: cache.list(kind),
-    lambda cache, kind: cache.exists(kind, "web-1", "ns"),
-    lambda cache, kind: cache.blocking.fetch(kind, "web-1", "ns"),
+    lambda cache, kind: cache.exists(kind, "web-1", namespace="ns"),
+    lambda cache, kind: cache.blocking.fetch(kind, "web-1", namespace="ns"),
     lambda cache, kind: cache.blocking.fetch_list(kind),
     lambda cache, kind: cache.explain(kind),
-    lambda cache, kind: cache.blocking.is_deleted(kind, "web-1", "ns"),
+    lambda cache, kind: cache.blocking.is_deleted(kind, "web-1", namespace="ns"),
 ]
 
 
@@ -119,7 +119,7 @@ def test_a_class_of_pykube_names_its_version_and_endpoint() -> None:
 
 def test_a_subclass_names_what_its_base_does() -> None:
     assert key_of(type("MyPod", (V1Pod,), {})) == key_of(type("MyPod", (Pod,), {})) == "v1/pods"
-    mine: object = reading("", WEB).get(type("MyPod", (V1Pod,), {}), "web-1", "ns")
+    mine: object = reading("", WEB).get(type("MyPod", (V1Pod,), {}), "web-1", namespace="ns")
     assert type(mine).__name__ == "MyPod"
 
 
@@ -137,8 +137,8 @@ def test_filters_are_declared_by_class() -> None:
 
 
 def test_what_is_declared_by_class_is_read_by_name_and_the_other_way_round() -> None:
-    assert FakeCache([WEB], {V1Pod: ""}).exists("pods", "web-1", "ns")
-    assert FakeCache([WEB], {"po": ""}).exists(V1Pod, "web-1", "ns")
+    assert FakeCache([WEB], {V1Pod: ""}).exists("pods", "web-1", namespace="ns")
+    assert FakeCache([WEB], {"po": ""}).exists(V1Pod, "web-1", namespace="ns")
     with pytest.raises(NotDeclared):
         FakeCache([WEB], {V1Pod: ""}).list_cached(model("V1Job"))
 
@@ -151,9 +151,9 @@ def test_custom_resources_are_read_by_classes_of_ones_own() -> None:
         "spec": {"size": 1},
     }
     cache = FakeCache([widget], {Widget: ""})
-    found = cache.get(Widget, "w", "shop")
+    found = cache.get(Widget, "w", namespace="shop")
     assert (type(found), found.obj["spec"]) == (Widget, {"size": 1})
-    assert cache.blocking.fetch(Widget, "none", "shop", default=None) is None
+    assert cache.blocking.fetch(Widget, "none", namespace="shop", default=None) is None
 
 
 def test_a_custom_resource_of_the_name_of_a_kind_is_not_that_kind() -> None:
@@ -161,7 +161,7 @@ def test_a_custom_resource_of_the_name_of_a_kind_is_not_that_kind() -> None:
     own = {**WEB, "apiVersion": "example.com/v1"}
     with pytest.raises(ReadError):
         reading("", own, resource=mine, key="example.com/v1/pods").get(
-            "example.com/v1/pods", "web-1", "ns", as_=V1Pod
+            "example.com/v1/pods", "web-1", namespace="ns", as_=V1Pod
         )
 
 
@@ -175,10 +175,10 @@ def test_a_kind_that_is_newer_than_the_table_is_read_by_a_class_and_a_custom_res
             key="novelties",
         )
         if kept:
-            assert type(cache.get("novelties", "web-1", "ns", as_=new)) is new
+            assert type(cache.get("novelties", "web-1", namespace="ns", as_=new)) is new
         else:
             with pytest.raises(ReadError):
-                cache.get("novelties", "web-1", "ns", as_=new)
+                cache.get("novelties", "web-1", namespace="ns", as_=new)
 
 
 def test_handlers_wait_for_kinds_named_by_class() -> None:
@@ -191,7 +191,7 @@ def test_handlers_wait_for_kinds_named_by_class() -> None:
 
 
 def test_an_object_of_pykube_says_that_it_has_no_client() -> None:
-    found = reading("", WEB).get(Pod, "web-1", "ns")
+    found = reading("", WEB).get(Pod, "web-1", namespace="ns")
     with pytest.raises(NoClient):
         found.update()
     assert not hasattr(found.api, "session")
@@ -202,7 +202,7 @@ def test_an_object_of_pykube_says_that_it_has_no_client() -> None:
     [copy.copy, copy.deepcopy, lambda found: pickle.loads(pickle.dumps(found))],
 )  # Our own.
 def test_an_object_of_pykube_can_be_copied_and_pickled(through: Callable[[Any], Any]) -> None:
-    assert through(reading("", WEB).get(Pod, "web-1", "ns")).obj == WEB
+    assert through(reading("", WEB).get(Pod, "web-1", namespace="ns")).obj == WEB
 
 
 # ---- Models of earlier clients are made by the types that they name.
@@ -243,8 +243,8 @@ def test_models_of_earlier_clients_are_made_part_by_part() -> None:
     with imported(
         {"kubernetes_asyncio.client.models": [V1ObjectMeta, V1OwnerReference, V1Quantities, Earlier]}
     ):
-        found = reading("", obj).get(Earlier, "web-1", "ns")
-        mine: object = reading("", obj).get(type("MyPod", (Earlier,), {}), "web-1", "ns")
+        found = reading("", obj).get(Earlier, "web-1", namespace="ns")
+        mine: object = reading("", obj).get(type("MyPod", (Earlier,), {}), "web-1", namespace="ns")
     assert (type(found), type(mine).__name__) == (Earlier, "MyPod")
     meta = found.metadata
     assert (type(meta), meta.name, meta.labels, meta.raw) == (
@@ -281,7 +281,7 @@ def test_a_kind_that_is_too_new_for_the_table_is_made_if_it_is_of_a_group_of_kub
             cache.get(
                 "scheduling.k8s.io/v1alpha3/compositepodgroups",
                 "a",
-                "ns",
+                namespace="ns",
                 as_=model("V1alpha3CompositePodGroup"),
             )
         )

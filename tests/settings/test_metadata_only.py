@@ -76,7 +76,7 @@ def test_parts_of_the_metadata_are_kept_and_dropped_as_of_whole_objects(
     options: Any, note: str | None
 ) -> None:
     cache = cache_of(**options)
-    found = cache.get("pods", "web-1", "shop")
+    found = cache.get("pods", "web-1", namespace="shop")
     assert found.keys() == {"apiVersion", "kind", "metadata"}
     assert found["metadata"].get("annotations", {}).get("note") == note
     if "index" in options:
@@ -137,8 +137,8 @@ def test_a_field_of_the_filter_is_decided_by_the_server() -> None:
 
 def test_the_server_answers_in_the_same_shape_and_in_whole_if_it_is_asked_for_that() -> None:
     blocking = cache_of("app=db").blocking
-    assert blocking.fetch("pods", "web-2", "shop").keys() == {"apiVersion", "kind", "metadata"}
-    assert "spec" in blocking.fetch("pods", "web-2", "shop", whole=True)
+    assert blocking.fetch("pods", "web-2", namespace="shop").keys() == {"apiVersion", "kind", "metadata"}
+    assert "spec" in blocking.fetch("pods", "web-2", namespace="shop", whole=True)
     # The server selects by fields, and sends metadata alone.
     (found,) = blocking.fetch_list("pods", fields="spec.nodeName=n2")
     assert (found["metadata"]["name"], "spec" in found) == ("web-2", False)
@@ -148,10 +148,10 @@ def test_a_cache_of_metadata_becomes_one_of_whole_objects_and_back() -> None:
     async def main() -> None:
         cache = cache_of(Selector("app=web", fields="spec.nodeName!=n3"))
         await cache.change("pods", Selector("app=web", fields="spec.nodeName=n1"), metadata_only=False)
-        assert "spec" in cache.get("pods", "web-1", "shop")
+        assert "spec" in cache.get("pods", "web-1", namespace="shop")
         await cache.change("pods", Selector(fields="spec.nodeName!=n1"), metadata_only=True)
         assert names(cache.list_cached("pods")) == ["web-2"]
-        assert "spec" not in cache.get("pods", "web-2", "shop")
+        assert "spec" not in cache.get("pods", "web-2", namespace="shop")
         await cache.change("pods", Selector(fields="spec.nodeName!=n2"))
         assert names(cache.list_cached("pods")) == ["web-1"]
         await cache.change("pods", "app=web", metadata_only=False, index={"node": "spec.nodeName"})
@@ -191,4 +191,4 @@ def test_an_own_write_is_compared_with_the_filter_by_its_fields() -> None:
     assert names(cache.list_cached("pods")) == ["web-1", "web-2", "web-3"]
     cache.blocking.live.create(pod("web-4", node="n3", app="web"))
     assert names(cache.list_cached("pods")) == ["web-1", "web-2", "web-3"]
-    assert cache.get("pods", "web-3", "shop").keys() == {"apiVersion", "kind", "metadata"}
+    assert cache.get("pods", "web-3", namespace="shop").keys() == {"apiVersion", "kind", "metadata"}

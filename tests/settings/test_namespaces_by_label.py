@@ -192,7 +192,7 @@ def test_a_fake_cache_follows_the_labels_of_its_namespaces() -> None:
     ]
     cache.cluster.patch(namespace("shop"), {"metadata": {"labels": {"tenant": None}}})
     with pytest.raises(OutsideFilter):
-        cache.get("pods", "a", "shop")
+        cache.get("pods", "a", namespace="shop")
     cache.cluster.delete(pod("b", "blog"))
     cache.cluster.delete(namespace("blog"))
     with pytest.raises(OutsideFilter):
@@ -212,7 +212,7 @@ def test_a_read_in_a_namespace_with_the_label_that_is_not_watched_is_outside() -
     cache = FakeCache(objects, declared, namespaces=["shop"])
     for space in ("blog", "infra"):
         with pytest.raises(OutsideFilter):
-            cache.get("pods", "a", space)
+            cache.get("pods", "a", namespace=space)
     with pytest.raises(OutsideFilter):
         cache.list_cached("pods", namespace=["x", "y"])
     with pytest.raises(OutsideFilter):

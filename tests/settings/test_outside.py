@@ -55,7 +55,7 @@ def cache_of(filter_: Any = "app=web", **options: Any) -> FakeCache:
 
 def where_is(cache: Any, name: str, namespace: str = "shop") -> str:
     try:
-        cache.get("pods", name, namespace)
+        cache.get("pods", name, namespace=namespace)
     except NotFound:
         return "absent"
     except OutsideFilter as error:
@@ -283,7 +283,11 @@ FILTERS: list[Any] = [
 def test_each_object_is_inside_outside_or_absent(filter_: Any) -> None:
     cache = cache_of(filter_)
     assert [where_is(cache, name) for name in ("web-1", "db-1", "none")] == ["inside", "outside", "absent"]
-    assert [cache.exists("pods", name, "shop") for name in ("web-1", "db-1", "none")] == [True, True, False]
+    assert [cache.exists("pods", name, namespace="shop") for name in ("web-1", "db-1", "none")] == [
+        True,
+        True,
+        False,
+    ]
     assert [each["metadata"]["name"] for each in cache.list_cached("pods")] == ["web-1"]
     cache.cluster.delete(pod("db-1"), grace_period=0)
     assert where_is(cache, "db-1") == "absent"
@@ -293,16 +297,16 @@ def test_each_object_is_inside_outside_or_absent(filter_: Any) -> None:
 
 def test_the_error_has_the_labels_and_those_that_are_wanted() -> None:
     with pytest.raises(OutsideFilter) as raised:
-        cache_of("app=web,tier=gold").get("pods", "db-1", "shop", default=None)
+        cache_of("app=web,tier=gold").get("pods", "db-1", namespace="shop", default=None)
     error = raised.value
     assert (error.reason, error.labels, error.wanted) == (Reason.OUTSIDE, {"app": "db"}, ("app=web",))
     assert error.uid
     plain = FakeCache([pod("db-1", app="db")], {"v1/pods": "app=web"})
     with pytest.raises(OutsideFilter) as raised:
-        plain.get("pods", "db-1", "shop")
+        plain.get("pods", "db-1", namespace="shop")
     assert (raised.value.reason, raised.value.labels, raised.value.uid) == (Reason.HIDDEN, None, "")
     with pytest.raises(OutsideFilter):
-        plain.exists("pods", "db-1", "shop")
+        plain.exists("pods", "db-1", namespace="shop")
 
 
 @each_row(
@@ -326,7 +330,7 @@ def test_a_field_that_no_metadata_shows_is_wanted_if_the_labels_fit(
     filter_: Any, wanted: tuple[str, ...]
 ) -> None:
     with pytest.raises(OutsideFilter) as raised:
-        cache_of(filter_).get("pods", "db-1", "shop")
+        cache_of(filter_).get("pods", "db-1", namespace="shop")
     assert (raised.value.reason, raised.value.wanted) == (Reason.OUTSIDE, wanted)
 
 
@@ -365,7 +369,7 @@ def test_objects_on_both_sides_are_counted_by_names_and_labels() -> None:
 
 def test_hidden_objects_are_found_by_owner_and_labels_with_what_they_fail() -> None:
     cache = cache_of("app=web,tier!=old")
-    owner = cache.get("pods", "web-1", "shop")
+    owner = cache.get("pods", "web-1", namespace="shop")
     reference = {"apiVersion": "v1", "kind": "Pod", "name": "web-1", "uid": owner["metadata"]["uid"]}
     child = pod("child", app="web", tier="old")
     child["metadata"]["ownerReferences"] = [reference]
@@ -392,12 +396,12 @@ def test_hidden_objects_are_found_by_owner_and_labels_with_what_they_fail() -> N
 
 def test_an_object_that_left_is_not_gone() -> None:
     cache = cache_of()
-    uid = cache.get("pods", "web-1", "shop")["metadata"]["uid"]
+    uid = cache.get("pods", "web-1", namespace="shop")["metadata"]["uid"]
     cache.cluster.patch(pod("web-1"), {"metadata": {"labels": {"app": "db"}}})
-    assert not cache.blocking.is_deleted("pods", "web-1", "shop", uid=uid)
-    assert not cache.blocking.is_deleted("pods", "web-1", "shop")
+    assert not cache.blocking.is_deleted("pods", "web-1", namespace="shop", uid=uid)
+    assert not cache.blocking.is_deleted("pods", "web-1", namespace="shop")
     cache.cluster.delete(pod("web-1"), grace_period=0)
-    assert cache.blocking.is_deleted("pods", "web-1", "shop", uid=uid)
+    assert cache.blocking.is_deleted("pods", "web-1", namespace="shop", uid=uid)
 
 
 def test_own_writes_are_shown_on_the_side_where_they_are() -> None:
@@ -406,9 +410,9 @@ def test_own_writes_are_shown_on_the_side_where_they_are() -> None:
     live.create(pod("db-2", app="db"))
     assert where_is(cache, "db-2") == "outside"
     assert cache.count("pods", outside=True) == 4
-    live.patch("pods", "db-2", "shop", {"metadata": {"labels": {"app": "web"}}})
+    live.patch("pods", "db-2", {"metadata": {"labels": {"app": "web"}}}, namespace="shop")
     assert where_is(cache, "db-2") == "inside"
-    live.delete("pods", "db-2", "shop", grace_period=0)
+    live.delete("pods", "db-2", namespace="shop", grace_period=0)
     assert where_is(cache, "db-2") == "absent"
 
 
@@ -419,7 +423,7 @@ def test_an_own_write_that_fails_a_field_is_outside() -> None:
             await environment.cut()
             environment.cache.remember(*environment.cluster.create(pod("db-2", node="n2", app="db")))
             with pytest.raises(OutsideFilter) as raised:
-                environment.cache.get("pods", "db-2", "shop")
+                environment.cache.get("pods", "db-2", namespace="shop")
             assert (raised.value.reason, raised.value.wanted) == (Reason.OUTSIDE, ("spec.nodeName=n1",))
 
     run(main())
@@ -557,7 +561,7 @@ def test_own_writes_that_no_stream_has_shown_are_on_their_sides() -> None:
             assert [where_is(cache, name) for name in ("db-2", "web-2")] == ["outside", "inside"]
             assert cache.count("pods", outside=True) == 4
             assert sorted(each.name for each in cache.list_outside("pods")) == ["db-1", "db-2"]
-            await cache.live.delete("pods", "db-1", "shop", grace_period=0)
+            await cache.live.delete("pods", "db-1", namespace="shop", grace_period=0)
             assert where_is(cache, "db-1") == "absent"
             assert cache.count("pods", outside=True) == 3
 
@@ -582,7 +586,7 @@ def test_each_namespace_has_its_own_sides() -> None:
 
 def test_an_object_that_enters_between_two_looks_is_inside(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Snapshot, "get", lambda *_: (None, "1"))
-    assert cache_of().exists("pods", "web-1", "shop", max_age=60)
+    assert cache_of().exists("pods", "web-1", namespace="shop", max_age=60)
 
 
 def test_an_outer_stream_leaves_out_the_objects_of_others() -> None:

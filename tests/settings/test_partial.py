@@ -64,7 +64,7 @@ def test_once_it_is_used_what_is_kept_cannot_be_changed() -> None:
 
 def test_what_was_dropped_is_nowhere() -> None:
     cache = FakeCache([SECRET], {"v1/secrets": Cached("app=web", drop=["data"])})
-    found = cache.get("secrets", "ca", "infra")
+    found = cache.get("secrets", "ca", namespace="infra")
     assert found["type"] == "kubernetes.io/tls"
     assert "data" not in found
     assert CANARY.encode() not in b"".join(
@@ -77,7 +77,7 @@ def test_what_was_dropped_is_nowhere() -> None:
 def test_changes_are_cut_as_lists_are() -> None:
     cache = FakeCache([SECRET], {"v1/secrets": Cached("", keep=["type"])})
     cache.cluster.patch(SECRET, {"data": {"tls.crt": CANARY}, "metadata": {"labels": {"app": "db"}}})
-    found = cache.get("secrets", "ca", "infra")
+    found = cache.get("secrets", "ca", namespace="infra")
     assert found.keys() == {"apiVersion", "kind", "metadata", "type"}
     assert found["metadata"]["labels"] == {"app": "db"}
 
@@ -94,14 +94,15 @@ def test_a_filter_by_a_field_that_is_dropped_is_kept_to() -> None:
     ]
     cache = FakeCache(pods, {"v1/pods": Cached(Selector(fields="spec.nodeName!=n3"), drop=["spec"])})
     assert [each["metadata"]["name"] for each in cache.list("pods", fields="spec.nodeName=n1")] == ["a"]
-    assert "spec" not in cache.get("pods", "a", "shop")
+    assert "spec" not in cache.get("pods", "a", namespace="shop")
 
 
 def test_a_secret_is_fetched_as_it_is_held_unless_all_of_it_is_asked_for() -> None:
     cache = FakeCache([SECRET], {"v1/secrets": Cached("app=db", drop=["data"])})
-    assert "data" not in cache.blocking.fetch("secrets", "ca", "infra")
+    assert "data" not in cache.blocking.fetch("secrets", "ca", namespace="infra")
     assert (
-        cache.blocking.fetch("secrets", "ca", "infra", whole=True)["data"].items() >= SECRET["data"].items()
+        cache.blocking.fetch("secrets", "ca", namespace="infra", whole=True)["data"].items()
+        >= SECRET["data"].items()
     )
     assert cache.blocking.fetch_list("secrets", whole=True)[0]["data"].items() >= SECRET["data"].items()
 
@@ -165,7 +166,7 @@ def test_what_the_server_answered_is_not_taken_for_no_answer_where_a_transform_f
         {"v1/secrets": Cached("app=web", transform=raising)},
     )
     for read in (
-        lambda **more: cache.blocking.fetch("secrets", "bad", "shop", **more),
+        lambda **more: cache.blocking.fetch("secrets", "bad", namespace="shop", **more),
         lambda **more: cache.blocking.fetch_list("secrets", **more),
     ):
         with pytest.raises(Stalled) as info:

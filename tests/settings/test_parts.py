@@ -50,11 +50,12 @@ def test_reads_that_several_watches_answer_together_are_not_spoiled_by_one_that_
         ) as environment:
             await environment.informer.wait_until_settled(Selector(namespaces=["shop"]))
             assert named(environment.cache.list_cached("secrets", namespace="shop")) == ["a", "b"]
-            assert environment.cache.get("secrets", "b", "shop")["metadata"]["name"] == "b"
+            assert environment.cache.get("secrets", "b", namespace="shop")["metadata"]["name"] == "b"
             environment.cluster.patch(secret("a"), labelled(app=None, tier="gold"))
             await until(
                 lambda: (
-                    environment.cache.get("secrets", "a", "shop")["metadata"]["labels"] == {"tier": "gold"}
+                    environment.cache.get("secrets", "a", namespace="shop")["metadata"]["labels"]
+                    == {"tier": "gold"}
                 )
             )
             for namespace in ("infra", None):
@@ -121,7 +122,7 @@ def test_what_the_cluster_does_not_serve_is_missing_while_it_is_asked_about() ->
             await lost(environment, "infra")
             await until(lambda: environment.informer.state.is_resolving)
             with pytest.raises(Missing):
-                environment.cache.get("secrets", "ca", "infra")
+                environment.cache.get("secrets", "ca", namespace="infra")
 
     run(main())
 

@@ -78,12 +78,12 @@ def web_and_db() -> FakeCache:
 def test_holds_what_the_filter_lets_through_with_its_status() -> None:
     cache = web_and_db()
     assert names(cache.list_cached("pods")) == ["web-1"]
-    assert cache.get("pods", "web-1", "shop")["status"]["phase"] == "Running"
+    assert cache.get("pods", "web-1", namespace="shop")["status"]["phase"] == "Running"
 
 
 def test_hides_what_production_hides() -> None:
     with pytest.raises(OutsideFilter) as hidden:
-        web_and_db().get("pods", "db-1", "shop")
+        web_and_db().get("pods", "db-1", namespace="shop")
     assert hidden.value.reason is Reason.HIDDEN
     with pytest.raises(OutsideFilter):
         web_and_db().list("pods", labels="app in (web,db)")
@@ -94,7 +94,7 @@ def test_hides_what_production_hides() -> None:
 def test_proves_absence_where_production_does() -> None:
     cache = FakeCache([pod("web-1")], {"pods": Selector(namespaces=["shop"])})
     with pytest.raises(NotFound):
-        cache.get("pods", "nope", "shop")
+        cache.get("pods", "nope", namespace="shop")
 
 
 def test_selects_by_field_as_the_server_does() -> None:
@@ -130,11 +130,11 @@ def test_a_wrong_declaration_fails_here_already() -> None:
 
 def test_fetches_from_all_objects_in_sync_tests() -> None:
     cache = web_and_db()
-    assert cache.blocking.fetch("pods", "db-1", "shop")["metadata"]["name"] == "db-1"
-    assert cache.blocking.fetch("pods", "nope", "shop", default=None) is None
+    assert cache.blocking.fetch("pods", "db-1", namespace="shop")["metadata"]["name"] == "db-1"
+    assert cache.blocking.fetch("pods", "nope", namespace="shop", default=None) is None
     assert names(cache.blocking.fetch_list("pods", namespace="shop")) == ["db-1", "web-1"]
     with pytest.raises(ReadError):
-        _ = cache.fetch("pods", "db-1", "shop")  # As a sync handler would be refused.
+        _ = cache.fetch("pods", "db-1", namespace="shop")  # As a sync handler would be refused.
 
 
 def test_is_audited_in_sync_tests() -> None:
@@ -147,9 +147,9 @@ def test_is_audited_in_sync_tests() -> None:
 def test_fetches_from_all_objects_in_async_tests() -> None:
     async def main() -> None:
         cache = web_and_db()
-        assert (await cache.fetch("pods", "db-1", "shop"))["metadata"]["name"] == "db-1"
+        assert (await cache.fetch("pods", "db-1", namespace="shop"))["metadata"]["name"] == "db-1"
         with pytest.raises(ReadError):
-            cache.blocking.fetch("pods", "db-1", "shop")  # It would stop the operator's loop.
+            cache.blocking.fetch("pods", "db-1", namespace="shop")  # It would stop the operator's loop.
 
     asyncio.run(main())
 
@@ -184,14 +184,14 @@ def test_defines_custom_resources_by_their_objects() -> None:
     cache = FakeCache([webapp("one", app="web"), webapp("two")], {"example.com/v1/webapps": "app=web"})
     assert names(cache.list_cached("webapps")) == ["one"]
     with pytest.raises(OutsideFilter):
-        cache.get("webapps", "two", "shop")
+        cache.get("webapps", "two", namespace="shop")
 
 
 def test_its_own_object_is_there_as_the_body_says() -> None:
     body = pod("web-1", app="web", step="two")
     assert names(FakeCache([], {"pods": "app=web"}, own=body).list_cached("pods")) == ["web-1"]
     cache = FakeCache([pod("web-1", app="web", step="one")], {"pods": "app=web"}, own=body)
-    assert cache.get("pods", "web-1", "shop")["metadata"]["labels"]["step"] == "two"
+    assert cache.get("pods", "web-1", namespace="shop")["metadata"]["labels"]["step"] == "two"
 
 
 @each_row("given", [{}, {"uid": "1"}, {"resourceVersion": "3"}, {"uid": "1", "resourceVersion": "1000000"}])
@@ -230,14 +230,14 @@ def test_its_own_object_keeps_the_uid_by_which_it_owns_others() -> None:
     cache = FakeCache(
         [mine, listed], {"pods": Selector(namespaces=["shop"]), "webapps": ""}, own=webapp("shop", app="web")
     )
-    assert names(cache.owned(cache.get("webapps", "shop", "shop"), "pods")) == ["web-1"]
+    assert names(cache.owned(cache.get("webapps", "shop", namespace="shop"), "pods")) == ["web-1"]
 
 
 def test_its_own_object_may_be_deleted() -> None:
     body = pod("web-1", app="web")
     cache = FakeCache([pod("web-1", app="web")], {"pods": "app=web"}, own=body, deleted=True)
     assert names(cache.list_cached("pods")) == []
-    assert cache.blocking.is_deleted("pods", "web-1", "shop")
+    assert cache.blocking.is_deleted("pods", "web-1", namespace="shop")
     cache.cluster.create(body)
     assert names(cache.list_cached("pods")) == ["web-1"]
 
@@ -246,8 +246,8 @@ def test_another_object_may_have_the_name_of_the_deleted_one() -> None:
     body, other = pod("web-1", app="web"), pod("web-1", app="web")
     body["metadata"]["uid"], other["metadata"]["uid"] = "1", "2"
     cache = FakeCache([other], {"pods": "app=web"}, own=body, deleted=True)
-    assert cache.get("pods", "web-1", "shop")["metadata"]["uid"] == "2"
-    assert cache.blocking.is_deleted("pods", "web-1", "shop", uid="1")
+    assert cache.get("pods", "web-1", namespace="shop")["metadata"]["uid"] == "2"
+    assert cache.blocking.is_deleted("pods", "web-1", namespace="shop", uid="1")
 
 
 @each_row(
@@ -280,7 +280,7 @@ def test_objects_are_there_as_a_backup_brings_them_back() -> None:
         {"apiVersion": "example.com/v1", "kind": "WebApp", "name": "shop", "uid": "1"}
     ]
     cache = FakeCache([mine, app], {"pods": Selector(namespaces=["shop"]), "webapps": "app=web"})
-    held = cache.get("webapps", "shop", "shop")
+    held = cache.get("webapps", "shop", namespace="shop")
     assert held["metadata"].pop("resourceVersion") != "999999"  # This cluster has versions of its own.
     del held["metadata"]["annotations"]  # Of the canary, which is in all objects of tests.
     assert held == {
@@ -359,7 +359,7 @@ def test_filters_are_confined_to_the_namespaces_of_the_operator() -> None:
     cache.cluster.create(pod("web-3", app="web"), pod("web-4", "other", app="web"))
     assert names(cache.list_cached("pods")) == ["web-1", "web-3"]
     with pytest.raises(OutsideFilter):
-        cache.get("pods", "web-2", "other")
+        cache.get("pods", "web-2", namespace="other")
     both = FakeCache(
         [pod("web-1", app="web"), pod("web-2", "other", app="web")],
         {"pods": "app=web"},
@@ -414,7 +414,7 @@ def test_a_declaration_of_another_group_or_kind_gives_no_plural() -> None:
     cache = FakeCache(
         [{**webapp("one"), "kind": "D"}, webapp("two")], {"apps/v1/deployments": "", "webapps": ""}
     )
-    assert cache.blocking.fetch("ds.example.com", "one", "shop")["kind"] == "D"
+    assert cache.blocking.fetch("ds.example.com", "one", namespace="shop")["kind"] == "D"
     assert names(cache.list_cached("webapps")) == ["two"]
 
 

@@ -42,9 +42,9 @@ CONFIG = {
 }
 
 READS: dict[str, Callable[[FakeCache], Any]] = {
-    "fetch": lambda cache: cache.blocking.fetch("configmaps", "options", "shop"),
+    "fetch": lambda cache: cache.blocking.fetch("configmaps", "options", namespace="shop"),
     "fetch_list": lambda cache: cache.blocking.fetch_list("configmaps", namespace="shop"),
-    "gone": lambda cache: cache.blocking.is_deleted("configmaps", "options", "shop", uid="u2"),
+    "gone": lambda cache: cache.blocking.is_deleted("configmaps", "options", namespace="shop", uid="u2"),
 }
 
 
@@ -77,7 +77,7 @@ def test_a_read_that_asks_the_server_is_refused_and_what_is_held_is_read(
     with pytest.raises(error):
         READS[read](cache)
     assert [asked.verb for asked in planned.hits] == ["list" if read == "fetch_list" else "get"]
-    assert cache.get("pods", "web", "shop")["metadata"]["name"] == "web"
+    assert cache.get("pods", "web", namespace="shop")["metadata"]["name"] == "web"
     planned.release()
     READS[read](cache)
 

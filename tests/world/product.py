@@ -174,7 +174,7 @@ class Product:
         for key in keys:
             with suppress(*ERRORS):
                 try:
-                    shown, complete = {key: state_of(cache.get(KIND, key[1], key[0]))}, False
+                    shown, complete = {key: state_of(cache.get(KIND, key[1], namespace=key[0]))}, False
                 except NotFound:
                     shown, complete = {}, True
                 except OutsideFilter:
@@ -200,7 +200,7 @@ class Product:
     async def fetch(self, key: Key) -> Read | None:
         with suppress(*ERRORS):
             try:
-                shown = {key: state_of(await self.cache.fetch(KIND, key[1], key[0]))}
+                shown = {key: state_of(await self.cache.fetch(KIND, key[1], namespace=key[0]))}
             except NotFound:
                 shown = {}
             return Read("fetch", shown, keys=(key,), complete=True, own=key)
@@ -250,7 +250,7 @@ class Product:
 
     async def patch(self, key: Key, labels: Mapping[str, str | None], value: int) -> int | None:
         change = {"metadata": {"labels": dict(labels)}, "spec": {"value": value}}
-        return _version(await self.cache.live.patch(KIND, key[1], key[0], change))
+        return _version(await self.cache.live.patch(KIND, key[1], change, namespace=key[0]))
 
     async def update(self, key: Key) -> int | None:
         """Add 1 to the value of an object."""
@@ -258,10 +258,10 @@ class Product:
         def add(obj: dict[str, Any]) -> None:
             obj["spec"]["value"] += 1
 
-        return _version(await self.cache.live.update(KIND, key[1], key[0], add))
+        return _version(await self.cache.live.update(KIND, key[1], add, namespace=key[0]))
 
     async def delete(self, key: Key) -> int | None:
-        await self.cache.live.delete(KIND, key[1], key[0])
+        await self.cache.live.delete(KIND, key[1], namespace=key[0])
         return None
 
     def remember(self, obj: Mapping[str, Any]) -> None:

@@ -79,7 +79,7 @@ class PartialMembers(dict[str, Any]):
 class PartialObject(PartialMembers):
     """The dict of an object of which only a part is stored.
 
-        pod = cache.get('pods', 'web-1', namespace)     # with Cached(..., metadata_only=True)
+        pod = cache.get('pods', 'web-1', namespace=namespace)     # with Cached(..., metadata_only=True)
         pod.partial                                     # 'metadata_only=True'
         pod['spec']                                     # NotKept
 

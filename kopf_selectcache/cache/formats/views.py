@@ -112,7 +112,7 @@ def _converted(value: Any, mapping: type, sequence: type, to_mapping: type, to_s
 class BodyView(Body):
     """The result of `as_='view'`: read-only, and usable wherever Kopf takes a body.
 
-    pod = cache.get('pods', 'web-1', namespace, as_='view')
+    pod = cache.get('pods', 'web-1', namespace=namespace, as_='view')
     kopf.info(pod, reason='Seen', message=f'on {pod.spec["nodeName"]}')
     """
 

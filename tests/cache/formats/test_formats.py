@@ -40,13 +40,13 @@ def one_of(found: list[Any]) -> Any:
 
 
 CACHED: list[Callable[..., Any]] = [
-    lambda cache, kind, **given: cache.get(kind, "web-1", "ns", **given),
+    lambda cache, kind, **given: cache.get(kind, "web-1", namespace="ns", **given),
     lambda cache, kind, **given: one_of(cache.list(kind, **given)),
     lambda cache, kind, **given: one_of(cache.list_cached(kind, **given)),
     lambda cache, kind, **given: one_of(cache.list_cached(kind, where={"spec.nodeName": "n1"}, **given)),
     lambda cache, kind, **given: one_of(cache.list(kind, sort_by="metadata.name", **given)),
     lambda cache, kind, **given: one_of(cache.owned(OWNER, kind, **given)),
-    lambda cache, kind, **given: cache.blocking.fetch(kind, "web-1", "ns", **given),
+    lambda cache, kind, **given: cache.blocking.fetch(kind, "web-1", namespace="ns", **given),
     lambda cache, kind, **given: one_of(cache.blocking.fetch_list(kind, **given)),
     lambda cache, kind, **given: cache.blocking.wait_for(
         kind, lambda obj: obj["metadata"]["name"] == "web-1", **given
@@ -91,9 +91,9 @@ def test_what_the_server_is_asked_for_comes_in_the_same_form(given: Any) -> None
             LIST,
             {"kind": "PodList", "apiVersion": "v1", "metadata": {"resourceVersion": "10"}, "items": [db]},
         )
-        expected = reading("", db).get("pods", "db-1", "ns", **given)
+        expected = reading("", db).get("pods", "db-1", namespace="ns", **given)
         for found in (
-            await environment.cache().fetch("pods", "db-1", "ns", **given),
+            await environment.cache().fetch("pods", "db-1", namespace="ns", **given),
             *(await environment.cache().fetch_list("pods", **given)),
         ):
             assert type(found) is type(expected)
@@ -105,9 +105,9 @@ def test_what_the_server_is_asked_for_comes_in_the_same_form(given: Any) -> None
 
 
 def test_the_default_stands_as_it_is_for_what_is_absent() -> None:
-    assert reading("").get("pods", "x", "ns", default=None, as_=name_of) is None
+    assert reading("").get("pods", "x", namespace="ns", default=None, as_=name_of) is None
     with pytest.raises(NotFound):
-        reading("").get(V1Pod, "x", "ns")
+        reading("").get(V1Pod, "x", namespace="ns")
 
 
 def test_functions_select_and_sort_by_dicts_whatever_is_returned() -> None:
@@ -138,8 +138,8 @@ def test_a_function_has_an_object_of_its_own() -> None:
         obj["metadata"]["labels"]["app"] = "spoilt"
         return obj
 
-    assert cache.get("pods", "web-1", "ns", as_=spoil)["metadata"]["labels"] == {"app": "spoilt"}
-    assert cache.get("pods", "web-1", "ns") == WEB
+    assert cache.get("pods", "web-1", namespace="ns", as_=spoil)["metadata"]["labels"] == {"app": "spoilt"}
+    assert cache.get("pods", "web-1", namespace="ns") == WEB
 
 
 def test_the_dict_that_a_function_is_given_is_that_which_was_sorted_by_or_waited_for() -> None:
@@ -157,7 +157,7 @@ def test_the_dict_that_a_function_is_given_is_that_which_was_sorted_by_or_waited
 
 def test_what_a_function_raises_is_not_changed() -> None:
     with pytest.raises(ZeroDivisionError):
-        reading("", WEB).get("pods", "web-1", "ns", as_=lambda _: 1 // 0)
+        reading("", WEB).get("pods", "web-1", namespace="ns", as_=lambda _: 1 // 0)
 
 
 def test_a_handlers_own_object_has_the_form_as_well() -> None:
@@ -165,7 +165,7 @@ def test_a_handlers_own_object_has_the_form_as_well() -> None:
     environment.declare("app=web").hold(pod("mine", version="5", app="web", seen="old"))
     cache = environment.cache(own=pod("mine", version="20", app="web", seen="new"))
     found = [
-        cache.get("pods", "mine", "ns", as_="view"),
+        cache.get("pods", "mine", namespace="ns", as_="view"),
         *cache.list_cached("pods", as_="view"),
         json.loads(cache.list_cached("pods", as_=bytes)[0]),
     ]
@@ -178,8 +178,10 @@ def test_a_view_of_a_handlers_own_object_can_be_its_body() -> None:
     """What one handler reads, a test may hand to another."""
     environment = Environment()
     environment.declare("app=web").hold(pod("mine", version="5", app="web", seen="old"))
-    view = reading("", pod("mine", version="20", app="web", seen="new")).get("pods", "mine", "ns", as_="view")
-    assert environment.cache(own=view).get("pods", "mine", "ns") == view
+    view = reading("", pod("mine", version="20", app="web", seen="new")).get(
+        "pods", "mine", namespace="ns", as_="view"
+    )
+    assert environment.cache(own=view).get("pods", "mine", namespace="ns") == view
 
 
 def test_what_is_waited_for_later_has_the_form_as_well() -> None:
@@ -239,7 +241,7 @@ def test_a_class_of_another_kind_or_version_is_refused(
     as_: Any,
 ) -> None:
     with pytest.raises(ReadError):
-        reading("", WEB).get("pods", "web-1", "ns", as_=as_)
+        reading("", WEB).get("pods", "web-1", namespace="ns", as_=as_)
 
 
 @pytest.mark.parametrize("as_", [later, AsyncCall(), partial(later)])
@@ -294,7 +296,7 @@ def test_a_wrong_class_is_told_with_the_right_one(
 @each_row(
     "read",
     [
-        lambda cache, as_: cache.fetch("pods", "db-1", "ns", as_=as_),
+        lambda cache, as_: cache.fetch("pods", "db-1", namespace="ns", as_=as_),
         lambda cache, as_: cache.fetch_list("pods", as_=as_),
     ],
 )
@@ -328,7 +330,7 @@ def test_what_can_be_awaited_and_is_an_object_is_returned() -> None:
         def __await__(self) -> Any:
             yield
 
-    assert type(reading("", WEB).get("pods", "web-1", "ns", as_=Awaitable)) is Awaitable
+    assert type(reading("", WEB).get("pods", "web-1", namespace="ns", as_=Awaitable)) is Awaitable
 
 
 def test_what_a_client_makes_nothing_of_is_told_without_a_value() -> None:
@@ -341,7 +343,7 @@ def test_what_a_client_makes_nothing_of_is_told_without_a_value() -> None:
         ReadError,
         match=r"^ns/web-1 cannot be made a V1Strict: the client raised ValueError. Read it as a dict",
     ) as info:
-        reading("", WEB).get(V1Strict, "web-1", "ns")
+        reading("", WEB).get(V1Strict, "web-1", namespace="ns")
     assert "canary" not in str(info.value)
     assert info.value.__context__ is info.value.__cause__ is None
 
@@ -364,7 +366,7 @@ def test_where_a_client_finds_something_wrong_is_told_and_not_what_is_there() ->
         ReadError,
         match=r"the client raised ValidationError for V1ContainerStatus: image\.0 missing\. Read it",
     ) as info:
-        reading("", WEB).get("pods", "web-1", "ns", as_=type("V1Pod", (V1Strict,), {}))
+        reading("", WEB).get("pods", "web-1", namespace="ns", as_=type("V1Pod", (V1Strict,), {}))
     assert "canary" not in str(info.value)
 
 
@@ -383,12 +385,12 @@ def test_where_a_client_finds_something_wrong_is_told_and_not_what_is_there() ->
 @each_row(
     "read",
     [
-        lambda cache, **given: cache.get("pods", "web-1", "ns", **given),
+        lambda cache, **given: cache.get("pods", "web-1", namespace="ns", **given),
         lambda cache, **given: cache.list("pods", labels="app=web", **given),
         lambda cache, **given: cache.list_cached("pods", **given),
         lambda cache, **given: cache.owned(OWNER, "pods", **given),
-        lambda cache, **given: cache.fetch("pods", "web-1", "ns", **given),
-        lambda cache, **given: cache.fetch("pods", "db-1", "ns", **given),
+        lambda cache, **given: cache.fetch("pods", "web-1", namespace="ns", **given),
+        lambda cache, **given: cache.fetch("pods", "db-1", namespace="ns", **given),
         lambda cache, **given: cache.fetch_list("pods", **given),
         lambda cache, **given: cache.fetch_list("pods", labels="app=db", **given),
         lambda cache, **given: cache.wait_for("pods", bool, **given),
@@ -435,7 +437,7 @@ def test_whole_ones_are_asked_for() -> None:
             LIST,
             {"kind": "PodList", "apiVersion": "v1", "metadata": {"resourceVersion": "10"}, "items": [WEB]},
         )
-        assert vars(await environment.cache().fetch(V1Pod, "web-1", "ns", whole=True)) == WEB
+        assert vars(await environment.cache().fetch(V1Pod, "web-1", namespace="ns", whole=True)) == WEB
         assert [vars(each) for each in await environment.cache().fetch_list(V1Pod, whole=True)] == [WEB]
 
     run(main)
@@ -448,7 +450,7 @@ def test_managed_fields_alone_are_no_part(projection: Projection) -> None:
     managed = pod("web-1")
     managed["metadata"]["managedFields"] = [{"manager": "kubelet"}]
     cache = reading("", managed, projection=projection)
-    assert "managedFields" not in vars(cache.get(V1Pod, "web-1", "ns"))["metadata"]
+    assert "managedFields" not in vars(cache.get(V1Pod, "web-1", namespace="ns"))["metadata"]
 
 
 # ---- Advice keeps what was asked for.
@@ -457,10 +459,10 @@ def test_managed_fields_alone_are_no_part(projection: Projection) -> None:
 @each_row(
     "read",
     [
-        lambda cache: cache.get(V1Pod, "x", "ns"),
-        lambda cache: cache.get("pods", "x", "ns", as_=V1Pod),
-        lambda cache: cache.get("pods", "x", "ns", as_="view"),
-        lambda cache: cache.get("pods", "x", "ns", as_=name_of),
+        lambda cache: cache.get(V1Pod, "x", namespace="ns"),
+        lambda cache: cache.get("pods", "x", namespace="ns", as_=V1Pod),
+        lambda cache: cache.get("pods", "x", namespace="ns", as_="view"),
+        lambda cache: cache.get("pods", "x", namespace="ns", as_=name_of),
         lambda cache: cache.list(Pod),
         lambda cache: cache.list("pods", as_=bytes),
     ],

@@ -40,16 +40,16 @@ def cache_of(filter_: Any = SELECTED, **options: Any) -> FakeCache:
 
 
 READS: list[Callable[[FakeCache], Any]] = [
-    lambda cache: cache.get("pods", "web-1", "shop"),
-    lambda cache: cache.get("pods", "web-1", "shop", max_age=60),
-    lambda cache: cache.get("pods", "web-1", "shop", as_="view"),
+    lambda cache: cache.get("pods", "web-1", namespace="shop"),
+    lambda cache: cache.get("pods", "web-1", namespace="shop", max_age=60),
+    lambda cache: cache.get("pods", "web-1", namespace="shop", as_="view"),
     lambda cache: cache.list("pods", labels=SELECTED)[0],
     lambda cache: next(iter(cache.list_cached("pods"))),
     lambda cache: cache.list_cached("pods", where={"metadata.name": "web-1"}, as_=lambda obj: obj)[0],
     lambda cache: cache.list("pods", labels=SELECTED, sort_by="metadata.name")[0],
     lambda cache: cache.list_cached("pods", as_="view")[0],
     lambda cache: cache.list_cached("pods", as_=lambda obj: obj)[0],
-    lambda cache: cache.blocking.fetch("pods", "web-1", "shop"),
+    lambda cache: cache.blocking.fetch("pods", "web-1", namespace="shop"),
     lambda cache: cache.blocking.fetch_list("pods")[0],
     lambda cache: cache.blocking.wait_for("pods", lambda _: True),
     lambda cache: asyncio.run(first_change(cache)),
@@ -84,18 +84,18 @@ def test_13_every_read_of_a_part_says_so(read: Callable[[FakeCache], Any]) -> No
 def test_a_whole_object_is_a_plain_dict_or_a_view_without_a_part() -> None:
     for options in ({}, {"drop": ["metadata.managedFields"]}):
         cache = cache_of(**options)
-        assert type(cache.get("pods", "web-1", "shop")) is dict
+        assert type(cache.get("pods", "web-1", namespace="shop")) is dict
         assert type(cache.list_cached("pods")[0]) is dict
-        assert cache.get("pods", "web-1", "shop", as_="view").partial == ""
+        assert cache.get("pods", "web-1", namespace="shop", as_="view").partial == ""
         with pytest.raises(KeyError):
-            cache.get("pods", "web-1", "shop", as_="view")["other"]
+            cache.get("pods", "web-1", namespace="shop", as_="view")["other"]
     cache = cache_of(drop=["spec"])
-    assert type(cache.blocking.fetch("pods", "web-1", "shop", whole=True)) is dict
-    assert type(cache.blocking.live.get("pods", "web-1", "shop")) is dict
+    assert type(cache.blocking.fetch("pods", "web-1", namespace="shop", whole=True)) is dict
+    assert type(cache.blocking.live.get("pods", "web-1", namespace="shop")) is dict
 
 
 def test_13_a_part_is_equal_to_a_plain_dict_and_is_written_as_one() -> None:
-    found = cache_of(drop=["spec"]).get("pods", "web-1", "shop")
+    found = cache_of(drop=["spec"]).get("pods", "web-1", namespace="shop")
     plain = dict(found)
     assert type(plain) is dict
     assert found == plain
@@ -115,7 +115,7 @@ def test_13_a_part_is_equal_to_a_plain_dict_and_is_written_as_one() -> None:
     ],
 )
 def test_13_what_is_made_of_a_part_is_partial_as_well(made: Callable[[Any], Any]) -> None:
-    found = cache_of(drop=["spec"]).get("pods", "web-1", "shop")
+    found = cache_of(drop=["spec"]).get("pods", "web-1", namespace="shop")
     other = made(found)
     assert (type(other), part_of(other)) == (PartialObject, "drop=['spec']")
     assert other is not found
@@ -124,14 +124,14 @@ def test_13_what_is_made_of_a_part_is_partial_as_well(made: Callable[[Any], Any]
 
 
 def test_a_copied_view_is_partial_as_well_and_a_wrong_operand_is_refused() -> None:
-    view = cache_of(drop=["spec"]).get("pods", "web-1", "shop", as_="view")
+    view = cache_of(drop=["spec"]).get("pods", "web-1", namespace="shop", as_="view")
     assert pickle.loads(pickle.dumps(view)).partial == "drop=['spec']"
     with pytest.raises(NotKept):
         view.spec["nodeName"]
     for read in (lambda: view.spec.get("nodeName"), lambda: dict(view.spec), lambda: len(view.spec)):
         with pytest.raises(NotKept):
             read()
-    found: Any = cache_of(drop=["spec"]).get("pods", "web-1", "shop")
+    found: Any = cache_of(drop=["spec"]).get("pods", "web-1", namespace="shop")
     with pytest.raises(TypeError):
         found | 5
     with pytest.raises(TypeError):
@@ -148,7 +148,7 @@ NESTED: list[Any] = [
 @each_row("options", NESTED)
 def test_13_a_member_of_which_a_part_is_stored_says_so(options: Any, as_: Any) -> None:
     cache = cache_of(Selector(SELECTED), **options)
-    found: Any = cache.get("pods", "web-1", "shop", as_=as_)
+    found: Any = cache.get("pods", "web-1", namespace="shop", as_=as_)
     spec, container = found["spec"], found["spec"]["containers"][0]
     for part, key in ((spec, "hostNetwork"), (container, "image"), (found, "data")):
         assert part_of(part) == cache.explain("pods").partial
@@ -173,7 +173,7 @@ def test_13_a_member_of_which_a_part_is_stored_says_so(options: Any, as_: Any) -
 
 @pytest.mark.parametrize("as_", [None, "view"])
 def test_13_a_member_that_no_object_lost_is_only_missing(as_: Any) -> None:
-    found: Any = cache_of(drop=["spec.hostNetwork"]).get("pods", "web-1", "shop", as_=as_)
+    found: Any = cache_of(drop=["spec.hostNetwork"]).get("pods", "web-1", namespace="shop", as_=as_)
     with pytest.raises(KeyError) as raised:
         found["spec"]["priority"]
     assert not isinstance(raised.value, NotKept)
@@ -183,7 +183,7 @@ def test_13_a_member_that_no_object_lost_is_only_missing(as_: Any) -> None:
 def test_13_a_stored_member_that_an_object_does_not_have_is_empty_in_its_view() -> None:
     config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c", "namespace": "shop"}}
     cache = FakeCache([config], {"v1/configmaps": Cached("", keep=["data", "status"])})
-    view = cache.get("configmaps", "c", "shop", as_="view")
+    view = cache.get("configmaps", "c", namespace="shop", as_="view")
     assert (dict(view.status), len(view.status), view.status.get("phase", "none")) == ({}, 0, "none")
     with pytest.raises(NotKept):
         len(view.spec)
@@ -195,7 +195,7 @@ def test_13_a_path_into_a_text_marks_nothing() -> None:
     given: list[Any] = [{"drop": ["data.a.c"]}, {"keep": ["data.a.c", "data.b"]}]
     for options in given:
         cache = FakeCache([config], {"v1/configmaps": Cached("", **options)})
-        data = cache.get("configmaps", "c", "shop")["data"]
+        data = cache.get("configmaps", "c", namespace="shop")["data"]
         assert data == ({"a": "text", "b": "x"} if "drop" in options else {"b": "x"})
         assert data.get("a") == ("text" if "drop" in options else None)
 
@@ -203,7 +203,7 @@ def test_13_a_path_into_a_text_marks_nothing() -> None:
 @each_row("options", NESTED)
 def test_13_a_copy_of_such_a_member_is_a_plain_dict_or_says_so(options: Any) -> None:
     cache = cache_of(Selector(SELECTED), **options)
-    found = cache.get("pods", "web-1", "shop")
+    found = cache.get("pods", "web-1", namespace="shop")
     for other in (copy.deepcopy(found), found.copy(), found | {"kind": "Pod"}):
         with pytest.raises(NotKept):
             other["spec"].get("hostNetwork")
@@ -211,7 +211,7 @@ def test_13_a_copy_of_such_a_member_is_a_plain_dict_or_says_so(options: Any) -> 
     for plain in (pickle.loads(pickle.dumps(found)), dict(found)):
         assert plain == found
         assert plain.get("data") is None, "it is not known any more"
-    view = cache.get("pods", "web-1", "shop", as_="view")
+    view = cache.get("pods", "web-1", namespace="shop", as_="view")
     assert copy.deepcopy(view).partial == view.partial
     with pytest.raises(NotKept):
         copy.deepcopy(view).get("data")
@@ -230,15 +230,15 @@ def test_13_a_copy_of_such_a_member_is_a_plain_dict_or_says_so(options: Any) -> 
         lambda cache, obj: cache.blocking.live.apply(obj),
         lambda cache, obj: cache.blocking.live.create(obj),
         lambda cache, obj: cache.blocking.live.ensure(obj),
-        lambda cache, obj: cache.blocking.live.update("pods", "web-1", "shop", lambda _: obj),
+        lambda cache, obj: cache.blocking.live.update("pods", "web-1", lambda _: obj, namespace="shop"),
     ],
 )
 def test_13_no_write_of_a_whole_object_takes_a_part(write: Callable[[FakeCache, Any], object]) -> None:
     cache = cache_of(drop=["spec"])
-    found = cache.get("pods", "web-1", "shop")
+    found = cache.get("pods", "web-1", namespace="shop")
     metadata = {key: value for key, value in found["metadata"].items() if key in ("name", "namespace")}
     stripped = copy.deepcopy(found) | {"metadata": metadata}
-    for obj in (found, stripped, cache.get("pods", "web-1", "shop", as_="view")):
+    for obj in (found, stripped, cache.get("pods", "web-1", namespace="shop", as_="view")):
         with pytest.raises(InvalidObject, match="only a part of the object is stored, drop="):
             write(cache, obj)
     assert cache.cluster.get(pod("web-1"))["spec"]["nodeName"] == "n1"
@@ -246,7 +246,7 @@ def test_13_no_write_of_a_whole_object_takes_a_part(write: Callable[[FakeCache, 
 
 def test_a_subresource_of_a_part_is_written_if_it_is_stored() -> None:
     cache = cache_of(Selector(SELECTED), keep=["status"])
-    found = cache.get("pods", "web-1", "shop")
+    found = cache.get("pods", "web-1", namespace="shop")
     found["status"]["message"] = "ready"
     made = cache.blocking.live.replace(found, subresource="status")
     assert made["status"]["message"] == "ready"

@@ -93,7 +93,7 @@ def cache_of(**options: Any) -> FakeCache:
 
 
 def part(kind: Any, **options: Any) -> Any:
-    return cache_of(**options).get(kind, "web-1", "shop")
+    return cache_of(**options).get(kind, "web-1", namespace="shop")
 
 
 def raises_not_kept(model: Any, *names: str) -> None:
@@ -192,12 +192,12 @@ def test_13_a_member_of_a_part_that_is_set_is_there(kind: Any) -> None:
         lambda cache, obj: cache.blocking.live.apply(obj),
         lambda cache, obj: cache.blocking.live.create(obj),
         lambda cache, obj: cache.blocking.live.ensure(obj),
-        lambda cache, obj: cache.blocking.live.update("pods", "web-1", "shop", lambda _: obj),
+        lambda cache, obj: cache.blocking.live.update("pods", "web-1", lambda _: obj, namespace="shop"),
     ],
 )
 def test_13_no_write_takes_a_part_of_a_class(write: Callable[[FakeCache, Any], object], kind: Any) -> None:
     cache = cache_of(drop=["spec.containers.command"])
-    obj = cache.get(kind, "web-1", "shop")
+    obj = cache.get(kind, "web-1", namespace="shop")
     with pytest.raises(InvalidObject, match="only a part of the object is stored, drop="):
         write(cache, obj)
     assert cache.cluster.get(POD)["spec"]["containers"][0]["command"] == ["y"]
@@ -206,7 +206,7 @@ def test_13_no_write_takes_a_part_of_a_class(write: Callable[[FakeCache, Any], o
 @pytest.mark.parametrize("kind", [*CLASSES, Pod])
 def test_a_status_of_a_part_of_a_class_is_written_and_comes_back_as_one(kind: Any) -> None:
     cache = cache_of(keep=["status"])
-    obj = cache.get(kind, "web-1", "shop")
+    obj = cache.get(kind, "web-1", namespace="shop")
     made = cache.blocking.live.replace(obj, subresource="status")
     assert type(made) is kind
     assert cache.cluster.get(POD)["spec"]["nodeName"] == "n1"

@@ -24,7 +24,7 @@ POD["spec"]["containers"] = [{"name": "main", "args": ["a"]}]
 
 @pytest.fixture
 def view() -> Any:
-    return reading("", POD).get("pods", "web-1", "ns", as_="view")
+    return reading("", POD).get("pods", "web-1", namespace="ns", as_="view")
 
 
 def test_it_is_a_body(view: Any) -> None:
@@ -46,7 +46,7 @@ def test_a_view_says_which_object_it_is_and_nothing_that_is_in_it() -> None:
     """Whoever logs it has no Secret in the log (contract 10)."""
     metadata = {"name": "ca", "namespace": "ns", "annotations": {"note": "hidden"}, "labels": {"app": "web"}}
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": {"key": "aGlkZGVu"}}
-    view = FakeCache([secret], {"secrets": ""}).get("secrets", "ca", "ns", as_="view")
+    view = FakeCache([secret], {"secrets": ""}).get("secrets", "ca", namespace="ns", as_="view")
     assert (
         repr(view)
         == str(view)
