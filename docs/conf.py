@@ -17,6 +17,11 @@ NAMED = re.compile(
     r"^\[([^\]]+)\]: (?!https?:)(\S+/)$", re.MULTILINE
 )  # A folder, under a name for several links.
 
+BADGES = re.compile(r"^!\[.*\n\n", re.MULTILINE)
+PICTURE = re.compile(
+    r'<picture><source .* srcset="docs/([^"]+)"><img alt="([^"]+)" src="docs/([^"]+)" width="(\d+)">.*'
+)
+
 NEVER_MADE = {
     f"kopf_selectcache.{name}" for name in ("Cache", "Explanation", "Verdict", "Witness", "Audit", "BodyView")
 }
@@ -24,6 +29,9 @@ NEVER_MADE = {
 project = "kopf_selectcache"
 extensions = ["myst_parser", "sphinx.ext.autodoc"]
 myst_heading_anchors = 4
+myst_html_meta = {
+    "description": "A cache of Kubernetes objects for Kopf operators, filtered by the API server"
+}
 default_role = "code"
 autodoc_default_options = {
     "members": True,
@@ -35,6 +43,8 @@ autodoc_preserve_defaults = True
 autodoc_typehints = "none"
 html_theme = "furo"
 html_title = "kopf_selectcache"
+html_static_path = ["site"]
+html_css_files = ["site.css"]
 html_show_copyright = False
 html_copy_source = False
 
@@ -48,18 +58,38 @@ def within(match: re.Match[str], page: Path) -> str:
     if found.is_dir() and found.is_relative_to(HERE):
         return f"[{text}]({target.rstrip('/')}/README.md{anchor})"
     if found.is_dir() or (found.suffix == ".md" and not found.is_relative_to(HERE)):
-        return f"{text} (`{found.relative_to(HERE.parent)}`)"
+        path = found.relative_to(HERE.parent)
+        return f"`{text}`" if text == str(path) else f"{text} (`{path}`)"
     return match[0]
 
 
+def front_page() -> str:
+    """Return README as the first page: without badges, which are requests to another site, and with both
+    variants of the picture, one for each theme.
+    """
+    readme = HERE.parent / "README.md"
+    text = LINK.sub(lambda match: within(match, readme), BADGES.sub("", readme.read_text(encoding="utf-8")))
+    return PICTURE.sub(variants, text).replace("](docs/", "](")
+
+
+def variants(match: re.Match[str]) -> str:
+    dark, alt, light, width = match.groups()
+    return "\n\n".join(
+        f"```{{image}} {file}\n:alt: {alt}\n:class: {name}\n:width: {width}px\n```"
+        for file, name in ((light, "only-light"), (dark, "only-dark"))
+    )
+
+
 def read(app: Sphinx, name: str, source: list[str]) -> None:
-    """Turn a page into one of the site: drop links that lead out of this folder.
+    """Turn a page into one of the site: drop links that lead out of this folder. README is its first page.
 
     Decisions are not in the sidebar, which has an entry for their list.
     """
     page = Path(app.env.doc2path(name))
     is_decision = page.parent.name == "decisions" and page.name != "README.md"
     front = "---\norphan: true\n---\n\n" if is_decision else ""
+    if name == "index":
+        front = front_page() + "\n"
     source[0] = front + NAMED.sub("", LINK.sub(lambda match: within(match, page), source[0]))
 
 

@@ -77,11 +77,18 @@ def test_the_text_of_the_picture_can_be_read_on_a_phone() -> None:
     assert min(sizes) * 358 / int(width) > 11
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/index.md"])
-def test_a_page_shows_both_variants_and_describes_them(page: str) -> None:
-    text = (ROOT / page).read_text(encoding="utf-8")
-    assert text.count("overview.svg") == text.count("overview-dark.svg") == 1
-    assert "a get of db-1 raises OutsideFilter" in text
+def test_the_first_page_of_the_site_is_readme() -> None:
+    """Links work from docs/, each theme has its picture, and no request goes to another site."""
+    text = runpy.run_path(str(DOCS / "conf.py"))["front_page"]()
+    assert "](docs/" not in text
+    assert "](reading.md)" in text
+    assert "`CONTRIBUTING.md`" in text
+    assert "](CONTRIBUTING.md)" not in text
+    assert "img.shields.io" not in text
+    assert re.findall(r"^```{image} (\S+)\n:alt: .*db-1.*\n:class: (\S+)$", text, re.MULTILINE) == [
+        ("overview.svg", "only-light"),
+        ("overview-dark.svg", "only-dark"),
+    ]
 
 
 # ---- The sites that host the repository and the pages.

@@ -20,6 +20,7 @@ from aiohttp import web
 from tests.apiserver.client import ApiError
 from tests.apiserver.cluster import Cluster
 from tests.apiserver.waiting import wait_until
+from tests.docs.pages import fences
 from tests.real.operators import Operator
 from tests.real.stages import EmbeddedStage, RealStage
 from tests.real.test_skeleton import create, pod
@@ -27,6 +28,7 @@ from tests.real.test_skeleton import create, pod
 RUNS_ON = ["real"]  # Other tests show the same on the embedded server.
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
+README = EXAMPLES.parent / "README.md"
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 Start = Callable[..., Operator]
@@ -274,6 +276,27 @@ def test_04_an_application_counts_its_own_pods(cluster: Cluster, start: Start) -
         body={"status": {"conditions": [{"type": "Ready", "status": "True"}]}},
     )
     shown(currency="USD", ready="1/2")
+
+
+def test_the_quickstart_of_readme_counts_again_when_a_pod_changes(cluster: Cluster, tmp_path: Path) -> None:
+    namespace = cluster.namespace()
+    define(cluster, EXAMPLES / "webapps.yaml")
+    objects = (EXAMPLES / "web.yaml").read_text().partition("---\n")[2]  # Without their namespace.
+    manifest = tmp_path / "web.yaml"
+    manifest.write_text(objects.replace("namespace: shop", f"namespace: {namespace}"))
+    paths = load(cluster, "", str(manifest))
+    (source,) = (fence.text for fence in fences(README, "python") if fence.name == "app.py")
+
+    def shown(pods: int) -> None:
+        wait_until(
+            lambda: cluster.request("GET", paths["WebApp front"]).get("status") == {"pods": pods},
+            f"{pods} pods in the status",
+        )
+
+    with Operator(tmp_path / "operator", cluster, source, namespaces=[namespace], asked=False):
+        shown(2)
+        cluster.request("PATCH", paths["Pod db-1"], body={"metadata": {"labels": {"app": "web"}}})
+        shown(3)
 
 
 def test_05_tenants_are_served_as_they_come_and_go(cluster: Cluster, start: Start) -> None:
