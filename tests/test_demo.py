@@ -80,6 +80,7 @@ def test_the_demo_shows_what_it_promises_and_ends_by_itself(tmp_path: Path) -> N
         "MB in memory",
         "train-7-1, Running",
         answer,
+        "\n      ",  # A note.
         "await cache.why(",
         "has no label example.com/run-id",
         "await cache.fetch(",

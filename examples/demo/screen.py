@@ -17,8 +17,10 @@ class Screen:
         self.say(f"--- {number}. {text}", BOLD)
 
     def step(self, line):
-        """Show a line of a handler: a call, or an answer."""
-        if not line.startswith("   -> "):
+        """Show a line of a handler: a call, or an answer and what an error adds to it."""
+        if line.startswith("      "):
+            self.say(line, DIM)
+        elif not line.startswith("   -> "):
             self.say(line, CYAN)
         else:
             self.say(line, RED if any(each in line for each in FAILURES) else GREEN)

@@ -56,12 +56,20 @@ async def reads(cache, namespace, job, run, **_):
     yield f"   -> {cache.count('pods', labels=RUN):,}"
 
 
+def refusal(error):
+    """Return the lines of an error, as the end of a traceback shows them."""
+    yield f"   -> OutsideFilter: {error}"
+    for note in error.__notes__:
+        yield f"      {note}"
+
+
 async def outside(cache, namespace, params, **_):
     yield f"cache.get('configmaps', '{params}', namespace='{namespace}', default=None)"
     try:
         cache.get("configmaps", params, namespace=namespace, default=None)
     except selectcache.OutsideFilter as error:
-        yield f"   -> OutsideFilter: {error}"
+        for line in refusal(error):
+            yield line
     yield f"await cache.why('configmaps', '{params}', namespace='{namespace}')"
     for line in str(await cache.why("configmaps", params, namespace=namespace)).splitlines():
         yield f"   -> {line}"
@@ -75,7 +83,8 @@ async def left(cache, namespace, pod, **_):
     try:
         cache.get("pods", pod, namespace=namespace, default=None)
     except selectcache.OutsideFilter as error:
-        yield f"   -> OutsideFilter: {error}"
+        for line in refusal(error):
+            yield line
 
 
 SHOWN = {"sizes": sizes, "reads": reads, "outside": outside, "left": left}
