@@ -384,6 +384,11 @@ def exact_namespaces(patterns: Collection[str]) -> tuple[str, ...] | None:
     return names if names and len(names) == len({*patterns}) else None
 
 
+def servers_of(vault: Vault) -> set[str]:
+    """Return the addresses of the servers that a vault has credentials for."""
+    return {item.info.server for item in vault._current.values()}
+
+
 def has_credentials(vault: Vault, key: VaultKey, info: KubeContext) -> bool:
     """Return True if exactly these credentials are in the vault; equal ones of a later login do not count."""
     return (item := vault._current.get(key)) is not None and item.info is info

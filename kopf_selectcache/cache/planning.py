@@ -165,7 +165,7 @@ async def _missing(runtime: Runtime, rights: Iterable[Right]) -> tuple[Right, ..
     """Return the missing parts of rights; None if the server does not review them."""
     reviewer = Reviewer(lambda path, question: runtime.transport.send("POST", path, {}, question))
     try:
-        return tuple([lack for right in rights for lack in await reviewer.lacks(right)])
+        return tuple(await reviewer.missing(rights))
     except Unreviewed:
         return None
     except Refused as error:

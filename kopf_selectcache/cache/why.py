@@ -22,7 +22,7 @@ from kopf_selectcache.core.store.record import OutsideRecord, Record
 from kopf_selectcache.informer import namespaces
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.selectors.selecting import failures, failures_outside
-from kopf_selectcache.selectors.selector import Branches, Selector, of_unknown_namespaces
+from kopf_selectcache.selectors.selector import Branches, Selector, brief, of_unknown_namespaces
 from kopf_selectcache.settings.rights import Right
 
 from . import snapshots
@@ -63,11 +63,13 @@ class BranchResult:
     """False if only the server can tell, and was not asked."""
 
     def __str__(self) -> str:
-        filter_ = clipped(self.filter, 300)
+        filter_, needs = clipped(brief(self.filter), 300), " and ".join(self.fails)
+        if self.fails and self.has:
+            but = f"it has {', '.join(self.has)}"
+            return f"{filter_}: {but}" if needs == filter_ else f"{filter_}: it needs {needs}, but {but}"
         if self.fails:
-            has = f", and has {', '.join(self.has)}" if self.has else ""
-            return f"{filter_}: fails {' and '.join(self.fails)}{has}"
-        return f"{filter_}: selects it" if self.is_known else f"{filter_}: only the server can tell"
+            return f"{filter_}: it fails {needs}"
+        return f"{filter_}: selects it" if self.is_known else f"{filter_}: only the server knows"
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,29 +102,30 @@ class Why:
     """Why the server does not tell; empty if it does, or was not asked."""
 
     def __str__(self) -> str:
-        place = f"{self.namespace}/{self.name}" if self.namespace else self.name
-        lines = [f"{self.kind} {clipped(place, 500)} {self._described()}."]
+        within = f" in {self.namespace}" if self.namespace else ""
+        end = ":" if self.branches else "."
+        lines = [f"{self.kind}/{clipped(self.name, 300)}{within} {self._described()}{end}"]
         lines += [f"  {branch}" for branch in self.branches]
         if self.missing is not None:
-            lines.append(f"The right is missing to {self.missing}: {self.missing.written()}")
+            lines.append(f"Permission is missing to {self.missing}: {self.missing.written()}")
         elif self.unanswered:
-            lines.append(f"The server does not tell: {self.unanswered}.")
+            lines.append(f"The server doesn't answer: {self.unanswered}.")
         return "\n".join([*lines, *self._state()])
 
     def _described(self) -> str:
         match self.standing:
             case Standing.HELD:
-                return f"is held, as of its version {self.object_version}"
+                return f"is cached, at version {self.object_version}"
             case Standing.ABSENT:
-                there = "" if self.has_namespace else f": the namespace {self.namespace!r} does not exist"
-                return f"does not exist{there}"
+                there = "" if self.has_namespace else f": the namespace {self.namespace!r} doesn't exist"
+                return f"doesn't exist{there}"
             case Standing.OUTSIDE:
-                return "exists, and the filter does not select it"
+                return "exists, but the filter leaves it out"
             case Standing.DUE:
-                behind = "; it is not held yet" if self.state else ""
-                return f"exists, at version {self.object_version}, and the filter selects it{behind}"
+                behind = ", but it is not cached yet" if self.state else ""
+                return f"exists at version {self.object_version}, and the filter selects it{behind}"
             case _:
-                return "is not held: it does not exist, or the filter does not select it"
+                return "is not cached: it doesn't exist, or the filter leaves it out"
 
     def _state(self) -> Iterator[str]:
         if not self.state:

@@ -17,12 +17,13 @@ from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.errors import SelectCacheError
 from kopf_selectcache.informer.estimate import PAGE_LIMIT, PATIENCE, labelled_namespaces
-from kopf_selectcache.selectors.kind_keys import text_of, unserved
+from kopf_selectcache.selectors.kind_keys import assigned, text_of, unserved
 from kopf_selectcache.settings.declaration import Cached
 from kopf_selectcache.settings.planner import Plan
 
 from ._late import Late
-from .operator_loader import PROBLEM, Loaded, Unloadable
+from .operator_loader import Loaded
+from .output import PROBLEM, CommandError
 
 
 class PlannedCache(NamedTuple):
@@ -33,38 +34,41 @@ class PlannedCache(NamedTuple):
     planned: Plan
 
 
-def declared_in(operator: Loaded, late: Sequence[Late]) -> Iterator[tuple[KindKey, Cached]]:
-    """Yield the declarations of the operator, and those of the command line."""
+def declared_in(operator: Loaded, late: Sequence[Late]) -> Iterator[tuple[KindKey, Cached, str]]:
+    """Yield the declarations of the operator, and those of the command line, each with its place."""
     selectors = operator.declared.selectors
     formers = [(key, selectors.cached(key)) for key in selectors]
     for key in selectors:
-        yield key, operator.declared.effective(key)
+        yield key, operator.declared.effective(key), assigned(key)
     for each in late:
-        yield each.key, operator.declared.completed(each.key, each.completed(formers)[0])
+        yield each.key, operator.declared.completed(each.key, each.completed(formers)[0]), each.where
 
 
 async def resource_of(operator: Loaded, key: KindKey) -> Resource:
-    """Return the resource of a key; raise Unloadable if the cluster does not tell."""
+    """Return the resource of a key; raise CommandError if the cluster does not tell."""
     try:
         return await resolve(operator.transport, key)
     except NotServed as error:
-        remedy = unserved(key, text_of(key))
-        raise Unloadable(f"{error}. {remedy}", code=PROBLEM) from error
+        raise CommandError(str(error), unserved(key, text_of(key)), code=PROBLEM) from error
     except Garbled as error:
-        raise Unloadable(f"{text_of(key)}: {error}") from error
+        raise CommandError(f"{text_of(key)}: {error}") from error
+
+
+async def plan(operator: Loaded, resource: Resource, cached: Cached, *, joins: bool = True) -> Plan:
+    """Return the streams of a declaration; raise SelectCacheError if it does not fit the kind."""
+    labels, labelled = cached.namespace_labels, None
+    if labels and resource.kind.namespaced is not False:
+        with suppress(Refused, Garbled):  # `check` reports the missing permission.
+            labelled = await labelled_namespaces(operator.transport, labels)
+    return cached.plan(resource, namespaces=operator.namespaces, labelled=labelled, joins=joins)
 
 
 async def plan_of(operator: Loaded, resource: Resource, cached: Cached) -> PlannedCache:
-    """Return the streams of a declaration; raise Unloadable if it does not fit the kind."""
-    labels, labelled = cached.namespace_labels, None
-    if labels and resource.kind.namespaced is not False:
-        with suppress(Refused, Garbled):  # The missing right is named by `check`.
-            labelled = await labelled_namespaces(operator.transport, labels)
+    """Return a declaration with its streams; raise CommandError if it does not fit the kind."""
     try:
-        planned = cached.plan(resource, namespaces=operator.namespaces, labelled=labelled)
+        return PlannedCache(resource, cached, await plan(operator, resource, cached))
     except SelectCacheError as error:
-        raise Unloadable(f"{resource}: {error}", code=PROBLEM) from error
-    return PlannedCache(resource, cached, planned)
+        raise CommandError.of(error, f"{resource}: ", code=PROBLEM) from error
 
 
 async def metadata_in(

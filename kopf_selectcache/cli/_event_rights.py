@@ -1,4 +1,4 @@
-"""The API in which the recorders of an operator write its Events, by the rights of the operator."""
+"""The API in which the recorders of an operator write its Events, by the permissions of the operator."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NOTE = "Recorders write Events in the core API; where they may use only events.k
 
 @dataclass(frozen=True)
 class EventRights:
-    """The API that recorders use, the rights that it takes, and those of them that are missing."""
+    """The API that recorders use, and the permissions that it needs and lacks."""
 
     api: Api
     needed: tuple[Right, ...]

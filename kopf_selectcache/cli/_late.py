@@ -19,7 +19,7 @@ from kopf_selectcache.settings.declaration import Cached, Declared, are_one_kind
 from ._code import argument, keyword, second_caches_in
 from ._code import declarations_in as calls_in
 from ._constants import Names
-from .operator_loader import PROBLEM, Unloadable
+from .output import PROBLEM, CommandError
 
 MADE: Mapping[str, Callable[..., Any]] = {
     "Selector": Selector,
@@ -88,31 +88,32 @@ class Unseen(NamedTuple):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
+    group = parser.add_argument_group("Caches declared at run time")
+    group.add_argument(
         "--kind",
         action="append",
         default=[],
         metavar="KIND",
-        help="a kind that is declared at run time; can be given several times, each with a --filter",
+        help="a kind that the operator declares later (repeatable, each with a --filter)",
     )
-    parser.add_argument(
+    group.add_argument(
         "--filter",
         action="append",
         default=[],
         metavar="SELECTOR",
         help=(
-            "its filter: a label selector; or as Python: \"Selector('app=web', namespaces=['shop'])\", or"
-            " Cached(...) with options"
+            "its filter: a label selector, or Python such as \"Selector('app=web', namespaces=['shop'])\" or"
+            ' "Cached(...)"'
         ),
     )
 
 
 def given(arguments: argparse.Namespace) -> list[Late]:
-    """Return the pairs of the command line; raise Unloadable."""
+    """Return the pairs of the command line; raise CommandError."""
     if len(arguments.kind) != len(arguments.filter):
-        raise Unloadable(
-            f"--kind is given {len(arguments.kind)} times, and --filter {len(arguments.filter)} times:"
-            " give each --kind a --filter, '' for all objects"
+        raise CommandError(
+            f"there are {len(arguments.kind)} --kind and {len(arguments.filter)} --filter",
+            "Give each --kind a --filter; --filter '' means all objects",
         )
     found = []
     for kind, text in zip(arguments.kind, arguments.filter, strict=True):
@@ -122,7 +123,7 @@ def given(arguments: argparse.Namespace) -> list[Late]:
             given = None if isinstance(declared, Cached) else ()
             found.append(Late(key, checked(key, find(key), declared), where, given))
         except DeclarationError as error:
-            raise Unloadable(f"{where}: {error}") from error
+            raise CommandError.of(error, f"{where}: ") from error
     return found
 
 
@@ -136,11 +137,11 @@ def _filter_of(text: str) -> Declared:
     except SyntaxError as error:
         raise DeclarationError("the filter cannot be parsed as Python", remedy=remedy) from error
     except ValueError as error:
-        raise DeclarationError("the filter is no Python with literals alone", remedy=remedy) from error
+        raise DeclarationError("the filter contains more than Python literals", remedy=remedy) from error
 
 
 def declarations_in(tree: ast.AST, file: str, names: Names | None = None) -> Iterator[Late | Unknown]:
-    """Yield the calls of `cache.declare` and `cache.change`; raise Unloadable if one makes no sense.
+    """Yield the calls of `cache.declare` and `cache.change`; raise CommandError if one makes no sense.
 
     >>> text = "cache.blocking.declare('v1/pods', Selector('app=web', namespaces=['shop']), keep=fields)"
     >>> [(late.key, late.cached.filter, late.where) for late in declarations_in(ast.parse(text), 'web.py')]
@@ -160,18 +161,18 @@ def declarations_in(tree: ast.AST, file: str, names: Names | None = None) -> Ite
             given = [*options] if is_change and not isinstance(declared, Cached) else None
             yield Late(key, checked(key, find(key), declared, **options), where, given)
         except DeclarationError as error:
-            raise Unloadable(f"{where}: {error}", code=PROBLEM) from error
+            raise CommandError.of(error, f"{where}: ", code=PROBLEM) from error
         except ValueError:
             yield Unknown(method_of(node), where, written)
 
 
 def second_caches(tree: ast.AST, file: str, names: Names | None = None) -> Iterator[Beside | Unseen]:
-    """Yield the caches of the calls of `Caches(...)`; raise Unloadable if one makes no sense.
+    """Yield the caches of the calls of `Caches(...)`; raise CommandError if one makes no sense.
 
     >>> text = "hub = selectcache.Caches({'v1/pods': 'app=web'}, namespaces=['shop'], settings=options)"
     >>> unseen, beside = second_caches(ast.parse(text), 'web.py')
     >>> unseen.why
-    'may have more filters in settings=: name them with --kind and --filter'
+    'may have more filters in settings=. Give them with --kind and --filter'
     >>> beside.key, beside.cached.filter, beside.where, beside.namespaces
     ('v1/pods', Selector(labels='app=web'), 'web.py, line 1', ('shop',))
     """
@@ -179,16 +180,16 @@ def second_caches(tree: ast.AST, file: str, names: Names | None = None) -> Itera
         where = f"{file}, line {node.lineno}"
         login, settings = keyword(node, "login"), keyword(node, "settings")
         if login is not None and not (isinstance(login, ast.Constant) and login.value is None):
-            yield Unseen("have a login of their own, whose rights are not looked at", where)
+            yield Unseen("have their own login, whose permissions are not included", where)
             continue
         if settings is not None:
-            yield Unseen("may have more filters in settings=: name them with --kind and --filter", where)
+            yield Unseen("may have more filters in settings=. Give them with --kind and --filter", where)
         try:
             yield from _beside(node, where, names)
         except DeclarationError as error:
-            raise Unloadable(f"{where}: {error}", code=PROBLEM) from error
+            raise CommandError.of(error, f"{where}: ", code=PROBLEM) from error
         except ValueError:
-            yield Unseen("are not written out there: name them with --kind and --filter", where)
+            yield Unseen("are not written out. Give them with --kind and --filter", where)
 
 
 def _beside(node: ast.Call, where: str, names: Names | None) -> Iterable[Beside]:

@@ -1,10 +1,9 @@
-"""Converts rights to manifests and back: roles, bindings, and the account that they are bound to."""
+"""Converts permissions to manifests and back: roles, bindings, and the account that they are bound to."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, TypeAlias
 
 import yaml
 
@@ -14,12 +13,15 @@ from ._rights import by_namespace
 
 GROUP = "rbac.authorization.k8s.io"
 
+Manifest: TypeAlias = tuple[dict[str, Any], list[Right]]
+"""An object, and its rules."""
 
-def manifests(rights: Iterable[Right], *, account: str, notes: Collection[str], as_json: bool) -> str:
-    """Return the manifests that give an account, `NAMESPACE/NAME`, these rights."""
+
+def manifests(rights: Iterable[Right], account: str) -> list[Manifest]:
+    """Return the objects that give an account, `NAMESPACE/NAME`, these permissions."""
     namespace, _, name = account.partition("/")
     subject = {"kind": "ServiceAccount", "name": name, "namespace": namespace}
-    objects: list[tuple[dict[str, Any], list[Right]]] = [
+    objects: list[Manifest] = [
         (
             {
                 "apiVersion": "v1",
@@ -46,14 +48,19 @@ def manifests(rights: Iterable[Right], *, account: str, notes: Collection[str], 
                 [],
             )
         )
-    if as_json:
-        items = [
-            obj | ({"rules": [right.rule() for right in given]} if given else {}) for obj, given in objects
-        ]
-        return json.dumps({"apiVersion": "v1", "kind": "List", "items": items}, indent=2)
-    return "".join(f"# {note}\n" for note in notes) + "---\n".join(
-        _yaml(obj, given) for obj, given in objects
-    ).rstrip("\n")
+    return objects
+
+
+def as_list(objects: Iterable[Manifest]) -> dict[str, Any]:
+    """Return the objects as a list of Kubernetes."""
+    items = [obj | ({"rules": [right.rule() for right in given]} if given else {}) for obj, given in objects]
+    return {"apiVersion": "v1", "kind": "List", "items": items}
+
+
+def as_yaml(objects: Iterable[Manifest], notes: Iterable[str]) -> str:
+    """Return the objects as YAML, with the reason for each rule."""
+    comments = "".join(f"# {note}\n" for note in notes)
+    return comments + "---\n".join(_yaml(obj, given) for obj, given in objects).rstrip("\n")
 
 
 def _yaml(obj: dict[str, Any], rights: list[Right]) -> str:
@@ -65,25 +72,23 @@ def _yaml(obj: dict[str, Any], rights: list[Right]) -> str:
 
 
 class NoRights(ValueError):
-    """The rights cannot be determined from the manifests."""
+    """The permissions cannot be determined from the manifests."""
 
 
 def granted_by(objects: Iterable[Any], account: str | None) -> tuple[list[Right], list[str]]:
-    """Return the rights that these manifests grant to an account, or to anybody if it is None, and the
+    """Return the permissions that these manifests grant to an account, or to anybody if it is None, and the
     assumptions. Raise NoRights.
     """
     found = list(_flat(objects))
     roles = {_reference(each): each for each in found if each.get("kind") in ("Role", "ClusterRole")}
     bindings = [each for each in found if each.get("kind") in ("RoleBinding", "ClusterRoleBinding")]
     notes = [
-        f"The rules that other roles add to the ClusterRole {name} were not looked at."
+        f"Rules that other roles add to the ClusterRole {name} are not included."
         for (_, _, name), role in roles.items()
         if role.get("aggregationRule")
     ]
     if not bindings:
-        notes.append(
-            "There are no bindings among the manifests: the roles are taken for bound, each where it stands."
-        )
+        notes.append("The manifests contain no bindings, so each role counts as bound, in its own namespace.")
         return [
             right for (_, namespace, _), role in roles.items() for right in _rights(role, namespace)
         ], notes
@@ -113,8 +118,8 @@ def _reference(obj: Mapping[str, Any]) -> tuple[str | None, str | None, str | No
     namespace = metadata.get("namespace")
     if obj["kind"] in ("Role", "RoleBinding") and not namespace:
         raise NoRights(
-            f"the {obj['kind']} {metadata.get('name')} names no namespace: give the manifests as they are"
-            " applied, as of `kustomize build` or `helm template`"
+            f"the {obj['kind']} {metadata.get('name')} has no namespace. Give the manifests as they are"
+            " applied: the output of `kustomize build` or `helm template`"
         )
     return obj["kind"], None if obj["kind"].startswith("Cluster") else namespace, metadata.get("name")
 

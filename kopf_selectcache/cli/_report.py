@@ -1,21 +1,19 @@
-"""The result of a check, as text, JSON or YAML."""
+"""The result of a check, as text and as data."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
-
-import yaml
 
 from kopf_selectcache.core.protocol.query import written
 from kopf_selectcache.informer.estimate import Amount
 from kopf_selectcache.settings.precedence import Level, Origin
-from kopf_selectcache.settings.quantity import written as sized
+from kopf_selectcache.settings.quantity import readable
 from kopf_selectcache.settings.rights import Right
 
 from ._event_rights import EventRights
+from ._rights import plain
 
 
 @dataclass(frozen=True)
@@ -76,7 +74,7 @@ class Section:
     all: Amount | None = None
     streams: tuple[Result, ...] = ()
     needed: tuple[Right, ...] = ()
-    """The needed rights; `missing` is the part of them that is not granted."""
+    """The needed permissions; `missing` is the part of them that is not granted."""
     missing: tuple[Right, ...] = ()
     followers: tuple[Follower, ...] = ()
     """The handlers of changes of the kind."""
@@ -103,6 +101,14 @@ class Report:
     def problems(self) -> tuple[Problem, ...]:
         return (*(problem for section in self.sections for problem in section.problems), *self.others)
 
+    def text(self, width: int | None, *, wide: bool = False) -> str:
+        """Return the report as lines, for a terminal of this width; None for a pipe."""
+        return _text(self, width, wide=wide)
+
+    def plain(self) -> dict[str, Any]:
+        """Return the report as JSON has it."""
+        return _plain(self)
+
 
 # ---- For people.
 
@@ -123,7 +129,7 @@ def _text(report: Report, width: int | None, *, wide: bool = False) -> str:
         told.append(line)
         if wide:
             told += [f"    {count(result.amount)} in {result}" for result in section.streams]
-            told += [f"    in memory: {sized(section.memory)}"] if section.memory is not None else []
+            told += [f"    in memory: {readable(section.memory)}"] if section.memory is not None else []
             told += [f"    kept: {section.kept}"] if section.kept else []
             told += [f"    {origin}" for origin in section.origins if origin.level is not Level.NOWHERE]
             told += [f"    {follower}" for follower in section.followers]
@@ -137,7 +143,7 @@ def _text(report: Report, width: int | None, *, wide: bool = False) -> str:
 
 
 def _rows(report: Report, widest: int | None) -> list[tuple[str, ...]]:
-    head = ("KIND", "FILTER", "OBJECTS", "BYTES", "RIGHTS")
+    head = ("KIND", "FILTER", "OBJECTS", "BYTES", "PERMISSIONS")
     return [head, *(_row(section, widest=widest) for section in report.sections)]
 
 
@@ -149,9 +155,9 @@ def _row(section: Section, *, widest: int | None) -> tuple[str, ...]:
         else f"{section.filter[: widest - 1]}…"
     )
     rights = (
-        "lacks " + "; ".join(map(str, section.missing))
+        "missing: " + "; ".join(map(str, section.missing))
         if section.missing
-        else "all there"
+        else "ok"
         if section.needed
         else "?"
     )
@@ -194,17 +200,20 @@ def _summary(report: Report) -> str:
     largest: dict[str, Section] = {}  # One cache of each kind: it has one filter after the other.
     for section in sorted(report.sections, key=lambda each: each.memory or 0):
         largest[section.kind] = section
-    held = [section.held for section in largest.values() if section.held is not None]
-    caches, problems = len(largest), len(report.problems)
-    total, memory = sum(held, Amount()), sum(section.memory or 0 for section in largest.values())
+    total = sum(section.held.objects for section in largest.values() if section.held is not None)
+    memory = sum(section.memory or 0 for section in largest.values())
     hints = len(report.unknown) + sum(len(section.hints) for section in report.sections)
-    marked = [f"{problems} to be changed: marked with '!'."] if problems else []
-    marked += [f"{hints} to look at: marked with '*'."] if hints else []
+    marked = [f"{_many(len(report.problems), 'problem')} (!)."] if report.problems else []
+    marked += [f"{_many(hints, 'hint')} (*)."] if hints else []
     return (
-        f"{caches} {'cache' if caches == 1 else 'caches'} would hold {count(total)}"
-        f" {'object' if total.objects == 1 else 'objects'}, about {sized(sum(each.bytes for each in held))}"
-        f" of JSON, in {sized(memory)} of memory. " + (" ".join(marked) or "Nothing is wrong.")
+        f"{_many(len(largest), 'cache')}, {_many(total, 'object')},"
+        f" {'under 1 MiB' if memory < 2**20 else f'about {readable(memory)}'}."
+        f" {' '.join(marked) or 'No problems found.'}"
     )
+
+
+def _many(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def count(amount: Amount | None) -> str:
@@ -212,7 +221,7 @@ def count(amount: Amount | None) -> str:
 
 
 def weight(amount: Amount | None) -> str:
-    return "?" if amount is None else sized(amount.bytes)
+    return "?" if amount is None else readable(amount.bytes)
 
 
 # ---- For programs.
@@ -227,20 +236,23 @@ def _plain(report: Report) -> dict[str, Any]:
                 "filter": section.filter,
                 "kept": section.kept,
                 "origins": [str(origin) for origin in section.origins],
-                "held": _amount(section.held),
+                "cached": _amount(section.held),
                 "outside": None if section.held is None else section.outside,
-                "aboutMemory": section.memory,
+                "memoryBytes": section.memory,
                 "all": _amount(section.all),
-                "streams": [
+                "watches": [
                     {
                         "path": each.path,
                         "query": dict(each.query),
                         "outside": each.is_outside,
-                        "held": _amount(each.amount),
+                        "cached": _amount(each.amount),
                     }
                     for each in section.streams
                 ],
-                "rights": {"needed": _rules(section.needed), "missing": _rules(section.missing)},
+                "permissions": {
+                    "needed": [plain(right) for right in section.needed],
+                    "missing": [plain(right) for right in section.missing],
+                },
                 "changeHandlers": [
                     {"id": each.id, "causes": list(each.causes), "condition": each.condition}
                     for each in section.followers
@@ -251,10 +263,10 @@ def _plain(report: Report) -> dict[str, Any]:
             }
             for section in report.sections
         ],
-        "otherProblems": [{"what": each.what, "remedy": each.remedy} for each in report.others],
-        "unknown": list(report.unknown),
-        "eventsApi": report.events.api.value if report.events is not None else None,
-        "problems": len(report.problems),
+        "problems": [{"what": each.what, "remedy": each.remedy} for each in report.others],
+        "hints": list(report.unknown),
+        "eventsApi": str(report.events.api) if report.events is not None else None,
+        "problemCount": len(report.problems),
     }
 
 
@@ -262,22 +274,5 @@ def _amount(amount: Amount | None) -> dict[str, int] | None:
     return (
         None
         if amount is None
-        else {"objects": amount.objects, "aboutBytes": amount.bytes, "weighedObjects": amount.weighed}
+        else {"objects": amount.objects, "bytes": amount.bytes, "sampledObjects": amount.weighed}
     )
-
-
-def _rules(rights: Iterable[Right]) -> list[dict[str, Any]]:
-    return [({"namespace": right.namespace} if right.namespace else {}) | right.rule() for right in rights]
-
-
-PLAIN: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
-    "json": lambda plain: json.dumps(plain, indent=2),
-    "yaml": lambda plain: yaml.safe_dump(dict(plain), sort_keys=False).rstrip(),
-}
-FORMATS: Mapping[str, Callable[[Report, int | None], str]] = {
-    "text": _text,
-    "wide": lambda report, width: _text(report, width, wide=True),
-    "json": lambda report, _: PLAIN["json"](_plain(report)),
-    "yaml": lambda report, _: PLAIN["yaml"](_plain(report)),
-}
-"""Formatters of a report, by name. The second argument is the columns of a terminal; None for a pipe."""

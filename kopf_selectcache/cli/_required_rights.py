@@ -1,4 +1,4 @@
-"""The rights that an operator needs for its declarations and handlers. Asks the cluster only to resolve
+"""The permissions that an operator needs for its declarations and handlers. Asks the cluster only to resolve
 custom kinds.
 """
 
@@ -29,30 +29,28 @@ from ._event_rights import NOTE
 from ._late import Beside, Late, declarations_in, second_caches
 from ._rights import CRDS, LIVE, RECONCILERS, SETTLING, of_events, of_fetch, of_handlers, of_kopf, of_live
 from ._unawaited import Unawaited, unawaited_in
-from .operator_loader import PROBLEM, Loaded, Unloadable, names_of
+from .operator_loader import Loaded, names_of
+from .output import PROBLEM, CommandError, Group
 
-UNSEEN = (
-    "Reads and writes of handlers with clients of their own cannot be seen. Their rights are not in here."
-)
-SCANNING = "An operator with settings.scanning.disabled = True does without what is for kopf."
+UNSEEN = "Not included: requests that handlers make with other clients."
+SCANNING = "With settings.scanning.disabled = True, leave out what is for Kopf."
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the kinds that handlers fetch."""
-    parser.add_argument(
+def add_arguments(parser: argparse.ArgumentParser) -> Group:
+    """Add the kinds that handlers fetch, and return the group of options."""
+    group = parser.add_argument_group("Permissions")
+    group.add_argument(
         "--fetch",
         action="append",
         default=[],
         metavar="KIND",
-        help=(
-            "a kind of which handlers fetch more than is cached (cache.fetch, fetch_list, is_deleted), where"
-            " their code does not write it out; can be given several times"
-        ),
+        help="also allow handlers to fetch this kind, if the code hides it in a variable (repeatable)",
     )
+    return group
 
 
 class Needs:
-    """The rights that one operator needs."""
+    """The permissions that one operator needs."""
 
     def __init__(self, operator: Loaded, late: Sequence[Late] = (), fetched: Sequence[str] = ()) -> None:
         self._operator = operator
@@ -72,7 +70,7 @@ class Needs:
         self.notes: list[str] = [UNSEEN]
         """Notes that hold for any operator like this one."""
         self.unknown: list[str] = []
-        """Rights that are unknown, and were left out or assumed."""
+        """Permissions that are unknown, and were left out or assumed."""
         self.declared_later: list[KindKey | None] = []
         """The kinds that the operator's files declare at run time; None for one that is not written out."""
 
@@ -82,7 +80,7 @@ class Needs:
         return [each for file, tree in self._code for each in unawaited_in(tree, file)]
 
     async def all(self) -> list[Right]:
-        """Return all needed rights; raise Unloadable."""
+        """Return all needed rights; raise CommandError."""
         operator, rights = self._operator, list[Right]()
         for key in operator.declared.selectors:
             rights += await self._of_cache(key, operator.declared.selectors.cached(key))
@@ -96,7 +94,7 @@ class Needs:
 
     async def of_declarations(self) -> list[Right]:
         """Return the rights of the caches that the operator's files declare at run time, as far as they are
-        written out there; raise Unloadable.
+        written out there; raise CommandError.
         """
         rights, named = list[Right](), [each.key for each in self._late]
         found = [each for file, tree in self._code for each in declarations_in(tree, file, self._names[tree])]
@@ -109,8 +107,8 @@ class Needs:
                     rights += await self._of_cache(each.key, cached, each.where)
             elif not each.is_named_by(named):
                 self._unknown(
-                    f"The kind or the filter of cache.{each.call} in {each.where}, is not written out"
-                    " there: name them with --kind and --filter."
+                    f"The kind or the filter of cache.{each.call} in {each.where}, is not written out. Give"
+                    " them with --kind and --filter."
                 )
         return rights + await self._of_second_caches()
 
@@ -127,7 +125,7 @@ class Needs:
 
     async def of_reconcilers(self) -> list[Right]:
         """Return the rights to apply the patches and finalizers of reconcilers, and to ask if an object is
-        deleted; raise Unloadable.
+        deleted; raise CommandError.
         """
         rights, watched = list[Right](), self._operator.watched
         for handler in reconcilers(self._operator.registry):
@@ -155,11 +153,11 @@ class Needs:
         try:
             planned = settings.completed(key, cached).plan(resource, namespaces=namespaces)
         except SelectCacheError as error:
-            raise Unloadable(f"{where or text_of(key)}: {error}", code=PROBLEM) from error
+            raise CommandError.of(error, f"{where or text_of(key)}: ", code=PROBLEM) from error
         if planned.joined:
             self._note(
-                f"{resource} are listed in all namespaces, since they are cached in many. Without this right,"
-                " the operator lists each namespace: then a Role in each of them is enough."
+                f"{resource} are cached in many namespaces, so they are listed in all. A Role in each of them"
+                " is enough, too: then the operator lists each namespace."
             )
         rights = [*of_cache(resource, planned)]
         if find(key) is None:
@@ -169,14 +167,14 @@ class Needs:
                     *CRDS,
                     frozenset({"get"}),
                     names=definition,
-                    what_for=frozenset({"caches, to know the fields to select by"}),
+                    what_for=frozenset({"caches, to look up which fields can be selected"}),
                 )
             )
         return rights
 
     async def of_fetches(self, *, settling: bool = False) -> list[Right]:
         """Return the rights for reads that ask the server, as far as the operator's files or the command line
-        name their kinds; raise Unloadable. With `settling`, include those that only settle lost answers.
+        name their kinds; raise CommandError. With `settling`, include those that only settle lost answers.
         """
         rights = list[Right]()
         for text in self._fetched:
@@ -196,18 +194,18 @@ class Needs:
                     )
                 elif fetch.is_live:
                     self._unknown(
-                        f"The kind of cache.live.{fetch.call} in {fetch.where}, is not written out there: add"
-                        " its rights yourself."
+                        f"The kind of cache.live.{fetch.call} in {fetch.where}, is not written out. Add its"
+                        " permissions yourself."
                     )
                 elif not self._fetched:
                     self._unknown(
-                        f"The kind of cache.{fetch.call} in {fetch.where}, is not written out there: name it"
-                        " with --fetch."
+                        f"The kind of cache.{fetch.call} in {fetch.where}, is not written out. Give it with"
+                        " --fetch."
                     )
                 else:
                     self._note(
-                        f"The kind of cache.{fetch.call} in {fetch.where}, is not written out there: it is"
-                        f" taken for one of --fetch {', '.join(self._fetched)}."
+                        f"The kind of cache.{fetch.call} in {fetch.where}, is not written out. It counts as"
+                        f" one of --fetch {', '.join(self._fetched)}."
                     )
         return rights
 
@@ -222,14 +220,14 @@ class Needs:
                 else of_fetch(resource, watched, verb)
             )
         except SelectCacheError as error:
-            raise Unloadable(f"{where}: {error}", code=PROBLEM) from error
+            raise CommandError.of(error, f"{where}: ", code=PROBLEM) from error
 
     async def _of_kopf(self) -> AsyncIterator[Right]:
         operator = self._operator
         for handler in _kopf.watching_handlers(operator.registry):
             key = key_of(handler.selector)
             if key is None:
-                self._unknown(f"{handler} is of kinds that only the cluster knows, and they are not in here.")
+                self._unknown(f"Not included: {handler}, whose kinds only the cluster knows.")
                 continue
             writes = (
                 isinstance(handler, (_kopf.ChangingHandler, _kopf.SpawningHandler))
@@ -252,9 +250,7 @@ class Needs:
         if not peering.standalone:
             # Kopf exits if there are peering objects that it may not read.
             what_for = (
-                "peering"
-                if peering.mandatory
-                else "peering, where it is installed: without the option --standalone"
+                "peering" if peering.mandatory else "peering, if it is installed; not with --standalone"
             )
             resource = "clusterkopfpeerings" if peering.clusterwide else "kopfpeerings"
             for namespace in operator.watched or (None,):
@@ -269,7 +265,7 @@ class Needs:
     # ---- Events.
 
     async def of_recorders(self) -> list[Right]:
-        """Return the rights to record Events in the core API; raise Unloadable."""
+        """Return the rights to record Events in the core API; raise CommandError."""
         records = any(records_events(tree) for _, tree in self._code)
         if not records and not (self._posts and self._operator.declared.events):
             return []
@@ -331,7 +327,7 @@ class Needs:
                 return await resolve(self._operator.transport, key)
             except NotServed as error:
                 why = f"{error}. {unserved(key, None)}"
-            except (Unloadable, Unreachable, Refused, Garbled) as error:
+            except (CommandError, Unreachable, Refused, Garbled) as error:
                 self._offline = why = str(error).splitlines()[0]
         group, version, name = parse_key(key)
         if group is None:
@@ -339,8 +335,11 @@ class Needs:
             alike = [other for other in keys if parse_key(other)[0] is not None and are_alike(key, other)]
             if len({parse_key(other)[0] for other in alike}) == 1:
                 return await self._resource(alike[0])
-            raise Unloadable(f"only the cluster knows of which group {text_of(key)} are, and: {why}")
-        self._unknown(f"{text_of(key)}: {why}. It is taken for the plural of a kind with namespaces.")
+            raise CommandError(
+                f"only the cluster knows the group of {text_of(key)}: {why}",
+                f"Write group/version/{text_of(key)}",
+            )
+        self._unknown(f"{text_of(key)}: {why}. It counts as the plural of a namespaced kind.")
         return Resource(Kind.unknown(group, name, name, namespaced=True), version or "v1", fields_known=False)
 
     def _note(self, text: str) -> None:

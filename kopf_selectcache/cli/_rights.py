@@ -1,11 +1,12 @@
-"""The rights that an operator needs beside those of its caches: for requests of its handlers, and for what
-Kopf does for them. Pure functions without I/O.
+"""The permissions that an operator needs besides those of its caches: for requests of its handlers, and for
+Kopf. Pure functions without I/O.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
+from typing import Any
 
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.settings.rights import READ, Right, merged
@@ -79,7 +80,7 @@ def of_kopf(*, everywhere: bool) -> Iterator[Right]:
     """Yield the rights that Kopf needs to notice new kinds, and new namespaces unless it watches all. Without
     them it starts a minute late.
     """
-    what_for = frozenset({"kopf, which waits a minute without"})
+    what_for = frozenset({"Kopf: without this, it waits a minute at startup"})
     yield Right(*CRDS, READ, what_for=what_for)
     if not everywhere:
         yield Right("", "namespaces", READ, what_for=what_for)
@@ -124,6 +125,11 @@ def beyond(granted: Iterable[Right], needed: Collection[Right]) -> Iterator[tupl
                 and None not in spaces
             ):
                 yield each, [f"in {', '.join(sorted(map(str, spaces)))}"]
+
+
+def plain(right: Right) -> dict[str, Any]:
+    """Return a right as JSON has it: a rule of RBAC, and its namespace if there is one."""
+    return ({"namespace": right.namespace} if right.namespace else {}) | right.rule()
 
 
 def _where(resource: Resource, namespaces: Collection[str] | None) -> Collection[str | None]:

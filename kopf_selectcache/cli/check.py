@@ -5,7 +5,6 @@ Changes nothing there.
 from __future__ import annotations
 
 import argparse
-import asyncio
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -24,33 +23,37 @@ from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.core.store.store import ChangeCause
 from kopf_selectcache.errors import SelectCacheError
 from kopf_selectcache.informer.access_review import Reviewer
-from kopf_selectcache.informer.estimate import Amount, Counter, labelled_namespaces
+from kopf_selectcache.informer.estimate import Amount, Counter
 from kopf_selectcache.informer.namespaces import absent, exists, named_by
 from kopf_selectcache.plugin.finalizers import finalizers_of
 from kopf_selectcache.plugin.narrowing import advice_on, handlers_of, watches_in_full
 from kopf_selectcache.plugin.on import change_handlers_of, undeclared_change_handlers
 from kopf_selectcache.plugin.peering import unmet_peering
 from kopf_selectcache.plugin.reconcile import reconcilers_with
-from kopf_selectcache.selectors.kind_keys import SETTINGS, assigned, text_of, unserved
-from kopf_selectcache.selectors.selector import Branches
+from kopf_selectcache.selectors.kind_keys import SETTINGS, text_of, unserved
+from kopf_selectcache.selectors.selector import brief
 from kopf_selectcache.settings.declaration import Cached
 from kopf_selectcache.settings.planner import Plan
-from kopf_selectcache.settings.quantity import bytes_in, written
+from kopf_selectcache.settings.quantity import bytes_in, readable, written
 from kopf_selectcache.settings.rights import Right, merged, of_cache
 
-from . import _late, _paths, _required_rights, operator_loader
+from . import _late, _paths, _required_rights, operator_loader, output
+from ._caches import declared_in, plan
 from ._event_rights import choose
 from ._progress import Progress
-from ._report import FORMATS, PLAIN, Follower, Problem, Report, Result, Section
+from ._report import Follower, Problem, Report, Result, Section
 from ._required_rights import Needs, key_of
 from ._rights import EVENTS, LIVE, RECONCILERS
-from .operator_loader import NO_CACHE, PROBLEM, Loaded, Unloadable
-from .terminal import width_of, write
+from .operator_loader import NO_CACHE, Loaded
+from .output import PROBLEM, Answer
+from .terminal import width_of
 
 NAME = "check"
-HELP = (
-    "Say what an operator's caches would hold in the cluster, which rights they lack, and what Kopf watches"
-    " in full beside them."
+HELP = "Show what each cache would hold, missing permissions, and kinds that Kopf watches unfiltered."
+EXAMPLES = (
+    "selectcache check app.py",
+    "selectcache check app.py -n shop --account operators/web -o json",
+    "selectcache check -m my.operator --kind v1/pods --filter app=web --context staging",
 )
 
 
@@ -58,38 +61,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     operator_loader.add_arguments(parser)
     _late.add_arguments(parser)
     _required_rights.add_arguments(parser)
-    parser.add_argument(
-        "-o",
-        "--output",
-        choices=sorted(FORMATS),
-        default="text",
-        help="text (default), wide: each list and watch, and each value with its origin, json or yaml",
-    )
-    operator_loader.add_account(
-        parser, "whose rights to look at (default: those of the operator's own login)"
-    )
+    group = output.add_arguments(parser, "wide")
+    operator_loader.add_account(group, "look at its permissions, and not at your own")
 
 
-def run(arguments: argparse.Namespace) -> int:
-    """Check, and print the result; return the exit code: 0 without problems, 1 with problems, 2 if the result
-    is unknown.
-    """
-    try:
-        report = asyncio.run(checked(arguments, errors=sys.stderr, clock=time.monotonic))
-    except Unloadable as error:
-        if arguments.output in PLAIN:  # Programs need a valid document also after an error.
-            sys.stdout.write(f"{PLAIN[arguments.output]({'error': str(error)})}\n")
-        raise
-    text = f"{FORMATS[arguments.output](report, width_of(sys.stdout))}\n"
-    if arguments.output in PLAIN:
-        sys.stdout.write(text)
-    else:
-        write(sys.stdout, text)
-    return PROBLEM if report.problems else 0
+async def run(arguments: argparse.Namespace) -> Answer:
+    """Return the result, with the exit code 1 if there are problems; raise CommandError."""
+    report = await checked(arguments, errors=sys.stderr, clock=time.monotonic)
+    text = report.text(width_of(sys.stdout), wide=arguments.output == "wide")
+    return Answer(text, report.plain(), PROBLEM if report.problems else 0)
 
 
 async def checked(arguments: argparse.Namespace, *, errors: TextIO, clock: Callable[[], float]) -> Report:
-    """Return the report on the operator in its cluster; raise Unloadable."""
+    """Return the report on the operator in its cluster; raise CommandError."""
     late = _late.given(arguments)
     async with operator_loader.loaded(arguments, plain=True) as operator:
         await operator.log_in()
@@ -99,12 +83,7 @@ async def checked(arguments: argparse.Namespace, *, errors: TextIO, clock: Calla
             dict[str, int](),
             operator_loader.reviewer_of(operator.transport, operator_loader.user_of(arguments)),
         )
-        selectors = operator.declared.selectors
-        declared = [(key, operator.declared.effective(key), assigned(key)) for key in selectors]
-        formers = [(key, selectors.cached(key)) for key in selectors]
-        for each in late:
-            made = operator.declared.completed(each.key, each.completed(formers)[0])
-            declared.append((each.key, made, each.where))
+        declared = [*declared_in(operator, late)]
         checks = list[Check]()
         for key, cached, where in declared:
             with Progress(f"counting {text_of(key)}", None, file=errors, clock=clock) as progress:
@@ -114,12 +93,12 @@ async def checked(arguments: argparse.Namespace, *, errors: TextIO, clock: Calla
                 sections.append(section)
                 expected[section.kind] = max(check.expected, expected.get(section.kind, 0))
         calls = [*await needs.of_fetches(), *await needs.of_declarations(), *await needs.of_reconcilers()]
-        lacks = [lack for right in merged(calls) for lack in await reviewer.lacks(right)]
+        lacks = await reviewer.missing(merged(calls))
         recorded = await needs.of_recorders()
         events = await choose(recorded, reviewer.lacks) if recorded else None
         others = [
             Problem(
-                f"the right is missing to {lack}, for what handlers {_done(lack)}",
+                f"permission is missing to {lack}, for {_done(lack)}",
                 f"Add to {lack.role}: {lack.written()}",
             )
             for lack in (*lacks, *(merged(events.missing) if events else ()))
@@ -129,7 +108,7 @@ async def checked(arguments: argparse.Namespace, *, errors: TextIO, clock: Calla
         others += never
         others += [
             Problem(
-                f"{call.method}() in {call.where} is not awaited, and does nothing",
+                f"{call.method}() in {call.where} is not awaited, so it does nothing",
                 f"Write: await {call.method}(...)",
             )
             for call in needs.unawaited
@@ -140,14 +119,14 @@ async def checked(arguments: argparse.Namespace, *, errors: TextIO, clock: Calla
         unknown += unasked
         unknown += await _absent_namespaces(operator, checks)
         if operator.is_plain:
-            unknown += [f"The operator {NO_CACHE}.", *await _watched_in_full(operator)]
+            unknown += [f"The operator declares no cache. {NO_CACHE}.", *await _watched_in_full(operator)]
         limit, total = operator.declared.max_bytes, sum(expected.values())
         if limit is not None and total > (bytes_in(limit) or 0):
             others.append(
                 Problem(
-                    f"all caches together would take about {written(total)} of memory, and"
-                    f" settings.selectcache.max_bytes = {limit!r} is allowed",
-                    "Narrow their filters; or allow more: settings.selectcache.max_bytes ="
+                    f"all caches together would take about {readable(total)} of memory, and"
+                    f" settings.selectcache.max_bytes allows {limit!r}",
+                    "Narrow their filters, or allow more: settings.selectcache.max_bytes ="
                     f" {written(1.5 * total)!r}",
                 )
             )
@@ -186,9 +165,8 @@ async def _undeclared_changes(
         else:
             if known is not None and _identity(resource) not in known:
                 hints.append(
-                    f"{handler} is not called before a cache of {kind} is declared: neither the settings nor"
-                    " a call of cache.declare that is found does so. Declare it"
-                    f" {SETTINGS.remedy(handler.kind)}."
+                    f"{handler} is not called until a cache of {kind} is declared. No settings and no call of"
+                    f" cache.declare in the code do so. Declare it {SETTINGS.remedy(handler.kind)}."
                 )
     return problems, hints
 
@@ -201,7 +179,7 @@ async def _peering(operator: Loaded) -> tuple[list[Problem], list[str]]:
         if isinstance(error, Refused) and error.refusal.code != 403:
             raise
         why = error.refusal.message if isinstance(error, Refused) else error
-        return [], [f"The peering {operator.settings.peering.name} cannot be looked for: {why}."]
+        return [], [f"Whether the peering {operator.settings.peering.name} exists is unknown: {why}."]
     return [Problem(f"Kopf calls no handler: {unmet.what}", unmet.remedy)] if unmet is not None else [], []
 
 
@@ -245,14 +223,14 @@ def _identity(resource: Resource) -> tuple[str, str]:
 
 
 def _done(right: Right) -> str:
-    """Return the calls that need a right."""
+    """Return the calls that need a permission."""
     if "fetches" in right.what_for:
-        return "fetch"
+        return "cache.fetch in handlers"
     if RECONCILERS in right.what_for:
-        return "reconcile"
+        return "reconcilers"
     if EVENTS in right.what_for:
-        return "record"
-    return "do through cache.live" if any(LIVE in each for each in right.what_for) else "declare"
+        return "recorded Events"
+    return "cache.live in handlers" if any(LIVE in each for each in right.what_for) else "cache.declare"
 
 
 class Check:
@@ -288,7 +266,7 @@ class Check:
         if resource is not None and planned is not None and await self._must_not_join(resource, planned):
             planned = await self._plan(resource, joins=False)
         if resource is None or planned is None:
-            return Section(text_of(self._key), _shown(self._cached.filter), problems=tuple(self._problems))
+            return Section(text_of(self._key), brief(self._cached.filter), problems=tuple(self._problems))
         self.named = named_by(self._cached.filter_for(resource), self._declared)
         needed, missing = await self._rights(resource, planned)
         left = _Leftovers(self._operator, self._key, resource)
@@ -317,7 +295,7 @@ class Check:
         none = _selects_none(resource, all_) if held and all_ and held.objects == outside else ""
         return Section(
             str(resource),
-            _shown(planned.filter),
+            brief(planned.filter),
             resource.api_version,
             _stored_part(self._cached),
             held=held,
@@ -358,9 +336,9 @@ class Check:
         allowed = (bytes_in(limit) or 0) if limit is not None else None
         if allowed is not None and self.expected > allowed:
             self._problem(
-                f"{resource}: {held.objects:,} objects would take about {written(self.expected)} of memory,"
-                f" and max_bytes={limit!r} is allowed",
-                f"Select or keep less in {self._declared}; or allow more:"
+                f"{resource}: {held.objects:,} objects would take about {readable(self.expected)} of memory,"
+                f" and max_bytes allows {limit!r}",
+                f"Select or keep less in {self._declared}, or allow more:"
                 f" max_bytes={written(1.5 * self.expected)!r}",
             )
 
@@ -385,29 +363,24 @@ class Check:
         return None
 
     async def _must_not_join(self, resource: Resource, planned: Plan) -> bool:
-        """Return True if the right to list is missing to a stream of all namespaces that may be several."""
+        """Return True if a stream of all namespaces, which may be several, lacks permission to list."""
         needed = merged(of_cache(resource, replace(planned, streams=planned.joined, labels=())))
         listing = [replace(right, verbs=frozenset({"list"})) for right in needed]
-        return any([await self._reviewer.lacks(right) for right in listing])
+        return bool(await self._reviewer.missing(listing))
 
     async def _plan(self, resource: Resource, *, joins: bool = True) -> Plan | None:
-        labels, labelled = self._cached.namespace_labels, None
-        if labels and resource.kind.namespaced is not False:
-            with suppress(Refused, Garbled):  # It is reported as a missing right.
-                labelled = await labelled_namespaces(self._operator.transport, labels)
-        namespaces = self._operator.namespaces
         try:
-            return self._cached.plan(resource, namespaces=namespaces, labelled=labelled, joins=joins)
+            return await plan(self._operator, resource, self._cached, joins=joins)
         except SelectCacheError as error:
             self._problem(f"{resource}: {error.what}", error.remedy)
             return None
 
     async def _rights(self, resource: Resource, planned: Plan) -> tuple[list[Right], list[Right]]:
         needed = merged(of_cache(resource, planned))
-        missing = [lack for right in needed for lack in await self._reviewer.lacks(right)]
+        missing = await self._reviewer.missing(needed)
         for right in missing:
             self._problem(
-                f"{resource}: the right is missing to {right}", f"Add to {right.role}: {right.written()}"
+                f"{resource}: permission is missing to {right}", f"Add to {right.role}: {right.written()}"
             )
         return needed, missing
 
@@ -422,7 +395,7 @@ class Check:
             except Refused as error:
                 if error.refusal.code not in (400, 403, 422):
                     raise
-                if error.refusal.code != 403:  # It is reported as a missing right.
+                if error.refusal.code != 403:  # It is reported as a missing permission.
                     self._problem(
                         f"{resource}: the server refuses the filter {stream.selector}:"
                         f" {error.refusal.message}",
@@ -452,7 +425,7 @@ class Check:
             try:
                 return await counter.all(namespaces)
             except (Refused, Garbled):
-                continue  # The operator does not need the right to list all namespaces.
+                continue  # The operator does not need permission to list all namespaces.
         return None
 
 
@@ -500,15 +473,3 @@ def _stored_part(cached: Cached) -> str:
     """Return the stored part of the objects."""
     kept = str(cached.projection) or "all but managedFields"
     return f"{kept}, outside={cached.outside!r}" if cached.outside is not None else kept
-
-
-def _shown(filter_: Branches) -> str:
-    branch = filter_.branches[0]
-    anything = (
-        len(filter_.branches) == 1
-        and not branch.requirements
-        and not branch.terms
-        and branch.names is None
-        and branch.namespaces is None
-    )
-    return "everything" if anything else str(filter_)

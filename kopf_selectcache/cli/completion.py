@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Iterable, Sequence
 
+from .output import Answer, Parser
+
 NAME = "completion"
-HELP = "Print a script that completes commands and options: source <(selectcache completion bash)."
+HELP = "Print a script with which bash or zsh completes commands and options."
+EXAMPLES = ("source <(selectcache completion bash)",)
 SHELLS = ("bash", "zsh")
 
 _SCRIPT = """\
@@ -30,32 +32,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("shell", choices=SHELLS)
 
 
-def run(arguments: argparse.Namespace) -> int:
-    """Print the script; return the exit code."""
+async def run(arguments: argparse.Namespace) -> Answer:
+    """Return the script."""
     script = _OF_ZSH if arguments.shell == "zsh" else ""
-    sys.stdout.write(script + _script(arguments.parser))
-    return 0
+    return Answer(script + _script(arguments.parser).rstrip(), is_code=True)
 
 
-def _script(parser: argparse.ArgumentParser) -> str:
+def _script(parser: Parser) -> str:
     """Return the script for a parser with commands."""
     commands = next(action.choices for action in _actions(parser) if isinstance(action.choices, dict))
-    cases = [_case('"1 "*', [*commands, *_options(parser)])]
+    cases = [_case('"1 "*', [*commands, *parser.options()])]
     for name, command in commands.items():
         for action in _actions(command):
             if action.choices:
                 before = [f'*" {name} {option} "*' for option in action.option_strings] or [f'"2 {name} "*']
                 cases += [_case(pattern, action.choices) for pattern in before]
-        cases.append(_case(f'*" {name} "*" -"*', _options(command)))
+        cases.append(_case(f'*" {name} "*" -"*', command.options()))
     return _SCRIPT.format(cases="\n".join(cases))
 
 
 def _actions(parser: argparse.ArgumentParser) -> Sequence[argparse.Action]:
     return parser._actions  # argparse has no public list of them.  # noqa: SLF001
-
-
-def _options(parser: argparse.ArgumentParser) -> list[str]:
-    return [option for action in _actions(parser) for option in action.option_strings]
 
 
 def _case(pattern: str, words: Iterable[str]) -> str:

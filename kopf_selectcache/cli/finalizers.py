@@ -1,157 +1,185 @@
-"""`finalizers`: takes a finalizer off objects by hand, such as Kopf's, which nobody takes off any more."""
+"""`finalizers`: takes a finalizer off objects by hand, such as Kopf's after its handlers are gone."""
 
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, TextIO
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import kopf
 
-from kopf_selectcache.client.discovery import NotServed, resolve
 from kopf_selectcache.client.partial_metadata import ONE, metadata_of
-from kopf_selectcache.client.transport import KopfTransport, Refused
+from kopf_selectcache.client.transport import KopfTransport, Refused, Unreachable
 from kopf_selectcache.core.errors import BadText, Garbled
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.record import Record
-from kopf_selectcache.errors import SelectCacheError
 from kopf_selectcache.plugin.finalizers import finalizers_of, is_terminating, removal_of
-from kopf_selectcache.selectors.kind_keys import checked_key, unserved
 
-from . import operator_loader
+from . import _login, output
 from ._caches import metadata_in
+from ._objects import DEFAULT, Named, kind_named, named_by, place_of
 from ._progress import Progress
-from .operator_loader import PROBLEM, Unloadable
-from .terminal import write
+from .output import PROBLEM, Answer, CommandError
 
 NAME = "finalizers"
-HELP = "Remove a finalizer from objects. Shows what it would do, and does it with --yes."
+HELP = "Remove a finalizer from objects. Only shows what would change, until you add --yes."
+EXAMPLES = (
+    "selectcache finalizers remove webapp.example.com/web -n shop",
+    "selectcache finalizers remove webapps.example.com web-1 web-2 -n shop --yes",
+    "selectcache finalizers remove webapps.example.com --all --context staging",
+)
 
-DEFAULT = "default"
 TRIES = 3
 """How often an object is read and patched, if others change it in between."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("action", choices=["remove"])
-    parser.add_argument("kind", metavar="KIND", help="such as pods, jobs.batch or example.com/v1/webapps")
-    parser.add_argument("names", nargs="*", metavar="NAME", help="the objects")
-    parser.add_argument(
+    group = parser.add_argument_group("Objects")
+    group.add_argument("action", choices=["remove"])
+    group.add_argument(
+        "words",
+        nargs="+",
+        metavar="OBJECT",
+        help="KIND NAME..., or KIND/NAME or KIND/NAMESPACE/NAME each; with --all only KIND",
+    )
+    group.add_argument(
         "-n", "--namespace", metavar="NAMESPACE", help=f"their namespace (default: {DEFAULT}; of --all: all)"
     )
-    parser.add_argument(
-        "--all", action="store_true", help="all objects of the kind that have the finalizer, instead of names"
-    )
-    parser.add_argument(
+    group.add_argument("--all", action="store_true", help="all objects of the kind with the finalizer")
+    group.add_argument(
         "--finalizer",
         metavar="FINALIZER",
         default=kopf.OperatorSettings().persistence.finalizer,
         help="default: %(default)s, which Kopf adds",
     )
-    parser.add_argument("--yes", action="store_true", help="remove it, instead of showing what would be done")
+    group.add_argument("--yes", action="store_true", help="remove it, instead of showing what would change")
+    _login.add_arguments(parser)
+    output.add_arguments(parser)
 
 
-def run(arguments: argparse.Namespace) -> int:
-    """Remove the finalizer, or show where it is; return the exit code: 0 if that is done, 1 if objects do not
-    exist or could not be changed.
+async def run(arguments: argparse.Namespace) -> Answer:
+    """Remove the finalizer, or show where it is. The exit code is 0 if that is done, and 1 if objects do not
+    exist or could not be changed. What was done is part of the answer, whatever happens later.
     """
-    if bool(arguments.names) is arguments.all:
-        arguments.command.error("give the names of the objects, or --all")
-    lines, code = asyncio.run(_removed(arguments, errors=sys.stderr, clock=time.monotonic))
-    write(sys.stdout, "".join(f"{line}\n" for line in lines))
-    return code
+    words, is_all = arguments.words, arguments.all
+    if is_all and len(words) > 1:
+        raise CommandError("--all and names of objects exclude each other", f"Write: {words[0]} --all")
+    if not is_all and len(words) == 1 and "/" not in words[0]:
+        raise CommandError("no objects are given", f"Write {words[0]}/NAME, or: {words[0]} --all")
+    named = [Named(words[0], None, "")] if is_all else named_by(words)
+    async with _login.connected(arguments) as transport:
+        kinds = {each.kind: await kind_named(transport, each.kind) for each in named}
+        targets = [_target(each, kinds[each.kind], arguments.namespace) for each in named]
+        remover = Remover(transport, arguments.finalizer, does_it=arguments.yes)
+        done, failure = list[Done](), None
+        total = None if is_all else len(targets)
+        with Progress("finalizers", total, file=sys.stderr, clock=time.monotonic) as progress:
+            try:
+                for target in targets:
+                    async for each in remover.results(target, progress.step):
+                        done.append(each)
+            except (Refused, Unreachable, Garbled) as error:
+                failure = _login.unanswered(error)
+    return remover.answer(done, failure)
+
+
+class Target(NamedTuple):
+    """An object, or all of a kind if it has no name."""
+
+    resource: Resource
+    namespace: str | None
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.resource}/{self.name}{f' in {self.namespace}' if self.namespace else ''}"
+
+
+def _target(named: Named, resource: Resource, namespace: str | None) -> Target:
+    """Return what the command line names; raise CommandError if the server has no such place."""
+    if resource.kind.namespaced is False and namespace is not None:
+        raise CommandError(f"{resource} are cluster-scoped", "Leave out -n")
+    if not named.name:
+        return Target(resource, namespace, "")
+    target = Target(resource, place_of(named, resource, namespace), named.name)
+    try:
+        resource.path(target.namespace, target.name)
+    except BadText as error:
+        raise CommandError(f"{named.name!r}: {error}") from error
+    return target
 
 
 class Done(NamedTuple):
     """The result for one object."""
 
+    target: Target
+    result: str
+    """One of `found`, `removed`, `absent` and `failed`."""
     text: str
-    has_finalizer: bool = False
-    failed: bool = False
 
-
-async def _removed(
-    arguments: argparse.Namespace, *, errors: TextIO, clock: Callable[[], float]
-) -> tuple[list[str], int]:
-    async with operator_loader.connected() as transport:
-        try:
-            resource = await resolve(transport, checked_key(arguments.kind))
-        except NotServed as error:
-            raise Unloadable(f"{error}. {unserved(arguments.kind, None)}") from error
-        except (SelectCacheError, Garbled) as error:
-            raise Unloadable(str(error)) from error
-        if resource.kind.namespaced is False and arguments.namespace is not None:
-            raise Unloadable(f"{resource} are cluster-scoped: leave out -n")
-        remover = Remover(transport, resource, arguments.finalizer, does_it=arguments.yes)
-        total = None if arguments.all else len(arguments.names)
-        done = list[Done]()
-        with Progress(f"finalizers of {resource}", total, file=errors, clock=clock) as progress:
-            async for each in remover.of(arguments.names, arguments.namespace, progress.step):
-                done.append(each)
-    return [*(each.text for each in done), remover.summary(done)], PROBLEM if any(
-        each.failed for each in done
-    ) else 0
+    def plain(self) -> dict[str, Any]:
+        """Return the result as JSON has it."""
+        resource, namespace, name = self.target
+        return {
+            "kind": str(resource),
+            "namespace": namespace,
+            "name": name,
+            "result": self.result,
+            "text": self.text,
+        }
 
 
 class Remover:
-    """Removes one finalizer from objects of one kind, or shows which have it."""
+    """Removes one finalizer from objects, or shows which have it."""
 
-    def __init__(
-        self, transport: KopfTransport, resource: Resource, finalizer: str, *, does_it: bool
-    ) -> None:
-        self._transport, self._resource = transport, resource
+    def __init__(self, transport: KopfTransport, finalizer: str, *, does_it: bool) -> None:
+        self._transport = transport
         self._finalizer, self._does_it = finalizer, does_it
 
-    async def of(
-        self, names: Iterable[str], namespace: str | None, step: Callable[[], None]
-    ) -> AsyncIterator[Done]:
-        """Yield the result for each of these objects; without names, for all that have the finalizer."""
-        resource = self._resource
-        if names:
-            place = None if resource.kind.namespaced is False else namespace or DEFAULT
-            for name in names:
-                try:
-                    path = resource.path(place, name)
-                except BadText as error:
-                    raise Unloadable(f"{name!r}: {error}") from error
-                yield await self._of(path, "/".join(filter(None, (place, name))), None)
-                step()
+    async def results(self, target: Target, step: Callable[[], None]) -> AsyncIterator[Done]:
+        """Yield the result for an object, or for all of the kind that have the finalizer."""
+        resource, namespace, name = target
+        if name:
+            yield await self._of(target, None)
+            step()
             return
         async for record in metadata_in(self._transport, resource, resource.path(namespace), {}):
             step()
             if self._finalizer in finalizers_of(record.decode()):
-                path = resource.path(record.namespace or None, record.name)
-                yield await self._of(path, "/".join(filter(None, record.key)), record)
+                yield await self._of(Target(resource, record.namespace or None, record.name), record)
 
-    async def _of(self, path: str, place: str, record: Record | None) -> Done:
-        text = f"{self._resource} {place}"
+    async def _of(self, target: Target, record: Record | None) -> Done:
+        resource, namespace, name = target
+        path = resource.path(namespace, name)
+
+        def done(result: str, text: str) -> Done:
+            return Done(target, result, f"{target}{text}")
+
         try:
             for _ in range(TRIES):
                 if record is None:
-                    record = metadata_of(self._resource, await self._transport.get(path, {}, accept=ONE))
+                    record = metadata_of(resource, await self._transport.get(path, {}, accept=ONE))
                 obj = record.decode()
                 if (changes := _removal(obj, self._finalizer)) is None:
-                    return Done(f"{text} does not have {self._finalizer}.")
+                    return done("absent", f" does not have {self._finalizer}.")
                 others = [each for each in finalizers_of(obj) if each != self._finalizer]
                 if not self._does_it:
-                    return Done(f"{text} has {self._finalizer}{_meaning(obj, others)}.", has_finalizer=True)
+                    return done("found", f" has {self._finalizer}{_meaning(obj, others)}.")
                 if await self._is_patched(path, changes):
                     left = f" Left: {', '.join(others)}." if others else ""
-                    return Done(f"{text}: {self._finalizer} is removed.{left}", has_finalizer=True)
+                    return done("removed", f": removed {self._finalizer}.{left}")
                 record = None
         except Refused as refused:
             if refused.refusal.code == 404:  # It was deleted, or never existed.
-                return Done(f"{text} does not exist.", failed=True)
+                return done("failed", " does not exist.")
             if refused.refusal.code not in (403, 422) and not self._does_it:
-                raise  # Otherwise others may have been changed already, and the output must say which.
-            return Done(f"{text}: {refused.refusal.message}.", failed=True)
+                raise
+            return done("failed", f": {refused.refusal.message}.")
         except Garbled as error:
-            return Done(f"{text}: {error}.", failed=True)
-        return Done(f"{text} was changed by others {TRIES} times meanwhile. Try again.", failed=True)
+            return done("failed", f": {error}.")
+        return done("failed", f" was changed by others {TRIES} times meanwhile. Try again.")
 
     async def _is_patched(self, path: str, changes: list[dict[str, Any]]) -> bool:
         """Patch an object; return False if it has changed since it was read."""
@@ -164,18 +192,29 @@ class Remover:
             raise
         return True
 
-    def summary(self, done: Iterable[Done]) -> str:
-        """Return the last line."""
-        count = sum(each.has_finalizer and not each.failed for each in done)
+    def answer(self, done: Sequence[Done], failure: CommandError | None) -> Answer:
+        """Return all results, and their number."""
+        count = sum(each.result in ("found", "removed") for each in done)
         objects = f"{count:,} {'object' if count == 1 else 'objects'}"
+        summary = f"No object has {self._finalizer}."
         if self._does_it:
-            return f"{self._finalizer} is removed from {objects}."
-        if not count:
-            return f"No object has {self._finalizer}."
-        return (
-            f"{self._finalizer} would be removed from {objects}. Nothing was changed. If nobody has to clean"
-            " up after them any more, add --yes."
-        )
+            summary = f"Removed {self._finalizer} from {objects}."
+        elif count:
+            summary = (
+                f"Would remove {self._finalizer} from {objects}. Nothing was changed. If no operator has to"
+                " clean up after them, add --yes."
+            )
+        lines = [each.text for each in done]
+        data = {
+            "finalizer": self._finalizer,
+            "removed": self._does_it,
+            "count": count,
+            "objects": [each.plain() for each in done],
+        }
+        is_wrong = failure is not None or any(each.result == "failed" for each in done)
+        if failure is None or done:
+            lines.append(summary)
+        return Answer("\n".join(lines), data, PROBLEM if is_wrong else 0, error=failure)
 
 
 def _removal(obj: Mapping[str, Any], finalizer: str) -> list[dict[str, Any]] | None:
@@ -193,5 +232,5 @@ def _meaning(obj: Mapping[str, Any], others: Sequence[str]) -> str:
     """Return what becomes of the object without the finalizer."""
     if not is_terminating(obj):
         return ""
-    end = f"; {' and '.join(others)} would still keep it" if others else ": it would be gone"
+    end = f"; {' and '.join(others)} would still keep it" if others else ": it would be deleted"
     return f", and is being deleted{end}"

@@ -1,75 +1,64 @@
-"""`rbac`: prints the rights that an operator needs as manifests, or compares them with those that it has.
+"""`rbac`: prints the permissions that an operator needs as manifests, or compares them with what it has.
 Changes nothing in the cluster.
 """
 
 from __future__ import annotations
 
 import argparse
-import asyncio
-import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 
 import yaml
 
 from kopf_selectcache.settings.rights import Right, merged
 
-from . import _late, _required_rights, operator_loader
+from . import _late, _required_rights, operator_loader, output
 from ._event_rights import choose
-from ._manifests import NoRights, as_name, granted_by, manifests
+from ._manifests import NoRights, as_list, as_name, as_yaml, granted_by, manifests
 from ._required_rights import Needs
-from ._rights import beyond, lacking
-from .operator_loader import PROBLEM, Unloadable
-from .terminal import write
+from ._rights import beyond, lacking, plain
+from .output import PROBLEM, Answer, CommandError
 
 NAME = "rbac"
-HELP = (
-    "Print the Role, ClusterRole and bindings that an operator needs, and no more; or compare them with those"
-    " that it has."
+HELP = "Print the roles an operator needs, or compare them with what it has."
+EXAMPLES = (
+    "selectcache rbac app.py --account operators/web > rbac.yaml",
+    "selectcache rbac app.py -A --check --account operators/web",
+    "selectcache rbac app.py --standalone --check rbac.yaml -o json",
 )
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     operator_loader.add_arguments(parser)
-    operator_loader.add_account(
-        parser, "whom to bind them to (default: default/ and the name of its file), or whose to compare"
-    )
-    _required_rights.add_arguments(parser)
     _late.add_arguments(parser)
-    parser.add_argument("-o", "--output", choices=("yaml", "json"), default="yaml")
-    parser.add_argument(
+    group = _required_rights.add_arguments(parser)
+    group.add_argument(
         "--check",
         nargs="?",
         const="",
         metavar="MANIFESTS",
-        help=(
-            "say what is missing and what is too much: in a file of manifests, or else in the cluster, of"
-            " --account or of the operator's own login"
-        ),
+        help="list what is missing and what is too much: in a file of manifests, or in the cluster",
+    )
+    group = output.add_arguments(parser)
+    operator_loader.add_account(
+        group, "bind the roles to it (default: default/ and the name of the file), or compare its permissions"
     )
 
 
-def run(arguments: argparse.Namespace) -> int:
-    """Print the manifests, or the result of the comparison; return the exit code: 1 if a right is missing."""
-    output, code = asyncio.run(answered(arguments))
-    if arguments.check is None:  # Manifests are for other programs.
-        sys.stdout.write(f"{output}\n")
-    else:
-        write(sys.stdout, f"{output}\n")
-    return code
-
-
-async def answered(arguments: argparse.Namespace) -> tuple[str, int]:
-    """Return the output and the exit code; raise Unloadable."""
+async def run(arguments: argparse.Namespace) -> Answer:
+    """Return the manifests, or the comparison, with the exit code 1 if a permission is missing; raise
+    CommandError.
+    """
     async with operator_loader.loaded(arguments) as operator:
         needs = Needs(operator, _late.given(arguments), arguments.fetch)
         rights, recorded = await needs.all(), await needs.of_recorders()
         if arguments.check is None:
             account = arguments.account or f"default/{as_name(operator.name)}"
-            as_json = arguments.output == "json"
-            _tell(needs.unknown if as_json else ())  # In YAML it is a comment.
-            notes = [*needs.notes, *needs.unknown]
-            return manifests(merged(rights), account=account, notes=notes, as_json=as_json), 0
+            objects = manifests(merged(rights), account)
+            is_text = arguments.output == "text"
+            text = as_yaml(objects, [*needs.notes, *needs.unknown])
+            # In YAML, the notes are comments.
+            return Answer(text, as_list(objects), notes=() if is_text else needs.unknown, is_code=True)
         others = [right for right in rights if right not in recorded]
         if arguments.check:
             granted, assumed = _read(Path(arguments.check), arguments.account)
@@ -86,38 +75,38 @@ async def answered(arguments: argparse.Namespace) -> tuple[str, int]:
             await operator.log_in()
             events = await choose(recorded, reviewer.lacks)
             needed = merged([*others, *events.needed])
-            missing = [lack for each in needed for lack in await reviewer.lacks(each)]
+            missing = await reviewer.missing(needed)
             granted = await reviewer.granted({each.namespace for each in needed if each.namespace})
-        _tell([*needs.unknown, *assumed])
-        about_events = [f"{events}."] if recorded else []
-        lines = [*_compared(missing, granted, needed), *about_events]
-        return "\n".join(lines), PROBLEM if missing else 0
-
-
-def _tell(notes: Iterable[str]) -> None:
-    """Print notes to stderr."""
-    write(sys.stderr, "".join(f"{note}\n" for note in notes))
+        excess, notes = [*beyond(granted, needed)], [*needs.unknown, *assumed]
+        data = {
+            "missing": [plain(right) | {"reasons": sorted(right.what_for)} for right in missing],
+            "tooMuch": [plain(right) | {"needed": used} for right, used in excess],
+            "eventsApi": str(events.api) if recorded else None,
+            "notes": notes,
+        }
+        lines = [*_compared(missing, excess), *([f"{events}."] if recorded else [])]
+        return Answer("\n".join(lines), data, PROBLEM if missing else 0, notes)
 
 
 def _read(file: Path, account: str | None) -> tuple[list[Right], list[str]]:
     try:
         return granted_by(yaml.safe_load_all(file.read_text()), account)
     except NoRights as error:
-        raise Unloadable(f"{file}: {error}") from error
+        raise CommandError(f"{file}: {error}") from error
     except OSError as error:
-        raise Unloadable(f"{file} cannot be read: {error.strerror}") from error
+        raise CommandError(f"{file} cannot be read: {error.strerror}") from error
     except (yaml.YAMLError, UnicodeDecodeError, AttributeError, TypeError) as error:
-        raise Unloadable(f"{file} has no manifests that make sense") from error
+        raise CommandError(f"{file} is not a file of manifests") from error
 
 
-def _compared(missing: Sequence[Right], granted: Sequence[Right], needed: Sequence[Right]) -> list[str]:
+def _compared(missing: Iterable[Right], excess: Iterable[tuple[Right, list[str]]]) -> list[str]:
     lines = [
         f"missing: {right}, for {', '.join(sorted(right.what_for))}\n  add to {right.role}: {right.written()}"
         for right in missing
     ]
-    for right, used in beyond(granted, needed):
+    for right, used in excess:
         if len(used) > 1:
             lines += [f"too much: {right}, of which is needed:", *(f"  {each}" for each in used)]
         else:
             lines.append(f"too much: {right}{f', of which is needed: {used[0]}' if used else ''}")
-    return lines or ["The rights are those that are needed."]
+    return lines or ["Nothing is missing, and nothing is too much."]

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from urllib.parse import quote, urlencode, urlsplit
 
 from ._progress import Progress
-from .terminal import write
+from .output import PROBLEM, Answer, CommandError, add_lines, print_line
 
 PROBE_TIMEOUT = 5.0
 """Seconds that the server of an existing kubeconfig has to answer. It runs on this machine."""
@@ -28,83 +28,82 @@ if TYPE_CHECKING:  # It needs the extra.
     from kopf_selectcache.testing.request_log import Asked
 
 NAME = "serve"
-HELP = (
-    "Run a Kubernetes API server for tests and demos: no controllers but the garbage collector, nothing is"
-    " kept. Ctrl-C ends it."
+HELP = "Run a local API server for demos and tests: in memory, no controllers except garbage collection."
+EXAMPLES = (
+    "selectcache serve --kubeconfig demo.kubeconfig",
+    "selectcache serve --kubeconfig demo.kubeconfig --load manifests/ -v",
 )
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
+    group = parser.add_argument_group("Server")
+    group.add_argument(
         "--kubeconfig",
         type=Path,
         required=True,
         metavar="FILE",
-        help="where to write the admin's kubeconfig once the server is ready; it is removed in the end",
+        help="write the admin's kubeconfig there once the server is ready, and remove it at the end",
     )
-    parser.add_argument(
-        "--port", type=_port, default=0, help="the port of 127.0.0.1 to listen on (default: a free one)"
-    )
-    parser.add_argument(
+    group.add_argument("--port", type=_port, default=0, help="the port on 127.0.0.1 (default: a free one)")
+    group.add_argument(
         "--load",
         type=Path,
         action="append",
         default=[],
         metavar="PATH",
-        help=(
-            "create the objects of these manifests (YAML or JSON; a folder or a file) first; can be given"
-            " several times"
-        ),
+        help="create the objects of this YAML or JSON file, or of a folder of them (repeatable)",
     )
-    parser.add_argument(
+    group.add_argument(
         "--no-garbage-collection",
         dest="garbage_collection",
         action="store_false",
-        help="keep objects whose owners do not exist, such as manifests that are exported from a cluster",
+        help="keep objects whose owners do not exist, such as manifests exported from a cluster",
     )
-    parser.add_argument(
+    add_lines(parser).add_argument(
         "-v",
         "--verbose",
         action="store_true",
-        help="print each request: its method, path and query, and the status of the answer; no bodies",
+        help="print each request: method, path, query and status, but never a body",
     )
 
 
 def _port(text: str) -> int:
     if not (text.isdecimal() and int(text) < 65536):
-        raise argparse.ArgumentTypeError(f"{text!r} is no port: 0 to 65535")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port: give 0 to 65535")
     return int(text)
 
 
-def run(arguments: argparse.Namespace) -> int:
-    """Serve until told to end; return the exit code."""
+async def run(arguments: argparse.Namespace) -> Answer:
+    """Serve until told to end; raise CommandError."""
     try:
         import trustme  # It is optional, and used by `testing`.  # noqa: F401, PLC0415
-    except ImportError:
-        return _failed("this needs trustme: pip install '.[testing]' in a clone of kopf_selectcache")
-    kubeconfig: Path = arguments.kubeconfig
-    if kubeconfig.exists() and not _is_ours(kubeconfig):
-        return _failed(
-            f"{kubeconfig} exists, and is no kubeconfig that serve has written: name another file, or"
-            " remove it"
-        )
-    if (running := _running_server(kubeconfig)) is not None:
-        return _failed(f"{kubeconfig} belongs to a server that runs at {running}; name another file")
-    if not kubeconfig.absolute().parent.is_dir():
-        return _failed(f"there is no folder {kubeconfig.absolute().parent}")
-    kubeconfig.unlink(missing_ok=True)  # A waiting process must not read the file of an earlier server.
-    return asyncio.run(
-        serve(
-            kubeconfig,
-            port=arguments.port,
-            manifests=arguments.load,
-            output=sys.stdout,
-            errors=sys.stderr,
-            clock=time.monotonic,
-            garbage_collection=arguments.garbage_collection,
-            verbose=arguments.verbose,
-        )
+    except ImportError as error:
+        hint = "pip install '.[testing]' in a clone of kopf_selectcache"
+        raise _failed("trustme is not installed", hint) from error
+    _prepare(arguments.kubeconfig)
+    await serve(
+        arguments.kubeconfig,
+        port=arguments.port,
+        manifests=arguments.load,
+        output=sys.stdout,
+        errors=sys.stderr,
+        clock=time.monotonic,
+        garbage_collection=arguments.garbage_collection,
+        verbose=arguments.verbose,
+        form=arguments.output,
     )
+    return Answer("")
+
+
+def _prepare(kubeconfig: Path) -> None:
+    """Remove the kubeconfig of an earlier server; raise CommandError if the file is not ours."""
+    if kubeconfig.exists() and not _is_ours(kubeconfig):
+        raise _failed(f"{kubeconfig} exists, and serve did not write it", "Give another file, or remove it")
+    if (running := _running_server(kubeconfig)) is not None:
+        raise _failed(f"{kubeconfig} belongs to a server that runs at {running}", "Give another file")
+    if not kubeconfig.absolute().parent.is_dir():
+        raise _failed(f"there is no folder {kubeconfig.absolute().parent}")
+    kubeconfig.unlink(missing_ok=True)  # A waiting process must not read the file of an earlier server.
 
 
 async def serve(
@@ -117,8 +116,9 @@ async def serve(
     clock: Callable[[], float],
     garbage_collection: bool = True,
     verbose: bool = False,
-) -> int:
-    """Load, tell where it listens, and serve until a signal; return the exit code."""
+    form: str = "text",
+) -> None:
+    """Load, tell where it listens, and serve until a signal; raise CommandError."""
     over = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -135,27 +135,26 @@ async def serve(
                         cluster.create(obj)
                     except (Problem, TypeError) as problem:  # YAML can hold what JSON cannot: `!!binary`.
                         name = (obj.get("metadata") or {}).get("name")
-                        return _failed(f"{obj.get('kind')} {name!r} cannot be created: {problem}")
+                        raise _failed(f"{obj.get('kind')} {name!r} cannot be created: {problem}") from problem
                     progress.step()
                     await asyncio.sleep(0)  # Requests and signals are handled meanwhile.
                     if over.is_set():
                         break
             if over.is_set():
-                return 0
+                return
             written = cluster.kubeconfig(kubeconfig).read_bytes()
             try:
-                write(output, _greeting(cluster.url, kubeconfig, len(objects)))
-                output.flush()
+                started = {"url": cluster.url, "kubeconfig": str(kubeconfig), "objects": len(objects)}
+                print_line(_greeting(cluster.url, kubeconfig, len(objects)), started, form, output)
                 if verbose:
-                    cluster.requests.subscribe(lambda asked: _print(asked, output))
+                    cluster.requests.subscribe(lambda asked: _print(asked, form, output))
                 await over.wait()
             finally:
                 _remove(kubeconfig, written)
     except ManifestError as error:
-        return _failed(str(error))
+        raise _failed(str(error)) from error
     except OSError as error:
-        return _failed(f"cannot serve: {error.strerror or error}")
-    return 0
+        raise _failed(f"cannot serve: {error.strerror or error}") from error
 
 
 async def _read(
@@ -192,18 +191,19 @@ def _greeting(url: str, kubeconfig: Path, count: int) -> str:
         f"An API server with {count:,} loaded object{'' if count == 1 else 's'} listens on {url}\n"
         f"  kubectl --kubeconfig {file} get namespaces\n"
         f"  KUBECONFIG={file} kopf run -A app.py\n"
-        "Ctrl-C ends it.\n"
+        "Press Ctrl-C to stop it."
     )
 
 
-def _print(asked: Asked, output: TextIO) -> None:
+def _print(asked: Asked, form: str, output: TextIO) -> None:
     query = {
         key: "..." if key == "continue" else value for key, value in asked.query.items()
     }  # Tokens are too long to show.
     written = f"?{urlencode(query, safe='=,!()/:')}" if query else ""
-    with suppress(OSError):  # Nobody reads it any more, which is no error of the client.
-        write(output, f"{asked.method} {quote(asked.path, safe='/:')}{written} {asked.code}\n")
-        output.flush()
+    text = f"{asked.method} {quote(asked.path, safe='/:')}{written} {asked.code}"
+    data = {"method": asked.method, "path": asked.path, "query": query, "code": asked.code}
+    with suppress(OSError):  # The reader has gone, which is not an error of the client.
+        print_line(text, data, form, output)
 
 
 def _remove(kubeconfig: Path, written: bytes) -> None:
@@ -248,6 +248,5 @@ def _running_server(kubeconfig: Path) -> str | None:
     return address
 
 
-def _failed(message: str) -> int:
-    write(sys.stderr, f"{NAME}: {message}\n")
-    return 1
+def _failed(what: str, hint: str = "") -> CommandError:
+    return CommandError(what, hint, code=PROBLEM)

@@ -55,6 +55,10 @@ class Reviewer:
         """Return the part of a right that is not granted."""
         return merged([each for each in right.single() if not await self._may(each)])
 
+    async def missing(self, rights: Iterable[Right]) -> list[Right]:
+        """Return the parts of these rights that are not granted."""
+        return [lack for right in rights for lack in await self.lacks(right)]
+
     async def granted(self, namespaces: Collection[str]) -> list[Right]:
         """Return the rights in all namespaces, and the further rights in each of these."""
         everywhere = await self._rules(None)

@@ -412,6 +412,22 @@ class AnyOf(Branches):
         return f"AnyOf({list(self.branches)!r})"
 
 
+def brief(filter_: Branches) -> str:
+    """Return a filter as people write it: without the name of the option, if labels are all it has.
+
+    >>> brief(Selector('app=web')), brief(Selector('app=web', namespaces=['shop']))
+    ('app=web', "labels='app=web', namespaces=['shop']")
+    """
+    first, *others = filter_.branches
+    if (
+        others
+        or first.terms
+        or any(each is not None for each in (first.names, first.namespaces, first.namespace_label))
+    ):
+        return str(filter_)
+    return str(first.labels) if first.requirements else "everything"
+
+
 _Text = TypeVar("_Text", LabelSelector, FieldSelector)
 
 

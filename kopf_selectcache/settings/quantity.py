@@ -44,8 +44,17 @@ def complaint(size: object) -> tuple[str, str] | None:
     return wrong, "Write a quantity of Kubernetes such as '200Mi', a number of bytes, or None for no limit"
 
 
+def readable(size: float) -> str:
+    """Return bytes for people.
+
+    >>> [readable(size) for size in (1, 1023, 1127, 209715200)]
+    ['1 B', '1,023 B', '1.1 KiB', '200 MiB']
+    """
+    return f"{size:,.0f} B" if size < 1024 else re.sub("([A-Z]i)$", r" \1B", written(size))
+
+
 def written(size: float) -> str:
-    """Return bytes as a quantity that people read.
+    """Return bytes as a quantity of Kubernetes, for an option such as `max_bytes=`.
 
     >>> [written(size) for size in (500, 209715200, 1610612736)]
     ['0.5Ki', '200Mi', '1.5Gi']

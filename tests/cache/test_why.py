@@ -48,8 +48,8 @@ def test_a_held_object_is_compared_with_each_branch() -> None:
     assert (found.standing, fails(found)) == (Standing.HELD, [(), ("tier=gold",)])
     assert found.version
     assert found.object_version
-    assert str(found).startswith("pods shop/web-1 is held, as of its version ")
-    assert "\n  labels='app=web': selects it\n" in str(found)
+    assert str(found).startswith("pods/web-1 in shop is cached, at version ")
+    assert "\n  app=web: selects it\n" in str(found)
 
 
 def test_an_object_outside_of_the_filter_fails_a_requirement_of_each_branch() -> None:
@@ -57,8 +57,8 @@ def test_an_object_outside_of_the_filter_fails_a_requirement_of_each_branch() ->
     assert found.standing is Standing.OUTSIDE
     assert fails(found) == [("app=web", "tier"), ("namespace=infra",), ("name in (a,b)",)]
     assert found.branches[0].has == ("app=db", "no label tier")
-    assert "pods shop/db-1 exists, and the filter does not select it.\n" in str(found)
-    assert "labels='app=web,tier': fails app=web and tier, and has app=db, no label tier\n" in str(found)
+    assert "pods/db-1 in shop exists, but the filter leaves it out:\n" in str(found)
+    assert "app=web,tier: it needs app=web and tier, but it has app=db, no label tier\n" in str(found)
     assert "\nThe cache is synced, for 0 s, as of version " in str(found)
 
 
@@ -88,13 +88,13 @@ def test_a_proof_of_absence_needs_no_request() -> None:
     cache.cluster.faults.add(Refuse(503), verb="get", resource="pods")
     assert why(cache, "gone").standing is Standing.ABSENT
     assert why(fake(), "gone").standing is Standing.ABSENT
-    assert str(why(fake(), "gone")).startswith("pods shop/gone does not exist.\n")
+    assert str(why(fake(), "gone")).startswith("pods/gone in shop doesn't exist.\n")
 
 
 def test_without_asking_it_is_not_known_if_an_object_exists() -> None:
     found = why(fake(), ask=False)
     assert (found.standing, found.branches) == (Standing.UNKNOWN, ())
-    assert "is not held: it does not exist, or the filter does not select it." in str(found)
+    assert "is not cached: it doesn't exist, or the filter leaves it out." in str(found)
 
 
 def test_the_missing_right_is_named() -> None:
@@ -103,7 +103,7 @@ def test_the_missing_right_is_named() -> None:
     found = why(cache)
     assert found.standing is Standing.UNKNOWN
     assert str(found.missing) == "get pods db-1 in shop"
-    assert "\nThe right is missing to get pods db-1 in shop: - {apiGroups: ['']" in str(found)
+    assert "\nPermission is missing to get pods db-1 in shop: - {apiGroups: ['']" in str(found)
 
 
 def test_a_server_that_does_not_answer_is_no_proof() -> None:
@@ -111,7 +111,7 @@ def test_a_server_that_does_not_answer_is_no_proof() -> None:
     cache.cluster.faults.add(Refuse(503), verb="get", resource="pods")
     found = why(cache)
     assert (found.standing, found.unanswered[:3]) == (Standing.UNKNOWN, "503")
-    assert "\nThe server does not tell: 503" in str(found)
+    assert "\nThe server doesn't answer: 503" in str(found)
     server = Server()
     server.answer("/api/v1/namespaces/shop/pods/db-1", answered("another", "shop"))
 
@@ -130,7 +130,7 @@ def test_an_object_that_the_cache_has_not_received_yet_is_due() -> None:
             assert (found.standing, fails(found)) == (Standing.DUE, [()])
             assert found.object_version == b["metadata"]["resourceVersion"]
             assert (found.state, found.since is not None) == ("synced", True)
-            assert "; it is not held yet." in str(found)
+            assert ", but it is not cached yet:" in str(found)
 
     run(main())
 
@@ -153,7 +153,7 @@ def test_the_state_of_a_cache_that_cannot_be_read_is_told_with_its_reason() -> N
 def test_a_kind_without_namespaces_is_named_without_one() -> None:
     nodes = [{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1", "labels": DB}}]
     cache = FakeCache(nodes, {"nodes": "app=web"})
-    assert str(cache.blocking.why("nodes", "n1")).startswith("nodes n1 exists, and")
+    assert str(cache.blocking.why("nodes", "n1")).startswith("nodes/n1 exists, but")
 
 
 def test_nothing_of_a_secret_but_its_labels_is_shown() -> None:
@@ -211,10 +211,7 @@ def test_a_field_that_nobody_can_read_is_left_to_the_server() -> None:
 
 
 def test_a_branch_that_only_the_server_knows_says_so() -> None:
-    assert (
-        str(BranchResult(Selector("app=web"), (), is_known=False))
-        == "labels='app=web': only the server can tell"
-    )
+    assert str(BranchResult(Selector("app=web"), (), is_known=False)) == "app=web: only the server knows"
 
 
 def test_a_field_that_a_cache_of_metadata_does_not_have_is_left_to_the_server() -> None:
@@ -231,7 +228,7 @@ def test_20_the_namespace_of_an_object_that_does_not_exist_is_named() -> None:
         cache = fake(declared)
         found = cache.blocking.why("pods", "web-1", namespace="other")
         assert (found.standing, found.has_namespace) == (Standing.ABSENT, False)
-        assert "pods other/web-1 does not exist: the namespace 'other' does not exist.\n" in str(found)
+        assert "pods/web-1 in other doesn't exist: the namespace 'other' doesn't exist.\n" in str(found)
         assert cache.blocking.why("pods", "gone", namespace="shop").has_namespace
         cache.cluster.namespace("other")
         assert cache.blocking.why("pods", "web-1", namespace="other").has_namespace

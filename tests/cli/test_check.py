@@ -17,7 +17,7 @@ import yaml
 from kopf.testing import KopfRunner
 
 from kopf_selectcache.__main__ import main
-from kopf_selectcache.cli import operator_loader
+from kopf_selectcache.cli import _login
 from kopf_selectcache.informer.estimate import Counter
 from kopf_selectcache.testing import EmbeddedCluster
 from kopf_selectcache.testing.faults.refusals import Refuse
@@ -68,7 +68,7 @@ class TestWhatIsWrong:
             "check", "select['v1/secrets'] = Selector(names=['ca', 'tls'], namespaces=['infra'])", *AS_WEB
         )
         assert said.code == 1
-        assert "lacks list, watch secrets tls in infra" in said.output
+        assert "missing: list, watch secrets tls in infra" in said.output
         assert (
             "- {apiGroups: [''], resources: [secrets], resourceNames: [tls], verbs: [list, watch]}"
             in said.output
@@ -77,8 +77,8 @@ class TestWhatIsWrong:
     def test_rights_that_are_there_are_no_problem(self, cluster: EmbeddedCluster, command: Command) -> None:
         cluster.user(WEB, [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]}])
         said = parsed(command("check", "select['v1/pods'] = 'app=web'", *AS_WEB, "-o", "json"))
-        assert said["problems"] == 0
-        assert said["caches"][0]["rights"] == {
+        assert said["problemCount"] == 0
+        assert said["caches"][0]["permissions"] == {
             "needed": [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]}],
             "missing": [],
         }
@@ -93,9 +93,9 @@ class TestWhatIsWrong:
         allow_events(cluster, group)
         arguments = ("check", "select['v1/pods'] = 'app=web'", *AS_WEB, "-o", "json")
         said = parsed(command(*arguments, handlers=RECORDING))
-        assert (said["eventsApi"], said["problems"]) == (api, problems)
+        assert (said["eventsApi"], said["problemCount"]) == (api, problems)
         rule = "a ClusterRole: - {apiGroups: [''], resources: [events], verbs: [create, patch]}"
-        assert [each["remedy"] for each in said["otherProblems"]] == [f"Add to {rule}"] * problems
+        assert [each["remedy"] for each in said["problems"]] == [f"Add to {rule}"] * problems
         assert parsed(command(*arguments))["eventsApi"] is None
 
     def test_the_text_tells_the_api_of_recorded_events(
@@ -173,8 +173,8 @@ async def serve(cache, kind, tenant):
         said = command("check", "select['v1/pods'] = 'app=web'", handlers=handlers)
         assert said.code == 0
         hint = (
-            "* Change handler 'follow' is not called before a cache of v1/secrets is declared: neither the"
-            " settings nor a call of cache.declare that is found does so. Declare it in a startup handler:"
+            "* Change handler 'follow' is not called until a cache of v1/secrets is declared. No settings and"
+            " no call of cache.declare in the code do so. Declare it in a startup handler:"
             " settings.selectcache.selectors['v1/secrets'] = 'app=web', or another filter."
         )
         assert (hint in said.output) is is_told
@@ -192,7 +192,7 @@ async def follow(**_): ...
 """
         said = command("check", "select['example.com/v1/policies'] = ''", handlers=handlers)
         assert "follow" not in said.output
-        assert "1 cache would hold 0 objects" in said.output
+        assert "1 cache, 0 objects" in said.output
 
     @runs_kopf
     def test_an_operator_with_handlers_of_changes_needs_the_rights_that_rbac_prints(
@@ -224,8 +224,8 @@ async def follow(cause, body, **_):
             cluster.namespace(each)
             cluster.user(WEB, rules, namespace=each)
         declared = f"select['v1/pods'] = Selector('app=web', namespaces={spaces})"
-        assert parsed(command("check", declared, *AS_WEB, "-o", "json"))["problems"] == 0
-        assert "a Role in each of them is enough" in command("rbac", declared).output
+        assert parsed(command("check", declared, *AS_WEB, "-o", "json"))["problemCount"] == 0
+        assert "A Role in each of them is enough" in command("rbac", declared).output
 
     def test_second_caches_are_named_if_they_have_a_login_of_their_own(
         self, cluster: EmbeddedCluster, command: Command
@@ -241,11 +241,11 @@ def make_second():
         said = parsed(
             command("check", "select['v1/pods'] = 'app=web'", *AS_WEB, "-o", "json", handlers=handlers)
         )
-        (unknown,) = said["unknown"]
-        assert "have a login of their own" in unknown
+        (unknown,) = said["hints"]
+        assert "have their own login" in unknown
         assert "secrets" in str(said)
         assert "configmaps" not in str(said)
-        assert said["problems"] == 1
+        assert said["problemCount"] == 1
 
     @runs_kopf
     def test_an_operator_with_reconcilers_needs_the_rights_that_rbac_prints(
@@ -286,7 +286,7 @@ async def follow(name, patch, deleted, **_):
         monkeypatch.setenv("KUBECONFIG", str(cluster.kubeconfig(tmp_path / "web.kubeconfig", token=token)))
         refused = command("check", select, handlers=handlers)
         assert refused.code == 1
-        assert "for what handlers reconcile" in refused.output
+        assert "for reconcilers" in refused.output
 
     def test_a_kind_that_is_not_served(self, command: Command) -> None:
         said = command("check", "select['example.com/v1/widgets'] = ''")
@@ -331,7 +331,7 @@ async def follow(name, patch, deleted, **_):
         said = command(
             "check", "select['example.com/v1/widgets'] = ''\nselect['example.com/v1/gadgets'] = ''"
         )
-        assert "2 to be changed" in said.output
+        assert "2 problems (!)." in said.output
 
 
 class TestKopfsOwnWatches:
@@ -366,7 +366,7 @@ class TestFetches:
         said = command("check", "select['v1/pods'] = 'app=web'", *AS_WEB, handlers=self.FETCHING)
         assert said.code == 1
         assert (
-            "! the right is missing to get configmaps, for what handlers fetch. Add to a ClusterRole: -"
+            "! permission is missing to get configmaps, for cache.fetch in handlers. Add to a ClusterRole: -"
             " {apiGroups: ['']" in said.output
         )
 
@@ -391,17 +391,14 @@ class TestLive:
         )
         said = command("check", "select['v1/pods'] = 'app=web'", *AS_WEB, handlers=self.WRITING)
         assert said.code == 1
-        assert (
-            "the right is missing to create configmaps, for what handlers do through cache.live"
-            in said.output
-        )
+        assert "permission is missing to create configmaps, for cache.live in handlers" in said.output
         assert "get configmaps" not in said.output
 
 
 class TestOperatorsThatCannotBeChecked:
     def test_no_operator(self, capsys: pytest.CaptureFixture[str]) -> None:
         assert main(["check"]) == 2
-        assert "no operator is named" in capsys.readouterr().err
+        assert "no operator is given" in capsys.readouterr().err
 
     def test_no_such_file(self, capsys: pytest.CaptureFixture[str]) -> None:
         assert main(["check", "nowhere.py"]) == 2
@@ -421,7 +418,9 @@ class TestOperatorsThatCannotBeChecked:
     def test_one_that_declares_what_makes_no_sense(self, command: Command, declared: str, line: int) -> None:
         said = command("check", declared)
         assert said.code == 1
-        assert re.match(rf"\w+\.py:{line}: (Cached|label selector|the filter)", said.errors), said.errors
+        assert re.match(rf"error: \w+\.py:{line}: (Cached|label selector|the filter)", said.errors), (
+            said.errors
+        )
 
     def test_one_that_cannot_be_imported_shows_where(self, command: Command) -> None:
         said = command("check", "", source="import kopf\n1 / 0\n")
@@ -447,7 +446,7 @@ class TestOperatorsThatCannotBeChecked:
             handlers="\n@kopf.on.cleanup()\ndef clean(**_): raise ValueError('no')\n",
         )
         assert said.code == 0
-        assert "1 cache would hold" in said.output
+        assert "1 cache, 0 objects" in said.output
 
     def test_of_one_that_has_not_started_nothing_is_cleaned_up(self, command: Command) -> None:
         said = command(
@@ -458,7 +457,7 @@ class TestOperatorsThatCannotBeChecked:
         assert "cleaned" not in said.errors
 
     def test_a_login_that_does_not_end(self, command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(operator_loader, "LOGIN", 0.1)
+        monkeypatch.setattr(_login, "LOGIN", 0.1)
         handlers = "\nimport asyncio\n@kopf.on.login()\nasync def login(**_): await asyncio.Event().wait()\n"
         said = command("check", "select['v1/pods'] = 'app=web'", handlers=handlers)
         assert said.code == 2
@@ -502,7 +501,7 @@ class TestOperatorsThatCannotBeChecked:
         said = command("check", "select['v1/pods'] = 'app=web'")
         assert (said.code, said.errors) == (
             2,
-            f"the operator cannot log in: {told.format(folder=tmp_path)}\n",
+            f"error: the operator cannot log in: {told.format(folder=tmp_path)}\n",
         )
         assert "Traceback" not in caplog.text
 
@@ -535,7 +534,7 @@ class TestOperatorsThatCannotBeChecked:
         cluster.faults.add(Refuse(503, message="apiserver is shutting down"), verb=verb, times=1)
         said = command("check", "select['v1/pods'] = 'app=web'")
         assert (said.code, said.output) == (2, "")
-        assert "503 ServiceUnavailable: apiserver is shutting down. Try again later" in said.errors
+        assert "503 ServiceUnavailable: apiserver is shutting down\nhint: Try again later" in said.errors
 
     def test_somebody_who_may_not_be_impersonated(
         self, cluster: EmbeddedCluster, command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -560,7 +559,7 @@ class TestWhatItDoesToTheOperator:
             "json",
             handlers="\n@kopf.on.cleanup()\nasync def clean(**_): print('cleaned')\n",
         )
-        assert parsed(said)["problems"] == 0
+        assert parsed(said)["problemCount"] == 0
         assert said.errors.splitlines() == ["started", "cleaned"]
 
     def test_nothing_is_watched_or_written(self, cluster: EmbeddedCluster, command: Command) -> None:
@@ -576,7 +575,7 @@ class TestWhatItDoesToTheOperator:
             [SCRIPT, "check", "operator.py"], cwd=tmp_path, capture_output=True, text=True, check=False
         )
         assert (process.returncode, process.stderr) == (0, "")
-        assert "1 cache would hold" in process.stdout
+        assert "1 cache, 0 objects" in process.stdout
 
     def test_the_script_tells_its_version(self) -> None:
         process = subprocess.run([SCRIPT, "--version"], capture_output=True, text=True, check=True)
@@ -591,4 +590,4 @@ class TestWhatItDoesToTheOperator:
             check=False,
         )
         assert (process.returncode, process.stderr) == (0, "")
-        assert "1 cache would hold" in process.stdout
+        assert "1 cache, 0 objects" in process.stdout

@@ -18,7 +18,7 @@ import yaml
 
 from kopf_selectcache.cli.check import add_arguments, checked
 from kopf_selectcache.core.store.accounting import OVERHEAD
-from kopf_selectcache.settings.quantity import written
+from kopf_selectcache.settings.quantity import readable
 from kopf_selectcache.testing import EmbeddedCluster
 from kopf_selectcache.testing.faults import Refuse
 from kopf_selectcache.testing.sample_objects import Population
@@ -38,18 +38,14 @@ class TestWhatWouldBeHeld:
     def test_objects_are_counted_against_all_there_are(self, command: Command) -> None:
         said = command("check", "select['v1/pods'] = 'app=web'")
         assert (said.code, said.errors) == (0, "")
-        assert said.output.splitlines()[1].split()[:5] == ["pods", "labels='app=web'", "3", "of", "5"]
+        assert said.output.splitlines()[1].split()[:5] == ["pods", "app=web", "3", "of", "5"]
         found = parsed(command("check", "select['v1/pods'] = 'app=web'", "-o", "json"))["caches"][0]
-        assert found["aboutMemory"] == found["held"]["aboutBytes"] + 3 * OVERHEAD
+        assert found["memoryBytes"] == found["cached"]["bytes"] + 3 * OVERHEAD
+        assert said.output.splitlines()[-1] == "1 cache, 3 objects, under 1 MiB. No problems found."
         assert (
-            f"1 cache would hold 3 objects, about {written(found['held']['aboutBytes'])} of JSON, in"
-            f" {written(found['aboutMemory'])} of memory." in said.output
-        )
-        assert (
-            f"    in memory: {written(found['aboutMemory'])}\n"
+            f"    in memory: {readable(found['memoryBytes'])}\n"
             in command("check", "select['v1/pods'] = 'app=web'", "-o", "wide").output
         )
-        assert "Nothing is wrong." in said.output
 
     def test_objects_in_namespaces_by_label_are_counted(
         self, cluster: EmbeddedCluster, command: Command
@@ -58,7 +54,7 @@ class TestWhatWouldBeHeld:
         cluster.create(pod("a", "web", namespace="shop"), pod("b", "web"))
         line = "select['v1/pods'] = Selector(namespaces=LabelSelector.parse('tenant=yes'))"
         (found,) = parsed(command("check", line, "-o", "json"))["caches"]
-        assert found["held"]["objects"] == 1
+        assert found["cached"]["objects"] == 1
 
     def test_bytes_are_those_that_the_cache_would_keep(
         self, cluster: EmbeddedCluster, command: Command
@@ -70,9 +66,9 @@ class TestWhatWouldBeHeld:
                 "check", "select['v1/pods'] = Cached('app=web', drop=['metadata.annotations'])", "-o", "json"
             )
         )["caches"][0]
-        assert 50_000 < whole["held"]["aboutBytes"] < 60_000
-        assert cut["held"]["aboutBytes"] < 5_000
-        assert cut["all"]["aboutBytes"] > 50_000
+        assert 50_000 < whole["cached"]["bytes"] < 60_000
+        assert cut["cached"]["bytes"] < 5_000
+        assert cut["all"]["bytes"] > 50_000
         assert cut["kept"] == "drop=['metadata.annotations']"
 
     @pytest.mark.usefixtures("busy")
@@ -85,14 +81,14 @@ class TestWhatWouldBeHeld:
                 "json",
             )
         )
-        assert said["caches"][0]["held"]["objects"] == 4
+        assert said["caches"][0]["cached"]["objects"] == 4
 
     def test_objects_are_counted_by_their_metadata_in_pages(
         self, cluster: EmbeddedCluster, command: Command
     ) -> None:
         cluster.create(*(pod(f"web-{number}", "web") for number in range(1001)))
         said = parsed(command("check", "select['v1/pods'] = 'app=web'", "-o", "json"))
-        assert said["caches"][0]["held"]["objects"] == said["caches"][0]["all"]["objects"] == 1001
+        assert said["caches"][0]["cached"]["objects"] == said["caches"][0]["all"]["objects"] == 1001
         limits = [
             int(each.query["limit"])
             for each in cluster.requests
@@ -138,7 +134,7 @@ class TestWhatWouldBeHeld:
             " share_watches=True)"
         )
         said = parsed(command("check", declared, "-o", "json"))["caches"][0]
-        assert said["held"]["objects"] == said["held"]["weighedObjects"] == 2
+        assert said["cached"]["objects"] == said["cached"]["sampledObjects"] == 2
 
     def test_a_filter_without_namespaces_is_of_those_that_the_operator_watches(
         self, busy: EmbeddedCluster, command: Command
@@ -150,7 +146,7 @@ class TestWhatWouldBeHeld:
             parsed(command("check", "select['v1/pods'] = 'app=web'", "-o", "json", *where))["caches"][0]
             for where in ((), ("-A",), ("-n", "shop"), ("-n", "shop", "-n", "default"))
         ]
-        assert [(each["held"]["objects"], each["all"]["objects"]) for each in counted] == [
+        assert [(each["cached"]["objects"], each["all"]["objects"]) for each in counted] == [
             (4, 6),
             (4, 6),
             (1, 1),
@@ -166,7 +162,7 @@ class TestWhatWouldBeHeld:
         said = parsed(
             command("check", "select['v1/pods'] = Selector(namespaces=['infra'])", "-n", "shop", "-o", "json")
         )["caches"][0]
-        assert (said["held"]["objects"], said["all"]["objects"]) == (1, 1)
+        assert (said["cached"]["objects"], said["all"]["objects"]) == (1, 1)
 
     def test_who_may_not_look_at_all_there_is_is_told_of_the_namespaces_that_are_named(
         self,
@@ -186,19 +182,19 @@ class TestWhatWouldBeHeld:
         said = parsed(
             command("check", "select['v1/pods'] = Selector('app=web', namespaces=['infra'])", "-o", "json")
         )["caches"][0]
-        assert (said["held"]["objects"], said["all"]["objects"]) == (1, 2)
+        assert (said["cached"]["objects"], said["all"]["objects"]) == (1, 2)
 
     def test_more_than_may_be_held_is_to_be_changed(self, cluster: EmbeddedCluster, command: Command) -> None:
         cluster.create(*(pod(f"web-{number}", "web", size=50_000) for number in range(10)))
         said = command("check", "select['v1/pods'] = Cached('app=web', max_bytes='300Ki')")
         assert said.code == 1
         assert "! pods: 10 objects would take about 49" in said.output
-        assert "of memory, and max_bytes='300Ki' is allowed. Select or keep less in" in said.output
+        assert "of memory, and max_bytes allows '300Ki'. Select or keep less in" in said.output
         said = command("check", "settings.selectcache.max_bytes = '300Ki'\nselect['v1/pods'] = 'app=web'")
         assert said.code == 1
         assert "! all caches together would take about 49" in said.output
         assert (
-            "of memory, and settings.selectcache.max_bytes = '300Ki' is allowed. Narrow their filters; or"
+            "of memory, and settings.selectcache.max_bytes allows '300Ki'. Narrow their filters, or"
             " allow more: settings.selectcache.max_bytes = '" in said.output
         )
         assert (
@@ -216,8 +212,8 @@ class TestWhatWouldBeHeld:
             *(pod(f"b-{number}", "web", size=10_000) for number in range(500)),
         )
         said = parsed(command("check", "select['v1/pods'] = 'app=web'", "-o", "json"))["caches"][0]
-        assert said["held"]["weighedObjects"] == 200
-        assert 4_000_000 < said["held"]["aboutBytes"] < 7_000_000
+        assert said["cached"]["sampledObjects"] == 200
+        assert 4_000_000 < said["cached"]["bytes"] < 7_000_000
 
     @pytest.mark.parametrize(
         ("many", "storage", "packs"),
@@ -245,7 +241,7 @@ class TestWhatWouldBeHeld:
             f"settings.selectcache.storage = '{storage}'\nselect['v1/pods'] = Selector()",
         ):
             said = parsed(command("check", declared, "-A", "-o", "json"))["caches"][0]
-            json, memory = said["held"]["aboutBytes"], said["aboutMemory"] - many * OVERHEAD
+            json, memory = said["cached"]["bytes"], said["memoryBytes"] - many * OVERHEAD
             assert 0.1 * json < memory < 0.6 * json if packs else memory == json
 
     def test_what_packing_makes_no_smaller_is_not_reckoned_to_be(
@@ -265,7 +261,7 @@ class TestWhatWouldBeHeld:
         said = parsed(command("check", "select['v1/secrets'] = Cached(Selector())", "-o", "json"))["caches"][
             0
         ]
-        assert said["aboutMemory"] == said["held"]["aboutBytes"] + 150 * OVERHEAD
+        assert said["memoryBytes"] == said["cached"]["bytes"] + 150 * OVERHEAD
 
     def test_values_that_are_indexed_are_memory_and_no_json(
         self, cluster: EmbeddedCluster, command: Command
@@ -276,7 +272,7 @@ class TestWhatWouldBeHeld:
             " obj['metadata']['annotations']['note']})"
         )
         said = parsed(command("check", declared, "-o", "json"))["caches"][0]
-        assert said["held"]["aboutBytes"] < 10 * 1000 < 10 * 5000 < said["aboutMemory"]
+        assert said["cached"]["bytes"] < 10 * 1000 < 10 * 5000 < said["memoryBytes"]
 
     def test_the_function_of_an_index_that_finds_nothing_is_told(
         self, cluster: EmbeddedCluster, command: Command
@@ -356,8 +352,8 @@ select['v1/pods'] = Cached([Selector('app=web'), Selector(names=['db-1'], namesp
         declared = "select['v1/pods'] = selectcache.Cached('app=%s', outside='metadata')"
         assert "  3 of 5, 2 outside  " in command("check", declared % "web").output
         (found,) = parsed(command("check", declared % "web", "-o", "json"))["caches"]
-        assert (found["held"]["objects"], found["outside"]) == (5, 2)
-        streams = [(each["held"]["objects"], each["outside"]) for each in found["streams"]]
+        assert (found["cached"]["objects"], found["outside"]) == (5, 2)
+        streams = [(each["cached"]["objects"], each["outside"]) for each in found["watches"]]
         assert streams == [(3, False), (2, True)]
         assert "* The filter selects none of the 5 pods." in command("check", declared % "none").output
 

@@ -96,11 +96,11 @@ def test_20_a_peering_that_cannot_be_looked_for_is_told(
     cluster.faults.add(Refuse(refused, message="not now"), where=lambda asked: "peerings" in asked.path)
     said = command("check", WEB, "--peering", "ours")
     assert said.code == code
-    assert ("* The peering ours cannot be looked for: not now." in said.output) is (code == 0)
+    assert ("* Whether the peering ours exists is unknown: not now." in said.output) is (code == 0)
 
 
 def test_20_a_damaged_answer_about_a_peering_is_a_hint(cluster: EmbeddedCluster, command: Command) -> None:
     cluster.create(PEERINGS)
     cluster.faults.add(MalformedJSON(), where=lambda asked: "peerings" in asked.path)
     said = command("check", WEB, "--peering", "ours")
-    assert (said.code, "* The peering ours cannot be looked for: " in said.output) == (0, True)
+    assert (said.code, "* Whether the peering ours exists is unknown: " in said.output) == (0, True)

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.skipif(shutil.which("bash") is None, reason="there is n
         (["selectcache", "w"], ["why"]),
         (["selectcache", "finalizers", "r"], ["remove"]),
         (["selectcache", "finalizers", "remove", "pods", "--y"], ["--yes"]),
-        (["selectcache", "hidden", "app.py", "--name"], ["--namespace"]),
+        (["selectcache", "outside", "app.py", "--name"], ["--namespace"]),
         (["selectcache", "serve", "--no"], ["--no-garbage-collection"]),
         (["selectcache", "completion", "z"], ["zsh"]),
         (["selectcache", "check", "oper"], []),

@@ -444,7 +444,7 @@ def test_20_what_is_not_followed_is_named_with_its_place(command: Command, tmp_p
     (tmp_path / "copies.py").write_text(f"{COPIES}\nPLURAL = KIND.lower() + 's'\n")
     said = command("rbac", "", "-A", source=OPERATOR)
     for call, line in (("live.delete", 18), ("live.patch", 23)):
-        assert f"The kind of cache.{call} in web.py, line {line}, is not written out there" in said.output
+        assert f"The kind of cache.{call} in web.py, line {line}, is not written out" in said.output
     assert "live.create" not in said.output
     assert "The kind or the filter of cache.declare in web.py, line 28, is not written out" in said.output
 

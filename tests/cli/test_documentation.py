@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from kopf_selectcache.__main__ import COMMANDS
+from kopf_selectcache.cli.output import Parser
 from kopf_selectcache.testing import EmbeddedCluster
 from tests.cli.conftest import Command, pod
 
@@ -44,7 +46,24 @@ def test_check(command: Command) -> None:
 
 
 def bytes_out(output: str) -> str:
-    return re.sub(r" +", " ", re.sub(r"[\d.]+[KM]?i\b", "some", output)).strip()
+    return re.sub(r" +", " ", re.sub(r"[\d.]+ (KiB|B)", "some", output)).strip()
+
+
+@pytest.mark.usefixtures("shop")
+def test_why(command: Command) -> None:
+    said = command("why", "", "pod/sql-0", source=shown("python"))
+    assert (said.code, said.output) == (1, shown("text", "why app.py pod/sql-0"))
+
+
+def test_all_options_are_on_the_page() -> None:
+    listed: dict[str, set[str]] = {}
+    for row in re.findall(r"^\| (`-.*?) \| ([a-z, ]+) \|", PAGE, re.MULTILINE):
+        for command in row[1].split(", "):
+            listed.setdefault(command, set()).update(re.findall(r"`(-[\w-]+)`", row[0]))
+    for command in COMMANDS:
+        parser = Parser()
+        command.add_arguments(parser)
+        assert listed.get(command.NAME, set()) == {*parser.options()} - {"-h", "--help"}, command.NAME
 
 
 @pytest.mark.usefixtures("shop")
@@ -92,4 +111,4 @@ def test_the_manifests_of_deploying_are_just_right(
         str(tmp_path / file),
         source=operator,
     )
-    assert (said.code, said.output, said.errors) == (0, "The rights are those that are needed.\n", "")
+    assert (said.code, said.output, said.errors) == (0, "Nothing is missing, and nothing is too much.\n", "")

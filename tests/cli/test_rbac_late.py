@@ -59,7 +59,7 @@ class TestCachesThatAreDeclaredAtRunTime:
         assert found["infra"] == [READ | {"resources": ["secrets"]}]
         assert "jobs" in str(found[""])
         assert "nodes" not in said.output.split("kind:", 1)[1]
-        assert said.output.count("name them with --kind and --filter") == 2
+        assert said.output.count("Give them with --kind and --filter") == 2
 
     @pytest.mark.parametrize(
         ("declared", "calls", "given", "is_shared"),
@@ -103,7 +103,7 @@ class TestCachesThatAreDeclaredAtRunTime:
             "    await cache.declare(name, 'app=web')",
             *(argument for kind in named for argument in ("--kind", kind, "--filter", "app=web")),
         )
-        assert said.output.count("name them with --kind and --filter") == hints
+        assert said.output.count("Give them with --kind and --filter") == hints
 
 
 @pytest.mark.usefixtures("registry", "nowhere")
@@ -128,8 +128,8 @@ class TestSecondCaches:
     @pytest.mark.parametrize(
         ("call", "why"),
         [
-            ("Caches({'v1/secrets': ''}, login=log_in)", "have a login of their own"),
-            ("Caches(login=kopf.login_with_kubeconfig)", "have a login of their own"),
+            ("Caches({'v1/secrets': ''}, login=log_in)", "have their own login"),
+            ("Caches(login=kopf.login_with_kubeconfig)", "have their own login"),
             ("Caches(FILTERS)", "are not written out"),
             ("Caches({**FILTERS})", "are not written out"),
             ("Caches({'v1/secrets': filter_})", "are not written out"),

@@ -99,4 +99,4 @@ def test_calls_of_live_that_are_not_written_out_are_told_of(command: Command, ca
         "async def other(live, cache): return live.create({}), cache.live.other()\n"
     )
     said = command("rbac", "select['v1/pods'] = 'app=web'", handlers=handlers)
-    assert said.output.count("is not written out there: add its rights yourself") == 1
+    assert said.output.count("is not written out. Add its permissions yourself") == 1

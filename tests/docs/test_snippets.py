@@ -23,6 +23,7 @@ import yaml
 import kopf_selectcache as selectcache
 from kopf_selectcache import Recorder
 from kopf_selectcache.__main__ import main
+from kopf_selectcache.cli.output import Answer
 from kopf_selectcache.testing import EmbeddedCluster, FakeCache
 from tests.rows import each_row
 
@@ -187,7 +188,11 @@ def test_commands_of_the_package_take_what_they_are_given(monkeypatch: pytest.Mo
     def parse_only(*arguments: Any) -> tuple[argparse.Namespace, list[str]]:
         """Have the command that is parsed do nothing."""
         taken, rest = parse(*arguments)
-        taken.run = lambda _: 0
+
+        async def run(_: argparse.Namespace) -> Answer:
+            return Answer("")
+
+        taken.run = run
         return taken, rest
 
     monkeypatch.setattr(argparse.ArgumentParser, "parse_known_args", parse_only)

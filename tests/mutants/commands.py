@@ -5,7 +5,7 @@ from __future__ import annotations
 from .mutant import Mutant
 
 CHECK, REPORT = "cli/check.py", "cli/_report.py"
-HIDDEN, FOUND = "cli/hidden.py", "tests/cli/test_hidden.py::test_20_"
+HIDDEN, FOUND = "cli/outside.py", "tests/cli/test_outside.py::test_20_"
 PEERING, WAITING = "plugin/peering.py", "tests/plugin/test_peering.py::test_20_"
 PEERED = "tests/cli/test_check_peering.py::test_20_check_tells_"
 HINTS = "tests/cli/test_hints.py::"
@@ -40,7 +40,7 @@ COMMANDS: tuple[Mutant, ...] = (
     Mutant(
         "say that nothing is wrong beside a hint",
         REPORT,
-        """marked += [f"{hints} to look at: marked with '*'."] if hints else []""",
+        """marked += [f"{_many(hints, 'hint')} (*)."] if hints else []""",
         "marked += []",
         20,
         (HINTS + "test_20_nothing_is_wrong_only_if_nothing_is_marked",),

@@ -90,7 +90,7 @@ def test_20_the_command_takes_it_off(
     (tmp_path / "kubeconfig").write_text(json.dumps(config))
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "kubeconfig"))
     assert command(["finalizers", "remove", f"{GROUP}/v1/webapps", "--all", "-n", space.name]) == 0
-    assert "would be removed from 2 objects" in capsys.readouterr().out
+    assert "KopfFinalizerMarker from 2 objects. Nothing was changed" in capsys.readouterr().out
     assert space.finalizers("web") == [OTHER, KOPFS]
     assert command(["finalizers", "remove", f"webapps.{GROUP}", "web", "old", "-n", space.name, "--yes"]) == 0
     assert (space.finalizers("web"), space.finalizers("old")) == ([OTHER], None)

@@ -16,12 +16,10 @@ HANDLERS = """
 @kopf.on.create('example.com', 'v1', 'widgets')
 def create(**_): ...
 """
-NOTHING = (
-    "No hidden object is found that the operator's objects own, or name in a field like secretName, secret,"
-    " secrets or secretRef.\n"
-)
-UNKNOWN = "No hidden object is found in the kinds that could be looked at.\n"
-LOOKED = "Read whole: pods, widgets.example.com.\n"
+NOTHING = "No hidden objects: your resources neither own nor refer to anything outside the filters.\n"
+UNKNOWN = "No hidden objects in the kinds that could be listed.\n"
+LOST = "pods/lost-1 in default: widgets.example.com/mine in default owns it, but it fails app=web\n"
+LOOKED = "Searched: pods, widgets.example.com.\n"
 PODS = "select['v1/pods'] = 'app=web'"
 
 
@@ -66,10 +64,10 @@ def test_an_owned_object_without_the_label_is_listed(cluster: EmbeddedCluster, c
         pod("foreign", "db"),
         pod("held", "web"),
     )
-    said = command("hidden", PODS, handlers=HANDLERS)
+    said = command("outside", PODS, handlers=HANDLERS)
     assert said == (
         1,
-        f"pods default/lost-1: widgets.example.com default/mine owns it; it fails app=web\n{LOOKED}",
+        f"{LOST}{LOOKED}",
         "",
     )
 
@@ -79,10 +77,8 @@ def test_what_a_split_cache_has_the_labels_of_is_hidden_as_well(
 ) -> None:
     mine = widget(cluster)
     cluster.create(owned(pod("web-1", "web"), mine), owned(pod("lost-1", "db"), mine))
-    said = command("hidden", "select['v1/pods'] = Cached('app=web', outside='metadata')", handlers=HANDLERS)
-    assert said.output == (
-        f"pods default/lost-1: widgets.example.com default/mine owns it; it fails app=web\n{LOOKED}"
-    )
+    said = command("outside", "select['v1/pods'] = Cached('app=web', outside='metadata')", handlers=HANDLERS)
+    assert said.output == (f"{LOST}{LOOKED}")
 
 
 def test_an_object_of_a_held_one_is_listed_without_handlers(
@@ -91,10 +87,10 @@ def test_an_object_of_a_held_one_is_listed_without_handlers(
     (web,) = cluster.create(pod("web-1", "web"))
     cluster.create(owned(config("settings", app="db"), api_version(web, "Pod")))
     declared = f"{PODS}\nselect['v1/configmaps'] = ['app=web', Selector('tier', namespaces=['infra'])]"
-    said = command("hidden", declared)
+    said = command("outside", declared)
     assert said.output == (
-        "configmaps default/settings: pods default/web-1 owns it; it fails app=web; or namespace=infra and"
-        " tier\nRead whole: configmaps, pods.\n"
+        "configmaps/settings in default: pods/web-1 in default owns it, but it fails app=web; or"
+        " namespace=infra and tier\nSearched: configmaps, pods.\n"
     )
 
 
@@ -113,22 +109,23 @@ def test_objects_that_are_named_are_listed(cluster: EmbeddedCluster, command: Co
         number=5,
     )
     declared = "select['v1/configmaps'] = 'app=web'\nselect['v1/secrets'] = 'app=web'"
-    said = command("hidden", declared, handlers=HANDLERS)
+    said = command("outside", declared, handlers=HANDLERS)
     *lines, _, _ = said.output.splitlines()
     assert [line.partition(":")[0] for line in lines] == [
-        *(f"configmaps default/{name}" for name in sorted(names[:4])),
-        "secrets default/pull",
-        "secrets default/token",
+        *(f"configmaps/{name} in default" for name in sorted(names[:4])),
+        "secrets/pull in default",
+        "secrets/token in default",
     ]
     assert all(
-        line.endswith(": widgets.example.com default/mine names it; it fails app=web") for line in lines
+        line.endswith(": widgets.example.com/mine in default refers to it, but it fails app=web")
+        for line in lines
     )
 
 
 def test_nothing_is_hidden_by_a_filter_that_fits(cluster: EmbeddedCluster, command: Command) -> None:
     mine = widget(cluster)
     cluster.create(owned(pod("web-1", "web"), mine), pod("db-1", "db"))
-    assert command("hidden", PODS, handlers=HANDLERS) == (0, NOTHING + LOOKED, "")
+    assert command("outside", PODS, handlers=HANDLERS) == (0, NOTHING + LOOKED, "")
 
 
 def test_a_filter_with_fields_is_decided_by_the_server(cluster: EmbeddedCluster, command: Command) -> None:
@@ -139,9 +136,10 @@ def test_a_filter_with_fields_is_decided_by_the_server(cluster: EmbeddedCluster,
             for name in ("n1", "n2")
         )
     )
-    said = command("hidden", "select['v1/pods'] = Selector(fields='spec.nodeName=n1')", handlers=HANDLERS)
+    said = command("outside", "select['v1/pods'] = Selector(fields='spec.nodeName=n1')", handlers=HANDLERS)
     assert said.output == (
-        f"pods default/n2: widgets.example.com default/mine owns it; it fails spec.nodeName=n1\n{LOOKED}"
+        f"pods/n2 in default: widgets.example.com/mine in default owns it, but it fails"
+        f" spec.nodeName=n1\n{LOOKED}"
     )
 
 
@@ -151,8 +149,8 @@ def test_only_the_namespaces_of_the_operator_are_looked_at(
     mine = widget(cluster)
     cluster.create(owned(pod("lost-1", "db"), mine))
     cluster.namespace("shop")
-    assert command("hidden", PODS, "-n", "shop", handlers=HANDLERS).output == NOTHING + LOOKED
-    assert command("hidden", PODS, "-n", "default", handlers=HANDLERS).code == 1
+    assert command("outside", PODS, "-n", "shop", handlers=HANDLERS).output == NOTHING + LOOKED
+    assert command("outside", PODS, "-n", "default", handlers=HANDLERS).code == 1
 
 
 def test_what_may_not_be_listed_is_told(cluster: EmbeddedCluster, command: Command) -> None:
@@ -160,10 +158,10 @@ def test_what_may_not_be_listed_is_told(cluster: EmbeddedCluster, command: Comma
     for resource, other in (("widgets", "pods"), ("pods", "widgets.example.com")):
         cluster.faults.clear()
         cluster.faults.add(Refuse(403), verb="list", resource=resource)
-        said = command("hidden", PODS, handlers=HANDLERS)
-        assert (said.code, said.output) == (2, f"{UNKNOWN}Read whole: {other}.\n")
+        said = command("outside", PODS, handlers=HANDLERS)
+        assert (said.code, said.output) == (2, f"{UNKNOWN}Searched: {other}.\n")
         assert f"{resource}" in said.errors
-        assert "cannot be listed, and some objects are not known: 403" in said.errors
+        assert "cannot be listed, so some objects may be missing here: 403" in said.errors
 
 
 def test_what_is_not_served_is_told_and_the_rest_is_looked_at(
@@ -173,8 +171,8 @@ def test_what_is_not_served_is_told_and_the_rest_is_looked_at(
     cluster.create(owned(pod("lost-1", "db"), mine))
     declared = f"{PODS}\nselect['example.com/v1/gadgets'] = ''"
     handlers = f"{HANDLERS}\n@kopf.on.event('example.com', 'v1', 'gizmos')\ndef follow(**_): ...\n"
-    said = command("hidden", declared, handlers=handlers)
-    assert (said.code, said.output.partition(":")[0]) == (1, "pods default/lost-1")
+    said = command("outside", declared, handlers=handlers)
+    assert (said.code, said.output.partition(":")[0]) == (1, "pods/lost-1 in default")
     assert "the cluster serves no example.com/v1/gadgets" in said.errors
     assert "the cluster serves no example.com/v1/gizmos" in said.errors
 
@@ -183,8 +181,8 @@ def test_a_kind_that_is_not_served_leaves_it_open_if_anything_is_hidden(
     cluster: EmbeddedCluster, command: Command
 ) -> None:
     cluster.create(pod("web-1", "web"))
-    said = command("hidden", f"{PODS}\nselect['example.com/v1/gadgets'] = ''")
-    assert (said.code, said.output) == (2, f"{UNKNOWN}Read whole: pods.\n")
+    said = command("outside", f"{PODS}\nselect['example.com/v1/gadgets'] = ''")
+    assert (said.code, said.output) == (2, f"{UNKNOWN}Searched: pods.\n")
 
 
 def test_a_group_that_is_down_leaves_the_rest_to_be_looked_at(
@@ -193,8 +191,8 @@ def test_a_group_that_is_down_leaves_the_rest_to_be_looked_at(
     (web,) = cluster.create(pod("web-1", "web"))
     cluster.create(owned(pod("lost-1", "db"), api_version(web, "Pod")))
     cluster.faults.add(Refuse(503), where=lambda asked: asked.path == "/apis/example.com")
-    said = command("hidden", f"{PODS}\nselect['example.com/v1/gadgets'] = ''")
-    assert (said.code, said.output.partition(":")[0]) == (1, "pods default/lost-1")
+    said = command("outside", f"{PODS}\nselect['example.com/v1/gadgets'] = ''")
+    assert (said.code, said.output.partition(":")[0]) == (1, "pods/lost-1 in default")
     assert "example.com/v1/gadgets cannot be found: the server answers 503" in said.errors
 
 
@@ -213,11 +211,11 @@ def test_no_secret_is_read_as_a_whole(
         return await get(self, path, query, **options)
 
     monkeypatch.setattr(KopfTransport, "get", recorded)
-    said = command("hidden", "select['v1/secrets'] = 'app=web'", handlers=handlers)
+    said = command("outside", "select['v1/secrets'] = 'app=web'", handlers=handlers)
     assert said.output == (
-        "secrets default/lost: secrets default/owner owns it; it fails app=web\n"
-        "Read whole: widgets.example.com.\n"
-        "Read only metadata of: secrets. The objects that they name are not known.\n"
+        "secrets/lost in default: secrets/owner in default owns it, but it fails app=web\n"
+        "Searched: widgets.example.com.\n"
+        "Searched without their references: secrets.\n"
     )
     assert len(accepted) >= 3
     assert all("PartialObjectMetadata" in each for each in accepted)
@@ -234,12 +232,12 @@ def test_20_an_object_that_a_cached_one_names_is_listed_without_handlers(
         pod("web-2", "web")
         | {"spec": {"containers": [{"name": "main", "envFrom": from_map("kube-root-ca.crt")}]}},
     )
-    said = command("hidden", f"{PODS}\nselect['v1/configmaps'] = 'app=web'")
+    said = command("outside", f"{PODS}\nselect['v1/configmaps'] = 'app=web'")
     assert (said.code, said.output) == (
         1,
         (
-            "configmaps default/settings: pods default/web-1 names it; it fails app=web\n"
-            "Read whole: configmaps, pods.\n"
+            "configmaps/settings in default: pods/web-1 in default refers to it, but it fails app=web\n"
+            "Searched: configmaps, pods.\n"
         ),
     )
 
@@ -249,8 +247,8 @@ def test_20_an_object_without_a_namespace_that_a_cached_one_names_is_listed(
 ) -> None:
     cluster.create({"kind": "Node", "metadata": {"name": "n1"}})
     cluster.create(pod("web-1", "web") | {"spec": pod("", "")["spec"] | {"nodeName": "n1"}})
-    said = command("hidden", f"{PODS}\nselect['v1/nodes'] = 'app=web'")
-    assert said.output.splitlines()[0] == "nodes n1: pods default/web-1 names it; it fails app=web"
+    said = command("outside", f"{PODS}\nselect['v1/nodes'] = 'app=web'")
+    assert said.output.splitlines()[0] == "nodes/n1: pods/web-1 in default refers to it, but it fails app=web"
 
 
 def from_map(name: str) -> list[dict[str, Any]]:
@@ -273,9 +271,9 @@ def test_20_an_object_is_named_by_a_text_under_its_kind(
 ) -> None:
     widget(cluster, **spec)
     cluster.create(config("tls", "Secret"), config("unnamed", "Secret"))
-    said = command("hidden", "select['v1/secrets'] = 'app=web'", handlers=HANDLERS)
+    said = command("outside", "select['v1/secrets'] = 'app=web'", handlers=HANDLERS)
     assert said.output.splitlines()[0] == (
-        "secrets default/tls: widgets.example.com default/mine names it; it fails app=web"
+        "secrets/tls in default: widgets.example.com/mine in default refers to it, but it fails app=web"
     )
     assert "unnamed" not in said.output
 
@@ -285,11 +283,11 @@ def test_20_a_text_that_is_no_name_of_the_kind_names_nothing(
 ) -> None:
     widget(cluster, secretKey="tls", secret="infra/tls", kind="tls")
     cluster.create(config("tls", "Secret"))
-    assert command("hidden", "select['v1/secrets'] = 'app=web'", handlers=HANDLERS).code == 0
+    assert command("outside", "select['v1/secrets'] = 'app=web'", handlers=HANDLERS).code == 0
 
 
 def test_cached_objects_are_read_page_by_page(cluster: EmbeddedCluster, command: Command) -> None:
     cluster.create(*(config(f"web-{number}", app="web") for number in range(501)))
-    command("hidden", "select['v1/configmaps'] = 'app=web'")
+    command("outside", "select['v1/configmaps'] = 'app=web'")
     whole = [each for each in cluster.requests.where("list", "configmaps") if "labelSelector" in each.query]
     assert [each.query["limit"] for each in whole] == ["500", "500"]

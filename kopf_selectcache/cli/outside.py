@@ -1,12 +1,11 @@
-"""`hidden`: lists objects that an operator's objects own or name, and that the filters of its caches hide,
-with the requirements that each fails. Changes nothing in the cluster, and reads no Secret as a whole.
+"""`outside`: lists objects that an operator's objects own or refer to, but its filters leave out, with the
+requirements that each fails. Changes nothing in the cluster, and reads no Secret as a whole.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import sys
 from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -26,14 +25,19 @@ from kopf_selectcache.plugin.on import change_handlers
 from kopf_selectcache.plugin.reconcile import reconcilers
 from kopf_selectcache.selectors.kind_keys import text_of
 
-from . import _late, operator_loader
+from . import _late, operator_loader, output
 from ._caches import PlannedCache, declared_in, metadata_in, plan_of, resource_of
 from ._required_rights import key_of
-from .operator_loader import PROBLEM, UNKNOWN, Loaded, Unloadable
-from .terminal import write
+from .operator_loader import Loaded
+from .output import PROBLEM, UNKNOWN, Answer, CommandError
 
-NAME = "hidden"
-HELP = "List the objects that an operator's objects own or name, and that the filters of its caches hide."
+NAME = "outside"
+HELP = "List objects that your resources own or refer to, but the filters leave out."
+EXAMPLES = (
+    "selectcache outside app.py",
+    "selectcache outside app.py -n shop -o json",
+    "selectcache outside app.py --kind v1/pods --filter app=web",
+)
 
 _UNREAD = "secrets"
 """The objects of this kind are never read as a whole: they are looked for, and not looked into."""
@@ -48,70 +52,79 @@ _OF_EACH_POD = {("configmap", "kube-root-ca.crt"), ("serviceaccount", "default")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     operator_loader.add_arguments(parser)
     _late.add_arguments(parser)
+    output.add_arguments(parser)
 
 
-def run(arguments: argparse.Namespace) -> int:
-    """Print the hidden objects; return the exit code: 0 if there are none, 1 if there are some, 2 if
-    some kinds could not be looked at.
+async def run(arguments: argparse.Namespace) -> Answer:
+    """Return the objects, with the exit code 0 if there are none, 1 if there are some, and 2 if some kinds
+    could not be looked at; raise CommandError.
     """
-    found = asyncio.run(answered(arguments))
-    write(sys.stderr, "".join(f"{note}\n" for note in found.notes))
-    nothing = (
-        "No hidden object is found in the kinds that could be looked at."
-        if found.notes
-        else "No hidden object is found that the operator's objects own, or name in a field like secretName,"
-        " secret, secrets or secretRef."
-    )
-    lines = [str(each) for each in found.hidden] or [nothing]
-    write(sys.stdout, "".join(f"{line}\n" for line in [*lines, *found.looked_into()]))
-    return PROBLEM if found.hidden else UNKNOWN if found.notes else 0
+    late = _late.given(arguments)
+    async with operator_loader.loaded(arguments) as operator:
+        await operator.log_in()
+        return (await _Search(operator, late).result()).answer()
 
 
-class Hidden(NamedTuple):
-    """One object that the filter hides."""
+class Outside(NamedTuple):
+    """One object that the filter leaves out."""
 
     resource: Resource
     record: Record
     reasons: tuple[str, ...]
     """The objects that own or name it."""
     fails: tuple[str, ...]
-    """For each branch of the filter, the requirements that it fails."""
+    """For each alternative of the filter, the requirements that it fails."""
 
     def __str__(self) -> str:
-        place = "/".join(filter(None, self.record.key))
-        return f"{self.resource} {place}: {', '.join(self.reasons)}; it fails {'; or '.join(self.fails)}"
+        fails = "; or ".join(self.fails)
+        return f"{_text_of(self.resource, self.record)}: {', '.join(self.reasons)}, but it fails {fails}"
+
+    def plain(self) -> dict[str, Any]:
+        """Return the object as JSON has it."""
+        return {
+            "kind": str(self.resource),
+            "namespace": self.record.namespace or None,
+            "name": self.record.name,
+            "reasons": list(self.reasons),
+            "fails": list(self.fails),
+        }
 
 
 class Found(NamedTuple):
     """The result for an operator."""
 
-    hidden: tuple[Hidden, ...]
+    objects: tuple[Outside, ...]
     notes: tuple[str, ...]
     """The kinds that could not be looked at."""
     whole: tuple[str, ...]
     """The kinds whose objects were read as a whole."""
     by_metadata: tuple[str, ...]
-    """Those of which only the metadata was read."""
+    """The kinds of which only the metadata was read."""
 
-    def looked_into(self) -> list[str]:
-        """Return what was looked into for owners and names."""
-        lines = [f"Read whole: {', '.join(self.whole)}."] if self.whole else []
+    def answer(self) -> Answer:
+        """Return the objects, and what was searched for owners and references."""
+        nothing = (
+            "No hidden objects in the kinds that could be listed."
+            if self.notes
+            else "No hidden objects: your resources neither own nor refer to anything outside the filters."
+        )
+        lines = [str(each) for each in self.objects] or [nothing]
+        if self.whole:
+            lines.append(f"Searched: {', '.join(self.whole)}.")
         if self.by_metadata:
-            kinds = ", ".join(self.by_metadata)
-            lines.append(f"Read only metadata of: {kinds}. The objects that they name are not known.")
-        return lines
-
-
-async def answered(arguments: argparse.Namespace) -> Found:
-    """Return the hidden objects; raise Unloadable."""
-    late = _late.given(arguments)
-    async with operator_loader.loaded(arguments) as operator:
-        await operator.log_in()
-        return await _Search(operator, late).result()
+            lines.append(f"Searched without their references: {', '.join(self.by_metadata)}.")
+        data = {
+            "objects": [each.plain() for each in self.objects],
+            "searched": list(self.whole),
+            "searchedMetadata": list(self.by_metadata),
+            "notes": list(self.notes),
+        }
+        code = PROBLEM if self.objects else UNKNOWN if self.notes else 0
+        return Answer("\n".join(lines), data, code, self.notes)
 
 
 class _Search:
-    """Lists the operator's own objects, and then those of its caches that the filters hide."""
+    """Lists the operator's own objects, and then those of its caches that the filters leave out."""
 
     def __init__(self, operator: Loaded, late: Sequence[_late.Late]) -> None:
         self._operator = operator
@@ -127,23 +140,23 @@ class _Search:
         """The cached kinds."""
 
     async def result(self) -> Found:
-        """Ask the cluster; raise Unloadable, Refused or Unreachable."""
+        """Ask the cluster; raise CommandError, Refused or Unreachable."""
         caches = [
             await plan_of(self._operator, resource, cached)
-            for key, cached in declared_in(self._operator, self._late)
+            for key, cached, _ in declared_in(self._operator, self._late)
             if (resource := await self._resource(key)) is not None
         ]
         self._kinds = [cache.resource for cache in caches]
         for resource in await self._handled():
             await self._look_into(resource)
         selected = [await self._selected(cache) for cache in caches]
-        hidden = [
+        outside = [
             each
             for cache, keys in zip(caches, selected, strict=True)
-            for each in await self._hidden(cache, keys)
+            for each in await self._outside(cache, keys)
         ]
         return Found(
-            tuple(hidden),
+            tuple(outside),
             tuple(dict.fromkeys(self._notes)),
             tuple(sorted(self._whole_kinds)),
             tuple(sorted(self._metadata_kinds)),
@@ -165,7 +178,7 @@ class _Search:
         """Return the resource of a key, None if the cluster does not tell: the others can be looked at."""
         try:
             return await resource_of(self._operator, key)
-        except Unloadable as error:
+        except CommandError as error:
             self._notes.append(str(error))
         except Refused as error:
             answer = f"{error.refusal.code} {error.refusal.reason}"
@@ -226,21 +239,21 @@ class _Search:
         try:
             for stream in cache.planned.streams:
                 if stream.is_outside:
-                    continue  # The filter hides what a split cache has the labels of.
+                    continue  # A split cache knows the labels of these, and leaves them out.
                 found |= {key async for key in self._read(resource, stream.path(resource), stream.query())}
         except (Refused, Garbled) as error:
             self._note(resource, error)
         return found
 
-    async def _hidden(self, cache: PlannedCache, selected: Collection[tuple[str, str]]) -> list[Hidden]:
-        resource, found = cache.resource, list[Hidden]()
+    async def _outside(self, cache: PlannedCache, selected: Collection[tuple[str, str]]) -> list[Outside]:
+        resource, found = cache.resource, list[Outside]()
         try:
             for path in self._paths(resource):
                 async for record in metadata_in(self._operator.transport, resource, path, {}):
                     if record.key in selected:
                         continue
                     if reasons := tuple(dict.fromkeys(self._reasons(resource, record))):
-                        found.append(Hidden(resource, record, reasons, _fails(cache, record)))
+                        found.append(Outside(resource, record, reasons, _fails(cache, record)))
         except (Refused, Garbled) as error:
             self._note(resource, error)
         return found
@@ -253,11 +266,11 @@ class _Search:
         if (kind, record.name) in _OF_EACH_POD:
             return
         if (by := self._named.get((kind, *record.key))) is not None and self._owners.get(record.uid) != by:
-            yield f"{by} names it"
+            yield f"{by} refers to it"
 
     def _note(self, resource: Resource, error: Refused | Garbled) -> None:
         why = f"{error.refusal.code} {error.refusal.reason}" if isinstance(error, Refused) else str(error)
-        self._notes.append(f"{resource} cannot be listed, and some objects are not known: {why}")
+        self._notes.append(f"{resource} cannot be listed, so some objects may be missing here: {why}")
 
 
 def _fails(cache: PlannedCache, record: Record) -> tuple[str, ...]:
@@ -270,7 +283,7 @@ def _fails(cache: PlannedCache, record: Record) -> tuple[str, ...]:
 
 
 def _text_of(resource: Resource, record: Record) -> str:
-    return f"{resource} {'/'.join(filter(None, record.key))}"
+    return f"{resource}/{record.name}{f' in {record.namespace}' if record.namespace else ''}"
 
 
 def _named_in(obj: Mapping[str, Any], kinds: Sequence[Resource], own: str) -> Iterator[tuple[str, str, str]]:
