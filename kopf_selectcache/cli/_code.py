@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from kopf_selectcache.core.selection.kinds import KindKey
 
-from ._constants import Names, Source
+from ._constants import Names, Source, argument, is_cache, keyword
 
 VERBS = {"fetch": "get", "fetch_list": "list", "is_deleted": "get", "wait_deleted": "get"}
 """The verb that each of these reads needs if the cache cannot answer."""
@@ -101,31 +101,8 @@ def _live(node: ast.Call, name: str, where: str, names: Names) -> Iterator[Fetch
         yield Fetch("get", key, where, name, is_live=True, settles=True)
 
 
-def argument(node: ast.Call, name: str, number: int = 0) -> ast.expr | None:
-    """Return the first argument of a call, or that of a number, which may be given by its name."""
-    return node.args[number] if len(node.args) > number else keyword(node, name)
-
-
-def keyword(node: ast.Call, name: str) -> ast.expr | None:
-    """Return the argument of a call that is given by this name."""
-    return next((each.value for each in node.keywords if each.arg == name), None)
-
-
 def _is_false(node: ast.expr | None) -> bool:
     return node is None or (isinstance(node, ast.Constant) and not node.value)
-
-
-def is_cache(node: ast.expr) -> bool:
-    """Return True for `cache` and `selectcache.current()`, and for `.blocking` of them.
-
-    >>> [is_cache(ast.parse(text, mode="eval").body) for text in ("cache.blocking", "selectcache.current()", "loop.current()")]
-    [True, True, False]
-    """  # A line of an example is not broken.  # noqa: E501
-    if isinstance(node, ast.Attribute) and node.attr == "blocking":
-        node = node.value
-    if isinstance(node, ast.Call):
-        return ast.unparse(node.func) in ("current", "selectcache.current", "kopf_selectcache.current")
-    return isinstance(node, ast.Name) and node.id == "cache"
 
 
 def declarations_in(tree: ast.AST) -> Iterator[ast.Call]:

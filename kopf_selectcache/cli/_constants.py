@@ -12,7 +12,7 @@ from contextlib import suppress
 from importlib.util import resolve_name
 from typing import Any, NamedTuple, TypeAlias
 
-from kopf_selectcache.core.selection.kinds import KindKey
+from kopf_selectcache.core.selection.kinds import KindKey, find, parse_key
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
@@ -23,6 +23,9 @@ _HARMLESS = ("staticmethod", "classmethod", "cache", "lru_cache")
 
 _CHANGING = ("popitem", "clear", "__setitem__", "__delitem__", "__ior__")
 """The methods that change a dict otherwise than `update`, `setdefault` and `pop`."""
+
+_COPYING = ("dict", "deepcopy", "copy.deepcopy", "copy.copy")
+"""The functions that return a copy of their argument."""
 
 _UNKNOWN = object()
 
@@ -176,6 +179,10 @@ class Program:
                 return self._of_name(node, source, seen)
             case ast.Attribute():
                 return _same([self.members(each, seen) for each in self.follow(found, seen)])
+            case ast.Call() | ast.Await(value=ast.Call()) if (kind := _kind_read(node)) is not None:
+                return self._of_read(_Found(source, kind), seen)
+            case ast.Call(func=function, args=[value], keywords=[]) if ast.unparse(function) in _COPYING:
+                return self.members(_Found(source, value), seen)
             case ast.Call(func=function):
                 return self._of_call(_Found(source, function), seen, is_async=False)
             case ast.Await(value=ast.Call(func=function)):
@@ -219,6 +226,16 @@ class Program:
                 if made.setdefault(key, given) != given:
                     raise Unfollowed
         return made
+
+    def _of_read(self, key: _Found, seen: Collection[ast.AST]) -> dict[str, Any]:
+        """Return the apiVersion and kind of an object that is read by this key."""
+        given = self.constant(key, seen)
+        kind, (group, version, name) = find(given), parse_key(given)
+        if kind is not None:
+            group, version, name = kind.group, version or kind.versions[0], kind.plural
+        if group is None or version is None:
+            raise Unfollowed
+        return dict(zip(_PARTS, (f"{group}/{version}".lstrip("/"), name), strict=True))
 
     def _of_call(self, function: _Found, seen: Collection[ast.AST], *, is_async: bool) -> dict[str, Any]:
         found = self.one(function, seen)
@@ -460,6 +477,39 @@ class Names:
 
 
 # ---- Nodes.
+
+
+def argument(node: ast.Call, name: str, number: int = 0) -> ast.expr | None:
+    """Return the first argument of a call, or that of a number, which may be given by its name."""
+    return node.args[number] if len(node.args) > number else keyword(node, name)
+
+
+def keyword(node: ast.Call, name: str) -> ast.expr | None:
+    """Return the argument of a call that is given by this name."""
+    return next((each.value for each in node.keywords if each.arg == name), None)
+
+
+def is_cache(node: ast.expr) -> bool:
+    """Return True for `cache` and `selectcache.current()`, and for `.blocking` of them.
+
+    >>> [is_cache(ast.parse(text, mode="eval").body) for text in ("cache.blocking", "selectcache.current()", "loop.current()")]
+    [True, True, False]
+    """  # A line of an example is not broken.  # noqa: E501
+    if isinstance(node, ast.Attribute) and node.attr == "blocking":
+        node = node.value
+    if isinstance(node, ast.Call):
+        return ast.unparse(node.func) in ("current", "selectcache.current", "kopf_selectcache.current")
+    return isinstance(node, ast.Name) and node.id == "cache"
+
+
+def _kind_read(node: ast.AST) -> ast.expr | None:
+    """Return the kind in a call that reads one object, such as `await cache.fetch('pods', 'a')`."""
+    match node.value if isinstance(node, ast.Await) else node:
+        case ast.Call(func=ast.Attribute(value=target, attr="get" | "fetch")) as call:
+            if isinstance(target, ast.Attribute) and target.attr == "live":
+                target = target.value
+            return argument(call, "kind") if is_cache(target) else None
+    return None
 
 
 def _deeper(node: ast.AST, seen: Collection[ast.AST]) -> Collection[ast.AST]:

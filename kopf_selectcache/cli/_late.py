@@ -13,12 +13,13 @@ from kopf_selectcache.core.selection.kinds import KindKey, find
 from kopf_selectcache.errors import DeclarationError
 from kopf_selectcache.selectors.kind_keys import checked_key
 from kopf_selectcache.selectors.selector import AnyOf, Selector
+from kopf_selectcache.selectors.special_values import EVERYTHING
 from kopf_selectcache.selectors.text import LabelSelector
 from kopf_selectcache.settings.declaration import Cached, Declared, are_one_kind, checked
 
-from ._code import argument, keyword, second_caches_in
 from ._code import declarations_in as calls_in
-from ._constants import Names
+from ._code import second_caches_in
+from ._constants import Names, argument, keyword
 from .output import PROBLEM, CommandError
 
 MADE: Mapping[str, Callable[..., Any]] = {
@@ -146,14 +147,14 @@ def declarations_in(tree: ast.AST, file: str, names: Names | None = None) -> Ite
     >>> text = "cache.blocking.declare('v1/pods', Selector('app=web', namespaces=['shop']), keep=fields)"
     >>> [(late.key, late.cached.filter, late.where) for late in declarations_in(ast.parse(text), 'web.py')]
     [('v1/pods', Selector(labels='app=web', namespaces=['shop']), 'web.py, line 1')]
-    >>> list(declarations_in(ast.parse("cache.change('pods', f'app={name}')"), 'web.py'))
+    >>> list(declarations_in(ast.parse("cache.change('pods', chosen)"), 'web.py'))
     [Unknown(call='change', where='web.py, line 1', key='pods')]
     """
     for node in calls_in(tree):
         where, written = f"{file}, line {node.lineno}", None
         try:
             key = written = checked_key(_value(argument(node, "kind"), names))
-            declared = _value(argument(node, "filter", 1), names)
+            declared = _filter_in(argument(node, "filter", 1), names)
             # The other options need no rights.
             shared = [each for each in node.keywords if each.arg == "share_watches"]
             options = {str(each.arg): _value(each.value, names) for each in shared}
@@ -203,6 +204,19 @@ def _beside(node: ast.Call, where: str, names: Names | None) -> Iterable[Beside]
         key = checked_key(_value(name, names))
         found.append(Beside(key, checked(key, find(key), _value(value, names)), where, namespaces))
     return found
+
+
+def _filter_in(node: ast.expr | None, names: Names | None) -> Any:
+    """Return the filter of a call; raise ValueError if it is not written out. All label selectors need
+    the same permissions, so a text may have unknown parts.
+    """
+    try:
+        return _value(node, names)
+    except ValueError:
+        match node:
+            case ast.JoinedStr() | ast.BinOp(left=ast.Constant(value=str()) | ast.JoinedStr()):
+                return EVERYTHING
+        raise
 
 
 def method_of(call: ast.Call) -> str:

@@ -71,7 +71,7 @@ def test_each_command_with_an_operator_takes_a_context(both: Path, command: Comm
     assert (said.code, said.errors) == (0, ""), said
 
 
-def test_finalizers_are_removed_in_the_chosen_cluster_only(
+def test_20_finalizers_are_removed_in_the_chosen_cluster_only(
     both: Path, cluster: EmbeddedCluster, staging: EmbeddedCluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
     odd = {
@@ -90,7 +90,7 @@ def test_finalizers_are_removed_in_the_chosen_cluster_only(
     ]
 
 
-def test_a_login_handler_of_the_operator_that_ignores_the_context_is_an_error(
+def test_20_a_login_handler_of_the_operator_that_ignores_the_context_is_an_error(
     both: Path, cluster: EmbeddedCluster, staging: EmbeddedCluster, command: Command
 ) -> None:
     server = cluster.url
@@ -168,7 +168,7 @@ def test_a_kubeconfig_without_a_server_is_an_error(
     assert (said.code, said.output, said.errors) == (2, "", lines)
 
 
-def test_a_failed_login_prints_no_lines_of_kopf(command: Command, tmp_path: Path) -> None:
+def test_20_a_failed_login_gives_its_reason_without_lines_of_kopf(command: Command, tmp_path: Path) -> None:
     file = tmp_path / "config"
     file.write_text(yaml.safe_dump({"clusters": [], "contexts": []}))
     with pytest.MonkeyPatch.context() as patched:

@@ -17,7 +17,7 @@ from tests.cli.conftest import Command, Outcome, parsed, pod
 
 WEB = "select['v1/pods'] = 'app=web'"
 AS_WEB = ("--account", "operators/web")
-PAGE = (Path(__file__).parents[2] / "docs/commands.md").read_text().partition("## Output")[2]
+PAGE = Path(__file__).parents[2] / "docs/commands.md"
 KOPFS = "kopf.zalando.org/KopfFinalizerMarker"
 
 
@@ -39,8 +39,9 @@ def both(command: Command, name: str, *arguments: str) -> tuple[str, dict[str, A
     assert {text.code} == {each.code for each in documents}
     data = parsed(documents[0])
     assert data == yaml.safe_load(documents[1].output)
+    documented = PAGE.read_text().partition("## Output")[2]
     fields = next(
-        line for line in PAGE.splitlines() if line.startswith(f"| `{name}` | ") and "`" in line[12:]
+        line for line in documented.splitlines() if line.startswith(f"| `{name}` | ") and "`" in line[12:]
     )
     inner: dict[str, Any] = next((each[0] for each in data.values() if isinstance(each, list) and each), {})
     of_rules = {"apiGroups", "resources", "verbs", "metadata"}
@@ -136,7 +137,7 @@ def test_finalizers_has_in_json_what_its_text_says(capsys: pytest.CaptureFixture
     )
 
 
-def test_what_was_removed_is_printed_although_the_connection_breaks_later(
+def test_20_what_was_removed_is_printed_although_the_connection_breaks_later(
     shop: EmbeddedCluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
     shop.create(*(pod(name, "web") | finalized(name) for name in ("a", "b")))

@@ -62,13 +62,29 @@ pytestmark = pytest.mark.usefixtures("nowhere")
         ),
         ("await cache.live.ensure(CONFIG, adopt=True)", "configmaps", ["get", "create", "patch"]),
         ("await cache.live.ensure(CONFIG, adopt=False)", "configmaps", ["get", "create"]),
+        (
+            "await cache.live.replace({**cache.get('configmaps', 'a'), 'data': d})",
+            "configmaps",
+            ["get", "update"],
+        ),
+        ("await cache.live.replace(await cache.fetch(kind='po', name='a'))", "pods", ["get", "update"]),
+        (
+            "await cache.live.replace(dict(await cache.live.get(('', 'v1', 'pods'), 'a')))",
+            "pods",
+            ["get", "update"],
+        ),
+        ("await cache.live.replace(copied(cache))", "configmaps", ["get", "update"]),
         ("await selectcache.current().live.delete('pods', 'a', namespace='b')", "pods", ["get", "delete"]),
     ],
 )
-def test_calls_of_live_that_are_written_out_are_found(
+def test_20_calls_of_live_that_are_written_out_are_found(
     command: Command, call: str, resource: str, verbs: list[str]
 ) -> None:
-    made = "\nCONFIG = {'apiVersion': 'v1', 'kind': 'ConfigMap'}\n"
+    made = (
+        "\nCONFIG = {'apiVersion': 'v1', 'kind': 'ConfigMap'}\n"
+        "def copied(cache):\n    copy = deepcopy(cache.get('configmaps', 'a'))\n"
+        "    return {**copy, 'data': {}}\n"
+    )
     handlers = f"{made}async def helper(cache): return {call}\n"
     said = command("rbac", "select['v1/secrets'] = 'app=web'", "-n", "shop", handlers=handlers)
     assert said.code == 0, said.errors
@@ -89,7 +105,10 @@ def test_the_right_to_settle_lost_answers_is_marked(command: Command) -> None:
         "await cache.live.create(obj)",
         "await cache.live.create({'kind': 'Pod'})",
         "await cache.live.create()",
-        "await cache.live.delete(kind, 'a', namespace='b')",
+        "await cache.live.create({**cache.get('pods', 'a'), **kind})",
+        "await cache.live.create(cache.get('gadgets.example.com', 'a'))",
+        "await cache.live.create(kind.get('pods', 'a'))",
+        "await cache.live.delete(kind, 'a', 'b')",
     ],
 )
 def test_calls_of_live_that_are_not_written_out_are_told_of(command: Command, call: str) -> None:

@@ -10,6 +10,7 @@ PEERING, WAITING = "plugin/peering.py", "tests/plugin/test_peering.py::test_20_"
 PEERED = "tests/cli/test_check_peering.py::test_20_check_tells_"
 HINTS = "tests/cli/test_hints.py::"
 
+LOGIN, CLUSTER = "cli/_login.py", "tests/cli/test_cluster.py::test_20_"
 NAMES, FOLLOWED = "cli/_constants.py", "tests/cli/test_constants.py::test_20_"
 
 COMMANDS: tuple[Mutant, ...] = (
@@ -36,6 +37,40 @@ COMMANDS: tuple[Mutant, ...] = (
         "            case ast.Call(func=function) if not function:\n",
         20,
         (FOLLOWED + "all_writes_of_an_operator_that_copies_secrets_are_found",),
+    ),
+    Mutant(
+        "follow no object that a read returns",
+        NAMES,
+        "if (kind := _kind_read(node)) is not None:",
+        "if (kind := None) is not None:",
+        20,
+        ("tests/cli/test_rbac_live.py::test_20_calls_of_live_that_are_written_out_are_found",),
+    ),
+    Mutant(
+        "let a command log in to another cluster than the chosen one",
+        LOGIN,
+        "        if server is not None and others:",
+        "        if server is None and others:",
+        20,
+        (CLUSTER + "a_login_handler_of_the_operator_that_ignores_the_context_is_an_error",),
+    ),
+    Mutant(
+        "drop the reason of a failed login",
+        LOGIN,
+        "        reasons.append(error)\n",
+        "",
+        20,
+        (CLUSTER + "a_failed_login_gives_its_reason_without_lines_of_kopf",),
+    ),
+    Mutant(
+        "lose what was removed before the connection broke",
+        "cli/finalizers.py",
+        "except (Refused, Unreachable, Garbled) as error:",
+        "except Garbled as error:",
+        20,
+        (
+            "tests/cli/test_output.py::test_20_what_was_removed_is_printed_although_the_connection_breaks_later",
+        ),
     ),
     Mutant(
         "say that nothing is wrong beside a hint",
