@@ -218,13 +218,7 @@ def _missing_kubeconfig() -> str:
     files = [file for file in given.split(os.pathsep) if file]
     # `Path.expanduser` raises for an unknown user, `os.path.expanduser` does not.
     missing = [file for file in files if not Path(os.path.expanduser(file)).exists()]  # noqa: PTH111
-    if not missing:
-        return ""
-    return (
-        f"$KUBECONFIG is {given}, which does not exist"
-        if len(files) == 1
-        else f"$KUBECONFIG is {given}, of which {missing[0]} does not exist"
-    )
+    return f"$KUBECONFIG has {missing[0]}, which does not exist" if missing else ""
 
 
 @contextlib.contextmanager

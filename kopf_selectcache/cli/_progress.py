@@ -1,4 +1,4 @@
-"""Progress bar for long work: redrawn in a terminal, a line every few seconds elsewhere, nothing for short
+"""The progress of long work: redrawn in a terminal, a line every few seconds elsewhere, nothing for short
 work.
 """
 
@@ -10,9 +10,8 @@ from typing import Self, TextIO
 
 from .terminal import USUAL_WIDTH, width_of
 
-SOON = 1.0  # Seconds: what is done by then needs no bar.
-REDRAWN, TOLD = 0.1, 5.0  # Seconds between two looks of the bar: in a terminal, and where each is a line.
-WIDTH = 30
+SOON = 1.0  # Seconds: what is done by then is not shown.
+REDRAWN, TOLD = 0.1, 5.0  # Seconds between two looks: in a terminal, and where each is a line.
 
 
 class Progress:
@@ -49,7 +48,7 @@ class Progress:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """End the bar; leave its last state on the screen, if it was shown."""
+        """Leave the last state on the screen, if one was shown."""
         if self._shown:
             if self._reported != self._done:
                 self._show()
@@ -59,24 +58,12 @@ class Progress:
     def _show(self) -> None:
         self._shown = True
         self._reported = self._done
-        if self._total is None:
-            self._file.write(
-                f"\r{self._word}: {self._done:,}"
-                if self._file.isatty()
-                else f"{self._word}: {self._done:,}\n"
-            )
-            self._file.flush()
-            return
-        part = min(self._done / self._total, 1.0) if self._total else 1.0
-        text = f"{self._word} {part:4.0%}, {self._done:,} of {self._total:,}"
+        of = f" of {self._total:,} ({min(self._done / self._total, 1.0):.0%})" if self._total else ""
+        text = f"{self._word}: {self._done:,}{of}"
         if self._file.isatty():
-            columns = (
-                width_of(self._file) or USUAL_WIDTH
-            ) - 1  # In the last one, some terminals begin a new line.
-            width = min(WIDTH, columns - len(text) - len("[] "))
-            filled = round(width * part)
-            bar = f"[{'#' * filled}{'.' * (width - filled)}] " if width > 0 else ""
-            self._file.write(f"\r{bar}{text}"[: columns + 1])
+            # In the last column, some terminals begin a new line.
+            columns = (width_of(self._file) or USUAL_WIDTH) - 1
+            self._file.write(f"\r{text[:columns]}")
         else:
             self._file.write(f"{text}\n")
         self._file.flush()

@@ -285,10 +285,7 @@ class Needs:
         registry, watched = self._operator.registry, self._operator.watched
         if not watched:
             return [None]
-        keys = [handler.kind for handler in reconcilers(registry)]
-        keys += [handler.kind for handler in change_handlers(registry)]
-        keys += [key for each in _kopf.watching_handlers(registry) if (key := key_of(each.selector))]
-        handled = [await self._resource(key) for key in keys]
+        handled = [await self._resource(key) for key in kinds_with_handlers(registry)]
         of_cluster = any(resource.kind.namespaced is False for resource in handled)
         return [*sorted({*watched, *(["default"] if of_cluster else [])})]
 
@@ -349,6 +346,13 @@ class Needs:
     def _unknown(self, text: str) -> None:
         if text not in self.unknown:
             self.unknown.append(text)
+
+
+def kinds_with_handlers(registry: _kopf.OperatorRegistry) -> Iterator[KindKey]:
+    """Yield the kinds that handlers name."""
+    yield from (handler.kind for handler in reconcilers(registry))
+    yield from (handler.kind for handler in change_handlers(registry))
+    yield from (key for each in _kopf.watching_handlers(registry) if (key := key_of(each.selector)))
 
 
 def key_of(selector: _kopf.Selector | None) -> KindKey | None:

@@ -9,7 +9,6 @@ import asyncio
 from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from kopf_selectcache import _kopf
 from kopf_selectcache.cache.why import compare
 from kopf_selectcache.client.transport import Refused, ask_in_size
 from kopf_selectcache.core.errors import Garbled
@@ -21,13 +20,11 @@ from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.projection import ALL
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.informer.estimate import PAGE_LIMIT, PATIENCE
-from kopf_selectcache.plugin.on import change_handlers
-from kopf_selectcache.plugin.reconcile import reconcilers
 from kopf_selectcache.selectors.kind_keys import text_of
 
 from . import _late, operator_loader, output
 from ._caches import PlannedCache, declared_in, metadata_in, plan_of, resource_of
-from ._required_rights import key_of
+from ._required_rights import kinds_with_handlers
 from .operator_loader import Loaded
 from .output import PROBLEM, UNKNOWN, Answer, CommandError
 
@@ -164,12 +161,8 @@ class _Search:
 
     async def _handled(self) -> list[Resource]:
         """Return the kinds that the operator has handlers for."""
-        registry = self._operator.registry
-        keys: list[KindKey] = [handler.kind for handler in reconcilers(registry)]
-        keys += [handler.kind for handler in change_handlers(registry)]
-        keys += [key for each in _kopf.watching_handlers(registry) if (key := key_of(each.selector))]
         found = dict[tuple[str, str], Resource]()
-        for key in keys:
+        for key in kinds_with_handlers(self._operator.registry):
             if (resource := await self._resource(key)) is not None:
                 found[resource.kind.group, resource.kind.plural] = resource
         return list(found.values())

@@ -129,7 +129,7 @@ async def serve(
     try:
         async with EmbeddedCluster(port=port, garbage_collection=garbage_collection) as cluster:
             objects = await _read(manifests, over=over, errors=errors, clock=clock)
-            with Progress("loading objects:", len(objects), file=errors, clock=clock) as progress:
+            with Progress("loading objects", len(objects), file=errors, clock=clock) as progress:
                 for obj in objects:
                     try:
                         cluster.create(obj)
@@ -169,7 +169,7 @@ async def _read(
 
     files = [file for path in paths for file in manifests.files_in(path)]
     objects = []
-    with Progress("reading bytes:", sum(map(_size, files)), file=errors, clock=clock) as progress:
+    with Progress("reading bytes", sum(map(_size, files)), file=errors, clock=clock) as progress:
         for file in files:
             for obj in manifests.read_file(file, told=progress.step):
                 if "apiVersion" not in obj:  # `create` takes v1 then, and kubectl refuses it.

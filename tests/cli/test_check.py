@@ -480,10 +480,10 @@ class TestOperatorsThatCannotBeChecked:
     @pytest.mark.parametrize(
         ("value", "told"),
         [
-            ("{folder}/gone", "$KUBECONFIG is {folder}/gone, which does not exist"),
+            ("{folder}/gone", "$KUBECONFIG has {folder}/gone, which does not exist"),
             (
                 "{folder}/web.py:{folder}/gone",
-                "$KUBECONFIG is {folder}/web.py:{folder}/gone, of which {folder}/gone does not exist",
+                "$KUBECONFIG has {folder}/gone, which does not exist",
             ),
         ],
     )

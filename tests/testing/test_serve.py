@@ -301,7 +301,7 @@ class TestProgress:
             for _ in range(4):
                 progress.step()
         assert file.getvalue().count("\r") == 4
-        assert file.getvalue().endswith("\r[##############################] loading 100%, 4 of 4\n")
+        assert file.getvalue().endswith("\rloading: 4 of 4 (100%)\n")
 
     def test_elsewhere_it_is_a_line_now_and_then(self) -> None:
         file, times = io.StringIO(), iter(range(1000))
@@ -309,7 +309,7 @@ class TestProgress:
             for _ in range(20):
                 progress.step()
         lines = file.getvalue().splitlines()
-        assert lines[-1] == "loading 100%, 20 of 20"
+        assert lines[-1] == "loading: 20 of 20 (100%)"
         assert 3 <= len(lines) <= 8
 
     def test_of_how_much_nobody_knows_it_shows_how_much_there_was(self) -> None:
