@@ -168,12 +168,12 @@ def operator(registry: kopf.OperatorRegistry) -> None:
             raise kopf.TemporaryError("its next call is due when the object is gone", delay=1000)
 
     @selectcache.reconcile("pods", registry=registry)
-    def reconcile_pod(cache: selectcache.Cache, body: Any, name: str, namespace: str, **_: Any) -> None:
+    def reconcile_pod(cache: selectcache.SyncCache, body: Any, name: str, namespace: str, **_: Any) -> None:
         cache.get("secrets", name.replace("pod", "secret"), namespace=namespace, default=None)
         with suppress(selectcache.ServerError):  # It exists.
-            cache.blocking.live.create({"apiVersion": "v1", "kind": "Pod", "metadata": {**body.metadata}})
+            cache.live.create({"apiVersion": "v1", "kind": "Pod", "metadata": {**body.metadata}})
         with suppress(selectcache.ServerError):  # It does not.
-            cache.blocking.live.delete("pods", f"{name}-absent", namespace=namespace)
+            cache.live.delete("pods", f"{name}-absent", namespace=namespace)
 
     @selectcache.reconcile(APPS, owns=["configmaps"], deleted=True, registry=registry)
     async def reconcile(

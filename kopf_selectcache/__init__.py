@@ -3,7 +3,7 @@
 from kopf_selectcache.core.selection.witness import Answer, Witness
 from kopf_selectcache.selectors.selector import Verdict
 
-from .cache.cache import Cache
+from .cache.cache import Cache, SyncCache
 from .cache.changes import Change
 from .cache.explanation import Explanation
 from .cache.formats.lazy_list import Objects
@@ -143,6 +143,7 @@ __all__ = [
     "StateError",
     "Stats",
     "Superseded",
+    "SyncCache",
     "Unauthorized",
     "UnknownKind",
     "Unreadable",

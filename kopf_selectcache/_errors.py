@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from contextvars import Context, ContextVar, copy_context
 from inspect import currentframe
 from pathlib import Path
@@ -281,13 +281,14 @@ class Oversized(StateError):
     """The cache of this resource exceeded `max_bytes` and was dropped: it holds no object."""
 
 
-# ---- Calls of a cache for remedies: as a sync handler makes them, or with `await`.
+# ---- Calls of a cache for remedies: as they are written where they are read.
 
-_FOR_THREAD = ContextVar("_FOR_THREAD", default=False)
+IN_SYNC_HANDLER, IN_CALLBACK, _IN_THREAD = "cache.{}", "cache.{} in the handler", "cache.blocking.{}"
+_WRITTEN = ContextVar("_WRITTEN", default="")
 
 
 def call_of(verb: str, arguments: str = "") -> str:
-    """Return the call of an awaited read, as it is written where this runs: a sync handler has no loop.
+    """Return the call of an awaited read, as it is written where this runs.
 
     >>> call_of("fetch")
     'cache.blocking.fetch(...)'
@@ -305,24 +306,28 @@ def awaited_call(call: str) -> str:
     >>> awaited_call("undeclare('pods')")
     "cache.blocking.undeclare('pods')"
     """
-    is_for_thread = _FOR_THREAD.get() or own_loop() is None
-    return f"cache.blocking.{call}" if is_for_thread else f"await cache.{call}"
+    return (_WRITTEN.get() or (_IN_THREAD if own_loop() is None else "await cache.{}")).replace("{}", call)
 
 
 @contextmanager
-def for_thread() -> Iterator[None]:
-    """Write the calls of this task for a sync handler, whose thread waits for it."""
-    token = _FOR_THREAD.set(True)
+def writing(calls: str) -> Iterator[None]:
+    """Have remedies write calls like this; by default as in async handlers, and in a user's own threads."""
+    token = _WRITTEN.set(calls)
     try:
         yield
     finally:
-        _FOR_THREAD.reset(token)
+        _WRITTEN.reset(token)
+
+
+def for_thread() -> AbstractContextManager[None]:
+    """Write the calls of this task as the thread that waits for it writes them."""
+    return writing(_WRITTEN.get() or _IN_THREAD)
 
 
 def context_of_loop() -> Context:
     """Return the context of a task that goes on after the call that starts it, perhaps one of a thread."""
     context = copy_context()
-    context.run(_FOR_THREAD.set, False)
+    context.run(_WRITTEN.set, "")
     return context
 
 

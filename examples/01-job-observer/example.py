@@ -19,7 +19,7 @@ def configure(settings: kopf.OperatorSettings, **_):
 
 @kopf.on.event("batch", "v1", "jobs", labels={RUN: kopf.PRESENT})
 @selectcache.with_cache
-def observe(cache: selectcache.Cache, name, namespace, labels, status, type, logger, **_):
+def observe(cache: selectcache.SyncCache, name, namespace, labels, status, type, logger, **_):
     if type == "DELETED" or not status.get("failed"):
         return
     run = labels[RUN]

@@ -22,7 +22,7 @@ def configure(settings: kopf.OperatorSettings, **_):
 
 @kopf.on.event("example.com", "v1", "volumes")
 @selectcache.with_cache
-def attach(cache: selectcache.Cache, name, type, logger, **_):
+def attach(cache: selectcache.SyncCache, name, type, logger, **_):
     node = cache.get("nodes", NODE)
     if node["spec"].get("unschedulable"):
         logger.info(f"{name} waits: {NODE} is being emptied")

@@ -42,7 +42,7 @@ async def serve(cache: selectcache.Cache, name, logger, **_):
 
 @kopf.on.create("example.com", "v1", "requests", backoff=1)
 @selectcache.with_cache
-def answer(cache: selectcache.Cache, spec, namespace, patch, **_):
+def answer(cache: selectcache.SyncCache, spec, namespace, patch, **_):
     served = sorted(tenant["metadata"]["name"] for tenant in cache.list("tenants"))
     if namespace not in served:
         patch.status["answer"] = f"not served here, but in {', '.join(served)}"

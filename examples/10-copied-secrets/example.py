@@ -31,14 +31,14 @@ async def follow_sources(cache: selectcache.Cache, **_):
         await cache.change("v1/secrets", [selectcache.Selector(OURS), *named])
 
 
-def of_secret(secret, cache: selectcache.Cache):
+def of_secret(secret, cache: selectcache.SyncCache):
     """A copy has the name of its ClusterSecret. A source is named by each that copies it."""
     key = selectcache.Key.of(secret)
     users = [each for each in cache.list("clustersecrets") if source_of(each) == key]
     return [selectcache.Key(key.name), *users]
 
 
-def of_namespace(_, cache: selectcache.Cache):
+def of_namespace(_, cache: selectcache.SyncCache):
     return cache.list("clustersecrets")
 
 

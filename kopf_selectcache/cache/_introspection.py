@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from kopf_selectcache._errors import DeclarationError, NoSuchRead, NotKept, ReadError, call_of, own_loop
+from kopf_selectcache._errors import DeclarationError, NoSuchRead, NotKept, ReadError, awaited_call, call_of
 from kopf_selectcache.core.errors import NO_VALUE, BadField
 from kopf_selectcache.core.protocol.query import written
 from kopf_selectcache.core.redact import clipped, shown
@@ -43,7 +43,9 @@ _LONGEST_FILTER = 80
 def no_such_read(cache: object, name: str) -> NoSuchRead:
     """Return the error of a read that a cache does not have."""
     what, remedy = f"cache.{name} is no read", _suggest(cache, name, "cache.")
-    if name == "changes":  # A cache for threads.
+    if name == "blocking":  # This is a cache for threads, as below.
+        remedy = "Call its methods directly, such as cache.fetch(...): they wait in this thread"
+    elif name == "changes":
         remedy = "In sync functions use a handler of changes: @selectcache.on.change(kind)"
     elif name in LIVE:
         removal = "; to cache a kind no more, cache.undeclare(...)" if name == "delete" else ""
@@ -68,7 +70,7 @@ def no_such_pinned_read(snapshot: object, name: str, of: type) -> NoSuchRead:
     if name in AWAITED or name in LIVE:
         remedy = f"Write: {call_of(name if name in AWAITED else f'live.{name}')}"
     elif name == "live":
-        remedy = f"Write: {'cache.blocking' if own_loop() is None else 'cache'}.live"
+        remedy = f"Write: {awaited_call('live').removeprefix('await ')}"
     elif hasattr(of, name):
         remedy = f"Write: cache.{name}{'' if isinstance(getattr(of, name), property) else '(...)'}"
     else:

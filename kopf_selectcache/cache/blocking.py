@@ -187,7 +187,7 @@ def refuse_thread(method: str) -> ReadError:
     """Return the error of an awaited read that is called outside of the operator's loop."""
     return ReadError(
         f"cache.{method}() was called outside of the operator's event loop",
-        remedy=f"In a sync handler or a thread, write: cache.blocking.{method}(...)",
+        remedy=f"In a thread, write: cache.blocking.{method}(...)",
     )
 
 

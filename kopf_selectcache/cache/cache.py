@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, Unpack, overload
 
+from kopf_selectcache._errors import IN_CALLBACK, IN_SYNC_HANDLER, ReadError
 from kopf_selectcache.core.store.index_spec import Function
 from kopf_selectcache.core.store.projection import Path
 from kopf_selectcache.informer.audit import Audit
@@ -52,6 +53,9 @@ _T = TypeVar("_T")
 
 class AnyCache(Reads):
     """All that never waits, in `Cache` and `SyncCache`. It is safe in any thread."""
+
+    _calls = ""
+    """The way in which remedies write its awaited calls; empty if that depends on the place."""
 
     def __init__(
         self,
@@ -170,7 +174,7 @@ class Cache(AnyCache):
 
     @property
     def blocking(self) -> SyncCache:
-        """The same cache for threads, where nothing is awaited."""
+        """The same cache for threads of your own, where nothing is awaited."""
         return SyncCache(self)
 
     @property
@@ -467,7 +471,18 @@ class Cache(AnyCache):
 
 
 class SyncCache(AnyCache, Threaded):
-    """The same for threads: what async handlers await is called directly here, and waits for its result."""
+    """The caches of one operator, as a sync handler sees them: the methods of `Cache`, without `await`.
+
+    @kopf.timer('example.com', 'v1', 'webapps', interval=60)
+    @selectcache.with_cache
+    def check(cache: selectcache.SyncCache, name, namespace, **_):
+        config = cache.fetch('configmaps', name, namespace=namespace)
+        cache.live.patch('configmaps', 'report', {'data': {'n': '1'}}, namespace=namespace)
+
+    What async handlers await runs on the operator's loop, while the thread of the handler waits for it.
+    """
+
+    _calls = IN_SYNC_HANDLER
 
     fetch = in_thread(Cache.fetch)
     fetch_list = in_thread(Cache.fetch_list)
@@ -495,3 +510,17 @@ class SyncCache(AnyCache, Threaded):
     def _run(self, method: str, call: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
         waits = self._waits if self._waits is not None else Waits()
         return run_in_thread(self._runtime, waits, method, call)
+
+
+class CallbackCache(SyncCache):
+    """The cache of a plain function that runs on the operator's loop, such as `when=` and `map=`: it has the
+    reads that never wait.
+    """
+
+    _calls = IN_CALLBACK
+
+    def _run(self, method: str, call: Callable[[], Coroutine[Any, Any, _T]]) -> _T:  # noqa: ARG002  # It is that of the base class.
+        raise ReadError(
+            f"cache.{method}() would block the operator's event loop, on which this function runs",
+            remedy="Use reads that answer at once, such as cache.get(...), or ask in the handler",
+        )

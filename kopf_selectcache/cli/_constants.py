@@ -490,7 +490,8 @@ def keyword(node: ast.Call, name: str) -> ast.expr | None:
 
 
 def is_cache(node: ast.expr) -> bool:
-    """Return True for `cache` and `selectcache.current()`, and for `.blocking` of them.
+    """Return True for `cache`, `selectcache.current()` and `selectcache.cache_of(...)`, and for `.blocking` of
+    them.
 
     >>> [is_cache(ast.parse(text, mode="eval").body) for text in ("cache.blocking", "selectcache.current()", "loop.current()")]
     [True, True, False]
@@ -498,7 +499,8 @@ def is_cache(node: ast.expr) -> bool:
     if isinstance(node, ast.Attribute) and node.attr == "blocking":
         node = node.value
     if isinstance(node, ast.Call):
-        return ast.unparse(node.func) in ("current", "selectcache.current", "kopf_selectcache.current")
+        called = ast.unparse(node.func).removeprefix("kopf_").removeprefix("selectcache.")
+        return called in ("cache_of", "current")
     return isinstance(node, ast.Name) and node.id == "cache"
 
 

@@ -21,7 +21,7 @@ from kopf_selectcache.informer.environment import let_end
 from kopf_selectcache.informer.informers import Runtime
 
 from ._stop import STOPPING
-from .handlers import RETRY, call
+from .handlers import RETRY, call, for_handler
 from .operator import Operator
 
 CALLS_AT_ONCE = 100
@@ -77,7 +77,7 @@ async def call_with_cache(
     tried again.
     """
     waits = Waits(operator.waits)
-    cache = Cache(runtime, waits=waits)
+    cache = for_handler(fn, Cache(runtime, waits=waits))
     kwargs |= {"cache": cache, "events": operator.recorder}
     try:
         if form is not None:

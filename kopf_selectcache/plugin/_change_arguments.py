@@ -20,7 +20,7 @@ from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.projection import Projection
 from kopf_selectcache.selectors.selector import Selector, listed_namespaces
 
-from .handlers import is_decorated
+from .handlers import is_decorated, refuse_async_object
 
 CALL = "on.change()"
 
@@ -189,6 +189,7 @@ def require_handler(fn: Any, takes: Arguments = OF_CHANGES) -> None:
         raise DeclarationError(
             f"{call} decorates a function with with_cache", remedy="Take with_cache off: it gets cache"
         )
+    refuse_async_object(fn, call)
     name = getattr(fn, "__qualname__", type(fn).__qualname__)
     plain = fn.func if isinstance(fn, partial) else fn
     if inspect.isasyncgenfunction(plain) or inspect.isgeneratorfunction(plain):

@@ -14,15 +14,15 @@ from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Executor
 from contextlib import suppress
 from contextvars import ContextVar
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar, cast, overload
 
 import kopf
 
 from kopf_selectcache import _kopf
 from kopf_selectcache._errors import DeclarationError, NotSynced, ReadError, own_loop, require
-from kopf_selectcache.cache.access import current_cache
+from kopf_selectcache.cache.access import current_cache, of_class
 from kopf_selectcache.cache.blocking import refuse_thread
-from kopf_selectcache.cache.cache import Cache, SyncCache
+from kopf_selectcache.cache.cache import AnyCache, Cache, SyncCache
 from kopf_selectcache.client.fetcher import Fetcher
 from kopf_selectcache.client.writer import Writer
 from kopf_selectcache.core.selection.kinds import KindKey
@@ -48,25 +48,36 @@ from .operator import (
 )
 
 _T = TypeVar("_T")
+_C = TypeVar("_C", bound=AnyCache)
 
 _activity_task: ContextVar[asyncio.Task[Any] | None] = ContextVar("selectcache_activity_task", default=None)
 """The task in which Kopf calls the handlers of such an activity. Tasks that the handlers create inherit the
 variable, so the task is compared."""
 
 
-def current() -> Cache:
+@overload
+def current() -> AnyCache: ...
+@overload
+def current(of: type[_C], /) -> _C: ...
+def current(of: type[Any] | None = None, /) -> Any:
     """Return the cache of the running handler, for the functions and methods that it calls.
 
     class Shop:
         def pods(self):
             return selectcache.current().list_cached('pods', namespace=self.namespace)
 
-    It is the object that the handler gets as `cache`. Tasks that the handler starts, its sub-handlers, Kopf's
-    threads and those of `asyncio.to_thread` have it, too. Everywhere else it raises a ReadError that says
-    what to do.
+        def settings(self):     # called by sync handlers, or in threads
+            return selectcache.current(selectcache.SyncCache).fetch('configmaps', self.name)
+
+    It is the object that the handler gets as `cache`; with a class, one of that class: `Cache` for async
+    functions, `SyncCache` for threads. Without one, type checkers see the reads that never wait. Tasks that
+    the handler starts, its sub-handlers, Kopf's threads and those of `asyncio.to_thread` have it, too.
+    Everywhere else it raises a ReadError that says what to do.
     """
+    fits = of is None or (isinstance(of, type) and issubclass(of, AnyCache))
+    require(fits, ReadError, "selectcache.current()", "it", of, "selectcache.Cache or selectcache.SyncCache")
     if (cache := current_cache.get()) is not None:
-        return cache
+        return cache if of is None else of_class(cache, of)
     call, activity, handler = "selectcache.current()", _early_activity(), _kopf.handler_var.get(None)
     if activity is not None:
         if _is_called_by_handler(_kopf.settings_var.get()):

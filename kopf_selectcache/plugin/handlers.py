@@ -25,11 +25,12 @@ from kopf_selectcache._errors import (
     ReadError,
     Stale,
     call_of,
+    own_loop,
     require,
 )
-from kopf_selectcache.cache.access import as_current
+from kopf_selectcache.cache.access import as_current, in_callback, of_class
 from kopf_selectcache.cache.blocking import STOPPED, Waits
-from kopf_selectcache.cache.cache import Cache
+from kopf_selectcache.cache.cache import AnyCache, Cache, SyncCache
 from kopf_selectcache.cache.formats.plain import plain
 from kopf_selectcache.cache.misuse import explain_attribute
 from kopf_selectcache.selectors.kind_keys import AnyKey, checked_key
@@ -109,6 +110,7 @@ def _decorated(fn: Any, *, waiting: _Waiting) -> Any:
         return MethodType(_decorated(fn.__func__, waiting=waiting), fn.__self__)
     is_function = callable(fn) and not isinstance(fn, type)
     require(is_function, DeclarationError, "with_cache()", "the handler", fn, "a function")
+    refuse_async_object(fn, "with_cache()")
     if is_decorated(fn):
         raise DeclarationError(f"{_id_of(fn)} is decorated with with_cache twice", remedy="Decorate it once")
     registry = kopf.get_default_registry()
@@ -153,7 +155,7 @@ def _wrapper(fn: _Function, waiting: _Waiting) -> _Function:
         if "retry" in kwargs:  # Kopf passes it to handlers, and not to callbacks.
             return _handle(fn, waiting, args, kwargs)
         try:
-            cache = _cache_for_callback(kwargs)
+            cache = cache_for(fn, _cache_for_callback(kwargs))
             with as_current(cache):
                 return fn(*args, **kwargs | {"cache": cache})
         except ReadError:
@@ -179,24 +181,39 @@ def _wrapper(fn: _Function, waiting: _Waiting) -> _Function:
 
 def _call_directly(fn: _Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call the function with the cache that a test, or another function, gives it."""
+    cache = kwargs["cache"]
+    if isinstance(cache, AnyCache):
+        cache = kwargs["cache"] = cache_for(fn, cache)
 
     async def call_async() -> Any:
-        with as_current(kwargs["cache"]):
+        with as_current(cache):
             return await fn(*args, **kwargs)
 
-    if is_async(fn):
+    if _kopf.is_async_fn(fn):
         return call_async()
-    with as_current(kwargs["cache"]):
+    with as_current(cache):
         return fn(*args, **kwargs)
+
+
+def for_handler(fn: _Function, cache: Cache) -> AnyCache:
+    """Return the cache as a handler can use it, which Kopf calls in a thread unless it is async."""
+    return cache if _kopf.is_async_fn(fn) else of_class(cache, SyncCache)
+
+
+def cache_for(fn: _Function, cache: AnyCache) -> AnyCache:
+    """Return the cache as a function can use it: an async one, one in a thread, or one on the loop that
+    nobody awaits, such as `when=`.
+    """
+    if _kopf.is_async_fn(fn):
+        return of_class(cache, Cache)
+    return of_class(cache, SyncCache) if own_loop() is None else in_callback(cache)
 
 
 async def _handle(fn: _Function, waiting: _Waiting, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Wait for the caches, and call the function as Kopf would have called it."""
     cause, handler = _kopf.cause_var.get(None), _kopf.handler_var.get(None)
     operator = _operator()
-    # For a callable object, `__call__` shows if it is async.
-    called: Any = getattr(fn, "__call__")  # noqa: B004, B009
-    target = partial(called if inspect.iscoroutinefunction(called) else fn, *args)
+    target = partial(fn, *args)
     if isinstance(cause, _kopf.ActivityCause):
         return await _act(target, operator, cause, kwargs)
     stopper = cause.stopper if isinstance(cause, _kopf.DaemonCause) else None
@@ -211,7 +228,7 @@ async def _handle(fn: _Function, waiting: _Waiting, args: tuple[Any, ...], kwarg
         except NotDeclared as error:
             raise _awaiting(error, is_retried=not isinstance(cause, _kopf.WatchingCause)) from error
         waits = Waits(operator.waits, stopped=None if stopper is None else stopper.async_event)
-        cache = _cache_for(operator, cause, waits)
+        cache = for_handler(fn, _cache_for(operator, cause, waits))
         # Before the caches were synced, the wrapper of `when=` returned True without a call.
         when: Any = getattr(handler, "when", None)
         if cause is not None and is_decorated(when) and not when(**cause.kwargs | {"cache": cache}):
@@ -266,6 +283,7 @@ async def call(
             result = await target(**kwargs)
         else:
             result = await _call_in_thread(target, operator, kwargs, waits, stopper)
+            _refuse_coroutine(target, result)
     except Exception as error:
         explain_attribute(error)
         if (wrong := make_plain(kwargs.get("patch"))) is not None:
@@ -325,7 +343,7 @@ async def _act(
         raise DeclarationError(what, remedy="Take with_cache off it")
     try:
         waits = Waits(operator.waits)
-        kwargs["cache"] = cache = Cache(operator.runtime, waits=waits)
+        kwargs["cache"] = cache = for_handler(target, Cache(operator.runtime, waits=waits))
         with as_current(cache):
             return await call(target, operator, kwargs, waits)
     except NotSynced as error:
@@ -406,6 +424,26 @@ def _laid_over(
     if deleted is not False and resource is not None and narrowed(operator.settings, resource):
         return Cache(operator.runtime, departed=departed, waits=waits)
     return Cache(operator.runtime, own=body, deleted=bool(deleted), departed=departed, waits=waits)
+
+
+def refuse_async_object(fn: Any, call: str) -> None:
+    """Raise DeclarationError for an object with an async `__call__`, which Kopf takes for a sync handler."""
+    if is_async(fn) and not _kopf.is_async_fn(fn):
+        name = type(fn).__qualname__
+        raise DeclarationError(
+            f"{call}: {name}.__call__ is async, and Kopf takes the object for a sync handler",
+            remedy="Give the method, handler.__call__; or write an async function",
+        )
+
+
+def _refuse_coroutine(fn: _Function, result: object) -> None:
+    """Raise DeclarationError if a function returned a coroutine, and Kopf does not see that it is async."""
+    if inspect.iscoroutine(result):
+        result.close()
+        raise DeclarationError(
+            f"{_id_of(_undecorated(fn))} is a plain function that returned a coroutine, and nobody awaits it",
+            remedy="Write async def; or, in a decorator, functools.wraps",
+        )
 
 
 def is_decorated(fn: object) -> bool:

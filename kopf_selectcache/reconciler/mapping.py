@@ -15,6 +15,7 @@ from inspect import Parameter, signature
 from typing import Any, TypeAlias
 
 from kopf_selectcache._errors import DeclarationError, require
+from kopf_selectcache.cache.access import in_callback
 from kopf_selectcache.core.redact import shown_by_type
 from kopf_selectcache.selectors.object_key import EXAMPLE, Key
 from kopf_selectcache.selectors.signatures import is_async
@@ -125,7 +126,10 @@ class Function(Mapping):
         return is_async(self.fn)
 
     def map(self, obj: Obj, cache: Any) -> Keys | Awaitable[Keys] | None:
-        return self.fn(obj, cache=cache) if self.needs_cache else self.fn(obj)
+        if not self.needs_cache:
+            return self.fn(obj)
+        # A plain function is called on the event loop.
+        return self.fn(obj, cache=cache if self.is_async or cache is None else in_callback(cache))
 
 
 ITSELF = Itself()

@@ -89,6 +89,7 @@ class FakeCache(Cache):
 
     @property
     def blocking(self) -> SyncCache:
+        """The same cache for sync handlers, and for threads: `handler(cache=fake.blocking, ...)`."""
         return _SyncCache(self)
 
     def as_current(self) -> AbstractContextManager[None]:

@@ -110,6 +110,8 @@ class TestManifestsOfACache:
             ("cache.blocking.is_deleted('configmaps', 'a', namespace='b')", "get"),
             ("await cache.wait_deleted('configmaps', 'a', namespace='b')", "get"),
             ("cache.blocking.wait_deleted('configmaps', 'a', namespace='b')", "get"),
+            ("selectcache.cache_of(settings).blocking.fetch('configmaps', 'a', namespace='b')", "get"),
+            ("selectcache.current(selectcache.SyncCache).fetch_list('configmaps')", "list"),
         ],
     )
     def test_fetches_that_are_written_out_are_found(self, command: Command, read: str, verb: str) -> None:

@@ -28,7 +28,7 @@ FOUND = {
     "awaited later": f"async def f(cache):\n  made = {PATCH}\n  await made",
     "returned": f"async def f(cache):\n  return {PATCH}",
     "of a thread": f"async def f(cache):\n  {PATCH.replace('cache.', 'cache.blocking.')}",
-    "a sync function, which gets an error": f"def f(cache):\n  {PATCH}",
+    "a sync function, which needs no await": f"def f(cache):\n  {PATCH}",
     "a sync function in an async one": f"async def f(cache):\n  def g():\n    {PATCH}",
     "a read that nobody awaits": "async def f(cache):\n  cache.list_cached('pods')",
     "of another object": f"async def f(store):\n  {PATCH.replace('cache', 'store')}",

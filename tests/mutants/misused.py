@@ -15,7 +15,52 @@ FILTERLESS = (
 
 ATTRIBUTE = "tests/plugin/test_attributes.py::test_20_an_attribute_of_a_"
 
+SYNC = "tests/plugin/test_sync_handlers.py::test_20_"
+
 MISUSED: tuple[Mutant, ...] = (
+    Mutant(
+        "give a sync handler the cache of async ones",
+        "plugin/handlers.py",
+        "return cache if _kopf.is_async_fn(fn) else of_class(cache, SyncCache)",
+        "return cache",
+        20,
+        (SYNC + "a_handler_gets_the_cache_that_it_can_use", SYNC + "handlers_of_caches_get_it_as_well"),
+    ),
+    Mutant(
+        "take an object with an async call for a handler",
+        "plugin/handlers.py",
+        "    if is_async(fn) and not _kopf.is_async_fn(fn):\n        name =",
+        "    if False:\n        name =",
+        20,
+        (SYNC + "an_object_with_an_async_call_is_refused",),
+    ),
+    Mutant(
+        "drop a coroutine that a plain handler returns",
+        "plugin/handlers.py",
+        "            _refuse_coroutine(target, result)\n",
+        "",
+        20,
+        (SYNC + "a_plain_function_that_returns_a_coroutine_is_refused_at_its_first_call",),
+    ),
+    Mutant(
+        "write calls of a sync handler as those of a thread",
+        "cache/access.py",
+        'with writing(getattr(cache, "_calls", "")):',
+        'with writing(""):',
+        20,
+        (
+            SYNC + "remedies_say_what_to_write_in_the_handler_where_they_are_read",
+            SYNC + "a_fetch_that_fails_in_a_sync_handler_says_what_to_write_there",
+        ),
+    ),
+    Mutant(
+        "give a callback on the event loop the cache of a thread",
+        "plugin/handlers.py",
+        "if own_loop() is None else in_callback(cache)",
+        "",
+        20,
+        (SYNC + "a_callback_has_the_reads_that_never_wait_and_no_others",),
+    ),
     Mutant(
         "say nothing of a default that does not apply",
         "cache/errors.py",

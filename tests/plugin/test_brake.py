@@ -95,10 +95,10 @@ def test_17_writes_in_a_thread_count_too(
     monkeypatch.setattr("kopf_selectcache.plugin._brake.QUIET", 60.0)  # The threads take real time.
 
     @selectcache.reconcile(APPS, registry=registry, id="follow")
-    def follow(cache: selectcache.Cache, name: str, **_: Any) -> None:
+    def follow(cache: selectcache.SyncCache, name: str, **_: Any) -> None:
         calls.append(name)
         if len(calls) < ENDLESS:
-            cache.blocking.live.patch(APPS, name, status(len(calls)), namespace="shop", subresource="status")
+            cache.live.patch(APPS, name, status(len(calls)), namespace="shop", subresource="status")
 
     async def main() -> None:
         async with serving(app()) as cluster, operated(registry, cluster):

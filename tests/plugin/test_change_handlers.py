@@ -372,9 +372,9 @@ def test_an_operator_ends_though_a_sync_handler_waits(registry: kopf.OperatorReg
     begun = threading.Event()
 
     @selectcache.on.change("secrets", registry=registry)
-    def wait(cache: selectcache.Cache, **_: Any) -> None:
+    def wait(cache: selectcache.SyncCache, **_: Any) -> None:
         begun.set()
-        cache.blocking.wait_for("secrets", lambda _: False)
+        cache.wait_for("secrets", lambda _: False)
 
     async def main() -> None:
         async with operating(registry, secret("a", app="web")):

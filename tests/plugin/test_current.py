@@ -43,7 +43,7 @@ def registry() -> kopf.OperatorRegistry:
 class WebApp:
     """A class of an operator, which has no cache."""
 
-    def pods(self) -> selectcache.Cache:
+    def pods(self) -> Any:
         return selectcache.current()
 
 

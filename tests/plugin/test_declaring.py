@@ -80,7 +80,7 @@ def test_a_handler_of_changes_begins_when_its_kind_is_declared(
         else:
             kopf.on.event("namespaces", registry=registry)(selectcache.with_cache(take))
 
-    def take(cache: selectcache.Cache, **_: Any) -> None:
+    async def take(cache: selectcache.Cache, **_: Any) -> None:
         caches[:] = [cache]
 
     async def main() -> None:

@@ -60,9 +60,7 @@ def test_20_the_warning_names_the_handler_that_writes(
     @kopf.timer("example.com", "v1", "webapps", interval=0.01, id="check", registry=registry)
     @with_cache
     def check(cache: Any, name: str, namespace: str, **_: Any) -> None:
-        cache.blocking.live.patch(
-            APPS, name, {"status": {"nope": 1}}, namespace=namespace, subresource="status"
-        )
+        cache.live.patch(APPS, name, {"status": {"nope": 1}}, namespace=namespace, subresource="status")
 
     async def main() -> None:
         async with serving(app()) as cluster, operated(registry, cluster):

@@ -83,13 +83,9 @@ def operator(app: str, told: Told, cluster: EmbeddedCluster) -> kopf.OperatorReg
 
     @kopf.on.event("configmaps", labels={"ask": "yes"}, registry=registry)
     @selectcache.with_cache
-    def in_thread(cache: selectcache.Cache, **_: Any) -> None:
-        found = cache.blocking.wait_for(
-            "secrets", lambda one: one["metadata"]["name"] == f"{app}-1", timeout=DEADLINE
-        )
-        asked = cache.blocking.fetch(
-            "configmaps", "ask", namespace="shop"
-        )  # Of no cache: on the loop, by the server.
+    def in_thread(cache: selectcache.SyncCache, **_: Any) -> None:
+        found = cache.wait_for("secrets", lambda one: one["metadata"]["name"] == f"{app}-1", timeout=DEADLINE)
+        asked = cache.fetch("configmaps", "ask", namespace="shop")  # Of no cache: on the loop, by the server.
         told.put((app, [found["metadata"]["name"], asked["metadata"]["name"]]))
 
     return registry

@@ -168,7 +168,7 @@ def test_each_shape_of_function_is_called_and_keeps_its_id(
     assert only(registry._changing).id == named.__qualname__
 
 
-@pytest.mark.parametrize("fn", [with_cache(Callee()), with_cache(AsyncCallee())])
+@pytest.mark.parametrize("fn", [with_cache(Callee()), with_cache(AsyncCallee().__call__)])
 def test_objects_that_can_be_called_are_handlers_with_an_id(fn: Any, registry: kopf.OperatorRegistry) -> None:
     kopf.on.create("pods", id="mine", registry=registry)(fn)
 

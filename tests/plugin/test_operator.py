@@ -232,7 +232,7 @@ def test_an_operator_that_only_fetches_has_one_runtime_for_all_its_handlers(
     registry: kopf.OperatorRegistry,
 ) -> None:
     kopf.on.create("pods", registry=registry)(
-        with_cache(lambda cache, **_: cache.blocking.fetch("pods", "web-1", namespace="shop", default="none"))
+        with_cache(lambda cache, **_: cache.fetch("pods", "web-1", namespace="shop", default="none"))
     )
 
     async def main() -> None:
@@ -349,7 +349,7 @@ def test_no_handler_of_a_second_operator_reads_the_cluster_of_the_first(
     """They declare nothing, and only fetch: that is no reason to begin caches when they start, and none is
     refused there."""
     kopf.on.create("pods", registry=registry)(
-        with_cache(lambda cache, **_: cache.blocking.fetch("pods", "web-1", namespace="shop", default="none"))
+        with_cache(lambda cache, **_: cache.fetch("pods", "web-1", namespace="shop", default="none"))
     )
 
     async def main() -> None:

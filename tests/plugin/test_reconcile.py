@@ -440,7 +440,7 @@ def test_an_operator_stops_while_a_reconciler_runs(registry: kopf.OperatorRegist
 
     def block(name: str, cache: Any, **_: Any) -> None:
         calls.append(name)
-        cache.blocking.wait_for("webapps", lambda held: len(held) > 99)
+        cache.wait_for("webapps", lambda held: len(held) > 99)
 
     async def main() -> None:
         selectcache.reconcile(APPS, registry=registry)(wait if is_async else block)

@@ -29,7 +29,7 @@ def configure(settings, **_):
 @kopf_selectcache.with_cache
 def handle(cache, **_):
     print('a thread waits', flush=True)
-    cache.blocking.wait_for('secrets', lambda _: False)
+    cache.wait_for('secrets', lambda _: False)
 """
 
 ALL_THREADS = """
@@ -45,7 +45,7 @@ begun = threading.Event()
 @kopf_selectcache.CALLED('secrets')
 def handle(cache, **_):
     begun.set()
-    cache.blocking.wait_for('secrets', lambda _: False)
+    cache.wait_for('secrets', lambda _: False)
 
 @kopf.on.event('secrets')
 async def first(**_):

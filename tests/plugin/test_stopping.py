@@ -48,9 +48,9 @@ ASYNC: dict[str, Callable[[Any], Any]] = {
 }
 
 FOR_EVER: dict[str, Callable[[Any], Any]] = {
-    "wait_for": lambda cache: cache.blocking.wait_for("pods", lambda _: False),
-    "wait_synced": lambda cache: cache.blocking.wait_synced(timeout=3600),
-    "fetch": lambda cache: cache.blocking.fetch("pods", "other", namespace="shop"),
+    "wait_for": lambda cache: cache.wait_for("pods", lambda _: False),
+    "wait_synced": lambda cache: cache.wait_synced(timeout=3600),
+    "fetch": lambda cache: cache.fetch("pods", "other", namespace="shop"),
 }
 
 
@@ -185,7 +185,7 @@ def test_2_a_stop_has_a_deadline_for_threads_that_kopf_waits_for(registry: kopf.
     """The handler is not decorated: nobody else tells its wait to end."""
     settings = declaring(pods=Selector(fields="spec.nodeName="))
     settings.queueing.exit_timeout = 0
-    waiting = Waiting(lambda cache: cache.blocking.fetch("pods", "other", namespace="shop"))
+    waiting = Waiting(lambda cache: cache.fetch("pods", "other", namespace="shop"))
 
     @kopf.on.event("pods", registry=registry)
     def handle(**_: Any) -> None:
@@ -252,7 +252,7 @@ def test_a_stopped_daemon_does_not_begin_to_wait(registry: kopf.OperatorRegistry
     def waits_again(cache: Any) -> None:
         for _ in range(2):
             with pytest.raises(ReadError):
-                cache.blocking.wait_for("pods", lambda _: False)
+                cache.wait_for("pods", lambda _: False)
 
     waiting = Waiting(waits_again)
     kopf.daemon("pods", registry=registry, id="waits")(with_cache(waiting))

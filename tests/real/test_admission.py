@@ -272,7 +272,7 @@ def test_reads_answer_as_in_any_handler(admission: Admission, how: str) -> None:
 
 def test_what_is_not_held_is_fetched(admission: Admission) -> None:
     fetch = f"fetch('pods', 'db-1', '{admission.namespace}')['metadata']['name']"
-    assert admission.ask(f"cache.blocking.{fetch}", how="sync") == "db-1"
+    assert admission.ask(f"cache.{fetch}", how="sync") == "db-1"
     assert (
         admission.ask(
             f"cache.fetch('configmaps', 'nope', namespace='{admission.namespace}', default='absent')"

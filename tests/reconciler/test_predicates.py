@@ -9,9 +9,12 @@ import pytest
 
 from kopf_selectcache import BadSelector, Key, LabelSelector
 from kopf_selectcache._errors import DeclarationError
+from kopf_selectcache.cache.access import of_class
+from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.reconciler import predicates as p
 from kopf_selectcache.reconciler.mapping import Function, Itself, Mapping, Owner, checked_keys, mapping_of
 from kopf_selectcache.reconciler.predicates import Event
+from kopf_selectcache.testing import FakeCache
 
 
 def in_shop(name: str) -> Key:
@@ -122,10 +125,11 @@ def test_an_object_is_mapped_to_itself_or_to_its_owners(mapping: Mapping, keys: 
 
 def test_a_function_gets_a_cache_if_it_takes_one() -> None:
     def with_cache(each: Any, cache: Any) -> Any:
-        return [(cache, each["metadata"]["name"])]
+        return [(of_class(cache, Cache), each["metadata"]["name"])]
 
-    assert mapping_of(with_cache).map(OWNED, "c") == [("c", "web-1")]
-    assert mapping_of(lambda _, **kwargs: [tuple(kwargs)]).map(OWNED, "c") == [("cache",)]
+    fake = FakeCache()
+    assert mapping_of(with_cache).map(OWNED, fake) == [(fake, "web-1")]
+    assert mapping_of(lambda _, **kwargs: [tuple(kwargs)]).map(OWNED, fake) == [("cache",)]
     assert not mapping_of(lambda _: []).needs_cache
     assert not mapping_of(dict).needs_cache
     assert mapping_of(owner := Owner("", "Node")) is owner

@@ -13,7 +13,8 @@ import pytest
 
 from kopf_selectcache import Cached, Forbidden, Key, NotDeclared, NotSynced
 from kopf_selectcache._errors import DeclarationError
-from kopf_selectcache.cache.cache import Cache
+from kopf_selectcache.cache.access import of_class
+from kopf_selectcache.cache.cache import Cache, SyncCache
 from kopf_selectcache.reconciler import _deliveries
 from kopf_selectcache.reconciler._deliveries import Deliveries
 from kopf_selectcache.reconciler.mapping import ITSELF, Owner
@@ -468,8 +469,8 @@ def test_a_function_gets_the_caches_of_the_operator() -> None:
     async def main() -> None:
         own, other = FakeCache([], {"pods": "app=web"}), FakeCache([pod("web-1")], {"pods": "app=web"})
 
-        def mapping(obj: Any, *, cache: Cache) -> list[Key]:
-            assert cache is own
+        def mapping(obj: Any, *, cache: SyncCache) -> list[Key]:
+            assert of_class(cache, Cache) is own
             return [in_shop(obj["metadata"]["name"])]
 
         queue, source = queue_of(), Kind("pods", cache=other, map=mapping)
