@@ -8,6 +8,7 @@ import contextlib
 import json
 import logging
 import os
+import sys
 import sysconfig
 import tempfile
 import traceback
@@ -67,11 +68,20 @@ def chosen_cluster(arguments: argparse.Namespace) -> Iterator[str | None]:
     with tempfile.TemporaryDirectory(prefix="selectcache-") as folder:  # Only its owner can read it.
         (file := Path(folder) / "kubeconfig").write_text(json.dumps(config))
         os.environ["KUBECONFIG"] = str(file)
+        _point_clients_to(str(file))
         try:
             yield server
         finally:
             os.environ.pop("KUBECONFIG")
             os.environ.update({"KUBECONFIG": before} if before is not None else {})
+            _point_clients_to(before or "~/.kube/config")
+
+
+def _point_clients_to(location: str) -> None:
+    """Set the kubeconfig of clients that read $KUBECONFIG only when they are imported."""
+    for name in ("kubernetes", "kubernetes_asyncio"):
+        if (module := sys.modules.get(f"{name}.config.kube_config")) is not None:
+            vars(module)["KUBE_CONFIG_DEFAULT_LOCATION"] = location
 
 
 def _merged(files: Sequence[Path]) -> dict[str, Any]:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import logging
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -32,15 +34,20 @@ def staging(cluster: EmbeddedCluster) -> Iterator[EmbeddedCluster]:
 @pytest.fixture
 def both(cluster: EmbeddedCluster, staging: EmbeddedCluster, tmp_path: Path) -> Path:
     """A kubeconfig with both clusters, whose current context is the first."""
-    merged: dict[str, Any] = {"current-context": "production"}
-    for name, each in (("production", cluster), ("staging", staging)):
-        config = yaml.safe_load(each.kubeconfig(tmp_path / name).read_text())
+    return kubeconfig_of(tmp_path, production=cluster, staging=staging)
+
+
+def kubeconfig_of(folder: Path, **clusters: EmbeddedCluster) -> Path:
+    """Write a kubeconfig with a context for each cluster; the first is the current one."""
+    merged: dict[str, Any] = {"current-context": next(iter(clusters))}
+    for name, each in clusters.items():
+        config = yaml.safe_load(each.kubeconfig(folder / name).read_text())
         config["contexts"][0]["context"] = {"cluster": name, "user": name}
         for part in ("clusters", "users", "contexts"):
             config[part][0]["name"] = name
             merged.setdefault(part, []).extend(config[part])
-    (tmp_path / "both").write_text(json.dumps(merged))
-    return tmp_path / "both"
+    (folder / "both").write_text(json.dumps(merged))
+    return folder / "both"
 
 
 def counted(command: Command, *arguments: str) -> int:
@@ -111,6 +118,25 @@ def test_a_login_handler_of_the_operator_gets_the_context(both: Path, command: C
     chosen = ("--kubeconfig", str(both), "--context", "staging")
     said = command("check", WEB, "-o", "json", *chosen, handlers=handlers)
     assert parsed(said)["caches"][0]["cached"]["objects"] == 2
+
+
+def test_a_client_that_was_imported_before_gets_the_context(
+    both: Path, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = ModuleType("kube_config")
+    monkeypatch.setattr(client, "KUBE_CONFIG_DEFAULT_LOCATION", "before", raising=False)
+    monkeypatch.setitem(sys.modules, "kubernetes.config.kube_config", client)
+    monkeypatch.setenv("KUBECONFIG", "/elsewhere")
+    handlers = """
+@kopf.on.startup()
+def look(**_):
+    import os, sys
+    client = sys.modules['kubernetes.config.kube_config']
+    assert client.KUBE_CONFIG_DEFAULT_LOCATION == os.environ['KUBECONFIG'] != '/elsewhere'
+"""
+    said = command("check", WEB, "--kubeconfig", str(both), "--context", "staging", handlers=handlers)
+    assert (said.code, said.errors) == (0, "")
+    assert vars(client)["KUBE_CONFIG_DEFAULT_LOCATION"] == "/elsewhere"
 
 
 def test_several_kubeconfigs_are_one_and_paths_stay_those_of_their_files(tmp_path: Path) -> None:
