@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from kopf_selectcache.client.discovery import NotServed, resolve
 from kopf_selectcache.client.transport import KopfTransport
-from kopf_selectcache.core.errors import Garbled
+from kopf_selectcache.core.errors import BadText, Garbled
 from kopf_selectcache.core.selection.kinds import find
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.errors import SelectCacheError
@@ -20,32 +20,57 @@ DEFAULT = "default"
 EXAMPLES = "Write it as for kubectl: pod/web-1 -n shop, pod web-1, jobs.batch/run-1; or pods/shop/web-1"
 
 
-class Named(NamedTuple):
-    """One object of the command line."""
+class Target(NamedTuple):
+    """One object, or all of a kind if it has no name."""
 
-    kind: str
+    resource: Resource
     namespace: str | None
     name: str
 
+    def __str__(self) -> str:
+        return f"{self.resource}/{self.name}{f' in {self.namespace}' if self.namespace else ''}"
 
-def named_by(words: Sequence[str]) -> list[Named]:
-    """Return the objects: `KIND NAME...`, or `KIND/NAME` and `KIND/NAMESPACE/NAME` each; raise CommandError.
+    def plain(self) -> dict[str, Any]:
+        """Return the object as JSON has it."""
+        return {"kind": str(self.resource), "namespace": self.namespace or None, "name": self.name}
 
-    >>> named_by(['example.com/v1/webapps', 'a']), named_by(['po/a', 'cm/shop/b'])
-    ([Named(kind='example.com/v1/webapps', namespace=None, name='a')], [Named(kind='po', namespace=None, name='a'), Named(kind='cm', namespace='shop', name='b')])
-    """  # A line of an example is not broken.  # noqa: E501
+
+async def targets_of(
+    transport: KopfTransport, words: Sequence[str], namespace: str | None = None
+) -> list[Target]:
+    """Return the objects of the command line: `KIND NAME...`, or `KIND/NAME` and `KIND/NAMESPACE/NAME` each;
+    `namespace` is that of `-n`. Raise CommandError.
+    """
+    found = list[Target]()
+    for kind, own, name in parts_of(words):
+        resource = await kind_named(transport, kind)
+        is_namespaced = resource.kind.namespaced is not False
+        if not is_namespaced and own is not None:
+            raise CommandError(f"{resource} are cluster-scoped", f"Write {kind}/{name}")
+        found.append(Target(resource, (own or namespace or DEFAULT) if is_namespaced else None, name))
+        try:
+            resource.path(found[-1].namespace, name)
+        except BadText as error:
+            raise CommandError(f"{name!r}: {error}") from error
+    return found
+
+
+def parts_of(words: Sequence[str]) -> list[tuple[str, str | None, str]]:
+    """Return the kind, the namespace and the name of each object; raise CommandError.
+
+    >>> parts_of(['example.com/v1/webapps', 'a']), parts_of(['po/a', 'cm/shop/b'])
+    ([('example.com/v1/webapps', None, 'a')], [('po', None, 'a'), ('cm', 'shop', 'b')])
+    """
     if len(words) > 1 and not all("/" in word for word in words):
-        return [Named(words[0], None, name) for name in words[1:]]
-    return [_named_by(word) for word in words]
-
-
-def _named_by(word: str) -> Named:
-    match word.split("/"):
-        case [kind, name] if kind and name:
-            return Named(kind, None, name)
-        case [kind, namespace, name] if kind and namespace and name:
-            return Named(kind, namespace, name)
-    raise CommandError(f"{word!r} is not an object", EXAMPLES)
+        return [(words[0], None, name) for name in words[1:]]
+    found = list[tuple[str, str | None, str]]()
+    for word in words:
+        match word.split("/"):
+            case [kind, *own, name] if len(own) < 2 and all((kind, name, *own)):
+                found.append((kind, own[0] if own else None, name))
+            case _:
+                raise CommandError(f"{word!r} is not an object", EXAMPLES)
+    return found
 
 
 async def kind_named(transport: KopfTransport, text: str) -> Resource:
@@ -54,8 +79,8 @@ async def kind_named(transport: KopfTransport, text: str) -> Resource:
         return await resolve(transport, checked_key(text))
     except NotServed as error:
         meant = likely(text) if find(text) is None else None
-        hint = f"Did you mean {meant}? Otherwise look at: kubectl api-resources" if meant else ""
-        raise CommandError(str(error), hint or "To see what it serves: kubectl api-resources") from error
+        hint = f"Did you mean {meant}? " if meant else ""
+        raise CommandError(str(error), f"{hint}To see all kinds: kubectl api-resources") from error
     except SelectCacheError as error:
         meant = likely(text)
         raise CommandError(
@@ -63,12 +88,3 @@ async def kind_named(transport: KopfTransport, text: str) -> Resource:
         ) from error
     except Garbled as error:
         raise CommandError(str(error)) from error
-
-
-def place_of(named: Named, resource: Resource, namespace: str | None) -> str | None:
-    """Return the namespace of an object, which may be that of `-n`; None for cluster-scoped kinds."""
-    if resource.kind.namespaced is not False:
-        return named.namespace or namespace or DEFAULT
-    if named.namespace is not None:
-        raise CommandError(f"{resource} are cluster-scoped", f"Write {named.kind}/{named.name}")
-    return None

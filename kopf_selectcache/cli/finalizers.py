@@ -13,14 +13,13 @@ import kopf
 
 from kopf_selectcache.client.partial_metadata import ONE, metadata_of
 from kopf_selectcache.client.transport import KopfTransport, Refused, Unreachable
-from kopf_selectcache.core.errors import BadText, Garbled
-from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.plugin.finalizers import finalizers_of, is_terminating, removal_of
 
 from . import _login, output
 from ._caches import metadata_in
-from ._objects import DEFAULT, Named, kind_named, named_by, place_of
+from ._objects import DEFAULT, Target, kind_named, targets_of
 from ._progress import Progress
 from .output import PROBLEM, Answer, CommandError
 
@@ -69,10 +68,15 @@ async def run(arguments: argparse.Namespace) -> Answer:
         raise CommandError("--all and names of objects exclude each other", f"Write: {words[0]} --all")
     if not is_all and len(words) == 1 and "/" not in words[0]:
         raise CommandError("no objects are given", f"Write {words[0]}/NAME, or: {words[0]} --all")
-    named = [Named(words[0], None, "")] if is_all else named_by(words)
     async with _login.connected(arguments) as transport:
-        kinds = {each.kind: await kind_named(transport, each.kind) for each in named}
-        targets = [_target(each, kinds[each.kind], arguments.namespace) for each in named]
+        within = arguments.namespace
+        if is_all:
+            targets = [Target(await kind_named(transport, words[0]), within, "")]
+        else:
+            targets = await targets_of(transport, words, within)
+        for resource, *_ in targets:
+            if within is not None and resource.kind.namespaced is False:
+                raise CommandError(f"{resource} are cluster-scoped", "Leave out -n")
         remover = Remover(transport, arguments.finalizer, does_it=arguments.yes)
         done, failure = list[Done](), None
         total = None if is_all else len(targets)
@@ -86,31 +90,6 @@ async def run(arguments: argparse.Namespace) -> Answer:
     return remover.answer(done, failure)
 
 
-class Target(NamedTuple):
-    """An object, or all of a kind if it has no name."""
-
-    resource: Resource
-    namespace: str | None
-    name: str
-
-    def __str__(self) -> str:
-        return f"{self.resource}/{self.name}{f' in {self.namespace}' if self.namespace else ''}"
-
-
-def _target(named: Named, resource: Resource, namespace: str | None) -> Target:
-    """Return what the command line names; raise CommandError if the server has no such place."""
-    if resource.kind.namespaced is False and namespace is not None:
-        raise CommandError(f"{resource} are cluster-scoped", "Leave out -n")
-    if not named.name:
-        return Target(resource, namespace, "")
-    target = Target(resource, place_of(named, resource, namespace), named.name)
-    try:
-        resource.path(target.namespace, target.name)
-    except BadText as error:
-        raise CommandError(f"{named.name!r}: {error}") from error
-    return target
-
-
 class Done(NamedTuple):
     """The result for one object."""
 
@@ -121,14 +100,7 @@ class Done(NamedTuple):
 
     def plain(self) -> dict[str, Any]:
         """Return the result as JSON has it."""
-        resource, namespace, name = self.target
-        return {
-            "kind": str(resource),
-            "namespace": namespace,
-            "name": name,
-            "result": self.result,
-            "text": self.text,
-        }
+        return self.target.plain() | {"result": self.result, "text": self.text}
 
 
 class Remover:

@@ -24,6 +24,7 @@ from kopf_selectcache.selectors.kind_keys import text_of
 
 from . import _late, operator_loader, output
 from ._caches import PlannedCache, declared_in, metadata_in, plan_of, resource_of
+from ._objects import Target
 from ._required_rights import kinds_with_handlers
 from .operator_loader import Loaded
 from .output import PROBLEM, UNKNOWN, Answer, CommandError
@@ -65,8 +66,7 @@ async def run(arguments: argparse.Namespace) -> Answer:
 class Outside(NamedTuple):
     """One object that the filter leaves out."""
 
-    resource: Resource
-    record: Record
+    target: Target
     reasons: tuple[str, ...]
     """The objects that own or name it."""
     fails: tuple[str, ...]
@@ -74,17 +74,11 @@ class Outside(NamedTuple):
 
     def __str__(self) -> str:
         fails = "; or ".join(self.fails)
-        return f"{_text_of(self.resource, self.record)}: {', '.join(self.reasons)}, but it fails {fails}"
+        return f"{self.target}: {', '.join(self.reasons)}, but it fails {fails}"
 
     def plain(self) -> dict[str, Any]:
         """Return the object as JSON has it."""
-        return {
-            "kind": str(self.resource),
-            "namespace": self.record.namespace or None,
-            "name": self.record.name,
-            "reasons": list(self.reasons),
-            "fails": list(self.fails),
-        }
+        return self.target.plain() | {"reasons": list(self.reasons), "fails": list(self.fails)}
 
 
 class Found(NamedTuple):
@@ -195,15 +189,15 @@ class _Search:
         """
         if resource.kind.plural == _UNREAD:
             async for record in metadata_in(self._operator.transport, resource, path, query):
-                self._owners.setdefault(record.uid, _text_of(resource, record))
+                self._owners.setdefault(record.uid, str(Target(resource, *record.key)))
                 yield record.key
             self._metadata_kinds.add(str(resource))
             return
         async for record in self._whole(resource, path, query):
-            self._owners.setdefault(record.uid, _text_of(resource, record))
+            self._owners.setdefault(record.uid, str(Target(resource, *record.key)))
             if record.stored:  # It can be decoded.
                 for each in _named_in(record.decode(), self._kinds, record.namespace):
-                    self._named[each] = _text_of(resource, record)
+                    self._named[each] = str(Target(resource, *record.key))
             yield record.key
         self._whole_kinds.add(str(resource))
 
@@ -246,7 +240,7 @@ class _Search:
                     if record.key in selected:
                         continue
                     if reasons := tuple(dict.fromkeys(self._reasons(resource, record))):
-                        found.append(Outside(resource, record, reasons, _fails(cache, record)))
+                        found.append(Outside(Target(resource, *record.key), reasons, _fails(cache, record)))
         except (Refused, Garbled) as error:
             self._note(resource, error)
         return found
@@ -273,10 +267,6 @@ def _fails(cache: PlannedCache, record: Record) -> tuple[str, ...]:
         result = compare(branch, record, cache.resource)
         found.append(" and ".join(result.fails or tuple(map(str, branch.terms))))
     return tuple(dict.fromkeys(found))
-
-
-def _text_of(resource: Resource, record: Record) -> str:
-    return f"{resource}/{record.name}{f' in {record.namespace}' if record.namespace else ''}"
 
 
 def _named_in(obj: Mapping[str, Any], kinds: Sequence[Resource], own: str) -> Iterator[tuple[str, str, str]]:

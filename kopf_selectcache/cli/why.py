@@ -18,7 +18,7 @@ from kopf_selectcache.settings.rights import Right, merged, of_cache
 from . import _late, operator_loader, output
 from ._caches import PlannedCache, declared_in, plan_of, resource_of
 from ._objects import EXAMPLES as HOW
-from ._objects import kind_named, named_by, place_of
+from ._objects import parts_of, targets_of
 from ._rights import plain
 from .operator_loader import Loaded
 from .output import PROBLEM, UNKNOWN, Answer, CommandError
@@ -45,20 +45,20 @@ async def run(arguments: argparse.Namespace) -> Answer:
     that is unknown; raise CommandError.
     """
     arguments.paths, words = _split(arguments.paths, has_file=not arguments.module)
-    (named,) = named_by(words)
+    parts_of(words)  # A mistake is an error before anything is loaded.
     late = _late.given(arguments)
     async with operator_loader.loaded(arguments) as operator:
         await operator.log_in()
-        resource = await kind_named(operator.transport, named.kind)
         watched = operator.watched or ()
-        place = place_of(named, resource, watched[0] if len(watched) == 1 else None)
+        (target,) = await targets_of(operator.transport, words, watched[0] if len(watched) == 1 else None)
+        resource, place, name = target
         caches = [cache async for cache in _caches_of(operator, late, resource)]
         if not caches:
             raise CommandError(f"the operator declares no cache of {resource}", code=PROBLEM)
         reviewer = operator_loader.reviewer_of(operator.transport, operator_loader.user_of(arguments))
         texts, codes, data = list[str](), list[int](), list[dict[str, Any]]()
         for _, _, planned in caches:
-            why = await ask_server(operator.transport, planned.filter, resource, place, named.name)
+            why = await ask_server(operator.transport, planned.filter, resource, place, name)
             missing = await reviewer.missing(merged(of_cache(resource, planned)))
             lacks = [f"The cache lacks permission to {right}: {right.written()}" for right in missing]
             remedy = [f"To include it: {command}"] if (command := _labelling(why)) else []
@@ -66,8 +66,7 @@ async def run(arguments: argparse.Namespace) -> Answer:
             is_held = why.standing is Standing.DUE and not missing
             codes.append(UNKNOWN if why.standing is Standing.UNKNOWN else 0 if is_held else PROBLEM)
             data.append(_plain(why, missing))
-        found = {"kind": str(resource), "namespace": place, "name": named.name}
-        return Answer("\n".join(texts), {"object": found, "caches": data}, min(codes))
+        return Answer("\n".join(texts), {"object": target.plain(), "caches": data}, min(codes))
 
 
 def _split(words: Sequence[str], *, has_file: bool) -> tuple[list[str], list[str]]:

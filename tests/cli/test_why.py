@@ -97,8 +97,9 @@ def test_what_cannot_be_told_is_an_error(cluster: EmbeddedCluster, command: Comm
         (
             "gadgets.example.com/a",
             2,
-            "gadgets.example.com\nhint: To see what it serves: kubectl api-resources",
+            "gadgets.example.com\nhint: To see all kinds: kubectl api-resources",
         ),
+        ("pods/..", 2, "no object can have this name"),
         ("p*/a", 2, "error: 'p*' is not a kind"),
     ):
         said = command("why", declared, named)
