@@ -238,10 +238,12 @@ async def change_filters(cache: Cache, number: int) -> None:
     """Change filters to ones that were never there before, and declare kinds for a while."""
     for step in range(CHANGES):
         unique = f"{number}-{step}"
-        await cache.change("configmaps", f"app in (web, w{unique})")
+        await cache.declare("configmaps", f"app in (web, w{unique})", replace=True)
         await cache.declare("services", f"app=w{unique}")
         spaces = LabelSelector.parse(f"tenant in (t{number}, t{unique})")
-        await cache.change("services", selectcache.Selector(f"app=w{unique}", namespaces=spaces))
+        await cache.declare(
+            "services", selectcache.Selector(f"app=w{unique}", namespaces=spaces), replace=True
+        )
         await cache.why("pods", f"pod-{unique}", namespace="space-1")
         await cache.plan("services", f"app=v{unique}")
         await cache.undeclare("services")
@@ -379,7 +381,7 @@ async def play(rounds: int, lifetimes: int, *, speed: float) -> bool:
                 await changes
                 await settled(runtime, tasks)
                 # With the filter go the comparisons of reads with it, which begin again after 1,024.
-                await cache.change("pods", f"app in (web, w{number})")
+                await cache.declare("pods", f"app in (web, w{number})", replace=True)
                 await asyncio.sleep(1.0)
                 now = look()
                 left.append(now)

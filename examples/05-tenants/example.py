@@ -37,7 +37,7 @@ async def serve(cache: selectcache.Cache, name, logger, **_):
                 logger.warning(f"the tenant {name} is not served: {error}")
                 kopf.warn(tenant, reason="NotServed", message=str(error))
     with suppress(selectcache.Superseded):  # A call that came later has the newer list.
-        await cache.change("v1/configmaps", [FOR_EVERYBODY, *marked])
+        await cache.declare("v1/configmaps", [FOR_EVERYBODY, *marked], replace=True)
 
 
 @kopf.on.create("example.com", "v1", "requests", backoff=1)

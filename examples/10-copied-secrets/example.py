@@ -28,7 +28,7 @@ async def follow_sources(cache: selectcache.Cache, **_):
     sources = {source_of(each) for each in cache.list("clustersecrets")} - {None}
     named = [selectcache.Selector(names=[key.name], namespaces=[key.namespace]) for key in sorted(sources)]
     with suppress(selectcache.Superseded):  # A call that came later has the newer list.
-        await cache.change("v1/secrets", [selectcache.Selector(OURS), *named])
+        await cache.declare("v1/secrets", [selectcache.Selector(OURS), *named], replace=True)
 
 
 def of_secret(secret, cache: selectcache.SyncCache):

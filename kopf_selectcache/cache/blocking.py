@@ -210,7 +210,6 @@ WAITS = ("wait_for", "wait_deleted", "wait_synced")
 AWAITED = (
     "add_index",
     "audit",
-    "change",
     "declare",
     "fetch",
     "fetch_list",

@@ -410,32 +410,29 @@ class Cache(AnyCache):
     # ---- Kinds that come and go.
 
     @awaited
-    # The name is that of `Cached`.
-    async def declare(self, kind: AnyKey, filter: Declared, **options: Unpack[Options]) -> None:  # noqa: A002
+    async def declare(
+        self,
+        kind: AnyKey,
+        filter: Declared,  # The name is that of `Cached`.  # noqa: A002
+        *,
+        replace: bool = False,
+        **options: Unpack[Options],
+    ) -> None:
         """Cache one more kind, and return when it is synced. Options are those of `Cached`, and `timeout`.
 
             await cache.declare('v1/configmaps', 'app=web', keep=['data'])
+            await cache.declare('v1/configmaps', 'app in (web,db)', replace=True)
 
-        Raises the state that the cache is in, or NotSynced after the timeout: the kind is not declared then.
-        The same declaration again changes nothing, another one raises DeclarationError.
+        The same declaration again changes nothing. Another one raises DeclarationError, unless `replace=True`
+        changes the filter and the options that are given: reads see the old filter or the new one. If that
+        fails or is cancelled, the old one stays. A new kind that fails or is late is not declared.
         """
-        await declaring.declare(self._runtime, kind, filter, options)
+        await declaring.declare(self._runtime, kind, filter, options, replace=replace)
 
     @awaited
-    # As above.
-    async def change(self, kind: AnyKey, filter: Declared, **options: Unpack[Options]) -> None:  # noqa: A002
-        """Change the filter and the options of a kind, as one transaction; return when reads see them.
-
-            await cache.change('v1/configmaps', 'app in (web,db)', keep=['data'])
-
-        Reads see the old filter or the new one. If the change fails or is cancelled, the old one stays.
-        """
-        await declaring.change(self._runtime, kind, filter, options)
-
-    @awaited
-    # As above.
+    # The name is that of `Cached`.
     async def plan(self, kind: AnyKey, filter: Declared, **options: Unpack[Options]) -> ChangePlan:  # noqa: A002
-        """Return what `declare` or `change` would do: `print(await cache.plan('pods', 'app=web'))`."""
+        """Return what `declare(..., replace=True)` would do: `print(await cache.plan('pods', 'app=web'))`."""
         return await plan(self._access, kind, filter, options)
 
     @placed
@@ -492,7 +489,6 @@ class SyncCache(AnyCache, Threaded):
     wait_deleted = in_thread(Cache.wait_deleted)
     why = in_thread(Cache.why)
     declare = in_thread(Cache.declare)
-    change = in_thread(Cache.change)
     plan = in_thread(Cache.plan)
     undeclare = in_thread(Cache.undeclare)
     add_index = in_thread(Cache.add_index)

@@ -1,12 +1,12 @@
-"""Kinds that come and go: declares, changes and removes caches at run time."""
+"""Kinds that come and go: declares, replaces and ends caches at run time."""
 
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from copy import copy
-from dataclasses import replace
 from functools import wraps
 from typing import Any, Literal, Protocol, TypedDict, TypeVar, cast
 
@@ -48,7 +48,7 @@ _M = TypeVar("_M", bound=Callable[..., Any])
 
 
 class Options(TypedDict, total=False):
-    """The options of `declare` and `change`: those of `Cached`, and the timeout in seconds."""
+    """The options of `declare`: those of `Cached`, and the timeout in seconds."""
 
     timeout: float | None
 
@@ -94,13 +94,28 @@ def placed(method: _M) -> _M:
     return cast("_M", call)
 
 
-async def declare(runtime: Runtime, kind: AnyKey, declared: Declared, options: Options) -> None:
-    """Declare a new kind, and wait until it is synced; raise why it is not, and withdraw it then."""
+async def declare(
+    runtime: Runtime, kind: AnyKey, declared: Declared, options: Options, *, replace: bool
+) -> None:
+    """Declare a kind, and wait until it is synced; raise why it is not, and withdraw it then. With `replace`,
+    change what is declared of the kind.
+    """
+    require(
+        isinstance(replace, bool), DeclarationError, "cache.declare()", "replace", replace, "True or False"
+    )
     key, request, cached = checked_request("declare", kind, declared, options)
     runtime = await started(runtime, request)
+    informer, pending = _declared_informer(runtime, key), runtime.names.pending
+    if informer is not None and replace:
+        given = None if isinstance(declared, Cached) else options
+        await _change(
+            runtime, request, key, completed(runtime.settings, key, cached, informer, given), informer
+        )
+        return
     cached = runtime.settings.completed(key, cached)
-    informer, pending = _equal_informer(runtime, request, key, cached), runtime.names.pending
-    if informer is None:
+    if informer is not None:
+        _require_alike(informer, request, key, cached)
+    else:
         informer = runtime.declare(key, cached)
         pending[informer] = 0
     if informer in pending:
@@ -162,26 +177,28 @@ def _timeout_of(runtime: Runtime, request: Request) -> float:
     return runtime.settings.sync_timeout if request.timeout is None else request.timeout
 
 
-def _equal_informer(runtime: Runtime, request: Request, key: KindKey, cached: Cached) -> Informer | None:
-    """Return the informer of the kind if it is declared alike, None if the kind is not declared; raise
-    DeclarationError otherwise.
-    """
+def _declared_informer(runtime: Runtime, key: KindKey) -> Informer | None:
+    """Return the informer of the kind; None if the kind is not declared."""
     same = (each for other, each in runtime.informers.items() if are_one_kind(key, other))
-    informer = next(same, None)
-    if informer is None:
-        try:
-            informer = runtime.informer(key)
-        except (NotDeclared, NotSynced):  # If two keys mean one resource, `Claims` rejects the second.
-            return None
+    if (informer := next(same, None)) is not None:
+        return informer
+    try:
+        return runtime.informer(key)
+    except (NotDeclared, NotSynced):  # If two keys mean one resource, `Claims` rejects the second.
+        return None
+
+
+def _require_alike(informer: Informer, request: Request, key: KindKey, cached: Cached) -> None:
+    """Raise DeclarationError if the kind is declared with another filter, or other options."""
     selects_alike = select_alike(informer.declared, cached, kind=find(key))
     options = differing_options(informer.declared, cached)
     if selects_alike and not options:
-        return informer
+        return
     differing = ["the same filter" if selects_alike else clipped(informer.filter, 500)]
     differing += [f"another {', '.join(options)}"] if options else []
     raise DeclarationError(
         f"{request!r}: {informer} is declared already, with {' and '.join(differing)}",
-        remedy=f"Change it: {call_of('change')}; or remove it first: {call_of('undeclare')}",
+        remedy=f"To change it: {call_of('declare', 'replace=True')}",
     )
 
 
@@ -203,18 +220,10 @@ async def _wait_until_readable(informer: Informer, request: Request, timeout: fl
         )
 
 
-async def change(runtime: Runtime, kind: AnyKey, declared: Declared, options: Options) -> None:
+async def _change(
+    runtime: Runtime, request: Request, key: KindKey, cached: Cached, informer: Informer
+) -> None:
     """Change what is declared of a kind; return once reads see it."""
-    key, request, cached = checked_request("change", kind, declared, options)
-    runtime = await started(runtime, request)
-    try:
-        informer = informer_of(runtime, request)
-    except NotDeclared as error:
-        meant = _suggestion(runtime, key)
-        raise NotDeclared(error.what, remedy=f"{meant}Declare it: {call_of('declare')}") from None
-    cached = completed(
-        runtime.settings, key, cached, informer, None if isinstance(declared, Cached) else options
-    )
     _require_unchanged(informer, request, cached)
     if cached == informer.declared and informer.filter_change.is_idle and informer.ready is not None:
         return  # Nothing changes.
@@ -239,7 +248,7 @@ def completed(
     cached = settings.completed(key, cached.completed(former, indexes=indexes, given=options))
     if cached.projection != present.projection and "index" not in options:
         # Indexes that were added read whole objects from now on.
-        cached = cached.replaced(indexes=tuple(replace(each, late=False) for each in indexes))
+        cached = cached.replaced(indexes=tuple(dataclasses.replace(each, late=False) for each in indexes))
     with named(key):
         require_received(cached.indexes, cached.projection)
     return cached
@@ -259,7 +268,7 @@ def _require_unchanged(informer: Informer, request: Request, cached: Cached) -> 
         if not option.changes and getattr(informer.declared, name) != getattr(cached, name):
             raise DeclarationError(
                 f"{request!r}: {name}= cannot be changed",
-                remedy=f"Remove the kind, and declare it anew: {call_of('undeclare')}; {call_of('declare')}",
+                remedy=f"End the cache, and declare it again: {call_of('undeclare')}; {call_of('declare')}",
             )
 
 

@@ -35,9 +35,6 @@ LIVE_OBJECTS = {
 SETTLED = ("apply", "create", "delete", "patch", "replace")
 """The writes of `cache.live` that read the object back after a lost answer, and need no `get` otherwise."""
 
-DECLARING = ("declare", "change")
-"""The calls that cache something at run time."""
-
 POSTING = frozenset({"event", "info", "warn", "exception"})
 
 
@@ -106,12 +103,12 @@ def _is_false(node: ast.expr | None) -> bool:
 
 
 def declarations_in(tree: ast.AST) -> Iterator[ast.Call]:
-    """Yield the calls of `cache.declare` and `cache.change`."""
+    """Yield the calls of `cache.declare`."""
     for node in ast.walk(tree):
         if (
             isinstance(node, ast.Call)
             and isinstance(node.func, ast.Attribute)
-            and node.func.attr in DECLARING
+            and node.func.attr == "declare"
             and is_cache(node.func.value)
         ):
             yield node

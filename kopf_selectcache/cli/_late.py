@@ -1,5 +1,5 @@
 """Caches that an operator declares besides its settings: those of `--kind` and `--filter`, and those of the
-calls of `cache.declare`, `cache.change` and `Caches` in its files. Parses the code, and does not run it.
+calls of `cache.declare` and `Caches` in its files. Parses the code, and does not run it.
 """
 
 from __future__ import annotations
@@ -142,13 +142,13 @@ def _filter_of(text: str) -> Declared:
 
 
 def declarations_in(tree: ast.AST, file: str, names: Names | None = None) -> Iterator[Late | Unknown]:
-    """Yield the calls of `cache.declare` and `cache.change`; raise CommandError if one makes no sense.
+    """Yield the calls of `cache.declare`; raise CommandError if one makes no sense.
 
     >>> text = "cache.blocking.declare('v1/pods', Selector('app=web', namespaces=['shop']), keep=fields)"
     >>> [(late.key, late.cached.filter, late.where) for late in declarations_in(ast.parse(text), 'web.py')]
     [('v1/pods', Selector(labels='app=web', namespaces=['shop']), 'web.py, line 1')]
-    >>> list(declarations_in(ast.parse("cache.change('pods', chosen)"), 'web.py'))
-    [Unknown(call='change', where='web.py, line 1', key='pods')]
+    >>> list(declarations_in(ast.parse("cache.declare('pods', chosen, replace=True)"), 'web.py'))
+    [Unknown(call='declare', where='web.py, line 1', key='pods')]
     """
     for node in calls_in(tree):
         where, written = f"{file}, line {node.lineno}", None
@@ -158,7 +158,7 @@ def declarations_in(tree: ast.AST, file: str, names: Names | None = None) -> Ite
             # The other options need no rights.
             shared = [each for each in node.keywords if each.arg == "share_watches"]
             options = {str(each.arg): _value(each.value, names) for each in shared}
-            is_change = method_of(node) == "change"
+            is_change = keyword(node, "replace") is not None
             given = [*options] if is_change and not isinstance(declared, Cached) else None
             yield Late(key, checked(key, find(key), declared, **options), where, given)
         except DeclarationError as error:

@@ -253,7 +253,7 @@ class Exchange:
             share,
             split,
             informer.new_condition,
-            informer.line if declared is informer.declared else called("change", informer.declared_key),
+            informer.line if declared is informer.declared else called(informer.declared_key),
             state,
         )
         following.confirmer = Confirmer(
@@ -380,7 +380,7 @@ class Exchange:
     async def replace(self, declared: Cached) -> None:
         """Begin anew with another declaration, since no state must be kept; raise its error."""
         informer, former = self._informer, (self._informer.declared, self._informer.line)
-        self._redeclare(declared, called("change", informer.declared_key))
+        self._redeclare(declared, called(informer.declared_key))
         try:
             await informer.wait_until_settled()
         except asyncio.CancelledError:

@@ -143,7 +143,7 @@ class Runtime:
     def declare(self, key: KindKey, cached: Cached) -> Informer:
         """Start the informer of a new kind, and return it. Reads find it from now on."""
         self.check_declared(key, cached, None)
-        informer = self._make(key, cached, self.namespaces_for(key, cached.filter), called("declare", key))
+        informer = self._make(key, cached, self.namespaces_for(key, cached.filter), called(key))
         self.environment.logger.info(
             "The cache of %(resource)s is declared, with %(filter)s.",
             _named(informer),

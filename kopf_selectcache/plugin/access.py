@@ -146,7 +146,6 @@ _ASSIGNED = "settings.selectcache.selectors[...]"
 
 _IN_TIME = {
     "declare": f"In a startup handler, write: {_ASSIGNED} = ...",
-    "change": f"In a startup handler, write: {_ASSIGNED} = ...",
     "undeclare": f"In a startup handler, write: del {_ASSIGNED}",
     "plan": "Plan in a task or thread that the handler starts",
     "changes": "Follow them in a task that the handler starts",

@@ -115,9 +115,9 @@ CACHES_WITH_LOGIN = replace(CACHES, whose="Caches()", login="login= of Caches()"
 """Those of caches with a login of their own."""
 
 
-def called(verb: str, key: KindKey) -> str:
-    """Return the call that declares or changes a kind at run time."""
-    return f"cache.{verb}({key!r}, ...)"
+def called(key: KindKey) -> str:
+    """Return the call that declares a kind at run time."""
+    return f"cache.declare({key!r}, ...)"
 
 
 def unserved(key: KindKey, line: str | None) -> str:

@@ -413,8 +413,8 @@ class Selectors(MutableMapping[KindKey, Selector | AnyOf]):
             parts.append(new)
         joined = _joined(key, kind, parts)
         if self._uses and self._declared.get(key) != joined:
-            verb = "change" if key in self._declared else "declare"
-            raise self._too_late(key, f"Write: {awaited_call(f'{verb}({key!r}, ...)')}")
+            more = ", replace=True" if key in self._declared else ""
+            raise self._too_late(key, f"Write: {awaited_call(f'declare({key!r}, ...{more})')}")
         self._parts[key], self._declared[key] = parts, joined
 
     def __delitem__(self, key: AnyKey) -> None:

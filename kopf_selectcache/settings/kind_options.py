@@ -20,7 +20,7 @@ class KindOption:
     has_fallback: bool = True
     """True if `settings.selectcache` has an option of the same name, which applies if it is unset."""
     changes: bool = True
-    """False if `cache.change` cannot change it."""
+    """False if `cache.declare(..., replace=True)` cannot change it."""
 
 
 OPTIONS: Mapping[str, KindOption] = {
@@ -31,4 +31,4 @@ OPTIONS: Mapping[str, KindOption] = {
     "bookmarks": KindOption(one_of(True, False), changes=False),
     "resync": KindOption(period, has_fallback=False),
 }
-"""Each is an argument of `Cached`, an attribute of `Defaults`, and one of `cache.declare` and `change`."""
+"""Each is an argument of `Cached`, an attribute of `Defaults`, and one of `cache.declare`."""

@@ -67,7 +67,7 @@ class SelectCacheSettings:
 
     defaults: Defaults = field(default_factory=Defaults)
     """
-    Selectors and options of all kinds that do not have their own: `defaults.label = 'team=shop'`.
+    Selectors and options of all kinds that do not have their own: `defaults.labels = 'team=shop'`.
 
     A value of a kind replaces the default. In a kind, `EVERYTHING` selects all objects in spite of the
     defaults. `cache.scope(kind).origins` returns where each value comes from. """
@@ -360,7 +360,7 @@ def _probe_limits(value: object) -> Complaint:
     return None
 
 
-_IRREPLACEABLE = ("and cannot be replaced", "Assign its attributes: defaults.label = 'app=web'")
+_IRREPLACEABLE = ("and cannot be replaced", "Assign its attributes: defaults.labels = 'app=web'")
 
 
 def _defaults(value: object) -> Complaint:

@@ -5,7 +5,7 @@ The levels, the first that is not UNSET decides:
 1. the kind's entry of the namespace   Cached(..., namespaces={'shop': 'tier=gold'})
 2. the kind                            selectors['v1/pods'] = 'app=web'
 3. the default entry of the namespace  defaults.namespaces = {'shop': 'team=a'}
-4. the defaults                        defaults.label = 'managed'
+4. the defaults                        defaults.labels = 'managed'
 
 An empty value and EVERYTHING are set: both end the search.
 """

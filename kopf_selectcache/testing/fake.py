@@ -138,7 +138,7 @@ class _Runtime:
 
     def declare(self, key: KindKey, cached: Cached) -> Informer:
         """List and watch a kind; raise the state that its cache would be in if that fails."""
-        return self._make(key, cached, called("declare", key))
+        return self._make(key, cached, called(key))
 
     def _make(self, key: KindKey, cached: Cached, line: str) -> Informer:
         try:

@@ -407,17 +407,17 @@ def test_15_a_subscriber_gets_matching_objects_alone_whatever_the_filter_becomes
         by_path = cache.changes("pods", where={"metadata.labels.app": "web"})
         for seen in (by_label, by_path):
             assert await following(seen, 2) == ["web-1 entered", "web-2 entered"]
-        await cache.change("pods", "")
+        await cache.declare("pods", "", replace=True)
         cache.cluster.patch(pod("db-1"), labelled(tier="gold"))
         cache.cluster.patch(pod("web-1"), labelled(seen="yes"))
         for seen in (by_label, by_path):
             assert await following(seen, 1) == ["web-1 updated"]
-        await cache.change("pods", "app=db")
+        await cache.declare("pods", "app=db", replace=True)
         for seen in (by_label, by_path):
             assert await following(seen, 2) == ["web-1 left", "web-2 left"]
         with pytest.raises(OutsideFilter):
             await anext(by_label)
-        await cache.change("pods", "app=web")
+        await cache.declare("pods", "app=web", replace=True)
         assert await following(by_path, 2) == ["web-1 entered", "web-2 entered"]
 
     run(main())
@@ -429,7 +429,7 @@ def test_a_subscriber_raises_once_objects_cannot_be_compared_any_more(is_patched
         cache = FakeCache([pod(node="n1")], {"pods": "app=web"})
         seen = cache.changes("pods", where={"spec.nodeName": "n1"})
         assert await following(seen, 1) == ["web-1 entered"]
-        await cache.change("pods", "app=web", drop=["spec.nodeName"])
+        await cache.declare("pods", "app=web", drop=["spec.nodeName"], replace=True)
         if is_patched:
             cache.cluster.patch(pod(), labelled(seen="yes"))
         with pytest.raises(NotKept):
@@ -507,11 +507,11 @@ def test_16_a_changed_filter_does_not_change_the_request() -> None:
             cache.wait_for("pods", lambda obj: obj["metadata"]["name"] != "web-1", labels="app=web")
         )
         assert await following(seen, 1) == ["web-1 entered"]
-        await cache.change("pods", "app in (db,web)")
+        await cache.declare("pods", "app in (db,web)", replace=True)
         cache.cluster.create(pod("db-2", app="db"), pod("web-2"))
         assert await following(seen, 1) == ["web-2 entered"]
         assert (await waiting)["metadata"]["name"] == "web-2"
-        await cache.change("pods", "app=web")
+        await cache.declare("pods", "app=web", replace=True)
         cache.cluster.delete(pod("web-2"))
         assert await following(seen, 1) == ["web-2 left"]
 
@@ -523,7 +523,7 @@ def test_an_iterator_ends_when_a_changed_filter_never_selects_its_objects() -> N
         cache = FakeCache([pod("web-1"), pod("db-1", app="db")], {"pods": "app in (db,web)"})
         seen = cache.changes("pods", labels="app=web")
         assert await following(seen, 1) == ["web-1 entered"]
-        await cache.change("pods", "app=db")
+        await cache.declare("pods", "app=db", replace=True)
         change = await anext(seen)
         assert (change.name, change.cause, change.filter_changed) == ("web-1", "left", True)
         with pytest.raises(OutsideFilter):
@@ -537,7 +537,7 @@ def test_an_iterator_without_objects_ends_then_as_well() -> None:
         cache = FakeCache([], {"pods": "app in (db,web)"})
         waiting = asyncio.ensure_future(anext(cache.changes("pods", labels="app=web")))
         await asyncio.sleep(0)
-        await cache.change("pods", "app=db")
+        await cache.declare("pods", "app=db", replace=True)
         with pytest.raises(OutsideFilter):
             await waiting
 
@@ -549,7 +549,7 @@ def test_a_path_that_is_not_stored_any_more_ends_an_iterator() -> None:
         cache = FakeCache([pod("web-1", "node01")], {"pods": "app=web"})
         seen = cache.changes("pods", where={"spec.nodeName": "node01"})
         assert await following(seen, 1) == ["web-1 entered"]
-        await cache.change("pods", "app=web", keep=["metadata"])
+        await cache.declare("pods", "app=web", keep=["metadata"], replace=True)
         with pytest.raises(NotKept):
             await anext(seen)
 
@@ -562,7 +562,7 @@ def test_a_wait_ends_when_a_changed_filter_never_selects_its_objects() -> None:
         waiting = asyncio.ensure_future(cache.wait_for("pods", lambda _: False, labels="app=web"))
         other = asyncio.ensure_future(cache.wait_for("pods", lambda _: False, labels="app=db"))
         await asyncio.sleep(0)
-        await cache.change("pods", "app=db")
+        await cache.declare("pods", "app=db", replace=True)
         with pytest.raises(OutsideFilter):
             await waiting
         assert not other.done()
@@ -576,7 +576,7 @@ def test_the_end_of_an_object_that_a_changed_filter_does_not_select_is_waited_fo
         cache = FakeCache([pod("web-1")], {"pods": "app=web"})
         waiting = asyncio.ensure_future(cache.wait_deleted("pods", "web-1", namespace="shop"))
         await asyncio.sleep(0)
-        await cache.change("pods", "app=db")
+        await cache.declare("pods", "app=db", replace=True)
         await asyncio.sleep(0)
         assert not waiting.done()
         cache.cluster.delete(pod("web-1"))

@@ -22,7 +22,7 @@ def test_declared_namespaces_stay_as_they_are() -> None:
         "app=web", namespaces={"shop": UNSET, "blog": Selector(names=["a"])}
     )
     cache = FakeCache(CONFIGS, settings)
-    cache.blocking.change("configmaps", "app in (web,db)", keep=["data"])
+    cache.blocking.declare("configmaps", "app in (web,db)", keep=["data"], replace=True)
     changed = AnyOf(
         [
             Selector("app in (web,db)", names=["a"], namespaces=["blog"]),
@@ -30,15 +30,15 @@ def test_declared_namespaces_stay_as_they_are() -> None:
         ]
     )
     assert cache.scope("configmaps") == changed
-    cache.blocking.change("configmaps", Selector())
+    cache.blocking.declare("configmaps", Selector(), replace=True)
     assert str(cache.scope("configmaps").branches[1]) == "labels='app=db', namespaces=['shop']"
-    cache.blocking.change("configmaps", [Selector("app=web", namespaces=["other"]), "app=db"])
+    cache.blocking.declare("configmaps", [Selector("app=web", namespaces=["other"]), "app=db"], replace=True)
     assert Selector("app=web", namespaces=["other"]) in cache.scope("configmaps").branches
     assert Selector("app=db", namespaces=["shop"]) in cache.scope("configmaps").branches
-    cache.blocking.change("configmaps", "app=web", namespaces=UNSET)
+    cache.blocking.declare("configmaps", "app=web", namespaces=UNSET, replace=True)
     assert cache.scope("configmaps") == Selector("app=web", namespaces=["elsewhere"])
-    cache.blocking.change("configmaps", Cached("app=web", namespaces=["elsewhere"]))
-    cache.blocking.change("configmaps", "app=db")
+    cache.blocking.declare("configmaps", Cached("app=web", namespaces=["elsewhere"]), replace=True)
+    cache.blocking.declare("configmaps", "app=db", replace=True)
     assert [str(each) for each in cache.scope("configmaps").origins if each.option == "namespaces"] == [
         "namespaces=['elsewhere']: from the kind"
     ]
@@ -50,7 +50,7 @@ def test_a_default_that_stays_has_its_origin() -> None:
     ours.defaults.max_bytes = "1Mi"
     ours.selectors["v1/configmaps"] = Cached("app=web", storage="raw")
     cache = FakeCache(CONFIGS, settings)
-    cache.blocking.change("configmaps", "app=db")
+    cache.blocking.declare("configmaps", "app=db", replace=True)
     origins = [str(each) for each in cache.scope("configmaps").origins]
     assert "max_bytes='1Mi': from the defaults" in origins
     assert "storage='raw': from the kind" in origins

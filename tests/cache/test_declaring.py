@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, cast
 
 import pytest
@@ -208,14 +209,14 @@ def test_two_keys_of_one_unresolved_kind_are_rejected() -> None:
         ("nodes", Selector(fields="spec.unknown=1"), {}, DeclarationError),
     ],
 )
-@each_row("verb", ["declare", "change"])
+@each_row("replace", [False, True])
 def test_arguments_are_checked_first(
-    verb: str, kind: str, declared: Any, options: Any, error: type[Exception]
+    replace: bool, kind: str, declared: Any, options: Any, error: type[Exception]
 ) -> None:
     async def test(gated: Gated, cache: Cache) -> None:
         before = len(gated.cluster.requests)
         with pytest.raises(error):
-            await getattr(cache, verb)(kind, declared, **options)
+            await cache.declare(kind, declared, replace=replace, **options)
         assert len(gated.cluster.requests) == before
 
     operated(test)
@@ -266,7 +267,7 @@ def test_a_cancelled_declaration_that_was_changed_meanwhile_stays() -> None:
         )
         declaring = asyncio.create_task(cache.declare("v1/configmaps", "app=web", timeout=3600))
         await until(lambda: silence.hits)
-        await cache.change("configmaps", "app=db")
+        await cache.declare("configmaps", "app=db", replace=True)
         assert not gated.operator.runtime.names.pending
         declaring.cancel()
         await asyncio.wait({declaring})
@@ -334,9 +335,8 @@ def test_reads_of_a_removed_kind_name_the_time_and_the_place() -> None:
             with pytest.raises(NotDeclared) as caught:
                 cache.list_cached(kind)
             assert re.search(r"2026-01-02T03:04:05Z by test_declaring\.py:\d+", caught.value.what)
-        for verb in ("undeclare", "change"):
-            with pytest.raises(NotDeclared):
-                await getattr(cache, verb)("configmaps", *(["app=web"] if verb == "change" else []))
+        with pytest.raises(NotDeclared):
+            await cache.undeclare("configmaps")
         with pytest.raises(NotDeclared) as caught:
             cache.list_cached("secrets")
         assert "removed" not in caught.value.what
@@ -368,12 +368,13 @@ def test_the_place_is_that_of_the_call_also_from_threads_and_tasks() -> None:
 
 def test_the_remedies_of_a_thread_can_be_copied_into_it() -> None:
     async def test(_: Gated, cache: Cache) -> None:
-        with pytest.raises(NotDeclared) as on_loop:
-            await cache.change("nodes", "app=web")
-        with pytest.raises(NotDeclared) as in_thread:
-            await asyncio.to_thread(lambda: cache.blocking.change("nodes", "app=web"))
-        assert on_loop.value.remedy == "Declare it: await cache.declare(...)"
-        assert in_thread.value.remedy == "Declare it: cache.blocking.declare(...)"
+        await cache.declare("configmaps", "app=web")
+        with pytest.raises(DeclarationError) as on_loop:
+            await cache.declare("configmaps", "app=db")
+        with pytest.raises(DeclarationError) as in_thread:
+            await asyncio.to_thread(lambda: cache.blocking.declare("configmaps", "app=db"))
+        assert on_loop.value.remedy == "To change it: await cache.declare(..., replace=True)"
+        assert in_thread.value.remedy == "To change it: cache.blocking.declare(..., replace=True)"
 
     operated(test)
 
@@ -482,12 +483,10 @@ def test_a_cancelled_removal_removes() -> None:
 def test_a_changed_filter_is_read_at_once() -> None:
     async def test(gated: Gated, cache: Cache) -> None:
         await cache.declare("configmaps", "app=web")
-        await cache.change("v1/configmaps", "app=db", keep=["metadata.labels"], timeout=30)
+        await cache.declare("v1/configmaps", "app=db", keep=["metadata.labels"], timeout=30, replace=True)
         assert names(cache.list("configmaps", labels="app=db")) == ["db"]
         assert cache.scope("configmaps") == Selector("app=db")
         await cache.declare("configmaps", Cached("app=db", keep=["metadata.labels"]))
-        with pytest.raises(NotDeclared):
-            await cache.change("secrets", "app=db")
         await cache.undeclare("configmaps")
         nothing_stays(gated)
 
@@ -499,7 +498,7 @@ def test_a_change_that_fails_leaves_the_filter() -> None:
         await cache.declare("configmaps", "app=web")
         gated.cluster.faults.add(Refuse(403), verb="list", resource="configmaps")
         with pytest.raises(Forbidden):
-            await cache.change("configmaps", "app=db")
+            await cache.declare("configmaps", "app=db", replace=True)
         assert names(cache.list_cached("configmaps")) == ["web"]
         assert cache.scope("configmaps") == Selector("app=web")
 
@@ -510,7 +509,9 @@ def test_a_change_whose_index_fails_leaves_the_filter() -> None:
     async def test(_: Gated, cache: Cache) -> None:
         await cache.declare("configmaps", "app=web")
         with pytest.raises(ReadError):
-            await cache.change("configmaps", "app=web", index={"wrong": lambda obj: obj["nothing"]})
+            await cache.declare(
+                "configmaps", "app=web", index={"wrong": lambda obj: obj["nothing"]}, replace=True
+            )
         assert cache.scope("configmaps") == Selector("app=web")
 
     operated(test)
@@ -520,7 +521,7 @@ def test_a_change_ends_when_its_kind_is_removed() -> None:
     async def test(gated: Gated, cache: Cache) -> None:
         await cache.declare("configmaps", "app=web")
         gated.cluster.faults.add(Silence(), verb="list", resource="configmaps")
-        result = await removed_while(gated, cache.change("configmaps", "app=db"))
+        result = await removed_while(gated, cache.declare("configmaps", "app=db", replace=True))
         assert isinstance(result, NotDeclared)
         await settle()
         nothing_stays(gated)
@@ -530,7 +531,7 @@ def test_a_change_ends_when_its_kind_is_removed() -> None:
 
 def test_options_that_are_not_given_stay_as_they_are() -> None:
     cache = FakeCache([config("web", app="web"), config("db", app="db")])
-    change = cache.blocking.change
+    change = partial(cache.blocking.declare, replace=True)
     cache.blocking.declare("configmaps", "app=web", keep=["data"], index={"app": "data.a"}, max_bytes="1Mi")
     change("configmaps", "app in (web,db)")
     informer = cache._runtime.informer("configmaps")
@@ -551,9 +552,9 @@ def test_names_share_a_watch_as_long_as_there_are_names() -> None:
     cache = FakeCache([config("web", app="web")])
     cache.blocking.declare("configmaps", Selector(names=["a", "b"], namespaces=["shop"]), share_watches=True)
     informer = cache._runtime.informer("configmaps")
-    cache.blocking.change("configmaps", Selector(names=["a", "c"], namespaces=["shop"]))
+    cache.blocking.declare("configmaps", Selector(names=["a", "c"], namespaces=["shop"]), replace=True)
     assert informer.declared.share_watches
-    cache.blocking.change("configmaps", "app=web")
+    cache.blocking.declare("configmaps", "app=web", replace=True)
     assert not informer.declared.share_watches
 
 
@@ -565,12 +566,19 @@ def test_a_change_whose_index_fails_leaves_the_former_filter() -> None:
     cache.blocking.declare("configmaps", "app=web")
     state = cache._runtime.informer("configmaps").state
     with pytest.raises(ReadError):
-        cache.blocking.change("configmaps", "app=web", index={"app": fail})
+        cache.blocking.declare("configmaps", "app=web", index={"app": fail}, replace=True)
     assert cache._runtime.informer("configmaps").state is state
     with pytest.raises(NotDeclared):
-        cache.blocking.change("secrets", "app=web")
-    with pytest.raises(NotDeclared):
         cache.blocking.undeclare("secrets")
+
+
+def test_a_kind_that_is_not_declared_is_declared_with_replace_as_well() -> None:
+    cache = FakeCache([config("web", app="web"), config("db", app="db")])
+    for filter_, found in (("app=web", ["web"]), ("app=db", ["db"])):
+        cache.blocking.declare("configmaps", filter_, replace=True)
+        assert [each["metadata"]["name"] for each in cache.list("configmaps", labels=filter_)] == found
+    with pytest.raises(DeclarationError, match="replace is 'yes'"):
+        cache.blocking.declare("configmaps", "app=web", replace="yes")  # type: ignore[arg-type]
 
 
 # ---- Many.

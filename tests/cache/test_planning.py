@@ -73,7 +73,7 @@ def test_a_plan_of_a_change_counts_kept_objects_without_a_list_of_them() -> None
         assert [each.query for each in plan.kept] == [{"labelSelector": "app=web"}]
         assert not plan.ended
         assert plan.objects == 3
-        await cache.change("configmaps", [Selector("app=web"), Selector("tier=gold")])
+        await cache.declare("configmaps", [Selector("app=web"), Selector("tier=gold")], replace=True)
         held = sum(map(weight, gated.operator.runtime.informer("configmaps").store.records()[0]))
         assert plan.bytes is not None
         assert held / 2 < plan.bytes < held * 2
@@ -124,7 +124,7 @@ def test_a_plan_says_why_a_stream_is_listed_anew(options: Any, reason: Relist) -
 def test_a_plan_keeps_the_present_options_as_a_change_does() -> None:
     async def test(gated: Gated, cache: Cache) -> None:
         cached = Cached(FILTER, keep=["metadata.labels"], index={"key": "data.key"})
-        await cache.change("configmaps", cached)
+        await cache.declare("configmaps", cached, replace=True)
         plan = await cache.plan("configmaps", FILTER)
         assert [each.query for each in plan.kept] == [{"labelSelector": FILTER}]
         assert not plan.opened
@@ -132,13 +132,13 @@ def test_a_plan_keeps_the_present_options_as_a_change_does() -> None:
         assert reasons(plan) == [(FILTER, Relist.PROJECTION)]
         assert not plan.kept
         some = Selector(names=["web", "db"], namespaces=["shop"])
-        await cache.change("configmaps", some, share_watches=True)
+        await cache.declare("configmaps", some, share_watches=True, replace=True)
         plan, informer = await cache.plan("configmaps", some), gated.operator.runtime.informer("configmaps")
         (right,) = plan.rights
         assert (right.names, right.namespace) == (None, "shop")
         present = informer.reflectors
         assert [each.filter for each in plan.kept] == [each.stream.selector for each in present]
-        await cache.change("configmaps", some)
+        await cache.declare("configmaps", some, replace=True)
         assert informer.reflectors == present
 
     operated(test)
@@ -146,7 +146,9 @@ def test_a_plan_keeps_the_present_options_as_a_change_does() -> None:
 
 def test_a_plan_has_the_options_that_are_not_given_as_they_are() -> None:
     async def test(_: Gated, cache: Cache) -> None:
-        await cache.change("configmaps", FILTER, drop=["data"], index={"app": "metadata.labels.app"})
+        await cache.declare(
+            "configmaps", FILTER, drop=["data"], index={"app": "metadata.labels.app"}, replace=True
+        )
         plan = await cache.plan("configmaps", [Selector("app=web"), Selector("tier=gold")])
         assert reasons(plan) == [("tier=gold", Relist.NEW)]
         assert plan.bytes is not None

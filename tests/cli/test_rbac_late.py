@@ -51,8 +51,9 @@ class TestCachesThatAreDeclaredAtRunTime:
             "select['v1/pods'] = 'app=web'\n\n"
             "async def f(cache, name, fields, **_):\n"
             "    await cache.declare('v1/secrets', Selector('app=web', namespaces=['infra']), keep=fields)\n"
-            "    cache.blocking.change('jobs', filter=['a=b', Selector(names=['x'], namespaces=['infra'])])\n"
-            "    await cache.change('v1/nodes', f'app={name}')\n"
+            "    cache.blocking.declare('jobs', replace=True, filter="
+            "['a=b', Selector(names=['x'], namespaces=['infra'])])\n"
+            "    await cache.declare('v1/nodes', f'app={name}', replace=True)\n"
             "    await cache.declare(name, 'app=web')",
         )
         found = of_caches(said.output)
@@ -68,7 +69,7 @@ class TestCachesThatAreDeclaredAtRunTime:
             ("Cached(NAMES, share_watches=True)", "", "", True),
             ("Cached(NAMES, share_watches=True)", "", ", share_watches=False", False),
             ("NAMES", "cache.declare('secrets', NAMES, share_watches=True)", "", True),
-            ("NAMES", "cache.change('secrets', Cached(NAMES, share_watches=True))", "", True),
+            ("NAMES", "cache.declare('secrets', Cached(NAMES, share_watches=True), replace=True)", "", True),
             ("NAMES", "cache.declare('pods', NAMES, share_watches=True)", "", False),
         ],
     )
@@ -77,7 +78,8 @@ class TestCachesThatAreDeclaredAtRunTime:
     ) -> None:
         code = f"select['v1/secrets'] = {declared}\n\ndef f(cache, **_):\n    {calls}\n"
         names = "Selector(names=['a', 'b'], namespaces=['infra'])"
-        changing = f"    cache.change('v1/secrets', Selector(names=['c', 'd'], namespaces=['shop']){given})"
+        selector = "Selector(names=['c', 'd'], namespaces=['shop'])"
+        changing = f"    cache.declare('v1/secrets', {selector}{given}, replace=True)"
         found = of_caches(command("rbac", code.replace("NAMES", names) + changing).output)["shop"]
         assert any("resourceNames" not in each for each in found) == is_shared
 
@@ -99,7 +101,7 @@ class TestCachesThatAreDeclaredAtRunTime:
             "rbac",
             "select['v1/pods'] = 'app=web'\n\n"
             "async def f(cache, name, **_):\n"
-            "    await cache.change('v1/nodes', name)\n"
+            "    await cache.declare('v1/nodes', name, replace=True)\n"
             "    await cache.declare(name, 'app=web')",
             *(argument for kind in named for argument in ("--kind", kind, "--filter", "app=web")),
         )

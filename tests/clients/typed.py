@@ -86,7 +86,7 @@ def in_threads(cache: Cache) -> None:
     sync.wait_deleted("pods", "a", namespace="ns", timeout=5)
     sync.wait_synced(5)
     sync.declare(V1Pod, "app=web", drop=["status"])
-    sync.change(V1Pod, "app=db")
+    sync.declare(V1Pod, "app=db", replace=True)
     sync.add_index(V1Pod, node="spec.nodeName")
     sync.remove(V1Pod)
     live = sync.live

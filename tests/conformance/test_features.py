@@ -279,7 +279,7 @@ def test_a14_each_object_is_passed_to_subscribers_again(configs: Place) -> None:
                     ("web-2", "resync"),
                 }
                 assert all(each.old is each.new for each in seen)
-            await cache.change("configmaps", "app=web", resync=0)
+            await cache.declare("configmaps", "app=web", resync=0, replace=True)
 
     run(main())
 
@@ -522,7 +522,7 @@ def test_b4_an_object_that_left_is_told_from_one_that_is_gone(configs: Place) ->
         async with cached(configs, filters) as cache, aclosing(cache.changes("configmaps")) as changes:  # type: ignore[type-var]
             assert (await anext(changes)).cause == "entered"
             configs.delete("leaves")
-            assert (await anext(changes)).cause == "gone"
+            assert (await anext(changes)).cause == "deleted"
 
     run(main())
 
@@ -534,7 +534,7 @@ def test_b6_the_filter_is_changed_while_it_is_read(configs: Place) -> None:
         configs.create("gold", labels={"tier": "gold"})
         async with operated(configs) as operator:
             for filter_ in ("tier=gold", "app=web") * 3:
-                await operator.cache.change("v1/configmaps", filter_)
+                await operator.cache.declare("v1/configmaps", filter_, replace=True)
                 assert len(operator.cache.list_cached("configmaps")) == 2
                 assert len(operator.cache.list_cached("configmaps", labels="tier=gold")) == (
                     2 if "gold" in filter_ else 1
@@ -542,7 +542,7 @@ def test_b6_the_filter_is_changed_while_it_is_read(configs: Place) -> None:
             async with aclosing(operator.cache.changes("configmaps", initial=False)) as changes:  # type: ignore[type-var]
                 coming = asyncio.ensure_future(anext(changes))
                 await asyncio.sleep(0)
-                await operator.cache.change("v1/configmaps", "tier=gold")
+                await operator.cache.declare("v1/configmaps", "tier=gold", replace=True)
                 assert (await coming).filter_changed
             assert names(operator.cache.list_cached("configmaps", labels="tier=gold")) == ["always", "gold"]
             seen = operator.readers["v1/configmaps"].names

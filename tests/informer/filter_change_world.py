@@ -412,9 +412,15 @@ class World:
     def change(self, filter_: Filter, options: Mapping[str, Any], *, within: float) -> None:
         async def work(call: Call) -> None:
             self.notice()  # It completes the declaration that is in use now.
-            if self.declared is not None:
-                call.wanted = self.declared.changed(filter_, options)
-            await self.cache.change(KIND, filter_.declared, timeout=within, **cast("Any", options))
+            declared = self.declared
+            call.wanted = (
+                Declaration(filter_, dict(options))
+                if declared is None
+                else declared.changed(filter_, options)
+            )
+            await self.cache.declare(
+                KIND, filter_.declared, timeout=within, **cast("Any", options), replace=True
+            )
 
         self.call("change", work)
 

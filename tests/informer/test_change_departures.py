@@ -276,7 +276,9 @@ def test_15_each_departure_is_delivered_once_while_the_filter_changes_to_namespa
 
             def act_and_change(environment: Environment) -> None:
                 ACTS[act](environment)
-                calls.append(asyncio.create_task(environment.cache.change("secrets", by_label)))
+                calls.append(
+                    asyncio.create_task(environment.cache.declare("secrets", by_label, replace=True))
+                )
 
             await disturb(environment, act_and_change)
             while not calls[0].done():

@@ -43,7 +43,7 @@ def test_a_kind_that_the_cluster_does_not_have_can_be_changed() -> None:
         selectors = {"things.nowhere.org": "app=web"}
         async with Server() as server, operating(server, selectors=selectors) as environment:
             with pytest.raises(ReadError):
-                await environment.cache.change("things.nowhere.org", "app=db", timeout=0.05)
+                await environment.cache.declare("things.nowhere.org", "app=db", timeout=0.05, replace=True)
 
     run(main())
 

@@ -57,12 +57,12 @@ def test_16_an_index_of_a_part_that_is_not_stored_lists_whole_objects(by: Any) -
             cache = await synced(environment)
             plan = await cache.plan("secrets", WEB, drop=["data"], index={"key": by})
             assert [each.reason for each in plan.opened] == [Relist.INDEX]
-            await cache.change("secrets", WEB, index={"key": by})
+            await cache.declare("secrets", WEB, index={"key": by}, replace=True)
             environment.cluster.create(with_key("later"))
             await until(lambda: len(cache.list_cached("secrets")) == 2)
             assert found(cache, "key", "eA==") == ["later", "web"]
             kept = environment.informer.reflectors
-            await cache.change("secrets", WEB)
+            await cache.declare("secrets", WEB, replace=True)
             assert environment.informer.reflectors == kept
             assert found(cache, "key", "eA==") == ["later", "web"]
 
@@ -74,7 +74,7 @@ def test_16_an_index_of_a_stored_part_lists_nothing_anew() -> None:
         declared = Cached(WEB, keep=["data.key", "metadata.labels"])
         async with caching(declared, with_key("web")) as environment:
             cache, kept = await synced(environment), environment.informer.reflectors
-            await cache.change("secrets", WEB, index={"key": "data.key"})
+            await cache.declare("secrets", WEB, index={"key": "data.key"}, replace=True)
             assert environment.informer.reflectors == kept
             assert found(cache, "key", "eA==") == ["web"]
 
@@ -87,7 +87,7 @@ def test_16_an_added_index_of_a_part_that_is_dropped_later_reads_whole_objects(b
         async with caching(WEB, with_key("web")) as environment:
             cache = await synced(environment)
             await cache.add_index("secrets", key=by)
-            await cache.change("secrets", WEB, drop=["data"])
+            await cache.declare("secrets", WEB, drop=["data"], replace=True)
             environment.cluster.create(with_key("later"))
             await until(lambda: len(cache.list_cached("secrets")) == 2)
             assert found(cache, "key", "eA==") == ["later", "web"]
@@ -100,7 +100,7 @@ def test_16_an_added_index_that_fails_for_an_object_leaves_it_readable_after_a_c
         async with caching(WEB, with_key("web")) as environment:
             cache = await synced(environment)
             await cache.add_index("secrets", key=read_key)
-            await cache.change("secrets", WEB, drop=["data"])
+            await cache.declare("secrets", WEB, drop=["data"], replace=True)
             environment.cluster.create(secret("bare", app="web"))
             await until(lambda: named(cache.list_cached("secrets")) == ["bare", "web"])
             assert found(cache, "key", "eA==") == ["web"]
@@ -114,7 +114,7 @@ def test_16_an_added_function_is_an_index_of_whole_objects_once_it_is_declared()
             cache = await synced(environment)
             await cache.add_index("secrets", key=find_key)
             assert found(cache, "key", "eA==") == []
-            await cache.change("secrets", WEB, index={"key": find_key})
+            await cache.declare("secrets", WEB, index={"key": find_key}, replace=True)
             assert found(cache, "key", "eA==") == ["web"]
             with pytest.raises(NotKept):
                 await cache.add_index("secrets", other="data.key")
@@ -126,7 +126,7 @@ def test_16_a_function_of_whole_objects_is_not_called_with_stored_parts() -> Non
     async def main() -> None:
         async with caching(WEB, with_key("web")) as environment:
             cache = await synced(environment)
-            changing = cache.change("secrets", WEB, drop=["data"], index={"key": read_key})
+            changing = cache.declare("secrets", WEB, drop=["data"], index={"key": read_key}, replace=True)
             (failure,) = await asyncio.gather(changing, return_exceptions=True)
             assert failure is None
             assert found(cache, "key", "eA==") == ["web"]
@@ -135,7 +135,7 @@ def test_16_a_function_of_whole_objects_is_not_called_with_stored_parts() -> Non
 
 
 async def by_a_change(cache: Cache) -> None:
-    await cache.change("secrets", WEB, index={"by": second})
+    await cache.declare("secrets", WEB, index={"by": second}, replace=True)
 
 
 async def by_an_addition(cache: Cache) -> None:
@@ -147,7 +147,7 @@ def test_16_an_index_has_no_values_of_a_former_one_of_its_name(add: Any) -> None
     async def main() -> None:
         async with caching(Cached(WEB, index={"by": first}), with_key("web")) as environment:
             cache = await synced(environment)
-            await cache.change("secrets", WEB, index={})
+            await cache.declare("secrets", WEB, index={}, replace=True)
             await add(cache)
             assert (found(cache, "by", "first"), found(cache, "by", "second")) == ([], ["web"])
             (record,) = environment.informer.store.records()[0]
@@ -166,7 +166,9 @@ def test_16_a_change_that_is_cancelled_leaves_no_values_of_its_index(
             asked = asyncio.Event()
             with monkeypatch.context() as patched:
                 patched.setattr(Succession, "has_arrived", lambda _: asked.set())
-                changing = asyncio.create_task(cache.change("secrets", WEB, index={"by": first}))
+                changing = asyncio.create_task(
+                    cache.declare("secrets", WEB, index={"by": first}, replace=True)
+                )
                 await asked.wait()
                 changing.cancel()
                 with pytest.raises(asyncio.CancelledError):
@@ -184,10 +186,10 @@ def test_16_an_index_that_a_change_puts_back_has_values_again() -> None:
         async with caching(Cached(WEB, index={"by": first}), with_key("web")) as environment:
             cache = await synced(environment)
             kept = environment.informer.reflectors
-            await cache.change("secrets", WEB, index={"by": second})
+            await cache.declare("secrets", WEB, index={"by": second}, replace=True)
             environment.cluster.create(with_key("later"))
             await until(lambda: len(cache.list_cached("secrets")) == 2)
-            await cache.change("secrets", WEB, index={"by": first})
+            await cache.declare("secrets", WEB, index={"by": first}, replace=True)
             assert found(cache, "by", "first") == ["later", "web"]
             assert environment.informer.reflectors == kept, "values are computed from stored objects"
 
@@ -210,7 +212,7 @@ def test_16_an_index_of_a_part_that_is_dropped_meanwhile_is_refused(monkeypatch:
                 patched.setattr(IndexBuilder, "_computed", compute_late)
                 adding = asyncio.create_task(cache.add_index("secrets", added="data.key"))
                 other = asyncio.create_task(cache.add_index("secrets", other="metadata.labels.app"))
-                await cache.change("secrets", WEB, drop=["data"])
+                await cache.declare("secrets", WEB, drop=["data"], replace=True)
                 dropped.set()
                 with pytest.raises(NotKept, match="is not stored"):
                     await adding
@@ -228,7 +230,7 @@ def test_16_an_index_that_is_added_meanwhile_stays_unless_its_part_is_dropped(by
         async with caching(WEB, with_key("web")) as environment:
             cache = await synced(environment)
             silence = environment.cluster.faults.add(Silence(), verb="list")
-            changing = asyncio.create_task(cache.change("secrets", WEB, drop=["data"]))
+            changing = asyncio.create_task(cache.declare("secrets", WEB, drop=["data"], replace=True))
             await until(lambda: environment.informer.filter_change.following is not None)
             await cache.add_index("secrets", added=by)
             silence.release()

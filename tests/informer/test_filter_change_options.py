@@ -346,7 +346,7 @@ def test_16_an_index_of_what_is_not_stored_has_the_values_of_all_objects(index: 
         async with caching(Cached("app=web", keep=["metadata.annotations"]), web) as environment:
             cache = environment.cache
             await until(lambda: environment.informer.synced)
-            await cache.change("secrets", "app=web", index={"key": index})
+            await cache.declare("secrets", "app=web", index={"key": index}, replace=True)
             assert named(cache.list_cached("secrets", index={"key": "Zm9v"})) == ["web"]
 
     run(main())

@@ -1,4 +1,4 @@
-"""Calls of `cache.change` that overlap, of two and of three callers: the order of the calls decides which
+"""Changes of one filter that overlap, of two and of three callers: the order of the calls decides which
 filter is in force, whatever each of them has to wait for first."""
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ FILTERS: dict[str, Any] = {
 async def change(environment: Environment, filter_: str) -> str:
     """Return if the filter has changed; check that it is in force then."""
     try:
-        await environment.cache.change("secrets", FILTERS[filter_])
+        await environment.cache.declare("secrets", FILTERS[filter_], replace=True)
     except Superseded:
         return "overtaken"
     assert environment.informer.declared.filter == Cached(FILTERS[filter_]).filter, f"{filter_} is not in use"
@@ -91,7 +91,9 @@ def test_16_the_namespaces_of_the_present_filter_do_not_overtake_a_call() -> Non
             )
             mark(environment, "shop")
             await silence.hit()
-            called = asyncio.create_task(environment.cache.change("secrets", Selector(namespaces=["blog"])))
+            called = asyncio.create_task(
+                environment.cache.declare("secrets", Selector(namespaces=["blog"]), replace=True)
+            )
             for _ in range(10):
                 await asyncio.sleep(0)
             silence.release()

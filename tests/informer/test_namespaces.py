@@ -172,11 +172,11 @@ def test_kinds_that_are_declared_at_run_time_have_the_defaults() -> None:
     cache.blocking.declare("configmaps", Selector())
     assert str(cache.scope("configmaps")) == str(cache.scope("secrets"))
     cache.blocking.declare("configmaps", Selector())  # The same again changes nothing.
-    cache.blocking.change("configmaps", "tier=gold", drop=["data"])
+    cache.blocking.declare("configmaps", "tier=gold", drop=["data"], replace=True)
     assert cache.scope("configmaps") == Selector("tier=gold", namespaces=["blog", "shop"])
     levels = {each.option: each.level for each in cache.scope("configmaps").origins}
     assert (levels["labels"], levels["drop"], levels["keep"]) == (Level.KIND, Level.KIND, Level.NOWHERE)
-    cache.blocking.change("configmaps", "tier=silver")
+    cache.blocking.declare("configmaps", "tier=silver", replace=True)
     assert {each.option: each.level for each in cache.scope("configmaps").origins}["drop"] is Level.KIND
     plan = cache.blocking.plan("pods", Selector())
     assert [str(each.filter) for each in plan.opened] == [
@@ -280,7 +280,7 @@ def test_a_change_to_many_namespaces_joins_none_without_the_right() -> None:
         declared = Selector("app=web", namespaces=MANY[:2])
         async with caching(declared, who=lambda cluster: user_of(cluster, MANY)) as environment:
             await environment.cache.wait_synced()
-            await environment.cache.change("secrets", Selector("app=web", namespaces=MANY))
+            await environment.cache.declare("secrets", Selector("app=web", namespaces=MANY), replace=True)
             assert len(environment.informer.reflectors) == len(MANY)
             assert environment.cache.list("secrets", labels="app=web", namespace=MANY) == []
 
@@ -324,8 +324,8 @@ def test_all_others_need_the_right_to_all_namespaces_and_the_named_ones_do_not()
 def test_options_that_a_cache_begins_with_cannot_be_changed(options: dict[str, Any]) -> None:
     cache = FakeCache(OBJECTS, {"secrets": Cached("app=web", page_limit=3)})
     with pytest.raises(DeclarationError):
-        cache.blocking.change("secrets", "app=db", **options)
-    cache.blocking.change("secrets", "app=db", page_limit=3)
+        cache.blocking.declare("secrets", "app=db", **options, replace=True)
+    cache.blocking.declare("secrets", "app=db", page_limit=3, replace=True)
     assert keys(cache) == ["blog/db-blog", "infra/db-infra", "news/db-news", "shop/db-shop"]
 
 

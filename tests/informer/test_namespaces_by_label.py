@@ -333,17 +333,19 @@ def test_16_a_filter_is_changed_to_namespaces_by_label_and_back() -> None:
             assert "list, watch namespaces" in [str(each) for each in planned.rights]
             assert not runtime.namespaces.labelled
             kept = next(each for each in environment.informer.reflectors if "shop" in str(each.filter))
-            await cache.change("secrets", TENANTS)
+            await cache.declare("secrets", TENANTS, replace=True)
             assert served(environment) == {"shop", "infra"}
             assert kept in environment.informer.reflectors
             mark(environment, "blog")
             await serves(environment, "shop", "infra", "blog")
-            changed = asyncio.create_task(cache.change("secrets", [cache.scope("secrets"), "app=web"]))
+            changed = asyncio.create_task(
+                cache.declare("secrets", [cache.scope("secrets"), "app=web"], replace=True)
+            )
             await until(lambda: environment.informer.filter_change.following is not None)
             environment.cluster.bookmark()  # The streams have been listed at different times.
             await changed
             assert cache.scope("secrets").branches[0].namespace_label == TENANTS.namespace_label
-            await cache.change("secrets", "")
+            await cache.declare("secrets", "", replace=True)
             assert not runtime.namespaces.labelled
             mark(environment, "infra", NO)
             assert served(environment) == {"shop", "infra", "blog"}
@@ -362,7 +364,7 @@ def test_16_a_change_beside_a_change_of_the_namespaces_has_both() -> None:
             mark(environment, "blog")
             await until(lambda: environment.informer.filter_change.following is not None)
             changed = asyncio.create_task(
-                cache.change("secrets", Selector("!old", namespaces=TENANTS.namespace_label))
+                cache.declare("secrets", Selector("!old", namespaces=TENANTS.namespace_label), replace=True)
             )
             await until(lambda: environment.informer.filter_change.following is not None)
             mark(environment, "infra")
@@ -400,10 +402,10 @@ def test_16_the_last_of_two_changes_is_in_force_whatever_the_first_waits_for(old
                 for resource in ("namespaces", "secrets")
             ]
             asked = len(environment.cluster.requests)
-            first = asyncio.create_task(cache.change("secrets", older))
+            first = asyncio.create_task(cache.declare("secrets", older, replace=True))
             await until(lambda: any(each.verb == "list" for each in [*environment.cluster.requests][asked:]))
             if newer == "the present filter":
-                await cache.change("secrets", "")
+                await cache.declare("secrets", "", replace=True)
                 with pytest.raises(Superseded):
                     await first
             elif newer == "none: removed":
@@ -412,7 +414,7 @@ def test_16_the_last_of_two_changes_is_in_force_whatever_the_first_waits_for(old
                     await first
             else:
                 filter_ = older if newer == "an equal filter" else Selector("!older")
-                second = asyncio.create_task(cache.change("secrets", filter_))
+                second = asyncio.create_task(cache.declare("secrets", filter_, replace=True))
                 await asyncio.sleep(0)
                 for each in waits:
                     each.release()
@@ -442,7 +444,7 @@ def test_16_a_change_to_a_label_that_cannot_be_followed_leaves_the_filter() -> N
             await environment.cache.wait_synced()
             before = asyncio.all_tasks()
             with pytest.raises(Forbidden):
-                await environment.cache.change("secrets", TENANTS)
+                await environment.cache.declare("secrets", TENANTS, replace=True)
             assert served(environment) == {"shop", "infra", "blog"}
             with pytest.raises(Forbidden):
                 await environment.cache.declare("v1/configmaps", TENANTS)
@@ -460,7 +462,7 @@ def test_16_a_change_waits_for_the_namespaces_until_its_timeout() -> None:
             await environment.cache.wait_synced()
             environment.cluster.faults.add(Silence(), verb="list", resource="namespaces")
             with pytest.raises(NotSynced):
-                await environment.cache.change("secrets", TENANTS, timeout=0)
+                await environment.cache.declare("secrets", TENANTS, timeout=0, replace=True)
             environment.runtime.settings.sync_timeout = 0.001
             with pytest.raises(NotSynced):
                 await environment.cache.plan("secrets", TENANTS)

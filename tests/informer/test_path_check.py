@@ -130,14 +130,14 @@ def test_20_a_relist_and_another_filter_warn_of_nothing_again(
                 await environment.watched(2)
                 await environment.synced()
                 await until(lambda: lines(caplog))
-                await environment.cache.change("pods", "app")
-                await environment.cache.change("pods", "app=web", keep=["spec.hostnam"])
+                await environment.cache.declare("pods", "app", replace=True)
+                await environment.cache.declare("pods", "app=web", keep=["spec.hostnam"], replace=True)
                 await until(lambda: len(lines(caplog)) >= 2)
 
     run(main())
     assert lines(caplog) == [
         TYPO,
-        TYPO.replace("settings.selectcache.selectors['pods']", "cache.change('pods', ...)").replace(
+        TYPO.replace("settings.selectcache.selectors['pods']", "cache.declare('pods', ...)").replace(
             "nodeNam", "hostnam"
         ),
     ]

@@ -216,9 +216,9 @@ def test_an_informer_resyncs_without_a_request_until_that_is_changed() -> None:
                 "watch",
             }
             assert sum(asked.verb == "list" for asked in environment.cluster.requests) == 1
-            await environment.cache.change("secrets", "app=web", resync=0)
+            await environment.cache.declare("secrets", "app=web", resync=0, replace=True)
             assert environment.informer.declared.resync == 0
-            await environment.cache.change("secrets", "app")
+            await environment.cache.declare("secrets", "app", replace=True)
             assert environment.informer.declared.resync == 0
 
     run(main())

@@ -53,7 +53,7 @@ def test_16_a_filter_changes_although_the_namespaces_of_the_present_one_are_unkn
     async def main() -> None:
         async with unknown(fault) as (environment, _):
             waiting = asyncio.create_task(environment.cache.wait_synced())
-            changing = asyncio.create_task(environment.cache.change("secrets", ""))
+            changing = asyncio.create_task(environment.cache.declare("secrets", "", replace=True))
             assert await reached(changing.done)
             assert len(environment.cache.list_cached("secrets")) == 3
             with suppress(selectcache.ReadError):  # The cache was forbidden when it began.
@@ -74,7 +74,7 @@ def test_16_while_a_cache_restarts_its_filter_is_the_declared_one() -> None:
             await fault.hit()
             await until(lambda: informer.state.is_resolving)
             declared = [TENANTS, Selector("app=web")]
-            changing = asyncio.create_task(cache.change("secrets", declared))
+            changing = asyncio.create_task(cache.declare("secrets", declared, replace=True))
             await until(lambda: informer.declared == Cached(declared))
             mark(environment, "shop", {"metadata": {"labels": {"tenant": None}}})
             (labelled,) = environment.runtime.namespaces.of(labels_of_namespaces(TENANTS))
@@ -106,13 +106,13 @@ def test_15_who_follows_a_namespace_goes_on_while_it_is_unknown_if_it_is_served(
             await fault.hit()
             await until(lambda: informer.state.is_resolving)
             environment.cluster.delete(secret("s-0", "shop"))
-            changing = asyncio.create_task(cache.change("secrets", TENANTS))
+            changing = asyncio.create_task(cache.declare("secrets", TENANTS, replace=True))
             await until(lambda: informer.declared == Cached(TENANTS))
             fault.release()
             try:
                 await changing
             except selectcache.Missing:  # The new watch was refused just before the release.
-                await cache.change("secrets", TENANTS)
+                await cache.declare("secrets", TENANTS, replace=True)
             await reached(lambda: len(seen) > 1 or task.done())
             assert seen == ["entered s-0", "deleted s-0"]
             task.cancel()

@@ -205,7 +205,7 @@ COMMANDS: dict[str, Callable[[], Lines]] = {
         "--account",
         "operators/web",
         declared="async def f(cache, name):\n    await cache.declare('v1/nodes', 'app=web')\n"
-        "    await cache.change(name, 'app=web')",
+        "    await cache.declare(name, 'app=web', replace=True)",
     ),
     "rbac: a call that declares a kind with a mistake": run(
         "rbac", OPERATOR, declared="async def f(cache):\n    await cache.declare('v1/nodes', 'app in')"

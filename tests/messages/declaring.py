@@ -98,19 +98,19 @@ async def _change_in_vain(cache: Cache, cluster: Cluster) -> None:
     """Time out, fail, are cancelled, and are overtaken."""
     cluster.refused["/api/v1/pods"] = 503
     with suppress(NotSynced):
-        await cache.change("pods", "tier=gold", timeout=0.05)
+        await cache.declare("pods", "tier=gold", timeout=0.05, replace=True)
     cluster.refused["/api/v1/pods"] = 403
     with suppress(Forbidden):
-        await cache.change("pods", "tier=gold")
+        await cache.declare("pods", "tier=gold", replace=True)
     del cluster.refused["/api/v1/pods"]
     cluster.hold("/api/v1/pods")
-    changing = asyncio.create_task(cache.change("pods", "tier=gold"))
+    changing = asyncio.create_task(cache.declare("pods", "tier=gold", replace=True))
     await cycles()
     changing.cancel()
     await asyncio.wait({changing})
-    changing = asyncio.create_task(cache.change("pods", "tier=gold"))
+    changing = asyncio.create_task(cache.declare("pods", "tier=gold", replace=True))
     await cycles()
-    newer = asyncio.create_task(cache.change("pods", "tier=silver"))
+    newer = asyncio.create_task(cache.declare("pods", "tier=silver", replace=True))
     await asyncio.gather(changing, return_exceptions=True)
     newer.cancel()
     await asyncio.wait({newer})
@@ -118,20 +118,22 @@ async def _change_in_vain(cache: Cache, cluster: Cluster) -> None:
 
 async def _time_out_a_change(cache: Cache, cluster: Cluster) -> None:
     cluster.refused["/api/v1/pods"] = 503
-    await cache.change("pods", "tier=gold", timeout=0.05)
+    await cache.declare("pods", "tier=gold", timeout=0.05, replace=True)
 
 
 async def _change_nothing(cache: Cache, _: Cluster) -> None:
-    await cache.change("pods", "app=web")
-    await cache.change("pods", ["app in (db,web)", "app=web"])
-    await cache.change("pods", ["app in (db,web)", "app=web"])
+    await cache.declare("pods", "app=web", replace=True)
+    await cache.declare("pods", ["app in (db,web)", "app=web"], replace=True)
+    await cache.declare("pods", ["app in (db,web)", "app=web"], replace=True)
 
 
 async def _change(cache: Cache, _: Cluster) -> None:
-    await cache.change("pods", [Selector("app=web"), Selector("tier=gold", namespaces=["shop"])])
-    await cache.change("pods", "tier=gold")
-    await cache.change("pods", "tier=gold", keep=["spec"])
-    await cache.change("pods", "tier=gold", keep=["spec"], storage="raw")
+    await cache.declare(
+        "pods", [Selector("app=web"), Selector("tier=gold", namespaces=["shop"])], replace=True
+    )
+    await cache.declare("pods", "tier=gold", replace=True)
+    await cache.declare("pods", "tier=gold", keep=["spec"], replace=True)
+    await cache.declare("pods", "tier=gold", keep=["spec"], storage="raw", replace=True)
 
 
 class _Unreviewing(Cluster):
@@ -167,12 +169,12 @@ async def _fail(cache: Cache, cluster: Cluster) -> None:
 
 async def _fail_to_change(cache: Cache, cluster: Cluster) -> None:
     cluster.refused["/api/v1/pods"] = 403
-    await cache.change("pods", "tier=gold")
+    await cache.declare("pods", "tier=gold", replace=True)
 
 
 async def _change_too_late(cache: Cache, cluster: Cluster) -> None:
     cluster.hold("/api/v1/pods")
-    await cache.change("pods", "tier=gold", timeout=0.01)
+    await cache.declare("pods", "tier=gold", timeout=0.01, replace=True)
 
 
 async def _fail_silently(cache: Cache, cluster: Cluster) -> None:
@@ -296,9 +298,8 @@ ERRORS: dict[str, Callable[[], Any]] = {
     "a change that times out after failures": operate(_time_out_a_change),
     "a declaration before the login": lambda: asyncio.run(_start_late()),
     "a change of an option that cannot be changed": operate(
-        lambda cache, _: cache.change("pods", "app=web", page_limit=7)
+        lambda cache, _: cache.declare("pods", "app=web", page_limit=7, replace=True)
     ),
-    "a change of a kind that is not declared": operate(lambda cache, _: cache.change("nodes", "app=web")),
     "a declaration in a startup handler": start(lambda cache: cache.declare("v1/secrets", "app=web")),
     "a removal in a startup handler": start(lambda cache: cache.undeclare("v1/secrets")),
     "a plan in a startup handler": start(lambda cache: cache.plan("v1/secrets", "app=web")),
@@ -310,7 +311,7 @@ ERRORS: dict[str, Callable[[], Any]] = {
     ),
     "a removal without a kind": operate(lambda cache, _: cache.undeclare()),  # type: ignore[call-arg]
     "a negative timeout": operate(lambda cache, _: cache.declare("nodes", "app=web", timeout=-1)),
-    "a change of a misspelt kind": operate(lambda cache, _: cache.change("podz", "app=web")),
+    "a change of a misspelt kind": operate(lambda cache, _: cache.declare("podz", "app=web", replace=True)),
     "a removal of a kind with a name like another": operate(lambda cache, _: cache.undeclare("secretz")),
     "a removal of a kind that is not declared": operate(lambda cache, _: cache.undeclare("nodes")),
     "a read of a removed kind": operate(_read_removed),

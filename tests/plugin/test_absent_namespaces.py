@@ -148,7 +148,7 @@ def test_20_a_filter_that_is_declared_or_changed_later_warns_of_its_own_namespac
                 await times.until(lambda: len(warned(caplog)) == 2, within=60)
                 for namespace in ("later", "other"):
                     changing = asyncio.create_task(
-                        cache.change("v1/secrets", Selector(namespaces=[namespace]))
+                        cache.declare("v1/secrets", Selector(namespaces=[namespace]), replace=True)
                     )
                     while not changing.done():
                         cluster.bookmark()
@@ -161,7 +161,7 @@ def test_20_a_filter_that_is_declared_or_changed_later_warns_of_its_own_namespac
     assert warned(caplog) == [
         sentence(ASSIGNED),
         sentence("'late' (named by cache.declare('v1/secrets', ...))"),
-        sentence("'later' (named by cache.change('v1/secrets', ...))"),
+        sentence("'later' (named by cache.declare('v1/secrets', ...))"),
     ]
 
 

@@ -124,7 +124,6 @@ def test_a_thread_that_a_background_task_begins_may_wait(registry: kopf.Operator
 WAITS_FOR_ITSELF: dict[str, Callable[[Any], Any]] = {
     "wait_synced": lambda cache: cache.wait_synced(),
     "declare": lambda cache: cache.declare("secrets", "app=web"),
-    "change": lambda cache: cache.change("pods", "app=web"),
     "undeclare": lambda cache: cache.undeclare("pods"),
     "plan": lambda cache: cache.plan("pods", "app=web"),
 }
@@ -161,7 +160,7 @@ def test_a_startup_handler_that_waits_ends_the_operator_at_once(
     error = caught.value.__cause__
     assert isinstance(error, DeclarationError)
     assert error.what.startswith(f"cache.{verb}() ")
-    assert ("selectcache.selectors" in error.remedy) is (verb in ("declare", "change", "undeclare"))
+    assert ("selectcache.selectors" in error.remedy) is (verb in ("declare", "undeclare"))
 
 
 READS_TOO_EARLY: dict[str, Callable[[Any], Any]] = {

@@ -96,7 +96,7 @@ def test_15_initial_is_false_of_what_a_change_of_the_filter_brings(
         objects = secret("a", app="web"), secret("b", app="db")
         async with operating(registry, *objects, configure=configure):
             await until(lambda: "a entered" in seen)
-            await caches[0].change("v1/secrets", "app in (web,db)")
+            await caches[0].declare("v1/secrets", "app in (web,db)", replace=True)
             assert await reached(lambda: "b entered" in seen)
         assert seen == {"a entered": (True, False), "b entered": (False, True)}
 
@@ -123,7 +123,7 @@ def test_15_initial_is_false_of_what_the_filter_had_excluded_for_the_handler_at_
         async with operating(registry, *objects, configure=configure) as cluster:
             (cache,) = caches
             await cache.declare("v1/secrets", "app=web")
-            await cache.change("v1/secrets", "app=db")
+            await cache.declare("v1/secrets", "app=db", replace=True)
             assert await reached(lambda: seen)
             cluster.create(secret("c", app="db"))
             assert await reached(lambda: len(seen) == 2)

@@ -23,7 +23,7 @@ from tests.plugin.test_stopping import Waiting, stopping
 PODS = Selector(fields="spec.nodeName=")
 
 LATE: dict[str, Callable[[selectcache.Cache], Awaitable[Any]]] = {
-    "a filter change": lambda cache: cache.change("pods", Selector(fields="spec.nodeName=a")),
+    "a filter change": lambda cache: cache.declare("pods", Selector(fields="spec.nodeName=a"), replace=True),
     "a declaration": lambda cache: cache.declare("nodes", ""),
     "a write": lambda cache: cache.live.patch(
         "pods", "web-1", {"metadata": {"labels": {"a": "b"}}}, namespace="shop"

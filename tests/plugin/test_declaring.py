@@ -123,7 +123,7 @@ def test_a_handler_of_changes_begins_when_a_filter_holds_what_it_follows(
             (cache,) = caches
             await cache.declare("v1/secrets", "app=web")
             await until(lambda: "ERROR" in caplog.text)
-            await cache.change("v1/secrets", "app=db")
+            await cache.declare("v1/secrets", "app=db", replace=True)
             await until(lambda: seen == ["b entered"])
 
     run(main())
@@ -170,9 +170,9 @@ def test_a_handler_of_changes_ends_when_it_cannot_compare_objects_any_more(
         async with operating(registry, annotated, configure=configure):
             (cache,) = caches
             await until(lambda: seen == ["a entered"])
-            await cache.change("secrets", "app=web", drop=["metadata.annotations"])
+            await cache.declare("secrets", "app=web", drop=["metadata.annotations"], replace=True)
             await until(lambda: "is not called" in caplog.text)
-            await cache.change("secrets", "app=web", drop=[])
+            await cache.declare("secrets", "app=web", drop=[], replace=True)
             await until(lambda: seen == ["a entered", "a entered"])
 
     run(main())
@@ -303,7 +303,10 @@ def test_a_task_can_declare_before_the_operator_has_started() -> None:
 @each_row(
     ("change", "line"),
     [
-        (lambda selectors: selectors.__setitem__("v1/pods", "app=db"), "await cache.change('v1/pods', ...)"),
+        (
+            lambda selectors: selectors.__setitem__("v1/pods", "app=db"),
+            "await cache.declare('v1/pods', ..., replace=True)",
+        ),
         (lambda selectors: selectors.__setitem__("nodes", ""), "await cache.declare('nodes', ...)"),
         (lambda selectors: selectors.update(nodes=""), "await cache.declare('nodes', ...)"),
         (lambda selectors: selectors.__delitem__("pods"), "await cache.undeclare('v1/pods')"),
@@ -352,7 +355,7 @@ def test_a_later_kind_whose_namespaces_are_unknown_is_refused() -> None:
                 with pytest.raises(DeclarationError):
                     await cache.declare("secrets", "")
                 with pytest.raises(DeclarationError):
-                    await cache.change("pods", "")
+                    await cache.declare("pods", "", replace=True)
                 assert list(operator.runtime.informers) == ["pods"]
 
     run(main())

@@ -84,7 +84,7 @@ def test_17_what_is_remembered_does_not_grow_with_the_objects_that_come_and_go(
         await times.until(
             lambda: all(cluster.get(app(name)).get("status") == {"count": 1} for name in names), within=60
         )
-        await cache.change("configmaps", "app,other!=" + names[0])
+        await cache.declare("configmaps", "app,other!=" + names[0], replace=True)
         for name in names:
             cluster.patch(config(f"{name}-child"), {"data": {"more": name}})
         for name in names:

@@ -249,7 +249,7 @@ def test_20_an_option_that_drops_what_the_form_needs_ends_the_calls_with_a_sente
     async def main() -> None:
         async with operating(registry, secret("a", app="web")):
             assert await reached(lambda: names)
-            await caches[0].change("v1/secrets", "app=web", drop=["data"])
+            await caches[0].declare("v1/secrets", "app=web", drop=["data"], replace=True)
             assert await reached(lambda: "'data' is not stored" in caplog.text)
 
     run(main())

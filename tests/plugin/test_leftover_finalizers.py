@@ -331,15 +331,15 @@ def test_18_a_cache_is_neither_narrowed_nor_removed_while_its_objects_have_the_f
                 with pytest.raises(ReadError, match="cannot be removed: 2 objects such as shop/a would keep"):
                     await cache.undeclare(APPS)
                 with pytest.raises(ReadError, match="cannot be narrowed: shop/b would keep the finalizer"):
-                    await cache.change(APPS, Selector(names=["a"]))
+                    await cache.declare(APPS, Selector(names=["a"]), replace=True)
                 with pytest.raises(DeclarationError, match="objects can leave the filter"):
-                    await cache.change(APPS, "app=web")
+                    await cache.declare(APPS, "app=web", replace=True)
                 with pytest.raises(DeclarationError, match=r"does not store metadata\.finalizers"):
-                    await cache.change(APPS, selectcache.EVERYTHING, keep=["spec"])
-                await cache.change(APPS, Selector(namespaces=["shop"]))
+                    await cache.declare(APPS, selectcache.EVERYTHING, keep=["spec"], replace=True)
+                await cache.declare(APPS, Selector(namespaces=["shop"]), replace=True)
                 cluster.delete(app("b"))
                 await until(lambda: len(cache.list_cached(APPS)) == 1)
-                await cache.change(APPS, Selector(names=["a"]))
+                await cache.declare(APPS, Selector(names=["a"]), replace=True)
                 cluster.delete(app("a"))
                 await until(lambda: not cache.list_cached(APPS))
                 await cache.undeclare(APPS)
@@ -368,7 +368,7 @@ def test_18_no_finalizer_goes_on_an_object_past_which_the_filter_is_being_narrow
             await until(lambda: finalizers(cluster, "a") == [DONE])
             cache = selectcache.cache_of(settings)
             silence = cluster.faults.add(Silence(), verb="list", resource="webapps", times=1)
-            change = asyncio.create_task(cache.change(APPS, Selector(names=["a"])))
+            change = asyncio.create_task(cache.declare(APPS, Selector(names=["a"]), replace=True))
             await until(lambda: len(cluster.requests.where(verb="list", resource="webapps")) == 2)
             cluster.create(app("b"))
             await until(lambda: "b" in calls)
@@ -390,7 +390,9 @@ def test_18_a_filter_is_not_narrowed_past_an_object_on_which_a_finalizer_is_bein
             cache, changes = selectcache.cache_of(settings), list[asyncio.Task[None]]()
             await cache.wait_synced()
             narrow = Meanwhile(
-                lambda: changes.append(asyncio.create_task(cache.change(APPS, Selector(names=["a"]))))
+                lambda: changes.append(
+                    asyncio.create_task(cache.declare(APPS, Selector(names=["a"]), replace=True))
+                )
             )
             cluster.faults.add(narrow, verb="patch", times=1)
             cluster.create(app("b"))

@@ -446,14 +446,14 @@ def test_handlers_that_are_not_known_are_not_narrowed(caplog: pytest.LogCaptureF
         ("", "app=web", False),
     ],
 )
-@pytest.mark.parametrize("verb", ["change", "declare"])
+@pytest.mark.parametrize("is_new", [False, True])
 def test_a_later_filter_that_the_narrowed_watch_of_kopf_lacks_is_named(
     registry: kopf.OperatorRegistry,
     caplog: pytest.LogCaptureFixture,
     start: Any,
     later: Any,
     is_told: bool,
-    verb: str,
+    is_new: bool,
 ) -> None:
     kopf.on.event("pods", registry=registry)(lambda **_: None)
     settings = declaring(pods=start, nodes="")
@@ -466,13 +466,13 @@ def test_a_later_filter_that_the_narrowed_watch_of_kopf_lacks_is_named(
             await cycles()
             caplog.clear()
             cache = Cache(operator.runtime)
-            if verb == "declare":
+            if is_new:
                 await cache.undeclare("v1/pods")
-            await getattr(cache, verb)("v1/pods", later)
-            await cache.change("nodes", "a=b")
+            await cache.declare("v1/pods", later, replace=True)
+            await cache.declare("nodes", "a=b", replace=True)
 
     run(main())
-    assert warned(caplog) == (["v1/pods" if verb == "declare" else "pods"] if is_told else [])
+    assert warned(caplog) == (["v1/pods" if is_new else "pods"] if is_told else [])
 
 
 @NARROWS

@@ -72,7 +72,7 @@ async def write(cache):
     await asyncio.to_thread(begun.wait)
     print('a handler holds up the operator', flush=True)
     await until_refused(lambda: cache.live.patch('secrets', 'web-1', {'type': 'Opaque'}, namespace='default'))
-    await until_refused(lambda: cache.change('secrets', 'app=web'))
+    await until_refused(lambda: cache.declare('secrets', 'app=web', replace=True))
     refused.set()
 
 async def until_refused(call):

@@ -105,7 +105,7 @@ class Scene:
         return own_writes._is_owned() or any(store._lock.locked() for store in state.union.stores)
 
     def change(self) -> None:
-        self.cache.blocking.change(KIND, self._change.after, **self._change.options)
+        self.cache.blocking.declare(KIND, self._change.after, **self._change.options, replace=True)
 
 
 def answers(change: Change, read: str) -> tuple[Any, Any]:

@@ -32,9 +32,9 @@ def test_16_a_change_that_has_returned_is_in_force_on_a_real_server(api: Cluster
             async with operating(api, namespace, {KIND: "app=web"}, url=proxy.url) as operator:
                 cache = operator.cache
                 proxy.hold(lambda asked: asked.path == "/api/v1/namespaces")
-                earlier = asyncio.create_task(cache.change(KIND, BY_LABEL))
+                earlier = asyncio.create_task(cache.declare(KIND, BY_LABEL, replace=True))
                 await until(lambda: operator.runtime.namespaces.labelled, "namespaces are followed")
-                await cache.change(KIND, "app=web")
+                await cache.declare(KIND, "app=web", replace=True)
                 proxy.release()
                 with pytest.raises(Superseded):
                     await earlier
@@ -69,13 +69,13 @@ def test_15_each_departure_by_a_change_to_namespaces_by_label_is_seen_once(api: 
 
             await all_of("enters")
             for _ in range(3):
-                await cache.change(KIND, BY_LABEL)
+                await cache.declare(KIND, BY_LABEL, replace=True)
                 await all_of("departs")
                 await asyncio.to_thread(mark, api, path, "yes")
                 await all_of("enters")
                 await asyncio.to_thread(mark, api, path, None)
                 await all_of("departs")
-                await cache.change(KIND, "app=web")
+                await cache.declare(KIND, "app=web", replace=True)
                 await all_of("enters")
             for task in tasks:
                 task.cancel()

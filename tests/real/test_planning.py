@@ -50,7 +50,7 @@ def test_16_a_plan_is_what_the_change_does(real_api: ApiServer) -> None:
             assert (plan.ended, plan.missing, plan.objects) == ((), (), 15)
             assert len(cache.list_cached(KIND)) == 10, "a plan changes nothing"
             kept = set(informer.reflectors)
-            await cache.change(KIND, EITHER)
+            await cache.declare(KIND, EITHER, replace=True)
             assert kept < set(informer.reflectors)
             assert cache.scope(KIND) == plan.filter
             records = informer.store.records()[0]

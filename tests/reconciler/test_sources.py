@@ -339,7 +339,7 @@ def test_each_departure_reaches_the_queue_once_while_the_filter_changes() -> Non
                 await each.source.wait_synced(60)
             uids = {name: environment.cluster.get(secret(name))["metadata"]["uid"] for name in ("a", "stays")}
             held = environment.cluster.faults.add(Silence(), verb="list", resource="secrets")
-            changing = asyncio.create_task(environment.cache.change("secrets", "app=db"))
+            changing = asyncio.create_task(environment.cache.declare("secrets", "app=db", replace=True))
             await held.hit()
             environment.cluster.delete(A)
             held.release()
@@ -389,7 +389,7 @@ def test_objects_of_a_list_go_after_changes() -> None:
             environment.cluster.create(secret("b", app="web"))
             await until(lambda: len(queue) == 1)
             assert [run.priority for run in keys_in(queue)] == [Priority.LIVE]
-            await environment.cache.change("secrets", "")
+            await environment.cache.declare("secrets", "", replace=True)
             environment.cluster.create(secret("c", app="db"))
             await source.stop()
 

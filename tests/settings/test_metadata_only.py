@@ -147,16 +147,20 @@ def test_the_server_answers_in_the_same_shape_and_in_whole_if_it_is_asked_for_th
 def test_a_cache_of_metadata_becomes_one_of_whole_objects_and_back() -> None:
     async def main() -> None:
         cache = cache_of(Selector("app=web", fields="spec.nodeName!=n3"))
-        await cache.change("pods", Selector("app=web", fields="spec.nodeName=n1"), metadata_only=False)
+        await cache.declare(
+            "pods", Selector("app=web", fields="spec.nodeName=n1"), metadata_only=False, replace=True
+        )
         assert "spec" in cache.get("pods", "web-1", namespace="shop")
-        await cache.change("pods", Selector(fields="spec.nodeName!=n1"), metadata_only=True)
+        await cache.declare("pods", Selector(fields="spec.nodeName!=n1"), metadata_only=True, replace=True)
         assert names(cache.list_cached("pods")) == ["web-2"]
         assert "spec" not in cache.get("pods", "web-2", namespace="shop")
-        await cache.change("pods", Selector(fields="spec.nodeName!=n2"))
+        await cache.declare("pods", Selector(fields="spec.nodeName!=n2"), replace=True)
         assert names(cache.list_cached("pods")) == ["web-1"]
-        await cache.change("pods", "app=web", metadata_only=False, index={"node": "spec.nodeName"})
+        await cache.declare(
+            "pods", "app=web", metadata_only=False, index={"node": "spec.nodeName"}, replace=True
+        )
         with pytest.raises(DeclarationError, match="metadata_only=True"):
-            await cache.change("pods", "app=web", metadata_only=True)
+            await cache.declare("pods", "app=web", metadata_only=True, replace=True)
 
     asyncio.run(main())
 

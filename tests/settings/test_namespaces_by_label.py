@@ -197,7 +197,7 @@ def test_a_fake_cache_follows_the_labels_of_its_namespaces() -> None:
     cache.cluster.delete(namespace("blog"))
     with pytest.raises(OutsideFilter):
         cache.list_cached("pods")
-    cache.blocking.change("pods", Selector(namespaces=TRIAL))
+    cache.blocking.declare("pods", Selector(namespaces=TRIAL), replace=True)
     cache.cluster.patch(namespace("shop"), {"metadata": {"labels": {"trial": ""}}})
     assert cache.list_cached("pods", keys_only=True) == [Key("a", namespace="shop")]
     assert "(those with trial)" in str(cache.scope("pods"))

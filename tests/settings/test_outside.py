@@ -446,11 +446,11 @@ def test_a_cache_is_split_and_joined_by_a_change() -> None:
     async def main() -> None:
         cache = FakeCache([pod("web-1", app="web"), pod("db-1", app="db")], {"v1/pods": "app=web"})
         assert where_is(cache, "db-1") == "hidden"
-        await cache.change("pods", "app=web", outside="metadata")
+        await cache.declare("pods", "app=web", outside="metadata", replace=True)
         assert where_is(cache, "db-1") == "outside"
-        await cache.change("pods", "app=db")
+        await cache.declare("pods", "app=db", replace=True)
         assert [where_is(cache, name) for name in ("web-1", "db-1")] == ["outside", "inside"]
-        await cache.change("pods", "app=db", outside=None)
+        await cache.declare("pods", "app=db", outside=None, replace=True)
         assert where_is(cache, "web-1") == "hidden"
 
     asyncio.run(main())
@@ -492,7 +492,7 @@ def test_6_a_departure_is_known_from_the_streams_that_there_were(is_split: bool)
         cache.cluster.patch(pod("web-1"), {"metadata": {"labels": {"app": "db"}}})
         cache.cluster.delete(pod("web-2"), grace_period=0)
         assert not cache.list_cached("pods")
-        await cache.change("pods", after)
+        await cache.declare("pods", after, replace=True)
         seen = [await first, await anext(changes)]
         assert [(each.name, str(each.cause), each.known_by) for each in seen] == (
             [("web-1", "left", "metadata"), ("web-2", "deleted", "metadata")]
@@ -509,7 +509,7 @@ def test_6_an_object_that_the_next_filter_finds_outside_is_known_to_exist() -> N
         changes = cache.changes("pods", initial=False)
         first = asyncio.ensure_future(anext(changes))
         await asyncio.sleep(0)
-        await cache.change("pods", "app=db", outside="metadata")
+        await cache.declare("pods", "app=db", outside="metadata", replace=True)
         left = await first
         assert (left.name, str(left.cause), left.filter_changed, left.known_by) == (
             "web-1",
@@ -518,7 +518,7 @@ def test_6_an_object_that_the_next_filter_finds_outside_is_known_to_exist() -> N
             "metadata",
         )
         await anext(changes)
-        await cache.change("pods", "app=web", outside=None)
+        await cache.declare("pods", "app=web", outside=None, replace=True)
         left = await anext(changes)
         assert (left.name, str(left.cause), left.filter_changed, left.known_by) == (
             "db-1",

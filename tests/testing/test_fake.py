@@ -534,7 +534,7 @@ def test_kinds_are_declared_changed_and_removed_in_sync_tests() -> None:
     with pytest.raises(DeclarationError):
         cache.blocking.declare("configmaps", "app=db")
     assert cache.list_cached("configmaps").keys() == [Key("web", namespace="shop")]
-    cache.blocking.change("configmaps", ["app=db", "app=cache"])
+    cache.blocking.declare("configmaps", ["app=db", "app=cache"], replace=True)
     cache.cluster.create(config("cache", app="cache"))
     assert sorted(cache.list_cached("configmaps").keys()) == [
         Key("cache", namespace="shop"),
@@ -555,7 +555,7 @@ def test_the_difference_of_a_change_is_delivered() -> None:
         changes = aiter(cache.changes("pods", initial=False))
         first = asyncio.ensure_future(anext(changes))
         await asyncio.sleep(0)
-        await cache.change("pods", "app=db")
+        await cache.declare("pods", "app=db", replace=True)
         seen = [await first, await anext(changes)]
         await cache.undeclare("pods")
         with pytest.raises(NotDeclared):
@@ -587,5 +587,5 @@ def test_a_change_that_fails_leaves_no_stream() -> None:
     informer = runtime.informer("configmaps")
     fake = runtime._fakes[informer]
     with pytest.raises(ReadError):
-        cache.blocking.change("configmaps", "app in (web,db)", index={"a": fail})
+        cache.blocking.declare("configmaps", "app in (web,db)", index={"a": fail}, replace=True)
     assert {each.reflector for each in fake._streams} == {*informer.reflectors}

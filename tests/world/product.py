@@ -268,7 +268,7 @@ class Product:
         self.cache.remember(obj)
 
     async def change(self, filter_: Filter) -> None:
-        await self.cache.change(KIND, declared(filter_), timeout=300)
+        await self.cache.declare(KIND, declared(filter_), timeout=300, replace=True)
 
 
 def _version(obj: Mapping[str, Any]) -> int:

@@ -1,0 +1,58 @@
+"""The words of the API that 0.2 has replaced are in no code, page or example."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+HISTORY = {"CHANGELOG.md", "docs/upgrading.md", "tests/test_words.py"}
+"""They name old words to say what replaces them."""
+
+READS = r"(?:Selector|\.(?:list|list_cached|count|fetch_list|changes|explain|wait_for))\((?:[^()\n]*, )?"
+
+OLD = {
+    "label=": READS + "label=",
+    "field=": READS + "field=",
+    "defaults.label": r"\bdefaults\.(?:label|field)\b",
+    "held": r"\b(?:cache|blocking|now)\.held\b",
+    "hidden": r"\b(?:cache|blocking|now)\.hidden\(",
+    "gone": r"\b(?:cache|blocking)\.(?:wait_)?gone\b|ChangeCause\.GONE|predicates\.gone\b|\bcause == .gone",
+    "change": r"\b(?:cache|blocking)\.change\b",
+    "remove": r"\b(?:cache|blocking)\.remove\b",
+    "errors": r"\b(?:NotWritable|Overtaken)\b|\bselectcache\.Gone\b",
+}
+
+
+def texts() -> Iterator[tuple[str, str]]:
+    for folder in ("kopf_selectcache", "tests", "examples", "bench", "docs"):
+        for path in sorted((ROOT / folder).rglob("*")):
+            name = str(path.relative_to(ROOT))
+            if path.suffix in (".py", ".md") and name not in HISTORY and "decisions" not in path.parts:
+                yield name, path.read_text()
+    yield "README.md", (ROOT / "README.md").read_text()
+
+
+WRONG_ON_PURPOSE = (
+    "called(lambda",
+    "type: ignore",
+    "MAKE(",
+    "_ = defaults.label",
+    "(label='app=web')",
+    "'pods', label=",
+)
+"""Parts of lines that show what a call with an old word is answered."""
+
+
+@pytest.mark.parametrize("word", OLD)
+def test_20_no_text_has_a_word_that_was_replaced(word: str) -> None:
+    found = [
+        f"{name}:{number}: {line.strip()}"
+        for name, text in texts()
+        for number, line in enumerate(text.splitlines(), 1)
+        if re.search(OLD[word], line) and not any(part in line for part in WRONG_ON_PURPOSE)
+    ]
+    assert not found
