@@ -37,7 +37,7 @@ def fill(cluster, pods, runs):
     for namespace in NAMESPACES:
         cluster.namespace(namespace)
     others, mine = [], []
-    with Progress("creating objects:", pods + 3 * runs, file=sys.stdout, clock=time.monotonic) as progress:
+    with Progress("creating objects", pods + 3 * runs, file=sys.stdout, clock=time.monotonic) as progress:
         for pod in population.pods(pods):
             others += cluster.create(pod)
             progress.step()
@@ -75,7 +75,7 @@ def fail(cluster, folder, run):
 def watch_sync(operator, counts):
     """Show how the caches are filled, page by page, as seen from the server."""
     for kind, count in counts.items():
-        with Progress(f"{kind} received:", count, file=sys.stdout, clock=time.monotonic, soon=0) as progress:
+        with Progress(f"{kind} received", count, file=sys.stdout, clock=time.monotonic, soon=0) as progress:
             for page in range(math.ceil(count / PAGE)):
                 operator.wait("list", kind, times=page + 1, where=is_ours)
                 progress.step(min(PAGE, count - page * PAGE))
