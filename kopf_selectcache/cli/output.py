@@ -73,7 +73,7 @@ class Parser(argparse.ArgumentParser):
         return [option for action in self._actions for option in action.option_strings]
 
     def error(self, message: str) -> NoReturn:
-        message = message.removeprefix("argument ").replace("COMMAND: invalid choice:", "invalid choice:")
+        message = message.removeprefix("argument ")
         if choice := re.fullmatch(r"(.*invalid choice: '(.*)') \(choose from (.*)\)", message):
             choices = re.findall(r"[\w-]+", choice[3])
             raise CommandError(

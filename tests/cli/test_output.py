@@ -179,8 +179,8 @@ def test_an_error_is_a_document_for_programs_and_two_lines_for_people(command: C
 @pytest.mark.parametrize(
     ("arguments", "what", "hint"),
     [
-        (["chek"], "invalid choice: 'chek'", "Did you mean check?"),
-        (["hidden"], "invalid choice: 'hidden'", "Choose from check, why, outside"),
+        (["chek"], "unknown command 'chek'", "Did you mean check?"),
+        (["hidden"], "unknown command 'hidden'", "Choose from check, why, outside"),
         (["check", "a.py", "-o", "jsn"], "-o/--output: invalid choice: 'jsn'", "Did you mean json?"),
         (["check", "a.py", "--fliter", "a"], "unrecognized arguments: --fliter", "Did you mean --filter?"),
         (["completion", "bash", "zsh"], "unrecognized arguments: zsh", "Look at: selectcache completion"),
