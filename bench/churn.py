@@ -189,7 +189,7 @@ def operator(registry: kopf.OperatorRegistry) -> None:
             await cache.live.patch("configmaps", f"{name}-child", {"data": {"of": name}}, namespace=namespace)
         except selectcache.ServerError:
             pass  # Its owner, or its namespace, is being deleted.
-        patch.status["count"] = len(cache.owned(body, "configmaps"))
+        patch.status["count"] = len(cache.list_cached("configmaps", owner=body))
 
 
 FILTERS: dict[str, Any] = {

@@ -92,7 +92,7 @@ def register(registry: kopf.OperatorRegistry, noted: Noted, limit: int) -> None:
         **_: Any,
     ) -> None:
         noted.runs += 1
-        owned = cache.owned(body, "pods")
+        owned = cache.list_cached("pods", owner=body)
         if noted.takes:
             await asyncio.sleep(noted.takes)
         state = [number_of(labels), sum(number_of(pod["metadata"]["labels"]) for pod in owned)]

@@ -27,7 +27,7 @@ async def reconcile(cache: selectcache.Cache, body, name, namespace, spec, patch
     made = await cache.live.ensure(config, adopt=True)
     if made["data"] != config["data"]:
         await cache.live.patch("configmaps", name, {"data": config["data"]}, namespace=namespace)
-    pods = cache.owned(body, "pods")
+    pods = cache.list_cached("pods", owner=body)
     ready = [pod for pod in pods if is_ready(pod)]
     patch.status["currency"] = config["data"]["currency"]
     patch.status["ready"] = f"{len(ready)}/{len(pods)}"

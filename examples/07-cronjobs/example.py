@@ -18,7 +18,7 @@ def configure(settings: kopf.OperatorSettings, **_):
 
 @selectcache.reconcile("example.com/v1/cronjobs", owns=["jobs"])
 async def reconcile(cache: selectcache.Cache, events, body, name, spec, status, patch, **_):
-    for job in cache.owned(body, "jobs"):
+    for job in cache.list_cached("jobs", owner=body):
         if (outcome := outcome_of(job)) is not None:
             type_ = "Normal" if outcome == "Complete" else "Warning"
             events.record(body, type_, f"Job{outcome}", f"Job {job['metadata']['name']} has ended")

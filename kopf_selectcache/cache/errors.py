@@ -51,7 +51,7 @@ from .request import Request, replace
 
 _E = TypeVar("_E", bound=NotSynced | Stale | StateError)
 
-_WITHOUT_CACHE = dict.fromkeys(("list", "list_cached", "count", "owned"), "fetch_list")
+_WITHOUT_CACHE = dict.fromkeys(("list", "list_cached", "count"), "fetch_list")
 """The read that asks the server, for each read of several objects."""
 
 _LATER = 30
@@ -159,8 +159,12 @@ def _describe_several(request: Request, coverage: Coverage) -> tuple[Reason, str
             f"T{server}",
         )
     assert isinstance(narrowest, Selector), "a request of one branch is narrowed to one"
-    held = f"For all of a narrower request: {replace(request, selector=narrowest)!r}"
-    remedy = f"{held}; for the held part: cache.list_cached(...); t{server}"
+    if request.uid is not None:  # No server selects by an owner.
+        cached = repr(replace(request, verb="list_cached"))
+        remedy = f"For those that are cached: {f'len({cached})' if request.verb == 'count' else cached}"
+    else:
+        held = f"For all of a narrower request: {replace(request, selector=narrowest)!r}"
+        remedy = f"{held}; for the held part: cache.list_cached(...); t{server}"
     if coverage.witness is None:
         return (
             Reason.UNDECIDED,

@@ -85,13 +85,20 @@ class Explained(Matching, total=False):
     index: Mapping[str, object] | None
 
 
-class ReadOptions(Selection, total=False):
+class OwnerOptions(TypedDict, total=False):
+    """The options that select by an owner."""
+
+    owner: object
+    controller: bool
+
+
+class ReadOptions(Selection, OwnerOptions, total=False):
     """The options of reads of several held objects."""
 
     index: Mapping[str, object] | None
 
 
-class CountOptions(Explained, AsOf, total=False):
+class CountOptions(Explained, OwnerOptions, AsOf, total=False):
     """The options of `count`."""
 
     outside: bool
@@ -186,6 +193,8 @@ class Match:
     where: tuple[tuple[tuple[str, ...], object], ...] = ()
     owner: str | None = None
     """The uid of an owner."""
+    controller: str | None = None
+    """The uid of the owner that must be the controller."""
     values: tuple[tuple[Indexed, object], ...] = ()
     """Declared indexes, each with the key of a value that the object must have."""
     served: tuple[tuple[Indexed, object], ...] = ()
@@ -260,6 +269,7 @@ class Match:
                 self.metadata,
                 where=self.where,
                 owner=rest.owner,
+                controller=self.controller,
                 values=rest.values,
             )
         seen_to = [(index.path, key) for index, key in self.served if (index, key) not in rest.where]
@@ -275,6 +285,7 @@ class Match:
             ),
             tuple((path, value) for path, value in self.where if (path, key_of(value)) not in seen_to),
             rest.owner,
+            self.controller,
             rest.values,
             tuple(each for each in self.served if each in rest.where),
         )
@@ -289,7 +300,7 @@ class Match:
     @property
     def decodes(self) -> bool:
         """True if objects must be decoded to see if they match."""
-        return bool(self.terms or self.where)
+        return bool(self.terms or self.where or self.controller)
 
     def count(self, records: Collection[Record]) -> int:
         """Count the objects that match."""
@@ -332,9 +343,19 @@ class Match:
         return all(term.matches(known) for term in self.metadata)
 
     def _by_object(self, record: Record, obj: Obj) -> bool:
+        if self.controller is not None and not _controls(self.controller, obj):
+            return False
         return all(term.matches(record, obj) for term in self.terms) and all(
             is_same(_found(obj, path), value) for path, value in self.where
         )
+
+
+def _controls(uid: str, obj: Obj) -> bool:
+    references = at(obj, ("metadata", "ownerReferences"))
+    return isinstance(references, list) and any(
+        isinstance(each, Mapping) and each.get("uid") == uid and each.get("controller") is True
+        for each in references
+    )
 
 
 ALL_OF_THEM = Match()

@@ -39,7 +39,7 @@ _OF_SEVERAL = {"get": "list", "exists": "count", "fetch": "fetch_list", "live.ge
 
 _INSTEAD = {
     "annotations": "Compare them by where={('metadata', 'annotations', 'example.com/key'): 'value'}",
-    "owner": "For the objects of an owner, write cache.owned(owner, kind)",
+    "owner": "For the objects of an owner, write cache.list_cached(kind, owner=...)",
     "value": "Compare values by where={'spec.nodeName': 'node01'}",
     "when": "Take those that you want from the answer: [obj for obj in cache.list(...) if ...]",
 }

@@ -21,9 +21,9 @@ from .formats.lazy_list import Objects, in_pages
 from .formats.views import BodyView
 from .matcher import AsOf, CountOptions, HiddenOptions, Obj, ReadOptions
 from .misuse import misuse, public_name, same_types
-from .request import Request, owner_of, require_size, with_options
+from .request import Request, owner_of, require_size
 from .sides import HiddenObject, counting, hiding
-from .snapshots import Access, Snapshot, list_owned
+from .snapshots import Access, Snapshot
 
 _T = TypeVar("_T")
 
@@ -227,7 +227,10 @@ class Reads:
 
             mine = cache.list_cached('pods', namespace=namespace, labels={'instance': name})
 
-        There may be others that match, outside the filter: where that matters, use `list`. `limit=0` is none.
+            pods = cache.list_cached('pods', owner=body)      # with controller=True: those that it controls
+
+        There may be others that match, outside the filter: where that matters, use `list`. An owner is an
+        object that has a uid. Only its own namespace is read, if it has one.
         """
         found: Any = self._several(
             "list_cached", kind, extra, _LISTING, options, snapshots.list_held, as_, keys_only
@@ -269,43 +272,6 @@ class Reads:
         require_size(size)
         found = self._several("pages", kind, extra, _LISTING, options, snapshots.list_held, as_)
         return in_pages(cast("Objects[Any]", found), size)
-
-    @overload
-    def owned(
-        self, owner: object, kind: AnyName, *, as_: None = None, **options: Unpack[AsOf]
-    ) -> Objects[Obj]: ...
-    @overload
-    def owned(
-        self, owner: object, kind: AnyKey, *, as_: AsView, **options: Unpack[AsOf]
-    ) -> Objects[BodyView]: ...
-    @overload
-    def owned(
-        self, owner: object, kind: type[Named], *, as_: None = None, **options: Unpack[AsOf]
-    ) -> builtins.list[Named]: ...
-    @overload
-    def owned(
-        self, owner: object, kind: AnyKey, *, as_: As[Made], **options: Unpack[AsOf]
-    ) -> builtins.list[Made]: ...
-    @public_name
-    def owned(
-        self,
-        owner: object,
-        kind: AnyKey,
-        *extra: Never,
-        as_: Any = None,
-        **options: Unpack[AsOf],
-    ) -> Any:
-        """Return those of the held objects that are owned by this one, by its uid.
-
-            pods = cache.owned(body, 'pods')
-
-        As with `list_cached`, there may be others outside the filter.
-        """
-        if extra or (options and not options.keys() <= _AS_OF):
-            raise misuse(Reads.owned, self, owner, kind, *extra, **options)
-        uid, namespace = owner_of("owned", owner)
-        request = Request(verb="owned", kind=kind, uid=uid, namespace=namespace)
-        return self._access.read(with_options(request, {"as_": as_, **options}), list_owned)
 
     @public_name
     def count(self, kind: AnyKey, *extra: Never, **options: Unpack[CountOptions]) -> int:

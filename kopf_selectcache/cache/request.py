@@ -55,7 +55,11 @@ class Request(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     selector: Selector | None = None
     """The region of a read of several objects."""
     uid: str | None = None
-    """The uid of the object that `is_deleted` means, or of the owner that `owned` means."""
+    """The uid of the object that `is_deleted` means, or of the owner of several objects."""
+    controller: bool = False
+    """True if the owner must be the controller."""
+    at_owner: bool = False
+    """True if the namespace of several objects is that of their owner, and was not given."""
     where: Where | None = None
     index: Mapping[str, object] | None = None
     sort_by: SortBy | None = None
@@ -86,7 +90,7 @@ class Request(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     def __repr__(self) -> str:
         if self.text:
             return self.text
-        parts = ["owner"] if self.verb == "owned" else []
+        parts = list[str]()
         if self.obj:
             parts.append(f"<{clipped(self.obj, 300)}>")
         elif type(self.kind) is str:
@@ -97,9 +101,9 @@ class Request(msgspec.Struct, frozen=True, eq=False, kw_only=True):
             pass
         elif self.name is not None:
             parts.append(arguments(self.name, self.namespace))
-        elif self.selector is not None and self.verb != "owned":
+        elif self.selector is not None:
             parts += ["predicate"] if self.verb == "wait_for" else []
-            parts += _write_selector(self.selector)
+            parts += _write_selector(self.selector.in_namespaces(None) if self.at_owner else self.selector)
         parts += [] if self.is_plain else self._write_options()
         if self.default is not RAISE:
             parts.append(f"default={'None' if self.default is None else '...'}")
@@ -112,6 +116,8 @@ class Request(msgspec.Struct, frozen=True, eq=False, kw_only=True):
             for name in ("where", "index")
             if (given := getattr(self, name))
         ]
+        if self.uid is not None and self.name is None:
+            texts += ["owner=...", *(["controller=True"] if self.controller else [])]
         if self.sort_by is not None:
             texts.append(f"sort_by={'...' if callable(self.sort_by) else shown(self.sort_by)}")
         texts += [
@@ -182,6 +188,9 @@ class Requests:
 
     def several(self, verb: str, kind: AnyKey, options: Mapping[str, Any]) -> Request:
         """Return the request for several objects; raise ReadError for arguments that make no sense."""
+        if "owner" in options or "controller" in options:
+            options, of_owner = _split_owner(verb, options)
+            return replace(self.several(verb, kind, options), is_plain=False, **of_owner)
         given = {name: value for name, value in options.items() if value is not None and value is not False}
         if given.keys() <= {*_TEXTS} and (memoised := self.plain(verb, kind, *map(given.get, _TEXTS))):
             return memoised
@@ -431,6 +440,22 @@ def require_names(request: Request) -> None:
         raise ReadError(what, remedy=hint)
     _require(isinstance(request.namespace, str | None), call, "namespace", request.namespace, "a text")
     _require(uid is None or (isinstance(uid, str) and uid), call, "uid", uid, "the metadata.uid of an object")
+
+
+def _split_owner(verb: str, options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the options of a read with the namespace of the owner instead of the owner, and what a request
+    has of the owner.
+    """
+    call, rest = f"cache.{verb}()", dict(options)
+    has_owner, owner, controller = "owner" in rest, rest.pop("owner", None), rest.pop("controller", False)
+    _require(isinstance(controller, bool), call, "controller", controller, "True or False")
+    if not has_owner:
+        raise ReadError(f"{call}: controller= is given without owner=", remedy="Give owner= as well")
+    uid, namespace = owner_of(verb, owner)
+    at_owner = namespace is not None and rest.get("namespace") is None
+    if at_owner:
+        rest["namespace"] = namespace
+    return rest, {"uid": uid, "controller": controller, "at_owner": at_owner}
 
 
 def owner_of(verb: str, owner: object) -> tuple[str, str | None]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -565,17 +566,6 @@ def list_held(request: Request, snapshot: Snapshot) -> Sequence[Any]:
     return form_objects(request, *find(request, snapshot, compared))
 
 
-def list_owned(request: Request, snapshot: Snapshot) -> Sequence[Any]:
-    """Return the held objects with an owner of this uid. They are in the namespace of their owner."""
-    within = request.namespace if snapshot.resource.kind.namespaced else None
-    selector = Selector(namespaces=[within] if within else None)
-    if request.form is not None:
-        require_stored(request, snapshot.resource, snapshot.projection)
-    require_overlap(request, snapshot.comparisons.of(selector), snapshot)
-    match = Match(owner=request.uid, namespaces=frozenset([within]) if within else None)
-    return form_objects(request, *_look_up(match, match.lookup, snapshot))
-
-
 def count_objects(request: Request, snapshot: Snapshot) -> int:
     """Return the number of requested objects; raise OutsideFilter if some of them may not be held."""
     found = _find_all(request, snapshot)
@@ -601,7 +591,9 @@ def compare(request: Request, snapshot: Snapshot) -> Compared:
         if request.whole and snapshot.projection.partial:
             raise not_whole(request, snapshot.projection)
     assert request.selector is not None, "a read of several objects has a selector"
-    return snapshot.comparisons.of(request.selector)
+    is_elsewhere = request.at_owner and snapshot.resource.kind.namespaced is False
+    selector = request.selector.in_namespaces(None) if is_elsewhere else request.selector
+    return snapshot.comparisons.of(selector)
 
 
 def require_overlap(request: Request, compared: Compared, snapshot: Snapshot, *, lasts: bool = False) -> None:
@@ -629,7 +621,7 @@ class Found(NamedTuple):
 def find(request: Request, snapshot: Snapshot, compared: Compared) -> Found:
     """Return the candidates of a request."""
     try:
-        if request.where is None and request.index is None:
+        if request.where is None and request.index is None and request.uid is None:
             return _look_up(compared.match, compared.lookup, snapshot)
         match = match_of(request, snapshot, compared)
         lookup = match.lookup
@@ -642,8 +634,16 @@ def find(request: Request, snapshot: Snapshot, compared: Compared) -> Found:
 
 def match_of(request: Request, snapshot: Snapshot, compared: Compared) -> Match:
     """Return the predicate of a request; raise BadField for a field that only the server knows."""
-    values = () if request.index is None else index_values(request, snapshot.comparisons.indexes)
-    return snapshot.comparisons.match(compared.selector, request.where, values)
+    if request.where is None and request.index is None:
+        match = compared.match
+    else:
+        values = () if request.index is None else index_values(request, snapshot.comparisons.indexes)
+        match = snapshot.comparisons.match(compared.selector, request.where, values)
+    if request.uid is None:
+        return match
+    return dataclasses.replace(
+        match, owner=request.uid, controller=request.uid if request.controller else None
+    )
 
 
 def lasting_match(request: Request, snapshot: Snapshot, compared: Compared) -> Match:

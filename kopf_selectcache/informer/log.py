@@ -145,7 +145,7 @@ class StateLog:
             self._next_line = self._clock() + LOG_INTERVAL
             self._logger.warning(
                 "The cache of %(resource)s has objects that cannot be read: %(objects)s. Reads that mean one"
-                " of them raise Unreadable; held and owned leave it out.",
+                " of them raise Unreadable; list_cached leaves it out.",
                 {"resource": str(self._cache), "objects": in_words(unnamed)},
                 extra=context_of(self._cache),
             )

@@ -222,7 +222,7 @@ def reconcile(
 
     @selectcache.reconcile('example.com/v1/webapps', owns=['pods'])
     async def reconcile(body, cache, patch, **_):
-        patch.status['pods'] = len(cache.owned(body, 'pods'))
+        patch.status['pods'] = len(cache.list_cached('pods', owner=body))
 
     It is called for each object at the start, and after changes of it, of the objects that it `owns`, and of
     others that `watches` maps to it. One object has one call at a time, and changes meanwhile lead to one

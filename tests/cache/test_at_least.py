@@ -28,7 +28,7 @@ SYNC: dict[str, Callable[..., Any]] = {
     "exists": lambda cache, **given: cache.exists("pods", "a", namespace="shop", **given),
     "list": lambda cache, **given: cache.list("pods", labels="app=web", **given),
     "held": lambda cache, **given: cache.list_cached("pods", **given),
-    "owned": lambda cache, **given: cache.owned({"metadata": {"uid": "u"}}, "pods", **given),
+    "owned": lambda cache, **given: cache.list_cached("pods", owner={"metadata": {"uid": "u"}}, **given),
     "count": lambda cache, **given: cache.count("pods", labels="app=web", **given),
 }
 AWAITED: dict[str, Callable[..., Any]] = {

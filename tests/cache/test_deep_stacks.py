@@ -139,7 +139,9 @@ def test_no_read_of_the_deepest_object_raises_a_recursion_error(environment: Env
         ),
         "list sorted": lambda: list(cache.list("pods", labels="app=web", sort_by="metadata.name", as_=form)),
         "held": lambda: list(cache.list_cached("pods", as_=form)),
-        "owned": lambda: list(cache.owned({"metadata": {"uid": "o", "namespace": "ns"}}, "pods", as_=form)),
+        "owned": lambda: list(
+            cache.list_cached("pods", owner={"metadata": {"uid": "o", "namespace": "ns"}}, as_=form)
+        ),
         "count": lambda: cache.count("pods", labels="app=web", where={"spec.nodeName": None}),
         "exists": lambda: cache.exists("pods", "deep", namespace="ns"),
         "explain": lambda: cache.explain("pods", labels="app=web"),

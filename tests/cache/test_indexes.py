@@ -223,7 +223,9 @@ def test_own_objects_are_laid_over_what_an_index_finds(gone: bool) -> None:
     for _ in range(2):
         assert ("p-0" in names(list(cache.list_cached("pods", labels="app=b")))) is not gone
         assert "p-0" not in names(list(cache.list_cached("pods", labels="app=a")))
-        assert ("p-0" in names(list(cache.owned({"metadata": {"uid": "o-1"}}, "pods")))) is not gone
+        assert (
+            "p-0" in names(list(cache.list_cached("pods", owner={"metadata": {"uid": "o-1"}})))
+        ) is not gone
         assert cache.count("pods", labels="app=b", names=["p-0", "p-1"]) == (1 if gone else 2)
         assert cache.count("pods", labels="app=b") == WORTH // 2 + (not gone)
         while informer.store.build(100):

@@ -456,7 +456,7 @@ def test_an_object_of_pykube_comes_back_with_its_client(cache: FakeCache) -> Non
     assert (type(made), made.api) == (PykubePod, api)
     assert made.obj["metadata"]["uid"]
     assert type(cache.blocking.live.ensure(given, as_=dict)) is dict
-    assert [each["metadata"]["name"] for each in cache.owned(made, "pods")] == []
+    assert [each["metadata"]["name"] for each in cache.list_cached("pods", owner=made)] == []
 
 
 def test_a_model_of_kubernetes_comes_back_as_one(cache: FakeCache) -> None:

@@ -88,7 +88,7 @@ def test_20_reads_of_several_objects_name_the_argument_that_is_meant(name: str, 
         (lambda cache: cache.list("pods", ns="shop"), "Did you mean namespace=?"),
         (lambda cache: cache.list("pods", when=len), "[obj for obj in cache.list(...) if ...]"),
         (lambda cache: cache.list("pods", annotations={"a": "b"}), "where={('metadata', 'annotations',"),
-        (lambda cache: cache.list_cached("pods", owner={}), "write cache.owned(owner, kind)"),
+        (lambda cache: cache.fetch_list("pods", owner={}), "write cache.list_cached(kind, owner=...)"),
         (lambda cache: cache.get("pods", "web-1", labels="app=web"), "write cache.list(kind, labels=...)"),
         (lambda cache: cache.live.get("pods", "a", labels="b"), "write cache.live.list(kind, labels=...)"),
         (lambda cache: cache.get("pods", "web-1", namspace="ns"), "Did you mean namespace=?"),
@@ -127,8 +127,6 @@ def test_20_a_second_cache_says_that_its_with_is_async() -> None:
     assert str(info.value).endswith("Write: async with Caches(...) as cache")
 
 
-@pytest.mark.parametrize(
-    "name", ["get", "exists", "list", "list_cached", "pages", "owned", "count", "list_outside"]
-)
+@pytest.mark.parametrize("name", ["get", "exists", "list", "list_cached", "pages", "count", "list_outside"])
 def test_reads_that_answer_at_once_are_not_wrapped(name: str) -> None:
     assert inspect.unwrap(ALL[name]) is ALL[name], "a wrapper takes a tenth of the time of a read"

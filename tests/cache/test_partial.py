@@ -35,7 +35,7 @@ def listed(*objects: Obj) -> Obj:
         lambda cache: cache.list("pods")[0],
         lambda cache: cache.list_cached("pods", fields="status.phase=Running")[0],
         lambda cache: cache.list("pods", where={"spec.nodeName": "n1"})[0],
-        lambda cache: cache.owned({"metadata": {"uid": "o-1"}}, "pods")[0],
+        lambda cache: cache.list_cached("pods", owner={"metadata": {"uid": "o-1"}})[0],
     ],
 )
 def test_every_read_gives_what_is_kept(read: Callable[[Cache], Obj]) -> None:

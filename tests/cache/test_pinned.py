@@ -47,7 +47,7 @@ def contents(reads: Any) -> list[Any]:
         reads.get("pods", "c", namespace="shop", default=None),
         reads.exists("pods", "b", namespace="shop"),
         reads.count("pods"),
-        reads.owned(OWNER, "pods"),
+        reads.list_cached("pods", owner=OWNER),
         reads.list("pods").version,
     ]
 

@@ -322,17 +322,17 @@ def test_owned_are_those_of_the_held_with_the_uid_of_the_owner() -> None:
     mine, other = pod("a", owner="u1"), pod("b", owner="u2")
     cache = reading("", mine, other, pod("c"))
     body = {"metadata": {"uid": "u1", "namespace": "ns"}}
-    assert cache.owned(body, "pods") == [mine]
-    assert cache.owned({"metadata": {"uid": "u2"}}, "pods") == [other], (
+    assert cache.list_cached("pods", owner=body) == [mine]
+    assert cache.list_cached("pods", owner={"metadata": {"uid": "u2"}}) == [other], (
         "a cluster-scoped owner may own in any namespace"
     )
     nodes = reading("", node("n"), resource=NODES, key="nodes")
-    assert nodes.owned(body, "nodes") == []
+    assert nodes.list_cached("nodes", owner=body) == []
 
 
 def test_owned_in_a_namespace_that_is_never_held() -> None:
     cache = reading(Selector(namespaces=["a"]))
-    error = outside(lambda: cache.owned({"metadata": {"uid": "u", "namespace": "b"}}, "pods"))
+    error = outside(lambda: cache.list_cached("pods", owner={"metadata": {"uid": "u", "namespace": "b"}}))
     assert error.reason is Reason.EXCLUDED
 
 

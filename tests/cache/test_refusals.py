@@ -58,7 +58,7 @@ Read = Callable[[Cache], Any]
         lambda cache: cache.list("pods", labels="app in"),
         lambda cache: cache.list_cached("pods", fields="spec.volumes=x"),
         lambda cache: cache.count("pods", fields="spec.volumes=x"),
-        lambda cache: cache.owned({"metadata": {}}, "pods"),
+        lambda cache: cache.list_cached("pods", owner={"metadata": {}}),
         lambda cache: cache.get("pods", "x", default=None),
         lambda cache: cache.get("pods", "x", namespace=""),
         lambda cache: cache.list("pods", namespace="team-*"),
@@ -69,9 +69,9 @@ Read = Callable[[Cache], Any]
         lambda cache: cache.list("pods", labels=Selector("app=web")),
         lambda cache: cache.list(5, namespace=""),
         lambda cache: cache.explain("pods", where={5: "x"}),
-        lambda cache: cache.owned("pods", {"metadata": {"uid": "u"}}),
-        lambda cache: cache.owned({"metadata": "x"}, "pods"),
-        lambda cache: cache.owned({"metadata": {"uid": ["u"]}}, "pods"),
+        lambda cache: cache.list_cached({"metadata": {"uid": "u"}}, owner="pods"),
+        lambda cache: cache.list_cached("pods", owner={"metadata": "x"}),
+        lambda cache: cache.list_cached("pods", owner={"metadata": {"uid": ["u"]}}),
         lambda cache: cache.list_cached("pods", sort_by=5),
         lambda cache: cache.list_cached("pods", limit="3"),
         lambda cache: cache.list_cached("pods", limit=-1),
@@ -157,7 +157,7 @@ IN_THE_WRONG_PLACE: dict[str, Read] = {
     "keys_only": lambda cache: cache.list("pods", keys_only=TEXT),
     "names": lambda cache: cache.list_cached("pods", names=TEXT),
     "index": lambda cache: cache.list_cached("pods", index=TEXT),
-    "owner": lambda cache: cache.owned(TEXT, "pods"),
+    "owner": lambda cache: cache.list_cached("pods", owner=TEXT),
     "predicate": lambda cache: cache.wait_for("pods", TEXT),
     "at_least": lambda cache: cache.wait_synced(at_least=TEXT),
     "at_least of a read": lambda cache: cache.list_cached("pods", at_least=TEXT),
@@ -197,7 +197,7 @@ def test_an_object_given_by_mistake_is_not_shown() -> None:
         lambda: cache.list_cached("pods", sort_by=secret),
         lambda: cache.list_cached("pods", limit=secret),
         lambda: cache.list_cached("pods", index=secret["data"]["password"]),
-        lambda: cache.owned("x", secret),
+        lambda: cache.list_cached(secret, owner="x"),
     ]
     for read in reads:
         with pytest.raises(ReadError) as info:
@@ -225,8 +225,7 @@ def test_a_kind_may_be_named_by_what_kopf_hands_to_handlers() -> None:
         lambda cache: cache.list_cached("pods", namespace="ns"),
         lambda cache: cache.list_cached("pods", labels="a=b,a=c"),
         lambda cache: cache.count("pods", names=["x"]),
-        lambda cache: cache.owned({"metadata": {"uid": "u", "namespace": "ns"}}, "pods"),
-        lambda cache: cache.owned({"metadata": {"uid": "u", "namespace": "*"}}, "pods"),
+        lambda cache: cache.list_cached("pods", owner={"metadata": {"uid": "u", "namespace": "ns"}}),
         lambda cache: cache.age("pods"),
         lambda cache: cache.scope("pods"),
         lambda cache: cache.explain("pods", labels="app=db"),
@@ -281,7 +280,9 @@ EVERY_READ: dict[str, Read] = {
     "cache.list_cached('pods', where={'spec.nodeName': ...}, limit=2)": lambda cache: cache.list_cached(
         "pods", where={"spec.nodeName": "secret"}, limit=2
     ),
-    "cache.owned(owner, 'pods')": lambda cache: cache.owned({"metadata": {"uid": "u"}}, "pods"),
+    "cache.list_cached('pods', owner=...)": lambda cache: cache.list_cached(
+        "pods", owner={"metadata": {"uid": "u"}}
+    ),
     "cache.count('pods', labels='app=web')": lambda cache: cache.count("pods", labels="app=web"),
     "cache.age('pods')": lambda cache: cache.age("pods"),
     "cache.explain('pods', names=['a'])": lambda cache: cache.explain("pods", names=["a"]),
@@ -369,7 +370,6 @@ READS: dict[str, Callable[..., Any]] = {
     "list": lambda cache, **age: cache.list("pods", labels="app=web", **age),
     "list_cached": lambda cache, **age: cache.list_cached("pods", **age),
     "count": lambda cache, **age: cache.count("pods", labels="app=web", **age),
-    "owned": lambda cache, **age: cache.owned({"metadata": {"uid": "u"}}, "pods", **age),
 }
 
 

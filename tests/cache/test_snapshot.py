@@ -225,13 +225,13 @@ def test_the_body_is_in_its_own_namespace_alone() -> None:
     cache = called_with(
         pod("mine", version="11", app="web", owner="u1"), pod("far", "away", app="web", owner="u1")
     )
-    assert names(cache.owned({"metadata": {"uid": "u1", "namespace": "away"}}, "kind")) == ["far"]
+    assert names(cache.list_cached("kind", owner={"metadata": {"uid": "u1", "namespace": "away"}})) == ["far"]
     assert names(cache.list_cached("kind", namespace="away")) == ["far"]
 
 
 def test_the_body_is_found_by_its_owner() -> None:
     cache = called_with(pod("mine", version="11", app="web", owner="u1"), OLD)
-    assert names(cache.owned({"metadata": {"uid": "u1"}}, "kind")) == ["mine"]
+    assert names(cache.list_cached("kind", owner={"metadata": {"uid": "u1"}})) == ["mine"]
 
 
 def test_what_a_reader_gets_is_no_part_of_the_body() -> None:

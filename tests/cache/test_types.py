@@ -108,9 +108,9 @@ def test_reads_of_several(cache: FakeCache) -> None:
     assert_type(cache.list("pods")[:2], Objects[Obj])
     assert_type(cache.get("pods", "a", namespace="ns", as_=Wanted), Wanted)
     assert_type(cache.list("pods", as_=Wanted), list[Wanted])
-    assert_type(cache.owned(OWNER, "pods"), Objects[Obj])
-    assert_type(cache.owned(OWNER, "pods", as_="view"), Objects[BodyView])
-    assert_type(cache.owned(OWNER, "pods", as_=name_of), list[str])
+    assert_type(cache.list_cached("pods", owner=OWNER), Objects[Obj])
+    assert_type(cache.list_cached("pods", owner=OWNER, as_="view"), Objects[BodyView])
+    assert_type(cache.list_cached("pods", owner=OWNER, as_=name_of), list[str])
 
 
 def test_reads_that_wait_in_threads(cache: FakeCache) -> None:

@@ -411,7 +411,7 @@ def test_contract_1_each_read_that_means_an_unreadable_object_raises_and_all_oth
 
             held, mine = (
                 cache.list_cached("secrets"),
-                cache.owned({"metadata": {"uid": "o-1", "namespace": "shop"}}, "secrets"),
+                cache.list_cached("secrets", owner={"metadata": {"uid": "o-1", "namespace": "shop"}}),
             )
             assert (named(held), held.unreadable) == (["other", "web"], [Key.stored(DEEP)])
             assert (named(mine), mine.unreadable) == (["web"], [Key.stored(DEEP)])
@@ -516,7 +516,7 @@ def test_unreadable_objects_are_named_in_the_log_once_a_version_and_in_the_probe
             version = environment.informer.store.unreadable[DEEP].version
             line = (
                 "The cache of secrets has objects that cannot be read: shop/deep (it is nested too deeply,"
-                f" version {version}). Reads that mean one of them raise Unreadable; held and owned leave it"
+                f" version {version}). Reads that mean one of them raise Unreadable; list_cached leaves it"
                 " out."
             )
             assert lines() == [line]

@@ -108,7 +108,7 @@ def test_the_right_to_settle_lost_answers_is_marked(command: Command) -> None:
         "await cache.live.create({**cache.get('pods', 'a'), **kind})",
         "await cache.live.create(cache.get('gadgets.example.com', 'a'))",
         "await cache.live.create(kind.get('pods', 'a'))",
-        "await cache.live.delete(kind, 'a', 'b')",
+        "await cache.live.delete(kind, 'a', namespace='b')",
     ],
 )
 def test_calls_of_live_that_are_not_written_out_are_told_of(command: Command, call: str) -> None:

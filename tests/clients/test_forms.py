@@ -179,7 +179,7 @@ def test_an_object_of_pykube_is_read_from_a_cache(cache: FakeCache) -> None:
         "shop",
         cache.get("pods", NAME, namespace="shop"),
     )
-    assert {each.name for each in cache.owned(OWNED, pykube.Pod)} >= {NAME}
+    assert {each.name for each in cache.list_cached(pykube.Pod, owner=OWNED)} >= {NAME}
 
 
 @pytest.mark.parametrize(

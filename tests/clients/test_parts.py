@@ -290,7 +290,7 @@ def test_13_a_part_in_pykube_raises_and_is_not_sent() -> None:
 def test_a_part_is_an_object_for_everything_else(kind: Any) -> None:
     cache = FakeCache([POD], {"v1/pods": Cached("app=web", keep=["status"])})
     (pod,) = cache.list(kind, labels="app=web")
-    assert cache.owned(pod, "pods") is not None
+    assert cache.list_cached("pods", owner=pod) is not None
     assert cache.get("pods", "web-1", namespace="shop", at_least=pod)["kind"] == "Pod"
     kopf.label(pod, {"more": "x"})
     labels = pod.obj["metadata"]["labels"] if kind is pykube.Pod else pod.metadata.labels

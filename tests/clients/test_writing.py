@@ -66,7 +66,7 @@ def test_a_model_comes_back_as_one(cache: FakeCache, client: ModuleType) -> None
     with pytest.raises(Conflict):
         live.replace(made)
     assert live.ensure(deployment(client)).spec.replicas == 3
-    assert len(cache.owned(made, "pods")) == 0
+    assert len(cache.list_cached("pods", owner=made)) == 0
 
 
 @pytest.mark.parametrize("client", MODELS)

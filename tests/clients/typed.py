@@ -56,7 +56,7 @@ def handle(cache: Cache, **_: Any) -> None:
     assert_type(cache.list(V1Pod, namespace="ns", labels="app=web"), list[V1Pod])
     assert_type(cache.list_cached("pods", as_=pykube.Pod), list[pykube.Pod])
     assert_type(cache.list_cached("pods", as_=to_pod), list[LightPod])
-    assert_type(cache.owned({"metadata": {"uid": "u"}}, V1Deployment), list[V1Deployment])
+    assert_type(cache.list_cached(V1Deployment, owner={"metadata": {"uid": "u"}}), list[V1Deployment])
     for keys in (cache.list(V1Pod, keys_only=True), cache.list_cached("pods", keys_only=True)):
         assert_type(keys, list[Key])
     if found.spec is not None:

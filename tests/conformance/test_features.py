@@ -391,7 +391,7 @@ def test_a19_reads_select_by_fields_labels_paths_indexes_and_owners(configs: Pla
             assert names(cache.list_cached("configmaps", index={"number": (configs.namespace, 2)})) == [
                 "web-2"
             ]
-            assert names(cache.owned(first, "configmaps")) == ["web-3"]
+            assert names(cache.list_cached("configmaps", owner=first)) == ["web-3"]
             await cache.add_index("configmaps", late="data.number")
             assert names(cache.list_cached("configmaps", index={"late": "1"})) == ["web-1"]
 

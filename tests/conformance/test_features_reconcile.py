@@ -125,21 +125,24 @@ def test_c2_c6_c8_a_reconciler_is_called_for_its_objects_and_those_that_belong_t
 ) -> None:
     calls: list[tuple[str, int]] = []
 
-    def to_app(found: Any) -> list[tuple[str, str]]:
-        return [(place.namespace, found["metadata"]["labels"]["app"])]
+    def to_app(found: Any) -> list[selectcache.Key]:
+        return [selectcache.Key(found["metadata"]["labels"]["app"], namespace=place.namespace)]
 
     @selectcache.reconcile(
         "configmaps",
         owns=[selectcache.Watch("secrets", controller=False)],
         watches=[
             selectcache.Watch(
-                "secrets", map=lambda found: [(place.namespace, found["metadata"]["labels"]["app"])]
+                "secrets",
+                map=lambda found: [
+                    selectcache.Key(found["metadata"]["labels"]["app"], namespace=place.namespace)
+                ],
             )
         ],
         registry=registry,
     )
     async def count(name: str, body: Any, cache: selectcache.Cache, patch: kopf.Patch, **_: Any) -> None:
-        calls.append((name, len(cache.owned(body, "secrets"))))
+        calls.append((name, len(cache.list_cached("secrets", owner=body))))
         patch.metadata.annotations["owned"] = str(calls[-1][1])
 
     async def main() -> None:
@@ -167,8 +170,8 @@ def test_c3_c5_a_source_has_the_cache_or_the_informer_that_it_is_given(
     second = Caches({"v1/secrets": "app=other"}, login=credentials(place.api), namespaces=[place.namespace])
     given: list[selectcache.Cache] = []
 
-    def to_web(_: Any) -> list[tuple[str, str]]:
-        return [(place.namespace, "web")]
+    def to_web(_: Any) -> list[selectcache.Key]:
+        return [selectcache.Key("web", namespace=place.namespace)]
 
     @selectcache.reconcile(
         "configmaps",
@@ -179,7 +182,7 @@ def test_c3_c5_a_source_has_the_cache_or_the_informer_that_it_is_given(
         registry=registry,
     )
     async def follow(causes: Any, **_: Any) -> None:
-        calls.extend(f"{each.source} {each.obj[1]}" for each in causes)
+        calls.extend(f"{each.source} {each.obj.name}" for each in causes)
 
     async def main() -> None:
         create(configs, "web")
@@ -203,7 +206,11 @@ def test_c4_a_channel_has_several_reconcilers_called(configs: Place, registry: k
     def follow(id_: str) -> None:
         @selectcache.reconcile(
             "configmaps",
-            watches=[selectcache.Watch(pushes, map=lambda push: [(configs.namespace, push["app"])])],
+            watches=[
+                selectcache.Watch(
+                    pushes, map=lambda push: [selectcache.Key(push["app"], namespace=configs.namespace)]
+                )
+            ],
             id=id_,
             registry=registry,
         )

@@ -120,7 +120,7 @@ def pod(name: str, namespace: str, **labels: str) -> dict[str, Any]:
             3,
         ),
         (lambda cache: cache.list_cached("pods", fields="spec.nodeName=n", labels="tier=gold"), 1),
-        (lambda cache: list(cache.owned({"metadata": {"uid": "owner"}}, "pods")), 1),
+        (lambda cache: list(cache.list_cached("pods", owner={"metadata": {"uid": "owner"}})), 1),
         (lambda cache: list(cache.list_cached("pods", limit=2)), 2),
         (lambda cache: cache.list_cached("pods", as_="view")[0]["kind"], 0),
         (lambda cache: cache.blocking.fetch("pods", "a", namespace="shop"), 1),

@@ -39,7 +39,7 @@ READS: dict[str, Callable[[Cache], Any]] = {
     "exists": lambda cache: cache.exists("pods", "web-1", namespace="shop"),
     "list": lambda cache: cache.list("pods"),
     "held": lambda cache: cache.list_cached("pods"),
-    "owned": lambda cache: cache.owned(pod(), "pods"),
+    "owned": lambda cache: cache.list_cached("pods", owner=pod()),
     "count": lambda cache: cache.count("pods"),
     "age": lambda cache: cache.age("pods"),
     "scope": lambda cache: cache.scope("pods"),

@@ -75,7 +75,7 @@ def test_9_owners_and_indexes_see_own_writes() -> None:
     obj["metadata"]["ownerReferences"] = [{"uid": "owner"}]
     remember_answer(model.runtime, PODS, msgspec.json.encode(obj))
     owner = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n", "namespace": "ns", "uid": "owner"}}
-    assert len(model.cache.owned(owner, "pods")) == 1
+    assert len(model.cache.list_cached("pods", owner=owner)) == 1
 
 
 def test_9_explain_and_stats_say_that_own_writes_are_shown() -> None:

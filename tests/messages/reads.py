@@ -176,9 +176,12 @@ OUTSIDE = {
     "hidden objects of a cache that is not split": web(lambda cache: cache.list_outside("pods")),
     "count of more than the filter": web(lambda cache: cache.count("pods", labels="app in (web,db)")),
     "held of excluded objects": web(lambda cache: cache.list_cached("pods", labels="app=db")),
-    "owned by an owner in another namespace": lambda: reading(Selector(namespaces=["a"])).owned(
-        {"metadata": {"uid": "u", "namespace": "b"}}, "pods"
+    "owned by an owner in another namespace": lambda: reading(Selector(namespaces=["a"])).list_cached(
+        "pods", owner={"metadata": {"uid": "u", "namespace": "b"}}
     ),
+    "all objects of an owner": web(lambda cache: cache.list("pods", owner=pod("web"), controller=True)),
+    "the number of objects of an owner": web(lambda cache: cache.count("pods", owner=pod("web"))),
+    "a controller without an owner": web(lambda cache: cache.list("pods", controller=True)),
     "list by a field that only the server knows": lambda: reading(
         Selector(), resource=SECRETIVE, key="things"
     ).list("things", fields="spec.color=red"),
@@ -219,8 +222,8 @@ MISTAKES = {
     ),
     "a pattern of namespaces": web(lambda cache: cache.list("pods", namespace="team-*")),
     "no kind": web(lambda cache: cache.list(["pods"])),  # type: ignore[call-overload]
-    "an owner without a uid": web(lambda cache: cache.owned({"metadata": {}}, "pods")),
-    "an owner that is none": web(lambda cache: cache.owned(None, "pods")),
+    "an owner without a uid": web(lambda cache: cache.list_cached("pods", owner={"metadata": {}})),
+    "an owner that is none": web(lambda cache: cache.list_cached("pods", owner=None)),
     "where is no dict": web(lambda cache: cache.list("pods", where="spec.x=y")),  # type: ignore[call-overload]
     "where has no path": web(lambda cache: cache.list("pods", where={"spec..x": "y"})),
     "where has a function": web(lambda cache: cache.list_cached("pods", where={"spec.x": len})),

@@ -85,7 +85,7 @@ FEATURES: tuple[FeatureMutant, ...] = (
                   "A17", (TESTS + "a17_kinds_are_removed_and_caches_start_once",)),
     FeatureMutant("answer from a store that has no list", SNAPSHOT, "if informer.resource is None or not part.store.version:", "if informer.resource is None:",
                   "A18", (TESTS + "a18_no_read_answers_before_the_first_list",)),
-    FeatureMutant("list the objects of any owner", SNAPSHOT, "match = Match(owner=request.uid,", "match = Match(owner=None,",
+    FeatureMutant("list the objects of any owner", SNAPSHOT, "match, owner=request.uid,", "match, owner=None,",
                   "A19", (TESTS + "a19_reads_select_by_fields_labels_paths_indexes_and_owners",)),
     FeatureMutant("ignore the limit of a sorted list", SNAPSHOT, "        return Objects([record for _, record in keyed[:limit]], make, unreadable, version)",
                   "        return Objects([record for _, record in keyed], make, unreadable, version)",

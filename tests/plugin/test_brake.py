@@ -321,7 +321,7 @@ def test_17_a_reconciler_that_creates_one_object_per_call_is_not_slowed_down(
 
     @selectcache.reconcile(APPS, owns=["configmaps"], registry=registry, id="follow")
     async def follow(cache: selectcache.Cache, body: Any, patch: kopf.Patch, **_: Any) -> None:
-        count = len(cache.owned(body, "configmaps"))
+        count = len(cache.list_cached("configmaps", owner=body))
         patch.status["count"] = count
         if count < most:
             await cache.live.create(config(f"child-{count}", body))
@@ -342,13 +342,13 @@ def test_17_a_handler_that_follows_the_writes_of_another_one_is_not_slowed_down(
 
     @selectcache.reconcile(APPS, owns=["configmaps"], registry=registry, id="create")
     async def create(cache: selectcache.Cache, body: Any, **_: Any) -> None:
-        count = len(cache.owned(body, "configmaps"))
+        count = len(cache.list_cached("configmaps", owner=body))
         for number in range(count, min(most, count + most_per_call)):
             await cache.live.create(config(f"child-{number}", body))
 
     @selectcache.reconcile(APPS, owns=["configmaps"], registry=registry, id="count")
     async def count(cache: selectcache.Cache, body: Any, patch: kopf.Patch, **_: Any) -> None:
-        patch.status["count"] = len(cache.owned(body, "configmaps"))
+        patch.status["count"] = len(cache.list_cached("configmaps", owner=body))
 
     async def main() -> None:
         async with serving(app()) as cluster, operated(registry, cluster):
@@ -449,7 +449,7 @@ def test_17_objects_that_somebody_deletes_all_at_one_time_are_created_again_with
 
     @selectcache.reconcile(APPS, owns=["configmaps"], registry=registry, id="follow")
     async def follow(cache: selectcache.Cache, body: Any, **_: Any) -> None:
-        found = {each["metadata"]["name"] for each in cache.owned(body, "configmaps")}
+        found = {each["metadata"]["name"] for each in cache.list_cached("configmaps", owner=body)}
         for name in [each for each in names if each not in found][:1]:
             await cache.live.create(config(name, body))
 

@@ -61,7 +61,7 @@ def test_17_what_is_remembered_does_not_grow_with_the_objects_that_come_and_go(
         with suppress(selectcache.NotFound):  # Its owner is deleted, so the server deletes it.
             await cache.live.ensure(labelled(f"{name}-child", dict(body)))
             await cache.live.patch("configmaps", f"{name}-child", {"data": {"size": "2"}}, namespace="shop")
-        patch.status["count"] = len(cache.owned(body, "configmaps"))
+        patch.status["count"] = len(cache.list_cached("configmaps", owner=body))
 
     @selectcache.on.change("configmaps", registry=registry)
     async def follow(name: str, cause: str, body: Any, **_: Any) -> None:

@@ -40,7 +40,7 @@ def test_a_reconciler_gets_the_object_as_it_is_and_writes_by_its_patch(
         threads.append(threading.current_thread() is threading.main_thread())
         calls.append(given)
         given["memo"]["count"] = given["memo"].get("count", 0) + 1
-        given["patch"].status["count"] = len(given["cache"].owned(given["body"], "configmaps"))
+        given["patch"].status["count"] = len(given["cache"].list_cached("configmaps", owner=given["body"]))
 
     async def note_async(**given: Any) -> None:
         note(**given)

@@ -230,7 +230,7 @@ def test_its_own_object_keeps_the_uid_by_which_it_owns_others() -> None:
     cache = FakeCache(
         [mine, listed], {"pods": Selector(namespaces=["shop"]), "webapps": ""}, own=webapp("shop", app="web")
     )
-    assert names(cache.owned(cache.get("webapps", "shop", namespace="shop"), "pods")) == ["web-1"]
+    assert names(cache.list_cached("pods", owner=cache.get("webapps", "shop", namespace="shop"))) == ["web-1"]
 
 
 def test_its_own_object_may_be_deleted() -> None:
@@ -287,7 +287,7 @@ def test_objects_are_there_as_a_backup_brings_them_back() -> None:
         **app,
         "metadata": {key: value for key, value in app["metadata"].items() if key != "resourceVersion"},
     }
-    assert names(cache.owned(app, "pods")) == ["web-1"]
+    assert names(cache.list_cached("pods", owner=app)) == ["web-1"]
 
 
 def test_a_namespace_that_ends_still_has_what_is_in_it() -> None:

@@ -41,7 +41,7 @@ class Objects(Sequence[_T_co]):
     pods = cache.list('pods', labels='app=web')
     len(pods), pods.keys()      # decodes nothing
     pods.version                # the version as of which it is true
-    pods.unreadable             # objects that `held` and `owned` leave out, as they cannot be decoded
+    pods.unreadable             # objects that `list_cached` leaves out, as they cannot be decoded
     for pod in pods: ...        # one object at a time
     mine = list(pods)           # all objects, to change or store them
     """

@@ -45,7 +45,7 @@ CACHED: list[Callable[..., Any]] = [
     lambda cache, kind, **given: one_of(cache.list_cached(kind, **given)),
     lambda cache, kind, **given: one_of(cache.list_cached(kind, where={"spec.nodeName": "n1"}, **given)),
     lambda cache, kind, **given: one_of(cache.list(kind, sort_by="metadata.name", **given)),
-    lambda cache, kind, **given: one_of(cache.owned(OWNER, kind, **given)),
+    lambda cache, kind, **given: one_of(cache.list_cached(kind, owner=OWNER, **given)),
     lambda cache, kind, **given: cache.blocking.fetch(kind, "web-1", namespace="ns", **given),
     lambda cache, kind, **given: one_of(cache.blocking.fetch_list(kind, **given)),
     lambda cache, kind, **given: cache.blocking.wait_for(
@@ -388,7 +388,7 @@ def test_where_a_client_finds_something_wrong_is_told_and_not_what_is_there() ->
         lambda cache, **given: cache.get("pods", "web-1", namespace="ns", **given),
         lambda cache, **given: cache.list("pods", labels="app=web", **given),
         lambda cache, **given: cache.list_cached("pods", **given),
-        lambda cache, **given: cache.owned(OWNER, "pods", **given),
+        lambda cache, **given: cache.list_cached("pods", owner=OWNER, **given),
         lambda cache, **given: cache.fetch("pods", "web-1", namespace="ns", **given),
         lambda cache, **given: cache.fetch("pods", "db-1", namespace="ns", **given),
         lambda cache, **given: cache.fetch_list("pods", **given),
