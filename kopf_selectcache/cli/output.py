@@ -76,9 +76,8 @@ class Parser(argparse.ArgumentParser):
         message = message.removeprefix("argument ")
         if choice := re.fullmatch(r"(.*invalid choice: '(.*)') \(choose from (.*)\)", message):
             choices = re.findall(r"[\w-]+", choice[3])
-            raise CommandError(
-                choice[1], _suggestion(choice[2], choices) or f"Choose from {', '.join(choices)}"
-            )
+            what = choice[1].replace("COMMAND: invalid choice:", "unknown command")
+            raise CommandError(what, _suggestion(choice[2], choices) or f"Choose from {', '.join(choices)}")
         raise CommandError(message, f"Look at: {self.prog} --help")
 
     def unrecognized(self, words: Sequence[str]) -> NoReturn:
