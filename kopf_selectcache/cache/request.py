@@ -15,7 +15,7 @@ from kopf_selectcache.core.store.projection import Path
 from kopf_selectcache.core.store.record import is_number
 from kopf_selectcache.selectors.client_classes import to_dict
 from kopf_selectcache.selectors.kind_keys import AnyKey, as_given, key_of
-from kopf_selectcache.selectors.object_key import Key, arguments, split_hint
+from kopf_selectcache.selectors.object_key import Key, split_hint
 from kopf_selectcache.selectors.selector import Selector, listed_namespaces
 from kopf_selectcache.settings.retention import PATHS, wrong_path
 
@@ -100,7 +100,8 @@ class Request(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         if self.obj:
             pass
         elif self.name is not None:
-            parts.append(arguments(self.name, self.namespace))
+            parts.append(repr(self.name))
+            parts += [] if self.namespace is None else [f"namespace={self.namespace!r}"]
         elif self.selector is not None:
             parts += ["predicate"] if self.verb == "wait_for" else []
             parts += _write_selector(self.selector.in_namespaces(None) if self.at_owner else self.selector)

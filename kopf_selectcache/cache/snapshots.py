@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from operator import itemgetter
@@ -482,12 +481,9 @@ class Access:
         own = self._own_name
         if own is None:
             own = self._own_name = (at(self._own, _NAME) if self._own is not None else None,)
-        if type(name) is not str:
-            if not isinstance(name, Key) or namespace is not None:
-                return None
-            namespace = name.namespace
-            name = name.name
-        if type(kind) is not str or name == own[0]:
+        if type(name) is Key and namespace is None:
+            namespace, name = name.namespace, name.name
+        if type(kind) is not str or type(name) is not str or name == own[0]:
             return None
         if namespace is None:
             namespace = ""
@@ -634,16 +630,12 @@ def find(request: Request, snapshot: Snapshot, compared: Compared) -> Found:
 
 def match_of(request: Request, snapshot: Snapshot, compared: Compared) -> Match:
     """Return the predicate of a request; raise BadField for a field that only the server knows."""
-    if request.where is None and request.index is None:
-        match = compared.match
-    else:
+    match = compared.match
+    if request.where is not None or request.index is not None:
         values = () if request.index is None else index_values(request, snapshot.comparisons.indexes)
         match = snapshot.comparisons.match(compared.selector, request.where, values)
-    if request.uid is None:
-        return match
-    return dataclasses.replace(
-        match, owner=request.uid, controller=request.uid if request.controller else None
-    )
+    controller = request.uid if request.controller else None
+    return match if request.uid is None else replace(match, owner=request.uid, controller=controller)
 
 
 def lasting_match(request: Request, snapshot: Snapshot, compared: Compared) -> Match:

@@ -323,8 +323,7 @@ def test_an_async_function_of_an_update_is_an_error(cache: FakeCache) -> None:
         return Awaitable()
 
     for each in (change, future):
-        update = partial(cache.blocking.live.update, "pods", "web-1", namespace="shop")
-        error = provoked(partial(update, each))
+        error = provoked(partial(cache.blocking.live.update, "pods", Key.of(WEB), each))
         assert type(error) is InvalidObject
 
 

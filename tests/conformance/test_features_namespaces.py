@@ -57,9 +57,9 @@ def test_a6_defaults_are_those_of_kinds_without_their_own(places: tuple[Place, P
 
     async def main() -> None:
         filters = {"v1/configmaps": Selector(), "v1/secrets": Cached("app=db", keep=["metadata"])}
-        defaults: dict[str, Any] = {"label": "app=web", "namespaces": [one.namespace], "keep": ["data"]}
+        defaults: dict[str, Any] = {"labels": "app=web", "namespaces": [one.namespace], "keep": ["data"]}
         defaults |= {"resync": 36_000, "bookmarks": False, "audit_interval": 0, "page_limit": 7}
-        defaults |= {"storage": "raw", "max_bytes": "1Mi", "field": "metadata.name!=other", "transform": dict}
+        defaults |= {"storage": "raw", "max_bytes": "1Mi", "fields": "metadata.name!=other", "transform": dict}
         async with opened(caches_of(one, filters, **defaults)) as cache:
             await synced(cache)
             configs = cache.list_cached("configmaps", namespace=one.namespace)
@@ -70,7 +70,7 @@ def test_a6_defaults_are_those_of_kinds_without_their_own(places: tuple[Place, P
                 cache.get("secrets", "web", namespace=one.namespace)
             origins = [*map(str, cache.scope("secrets").origins)]
             for name, value in defaults.items():
-                if name not in ("label", "namespaces", "field", "transform", "keep"):
+                if name not in ("labels", "namespaces", "fields", "transform", "keep"):
                     assert f"{name}={value!r}: from the defaults" in origins
             assert "transform=dict: from the defaults" in origins
             assert "keep=['metadata']: from the kind" in origins
@@ -99,7 +99,7 @@ def test_a7_the_first_level_that_is_set_decides(places: tuple[Place, Place]) -> 
                 (value, level, spaces)
                 for kind in ("configmaps", "secrets")
                 for option, value, level, spaces in map(astuple, cache.scope(kind).origins)
-                if option == "label"
+                if option == "labels"
             }
         assert origins == {
             ("app=web", Level.ENTRY, (one.namespace,)),

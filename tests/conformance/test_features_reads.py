@@ -57,7 +57,7 @@ def test_b4_a_departure_that_a_request_has_confirmed_says_so(configs: Place) -> 
     async def main() -> None:
         filters = {"v1/configmaps": ["app=web", "tier=gold"]}
         async with cached(configs, filters) as cache, aclosing(cache.changes("configmaps")) as changes:  # type: ignore[type-var]
-            assert await departed(changes, configs.delete, "gone") == "confirmed"
+            assert await departed(changes, configs.delete, "deleted") == "confirmed"
             assert await departed(changes, lambda name: configs.label(name, app="db"), "left") == "confirmed"
 
     run(main())
