@@ -140,7 +140,7 @@ def works() -> Mapping[str, Work]:
         ),
         "decode a packed record": lambda number: kept[number].decode(),
         "held by label": lambda _: many.list_cached("pods", labels=label),
-        "held by label, keys only": lambda _: many.list_cached("pods", labels=label, keys_only=True),
+        "held by label, keys only": lambda _: many.list_cached("pods", labels=label).keys(),
         "count by label": lambda _: many.count("pods", labels=label),
     }
 

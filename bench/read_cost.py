@@ -89,7 +89,7 @@ def rows(objects: int) -> list[Row]:
             pass
 
     def pages() -> None:
-        for page in cache.pages("pods", size=100, labels="app=web"):
+        for page in cache.list_cached("pods", labels="app=web").batches(100):
             list(page)
 
     each, some, every = "get", f"list of {GROUP}", f"list of {objects:,}"
@@ -102,7 +102,6 @@ def rows(objects: int) -> list[Row]:
             "split: get, absent", each, lambda: split.get("pods", "none", namespace="shop", default=None), get
         ),
         Row("split: list inside", some, lambda: [*split.list("pods", labels=label)], listed),
-        Row("split: count(outside=True)", every, lambda: split.count("pods", outside=True), all_listed),
         Row("split: hidden", every, lambda: split.list_outside("pods"), all_listed),
         Row("snapshot, opened and ended", every, snapshot, all_listed),
         Row("get in a snapshot", each, lambda: now.get("pods", name, namespace="shop"), get),

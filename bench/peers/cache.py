@@ -54,7 +54,7 @@ FORMS: Mapping[str, Mapping[str, Any]] = {
     "kept": {},
     "view": {"as_": "view"},
     "typed": {"as_": Pod},
-    "keys": {"keys_only": True},
+    "keys": {},
 }
 """Arguments of the reads."""
 
@@ -75,7 +75,8 @@ class Cached:
     def read(self, order: Order) -> Read | None:
         if (read := self._read(order)) is None:
             return None
-        each: Callable[[Iterable[Any]], Any] = list if order["form"] == "kept" else gone_through
+        forms: dict[str, Callable[[Any], Any]] = {"kept": list, "keys": _keys}
+        each: Callable[[Any], Any] = forms.get(order["form"], gone_through)
         return read if order["do"] == "get" else lambda index: len(each(read(index)))
 
     def _read(self, order: Order) -> Callable[[int], Any] | None:
@@ -98,6 +99,10 @@ class Cached:
             "annotations"
         ].get(name)
         return found
+
+
+def _keys(found: selectcache.Objects[Any]) -> list[selectcache.Key]:
+    return found.keys()
 
 
 def _gets(cache: selectcache.Cache, keys: Sequence[Key], as_: Any) -> Callable[[int], Any]:

@@ -306,7 +306,7 @@ def stale(request: Request, age: float | None) -> Stale:
 def behind(request: Request, version: str, *, pinned: bool = False) -> Stale:
     """Return the error of a cache, or of a snapshot, that is not known to be as new as a read asks for."""
     # The server has no such read, and a snapshot does not advance.
-    if pinned or request.verb == "list_outside" or request.outside:
+    if pinned or request.verb == "list_outside":
         when = " before the snapshot is opened" if pinned else ""
         remedy = f"To wait{when}: {call_of('wait_synced', 'at_least=<the object>')}"
     else:

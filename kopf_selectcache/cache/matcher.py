@@ -101,8 +101,6 @@ class ReadOptions(Selection, OwnerOptions, total=False):
 class CountOptions(Explained, OwnerOptions, AsOf, total=False):
     """The options of `count`."""
 
-    outside: bool
-
 
 class HiddenOptions(AsOf, total=False):
     """The options of `list_outside`."""

@@ -5,9 +5,9 @@ several kinds.
 from __future__ import annotations
 
 import builtins
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from collections.abc import Set as AbstractSet
-from typing import Any, Literal, Never, TypeVar, Unpack, cast, overload
+from typing import Any, Never, TypeVar, Unpack, overload
 
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.selectors.kind_keys import AnyKey, AnyName
@@ -17,18 +17,19 @@ from . import snapshots
 from ._at_least import has_reached
 from .errors import NotFound, OutsideFilter, is_there
 from .formats.formats import RAISE, As, AsView, Default, Made, Named, quick
-from .formats.lazy_list import Objects, in_pages
+from .formats.lazy_list import Objects
 from .formats.views import BodyView
 from .matcher import AsOf, CountOptions, HiddenOptions, Obj, ReadOptions
 from .misuse import misuse, public_name, same_types
-from .request import Request, owner_of, require_size
-from .sides import HiddenObject, counting, hiding
+from .request import Request, owner_of
+from .sides import HiddenObject, hiding
 from .snapshots import Access, Snapshot
 
 _T = TypeVar("_T")
 
 _AS_OF = AsOf.__optional_keys__
 _LISTING = ReadOptions.__optional_keys__
+_COUNTING = CountOptions.__optional_keys__
 _PLAIN = {"labels", "namespace"}
 
 
@@ -161,24 +162,17 @@ class Reads:
         options: Mapping[str, Any],
         answer: Callable[[Request, Snapshot], _T],
         as_: object = None,
-        keys_only: object = None,
     ) -> _T:
         """Answer a read of several objects, which takes these options."""
         requests, request = self._access.requests, None
         if not extra and options.keys() <= _PLAIN:
-            request = requests.plain(
-                verb, kind, options.get("labels"), options.get("namespace"), as_, keys_only
-            )
+            request = requests.plain(verb, kind, options.get("labels"), options.get("namespace"), as_)
         if request is None:
             if extra or not options.keys() <= taken:
                 raise misuse(getattr(Reads, verb), self, kind, *extra, **options)
-            request = requests.several(verb, kind, {**options, "as_": as_, "keys_only": keys_only})
+            request = requests.several(verb, kind, {**options, "as_": as_})
         return self._access.read(request, answer)
 
-    @overload
-    def list(
-        self, kind: AnyKey, *, keys_only: Literal[True], **options: Unpack[ReadOptions]
-    ) -> builtins.list[Key]: ...
     @overload
     def list(self, kind: AnyName, *, as_: None = None, **options: Unpack[ReadOptions]) -> Objects[Obj]: ...
     @overload
@@ -195,7 +189,6 @@ class Reads:
         kind: AnyKey,
         *extra: Never,
         as_: Any = None,
-        keys_only: bool = False,
         **options: Unpack[ReadOptions],
     ) -> Any:
         """Return all objects that there are; raise OutsideFilter if some of them might not be held.
@@ -206,12 +199,9 @@ class Reads:
         `labels` and `fields` are text, dicts, or selectors. `where` compares values at any path, after the
         selection: it never makes a read complete; nor does `index`, which compares the values of declared
         indexes. The order is unspecified without `sort_by`. `limit=0` returns no object, after all checks.
-        Each object is made when reached (`Objects`); with `keys_only=True` namespaces and names are returned.
+        Each object is made when it is reached (`Objects`), and `.keys()` makes none.
         """
-        found: Any = self._several(
-            "list", kind, extra, _LISTING, options, snapshots.list_objects, as_, keys_only
-        )
-        return found.keys() if keys_only else found
+        return self._several("list", kind, extra, _LISTING, options, snapshots.list_objects, as_)
 
     @same_types(list)  # The method above.  # noqa: A003
     @public_name
@@ -220,7 +210,6 @@ class Reads:
         kind: AnyKey,
         *extra: Never,
         as_: Any = None,
-        keys_only: bool = False,
         **options: Unpack[ReadOptions],
     ) -> Any:
         """Return those of the held objects that match; raise OutsideFilter if none can ever be held.
@@ -232,58 +221,15 @@ class Reads:
         There may be others that match, outside the filter: where that matters, use `list`. An owner is an
         object that has a uid. Only its own namespace is read, if it has one.
         """
-        found: Any = self._several(
-            "list_cached", kind, extra, _LISTING, options, snapshots.list_held, as_, keys_only
-        )
-        return found.keys() if keys_only else found
-
-    @overload
-    def pages(
-        self, kind: AnyName, *, size: int = ..., as_: None = None, **options: Unpack[ReadOptions]
-    ) -> Iterator[builtins.list[Obj]]: ...
-    @overload
-    def pages(
-        self, kind: AnyKey, *, size: int = ..., as_: AsView, **options: Unpack[ReadOptions]
-    ) -> Iterator[builtins.list[BodyView]]: ...
-    @overload
-    def pages(
-        self, kind: type[Named], *, size: int = ..., as_: None = None, **options: Unpack[ReadOptions]
-    ) -> Iterator[builtins.list[Named]]: ...
-    @overload
-    def pages(
-        self, kind: AnyKey, *, size: int = ..., as_: As[Made], **options: Unpack[ReadOptions]
-    ) -> Iterator[builtins.list[Made]]: ...
-    @public_name
-    def pages(
-        self,
-        kind: AnyKey,
-        *extra: Never,
-        size: int = 500,
-        as_: Any = None,
-        **options: Unpack[ReadOptions],
-    ) -> Any:
-        """Yield the held objects that match, as lists of `size`, of one generation: those of `list_cached`.
-
-            for pods in cache.pages('pods', size=100):
-                send(pods)
-
-        Each list is made when it is reached, and not kept.
-        """
-        require_size(size)
-        found = self._several("pages", kind, extra, _LISTING, options, snapshots.list_held, as_)
-        return in_pages(cast("Objects[Any]", found), size)
+        return self._several("list_cached", kind, extra, _LISTING, options, snapshots.list_held, as_)
 
     @public_name
     def count(self, kind: AnyKey, *extra: Never, **options: Unpack[CountOptions]) -> int:
         """Return how many objects there are; raise OutsideFilter if some of them might not be held.
 
-            replicas = cache.count('pods', namespace=namespace, labels={'app': name})
-
-        With `outside=True`, a split cache counts the objects outside of the filter as well.
+        replicas = cache.count('pods', namespace=namespace, labels={'app': name})
         """
-        outside = options.get("outside", False)
-        taken = CountOptions.__optional_keys__
-        return self._several("count", kind, extra, taken, options, counting(outside=outside))
+        return self._several("count", kind, extra, _COUNTING, options, snapshots.count_objects)
 
     @public_name
     def list_outside(

@@ -68,10 +68,7 @@ class Request(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     at_least: AtLeast | None = None
     form: Form | None = None
     """The form of the objects; None for dicts."""
-    keys_only: bool = False
     whole: bool = False
-    outside: bool = False
-    """True if objects outside of the filter count as well."""
     timeout: float | None = None
     default: Any = RAISE
     obj: str = ""
@@ -123,7 +120,7 @@ class Request(msgspec.Struct, frozen=True, eq=False, kw_only=True):
             texts.append(f"sort_by={'...' if callable(self.sort_by) else shown(self.sort_by)}")
         texts += [
             f"{name}={value!r}"
-            for name in ("limit", "max_age", "keys_only", "whole", "outside", "timeout")
+            for name in ("limit", "max_age", "whole", "timeout")
             if (value := getattr(self, name)) is not None and value is not False
         ]
         if self.at_least is not None:
@@ -210,14 +207,12 @@ class Requests:
         labels: Label = None,
         namespace: Namespaces = None,
         as_: object = None,
-        keys_only: object = None,
     ) -> Request | None:
         """Return a memoised request; None if an argument is no text, and has perhaps no hash that lasts."""
         if (
             type(kind) is not str
             or (namespace is not None and type(namespace) is not str)
             or (as_ is not None and type(as_) is not str)
-            or (keys_only is not None and type(keys_only) is not bool)
         ):
             return None
         pairs: str | Pairs | None
@@ -231,7 +226,7 @@ class Requests:
         else:
             return None
         try:
-            return self._plain(verb, kind, pairs, namespace, as_, keys_only)
+            return self._plain(verb, kind, pairs, namespace, as_)
         except DeclarationError as error:
             raise misdeclared(verb, error) from error
 
@@ -242,13 +237,12 @@ class Requests:
         labels: str | Pairs | None,
         namespace: str | None,
         as_: str | None,
-        keys_only: bool | None,  # `lru_cache` takes keywords for another call.  # noqa: FBT001
     ) -> Request:
         request = Request(verb=verb, kind=kind, selector=self._selectors(labels, namespace))
-        return _with_given(request, {"as_": as_, "keys_only": keys_only})
+        return _with_given(request, {"as_": as_})
 
 
-_TEXTS = ("labels", "namespace", "as_", "keys_only")
+_TEXTS = ("labels", "namespace", "as_")
 """The options of requests that are memoised if they are texts."""
 
 _SELECTING = ("labels", "fields", "names", "namespace")
@@ -302,11 +296,8 @@ def with_options(request: Request, given: Mapping[str, Any]) -> Request:
     _check_numbers(call, options)
     form = None
     if (as_ := given.get("as_")) is not None:
-        if options.get("keys_only"):
-            what = f"{call}: as_= and keys_only=True exclude each other"
-            raise ReadError(what, remedy="Leave one of them out")
         form = form_of(call, as_)
-    elif isinstance(request.kind, type) and not options.get("keys_only"):
+    elif isinstance(request.kind, type):
         form = form_of(call, request.kind)._replace(given=None)
     if (at_least := options.get("at_least")) is not None:
         options["at_least"] = _at_least(call, at_least)
@@ -337,9 +328,8 @@ def _at_least(call: str, given: object) -> AtLeast:
 
 
 def _check_numbers(call: str, options: Mapping[str, Any]) -> None:
-    for name in ("keys_only", "whole"):
-        value = options.get(name, False)
-        _require(isinstance(value, bool), call, name, value, "True or False")
+    whole = options.get("whole", False)
+    _require(isinstance(whole, bool), call, "whole", whole, "True or False")
     for name in ("max_age", "timeout"):
         value = options.get(name)
         is_number = isinstance(value, (int, float)) and not isinstance(value, bool) and value >= 0
@@ -347,12 +337,6 @@ def _check_numbers(call: str, options: Mapping[str, Any]) -> None:
     limit = options.get("limit")
     is_count = isinstance(limit, int) and not isinstance(limit, bool) and limit >= 0
     _require(limit is None or is_count, call, "limit", limit, "a number of objects")
-
-
-def require_size(size: object) -> None:
-    """Raise ReadError unless this is the number of objects of a page."""
-    is_count = isinstance(size, int) and not isinstance(size, bool) and size > 0
-    _require(is_count, "cache.pages()", "size", size, "a number of objects, 1 or more")
 
 
 def _check_objects(call: str, options: Mapping[str, Any]) -> None:

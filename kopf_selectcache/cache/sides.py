@@ -1,6 +1,4 @@
-"""Reads of both sides of a split cache: counts objects inside and outside of the filter, and finds those
-outside.
-"""
+"""`list_outside`: finds the objects of a split cache that its filter leaves out."""
 
 from __future__ import annotations
 
@@ -8,7 +6,6 @@ import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from kopf_selectcache._errors import NotKept, ReadError, require
 from kopf_selectcache.core.selection.kinds import Kind
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.selectors.selector import Selector
@@ -18,7 +15,7 @@ from ._outside import failures_of
 from .errors import OutsideFilter
 from .matcher import Compared, Coverage, Match
 from .request import Request, replace
-from .snapshots import Snapshot, compare, count_objects, outside_of
+from .snapshots import Snapshot, compare, outside_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +32,6 @@ class HiddenObject:
     """The uids of its owners."""
     wanted: tuple[str, ...]
     """The requirements that it fails, one of each branch of the filter."""
-
-
-def counting(*, outside: bool) -> Callable[[Request, Snapshot], int]:
-    """Return the function that counts objects, also those outside of the filter."""
-    require(isinstance(outside, bool), ReadError, "cache.count()", "outside", outside, "True or False")
-    return _count_all if outside else count_objects
 
 
 def hiding(owner: str | None, within: str | None) -> Callable[[Request, Snapshot], list[HiddenObject]]:
@@ -71,15 +62,9 @@ def _hidden(record: Record, wanted: tuple[str, ...]) -> HiddenObject:
     )
 
 
-def _count_all(request: Request, snapshot: Snapshot) -> int:
-    """Return the number of requested objects, inside and outside of the filter of a split cache."""
-    match = _match(request, snapshot)
-    return sum(match.count(side.values()) for side in snapshot.sides())
-
-
 def _match(request: Request, snapshot: Snapshot) -> Match:
     """Return the predicate of a request, by names and labels; raise OutsideFilter if some of the objects that
-    it requests may be on neither side, and NotKept if their metadata does not decide it.
+    it requests may be on neither side.
     """
     compared, plan = compare(request, snapshot), snapshot.plan
     spaces = compared.selector.namespaces
@@ -89,13 +74,7 @@ def _match(request: Request, snapshot: Snapshot) -> Match:
             raise OutsideFilter(request, compared.coverage, remedy=remedy)
         if not all(map(plan.proves, spaces or ("",))) or (spaces is None and not plan.is_of_all):
             raise outside_of(request, _coverage_of_sides(compared, plan, snapshot.comparisons.kind), snapshot)
-    match = snapshot.comparisons.match(compared.selector, under=Selector())
-    if match.decodes or request.index is not None or request.where is not None:
-        raise NotKept(
-            f"{request!r}: only names and labels are known of objects outside of the filter",
-            remedy="Leave out outside=True; or count by labels alone",
-        )
-    return match
+    return snapshot.comparisons.match(compared.selector, under=Selector())
 
 
 def _coverage_of_sides(compared: Compared, plan: Plan, kind: Kind | None) -> Coverage:

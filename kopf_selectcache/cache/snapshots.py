@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import islice
 from operator import itemgetter
 from typing import Any, NamedTuple, TypeVar, cast
@@ -58,7 +57,6 @@ from .errors import (
     unsynced,
     untransformed,
 )
-from .formats.formats import Form
 from .formats.lazy_list import Objects
 from .formats.partial import object_of
 from .formats.views import BodyView
@@ -671,8 +669,8 @@ def form_objects(
     form, limit = request.form, request.limit
     if version and request.at_least is not None and is_newer(request.at_least.version, version):
         version = request.at_least.version  # The streams were compared with the server as of it.
-    if form is None or form.given == "view" or request.verb == "pages":
-        make = object_of if form is None else BodyView if form.given == "view" else partial(_made, form)
+    if form is None or form.given == "view":
+        make = object_of if form is None else BodyView
         if request.sort_by is None:
             return Objects(match.first(records, limit), make, unreadable, version)
         key = key_for(request.sort_by)
@@ -684,10 +682,6 @@ def form_objects(
     by = key_for(request.sort_by)
     pairs = sorted(match.pairs(records), key=lambda pair: by(pair[1]))
     return [form.make(record, obj) for record, obj in pairs[:limit]]
-
-
-def _made(form: Form, record: Record) -> Any:
-    return form.make(record, None)
 
 
 def outside_of(request: Request, coverage: Coverage, snapshot: Snapshot) -> ReadError:

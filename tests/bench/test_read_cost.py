@@ -13,14 +13,13 @@ from bench.read_cost import Row
 def test_each_read_is_compared_with_a_plain_one(capsys: pytest.CaptureFixture[str]) -> None:
     read_cost.main(["--objects=20", "--turns=2", "--seconds=0"])
     lines = capsys.readouterr().out.splitlines()[2:]
-    assert len(lines) == len(read_cost.rows(20)) + len(read_cost.packed_rows(20)) == 16
+    assert len(lines) == len(read_cost.rows(20)) + len(read_cost.packed_rows(20)) == 15
     assert all("x | " in line for line in lines)
 
 
 def test_the_reads_of_a_split_cache_have_the_answers_that_their_names_say() -> None:
     calls = {row.name: row.call for row in read_cost.rows(20)}
     assert calls["split: get, absent"]() is None
-    assert calls["split: count(outside=True)"]() == 40
     assert len(calls["split: hidden"]()) == 20  # type: ignore[arg-type]  # It is a list.
     pods: list[Any] = [
         calls[name]() for name in ("get(at_least=)", "get in a snapshot", "split: get, inside")

@@ -64,7 +64,6 @@ def test_20_each_verb_names_itself_without_arguments(name: str) -> None:
     [
         "list",
         "list_cached",
-        "pages",
         "count",
         "list_outside",
         "explain",
@@ -94,10 +93,10 @@ def test_20_reads_of_several_objects_name_the_argument_that_is_meant(name: str, 
         (lambda cache: cache.get("pods", "web-1", namspace="ns"), "Did you mean namespace=?"),
         (lambda cache: cache.get("pods", "web-1", "ns", None), "namespace='ns')"),
         (lambda cache: cache.changes("pods", left=True), "look at `change.cause`"),
-        (lambda cache: cache.list("pods", "shop"), "It takes kind, as_=, keys_only=, namespace=, labels=, "),
+        (lambda cache: cache.list("pods", "shop"), "It takes kind, as_=, namespace=, labels=, "),
         (
             lambda cache: cache.list("pods", method="x"),
-            "It takes kind, as_=, keys_only=, namespace=, labels=, ",
+            "It takes kind, as_=, namespace=, labels=, ",
         ),
         (lambda cache: cache.snapshot(kinds=["pods"]), "It takes *kinds"),
         (lambda cache: cache.live.patch("pods", "web-1", namespace="ns", body={}), "Did you mean changes=?"),
@@ -127,6 +126,6 @@ def test_20_a_second_cache_says_that_its_with_is_async() -> None:
     assert str(info.value).endswith("Write: async with Caches(...) as cache")
 
 
-@pytest.mark.parametrize("name", ["get", "exists", "list", "list_cached", "pages", "count", "list_outside"])
+@pytest.mark.parametrize("name", ["get", "exists", "list", "list_cached", "count", "list_outside"])
 def test_reads_that_answer_at_once_are_not_wrapped(name: str) -> None:
     assert inspect.unwrap(ALL[name]) is ALL[name], "a wrapper takes a tenth of the time of a read"

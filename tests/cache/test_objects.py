@@ -54,36 +54,25 @@ def test_nothing_is_made_until_it_is_reached(decoded: list[str]) -> None:
 
 def test_keys_and_numbers_decode_nothing(decoded: list[str]) -> None:
     cache = reading("", *PODS, pod("db", app="db"))
-    assert sorted(cache.list_cached("pods", labels="app=web", keys_only=True)) == [
+    assert sorted(cache.list_cached("pods", labels="app=web").keys()) == [
         Key(f"web-{number}", namespace="ns") for number in range(3)
     ]
-    assert cache.list("pods", names=["db"], keys_only=True) == [Key("db", namespace="ns")]
+    assert cache.list("pods", names=["db"]).keys() == [Key("db", namespace="ns")]
     assert cache.count("pods", labels="app=web") == 3
     assert decoded == []
-    assert reading("", node("n1"), resource=NODES, key="nodes").list("nodes", keys_only=True) == [Key("n1")]
+    assert reading("", node("n1"), resource=NODES, key="nodes").list("nodes").keys() == [Key("n1")]
     assert decoded == []
 
 
 def test_keys_of_what_is_sorted_are_in_order() -> None:
     cache = reading("", *PODS[::-1])
-    assert [key.name for key in cache.list("pods", sort_by="metadata.name", limit=2, keys_only=True)] == [
+    assert [
+        key.name
+        for key in cache.list("pods", sort_by="metadata.name", limit=2).keys()  # It is no dict.  # noqa: SIM118
+    ] == [
         "web-0",
         "web-1",
     ]
-
-
-@pytest.mark.parametrize(
-    "read",
-    [
-        lambda cache: cache.list("pods", keys_only=1),
-        lambda cache: cache.list_cached("pods", keys_only=True, as_="view"),
-    ],
-)
-def test_keys_are_asked_for_with_true_or_false_and_no_form(
-    read: Callable[[Any], Any],
-) -> None:
-    with pytest.raises(ReadError):
-        read(reading("", *PODS))
 
 
 def test_each_is_made_anew_whenever_it_is_reached() -> None:

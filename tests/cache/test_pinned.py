@@ -40,7 +40,7 @@ def fake() -> FakeCache:
 
 def contents(reads: Any) -> list[Any]:
     return [
-        sorted(reads.list("pods", keys_only=True)),
+        sorted(reads.list("pods").keys()),
         reads.list("pods", labels="app=web", sort_by="metadata.name")[:],
         reads.list_cached("nodes"),
         reads.get("pods", "a", namespace="shop"),
@@ -93,11 +93,11 @@ def test_3_a_snapshot_shows_the_own_writes_from_before_it() -> None:
             with cache.snapshot("pods") as now:
                 cache.remember(c)
                 cache.forget(b)
-                assert sorted(now.list_cached("pods", keys_only=True)) == [
+                assert sorted(now.list_cached("pods").keys()) == [
                     Key("a", namespace="shop"),
                     Key("b", namespace="shop"),
                 ]
-                assert sorted(cache.list_cached("pods", keys_only=True)) == [
+                assert sorted(cache.list_cached("pods").keys()) == [
                     Key("a", namespace="shop"),
                     Key("c", namespace="shop"),
                 ]

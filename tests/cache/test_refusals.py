@@ -154,7 +154,6 @@ IN_THE_WRONG_PLACE: dict[str, Read] = {
     "limit": lambda cache: cache.list_cached("pods", limit=TEXT),
     "timeout": lambda cache: cache.fetch_list("pods", timeout=TEXT),
     "max_age": lambda cache: cache.list("pods", max_age=TEXT),
-    "keys_only": lambda cache: cache.list("pods", keys_only=TEXT),
     "names": lambda cache: cache.list_cached("pods", names=TEXT),
     "index": lambda cache: cache.list_cached("pods", index=TEXT),
     "owner": lambda cache: cache.list_cached("pods", owner=TEXT),

@@ -47,11 +47,11 @@ def held() -> FakeCache:
 
 def test_7_the_names_that_a_caller_gets_are_its_own() -> None:
     cache = held()
-    first = cache.list("pods", labels="app=web", keys_only=True)
+    first = cache.list("pods", labels="app=web").keys()
     expected = list(first)
     assert type(first) is list
     first.clear()
-    assert cache.list("pods", labels="app=web", keys_only=True) == expected
+    assert cache.list("pods", labels="app=web").keys() == expected
     assert cache.list("pods", labels="app=web").keys() == expected
 
 
@@ -68,7 +68,7 @@ def test_a_list_that_was_read_before_does_not_change() -> None:
     cache.cluster.delete(web(1))
     cache.cluster.create(web(9))
     assert len(before) == len(before.keys()) == 3
-    after = cache.list("pods", labels="app=web", keys_only=True)
+    after = cache.list("pods", labels="app=web").keys()
     assert sorted(key.name for key in after) == ["web-0", "web-2", "web-9"]
 
 
@@ -100,7 +100,6 @@ def test_requests_by_texts_are_made_once() -> None:
         requests.several("list", "pods", chosen | {"labels": {"app": "db"}}),
         requests.several("list", "pods", {"labels": {"app": "web"}}),
         requests.several("list", "pods", chosen | {"as_": "view"}),
-        requests.several("list", "pods", chosen | {"keys_only": True}),
         requests.several("list", "pods", chosen | {"limit": 0}),
     ):
         assert (other is first, repr(other) == repr(first)) == (False, False)
@@ -128,8 +127,6 @@ def test_a_wrong_argument_is_refused_each_time() -> None:
         for wrong in ({"labels": "app in ("}, {"namespace": ""}, {"as_": "dict"}, {"labels": {1: "web"}}):
             with pytest.raises(ReadError):
                 cache.list("pods", **wrong)
-        with pytest.raises(ReadError):
-            cache.list("pods", as_="view", keys_only=True)  # type: ignore[call-overload]
 
 
 def test_equal_selectors_are_compared_with_the_filter_once() -> None:

@@ -10,6 +10,7 @@ import pytest
 from kopf_selectcache import Cache, Cached, NotFound, OutsideFilter, ReadError, Reason, Selector, Stale
 from kopf_selectcache.selectors.text import LabelSelector
 from kopf_selectcache.testing import FakeCache
+from tests.both_sides import on_both_sides
 from tests.cache.test_freshness import WEB, pod
 from tests.gated import Gated, gated
 from tests.kopf_operators import run
@@ -34,7 +35,7 @@ def called_with(environment: Gated, body: Obj, *, deleted: bool = False) -> Cach
 def sides(cache: Cache) -> tuple[int, int, list[str]]:
     """Return the number of objects of both sides and of both together, and the names of those outside."""
     hidden = sorted(each.name for each in cache.list_outside("pods"))
-    return len(cache.list_cached("pods")), cache.count("pods", outside=True), hidden
+    return len(cache.list_cached("pods")), on_both_sides(cache, "pods"), hidden
 
 
 def test_9_a_handler_finds_its_own_object_on_the_side_where_it_is() -> None:
@@ -109,13 +110,13 @@ def test_hidden_objects_of_a_cluster_scoped_kind_have_an_owner_with_a_namespace(
 def test_the_objects_of_the_filter_are_on_one_side_in_each_cache() -> None:
     cache = FakeCache([pod("a", **WEB), pod("b", **DB)], {"v1/pods": "app=web"})
     assert (
-        cache.count("pods", labels="app=web", outside=True),
+        on_both_sides(cache, "pods", labels="app=web"),
         cache.list_outside("pods", labels="app=web"),
     ) == (
         1,
         [],
     )
-    for read in (lambda: cache.count("pods", outside=True), lambda: cache.list_outside("pods")):
+    for read in (lambda: on_both_sides(cache, "pods"), lambda: cache.list_outside("pods")):
         with pytest.raises(OutsideFilter, match="outside='metadata'"):
             read()
 
@@ -123,7 +124,7 @@ def test_the_objects_of_the_filter_are_on_one_side_in_each_cache() -> None:
 def test_a_request_beyond_the_namespaces_of_both_sides_names_these() -> None:
     split = Cached(Selector("app=web", namespaces=["shop"]), outside="metadata")
     cache = FakeCache([pod("a", **WEB), pod("b", **DB)], {"v1/pods": split})
-    for read in (lambda: cache.count("pods", outside=True), lambda: cache.list_outside("pods")):
+    for read in (lambda: on_both_sides(cache, "pods"), lambda: cache.list_outside("pods")):
         with pytest.raises(OutsideFilter) as raised:
             read()
         # None is hidden with this label.
@@ -137,7 +138,7 @@ def test_a_request_of_both_sides_while_no_namespace_has_the_label_is_outside() -
     split = Cached(Selector("app=web", namespaces=LabelSelector.parse("tenant=yes")), outside="metadata")
     cache = FakeCache([pod("a", **WEB)], {"v1/pods": split})
     reads: tuple[Callable[[], object], ...] = (
-        lambda: cache.count("pods", outside=True),
+        lambda: on_both_sides(cache, "pods"),
         lambda: cache.list_outside("pods"),
         lambda: cache.list_outside("pods", namespace="shop"),
     )
@@ -150,7 +151,7 @@ def test_a_request_of_both_sides_while_no_namespace_has_the_label_is_outside() -
 def test_a_read_of_both_sides_that_is_behind_names_the_wait() -> None:
     cache = FakeCache([pod("a", **WEB)], {"v1/pods": SPLIT})
     for read in (
-        lambda: cache.count("pods", outside=True, at_least="99"),
+        lambda: on_both_sides(cache, "pods", at_least="99"),
         lambda: cache.list_outside("pods", at_least="99"),
     ):
         with pytest.raises(Stale):

@@ -100,8 +100,8 @@ def test_reads_of_several(cache: FakeCache) -> None:
     for obj in cache.list_cached("pods"):
         assert_type(obj, Obj)
     for keys in (
-        cache.list("pods", keys_only=True),
-        cache.list_cached("pods", labels="app=web", keys_only=True),
+        cache.list("pods").keys(),
+        cache.list_cached("pods", labels="app=web").keys(),
     ):
         assert_type(keys, list[Key])
     assert_type(cache.list("pods").keys(), list[Key])

@@ -370,7 +370,7 @@ def test_contract_1_each_read_that_means_an_unreadable_object_raises_and_all_oth
                 lambda: cache.get("secrets", "deep", namespace="shop", as_=bytes),
                 lambda: cache.get("secrets", "deep", namespace="shop", max_age=100),
                 lambda: cache.list("secrets", labels="app=web"),
-                lambda: cache.list("secrets", labels="app=web", keys_only=True),
+                lambda: cache.list("secrets", labels="app=web").keys(),
                 lambda: cache.list("secrets", labels="app=web,tier"),
                 lambda: cache.list("secrets", labels="app=web", namespace="shop", names=["deep", "x"]),
                 lambda: cache.list("secrets", labels="app=web", where={"type": "x"}),
@@ -417,7 +417,7 @@ def test_contract_1_each_read_that_means_an_unreadable_object_raises_and_all_oth
             assert (named(mine), mine.unreadable) == (["web"], [Key.stored(DEEP)])
             assert held[:1].unreadable == [Key.stored(DEEP)]
             assert cache.list_cached("secrets", labels="tier=tin").unreadable == []
-            assert sorted(cache.list_cached("secrets", keys_only=True)) == [
+            assert sorted(cache.list_cached("secrets").keys()) == [
                 Key("other", namespace="shop"),
                 Key("web", namespace="shop"),
             ]

@@ -233,7 +233,7 @@ def test_b5_namespaces_are_chosen_by_their_labels_as_they_change(places: tuple[P
             mark(one, None)
             await serves(cache, other, served=True)
             await serves(cache, one, served=False)
-            assert cache.list_cached("configmaps", keys_only=True) == [Key("web", namespace=other.namespace)]
+            assert cache.list_cached("configmaps").keys() == [Key("web", namespace=other.namespace)]
             with pytest.raises(OutsideFilter):
                 cache.list("configmaps", namespace=one.namespace, labels="app=web")
 

@@ -11,6 +11,7 @@ import pytest
 
 from kopf_selectcache import Cache, Cached, NotFound, NotKept, OutsideFilter, Reason, Selector, Standing
 from tests.apiserver.cluster import Cluster
+from tests.both_sides import on_both_sides
 from tests.real.inprocess import run, until
 from tests.real.proxy import Proxy
 
@@ -117,8 +118,8 @@ def test_b3_a_split_cache_tells_inside_from_outside_and_absent(place: Place, fil
                 assert cache.exists("configmaps", "db-1", namespace=here)
                 assert not cache.exists("configmaps", "none", namespace=here)
                 others = len(configs.names())  # A namespace may have ConfigMaps of its own.
-                assert cache.count("configmaps", namespace=here, outside=True) == others
-                assert cache.count("configmaps", namespace=here, labels="app=db", outside=True) == 1
+                assert on_both_sides(cache, "configmaps", namespace=here) == others
+                assert on_both_sides(cache, "configmaps", namespace=here, labels="app=db") == 1
                 assert names(cache.list_cached("configmaps")) == ["web-1"]
                 before = len(proxy.passed)
                 assert not await cache.is_deleted("configmaps", "db-1", namespace=here, uid=error.uid)
@@ -206,7 +207,7 @@ def test_b3_a_field_beside_a_label_has_two_sides_as_well(place: Place, api: Clus
                 with pytest.raises(OutsideFilter) as raised:
                     cache.get("states", name, namespace=here)
                 assert raised.value.wanted == (wanted,)
-            assert cache.count("states", namespace=here, outside=True) == 4
+            assert on_both_sides(cache, "states", namespace=here) == 4
             states.delete("there")
             await until(lambda: where_is(cache, "there", here, "states") == "absent", "it is gone")
 

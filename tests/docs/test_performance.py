@@ -106,7 +106,6 @@ def pod(name: str, namespace: str, **labels: str) -> dict[str, Any]:
         (lambda cache: cache.list_cached("pods"), 0),
         (lambda cache: cache.list_cached("pods").keys(), 0),
         (lambda cache: len(cache.list_cached("pods")), 0),
-        (lambda cache: cache.list_cached("pods", keys_only=True), 0),
         (lambda cache: list(cache.list_cached("pods")), 4),
         (lambda cache: cache.list_cached("pods")[0], 1),
         (lambda cache: list(cache.list_cached("pods", namespace="shop")), 3),

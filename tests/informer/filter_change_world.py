@@ -378,7 +378,7 @@ class World:
 
     def _read_list(self, declaration: Declaration, wanted: set[Key]) -> None:
         try:
-            found = self.cache.list(KIND, labels="app=web", keys_only=True)
+            found = self.cache.list(KIND, labels="app=web").keys()
         except OutsideFilter:
             assert not declaration.filter.has_all_web
         else:
@@ -387,7 +387,7 @@ class World:
 
     def _read_by_index(self, declaration: Declaration, wanted: set[Key]) -> None:
         try:
-            found = self.cache.list_cached(KIND, index={"app": "web"}, keys_only=True)
+            found = self.cache.list_cached(KIND, index={"app": "web"}).keys()
         except ReadError as error:
             has_none = not declaration.options.get("index")
             assert has_none, str(error)  # noqa: PT017  # Reads may raise as well.

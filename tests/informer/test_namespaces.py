@@ -42,7 +42,7 @@ MANY = ["shop", *(f"n-{number}" for number in range(MOST_STREAMS))]
 
 
 def keys(cache: FakeCache) -> list[str]:
-    return [str(key) for key in sorted(cache.list_cached("secrets", keys_only=True))]
+    return [str(key) for key in sorted(cache.list_cached("secrets").keys())]
 
 
 # ---- Reads of a fake cache.

@@ -80,11 +80,8 @@ async def serves(environment: Environment, *names: str) -> None:
     informer = environment.informer
     await until(lambda: informer.ready and {*(informer.filter.branches[0].namespaces or ())} == {*names})
     await until(lambda: informer.filter_change.is_idle and not informer.state.lost)
-    there = (
-        {key.namespace for key in environment.cache.list_cached("secrets", keys_only=True)}
-        if names
-        else set()
-    )
+    found = environment.cache.list_cached("secrets").keys() if names else []
+    there = {key.namespace for key in found}
     assert served(environment) == there
 
 

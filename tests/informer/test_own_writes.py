@@ -43,9 +43,9 @@ def test_9_a_created_object_is_seen_by_every_read() -> None:
     assert cache.exists("pods", "a", namespace="ns")
     assert cache.get("pods", "a", namespace="ns", as_="view").metadata["name"] == "a"
     assert [each["metadata"]["name"] for each in cache.list("pods", labels="app=web")] == ["a"]
-    assert cache.list("pods", labels="app=web", keys_only=True) == [Key("a", namespace="ns")]
+    assert cache.list("pods", labels="app=web").keys() == [Key("a", namespace="ns")]
     assert cache.count("pods", labels="app=web") == 1
-    assert cache.list_cached("pods", keys_only=True) == [Key("a", namespace="ns")]
+    assert cache.list_cached("pods").keys() == [Key("a", namespace="ns")]
 
 
 def test_9_an_object_that_left_the_filter_by_an_own_write_is_not_shown() -> None:
@@ -137,7 +137,7 @@ def test_9_an_object_whose_scale_is_written_is_read() -> None:
     model.operator.server.answer(PODS.path("ns", "a"), obj)
     scale = msgspec.json.encode({"kind": "Scale", "metadata": {"name": "a"}})
     asyncio.run(read_written(model.runtime, PODS, "ns", scale, 5, is_whole=False))
-    assert model.cache.list_cached("pods", keys_only=True) == [Key("a", namespace="ns")]
+    assert model.cache.list_cached("pods").keys() == [Key("a", namespace="ns")]
 
 
 def test_9_the_body_of_a_deleted_object_does_not_bring_it_back() -> None:
@@ -224,7 +224,7 @@ def test_9_other_clients_hand_their_objects_over() -> None:
     obj = model.obj("a", State(11, "u1", WEB))
     model.cache.remember(obj)
     obj["metadata"]["labels"] = OTHER  # The caller's object is not kept.
-    assert model.cache.list_cached("pods", labels="app=web", keys_only=True) == [Key("a", namespace="ns")]
+    assert model.cache.list_cached("pods", labels="app=web").keys() == [Key("a", namespace="ns")]
     model.cache.forget(obj)
     assert not model.cache.list_cached("pods")
 

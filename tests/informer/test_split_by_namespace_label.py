@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from kopf_selectcache import Cached, LabelSelector, NotFound, NotSynced, OutsideFilter, Selector
+from tests.both_sides import on_both_sides
 from tests.faults.environment import run, until
 from tests.secrets import Environment, secret
 
@@ -53,7 +54,7 @@ def test_16_both_sides_of_a_namespace_follow_its_label() -> None:
             mark(environment, "infra")
             await serves(environment, "shop", "infra")
             assert sides(environment, "infra") == ["inside", "outside", "absent"]
-            assert environment.cache.count("secrets", namespace=["shop", "infra"], outside=True) == 4
+            assert on_both_sides(environment.cache, "secrets", namespace=["shop", "infra"]) == 4
             assert kept <= set(environment.informer.reflectors)
             assert lists(environment, namespace="shop") == before
             mark(environment, "shop", NO)
@@ -61,7 +62,7 @@ def test_16_both_sides_of_a_namespace_follow_its_label() -> None:
             assert sides(environment, "shop") == ["excluded"] * 3
             assert sides(environment, "infra") == ["inside", "outside", "absent"]
             with pytest.raises(OutsideFilter):
-                environment.cache.count("secrets", namespace="shop", outside=True)
+                on_both_sides(environment.cache, "secrets", namespace="shop")
 
     run(main())
 

@@ -171,7 +171,7 @@ OUTSIDE = {
     "list, undecided": lambda: reading(HARD).list("pods", labels=PIGEONS),
     "list of excluded objects": web(lambda cache: cache.list("pods", labels="app=db")),
     "list of one of several alternatives": lambda: reading(WEB_OR_DB).list("pods", labels="app"),
-    "a count beyond the namespaces of both sides": lambda: split_in_shop().count("pods", outside=True),
+    "a count beyond the namespaces of both sides": lambda: split_in_shop().list_outside("pods"),
     "hidden objects beyond these namespaces": lambda: split_in_shop().list_outside("pods"),
     "hidden objects of a cache that is not split": web(lambda cache: cache.list_outside("pods")),
     "count of more than the filter": web(lambda cache: cache.count("pods", labels="app in (web,db)")),
@@ -235,7 +235,6 @@ MISTAKES = {
     "sort_by a dict": web(lambda cache: cache.list_cached("pods", sort_by="metadata.labels")),
     "limit is no number": web(lambda cache: cache.list_cached("pods", limit="3")),  # type: ignore[call-overload]
     "max_age is no number": web(lambda cache: cache.get("pods", "x", namespace="ns", max_age=-1)),
-    "keys_only with a form": web(lambda cache: cache.list("pods", keys_only=True, as_="view")),  # type: ignore[call-overload]
     "as_ is no form": web(lambda cache: cache.list_cached("pods", as_=5)),  # type: ignore[call-overload]
     "as_ is an async function": web(lambda cache: cache.list_cached("pods", as_=later)),
     "as_ is a struct with other fields": web(lambda cache: cache.list_cached("pods", as_=Strict)),
@@ -276,7 +275,7 @@ WAITS = {
     ),
     "a count of both sides that is older than at_least": lambda: FakeCache(
         [WEB], {"pods": Cached("app=web", outside="metadata")}
-    ).count("pods", outside=True, at_least="99"),
+    ).list_outside("pods", at_least="99"),
     "hidden objects that are older than at_least": lambda: FakeCache(
         [WEB], {"pods": Cached("app=db", outside="metadata")}
     ).list_outside("pods", at_least="99"),
@@ -292,7 +291,7 @@ WAITS = {
         lambda cache: cache.list_cached("pods", at_least=node("n1") | {"kind": "Node"})
     ),
     "versions without an order": lambda: unordered().list_cached("pods", at_least="5"),
-    "a size of pages that is no number": web(lambda cache: cache.pages("pods", size=0)),
+    "a size of batches that is no number": web(lambda cache: cache.list_cached("pods").batches(0)),
     "a snapshot of no kind": web(lambda cache: cache.snapshot()),
     "a read of a snapshot that is not open": web(lambda cache: cache.snapshot("pods").list_cached("pods")),
     "a read of a snapshot that has ended": fake(lambda cache: ended(cache).list_cached("pods")),
@@ -311,9 +310,6 @@ PARTS = {
     "get of an object that is absent on both sides": lambda: FakeCache(
         [WEB], {"pods": Cached("app=db", outside="metadata")}
     ).get("pods", "web-2", namespace="ns"),
-    "count of both sides by a path": lambda: FakeCache(
-        [WEB], {"pods": Cached("app=db", outside="metadata")}
-    ).count("pods", where={"spec.nodeName": "n1"}, outside=True),
     "where looks at a dropped path": cut(
         lambda cache: cache.list("pods", where={"status.phase": "Running"}), drop=["status"]
     ),

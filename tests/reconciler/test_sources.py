@@ -407,7 +407,7 @@ def test_predicates_of_all_sources_and_of_one_are_combined_with_and() -> None:
         cache.cluster.delete(pod("web-1"))
         cache.cluster.delete(pod("web-2"))
         assert [run.key for run in keys_in(queue)] == [in_shop("web-2")]
-        assert cache.list_cached("pods", keys_only=True) == []
+        assert cache.list_cached("pods").keys() == []
         await source.stop()
 
     run(main())

@@ -184,7 +184,7 @@ def namespace(name: str, **labels: str | None) -> dict[str, Any]:
 def test_a_fake_cache_follows_the_labels_of_its_namespaces() -> None:
     objects = [namespace("shop", tenant="yes"), pod("a", "shop"), pod("b", "blog")]
     cache = FakeCache(objects, {"pods": Selector(namespaces=TENANT)})
-    assert cache.list_cached("pods", keys_only=True) == [Key("a", namespace="shop")]
+    assert cache.list_cached("pods").keys() == [Key("a", namespace="shop")]
     cache.cluster.patch(namespace("blog"), {"metadata": {"labels": {"tenant": "yes"}}})
     assert sorted(cache.list("pods", namespace=["shop", "blog"]).keys()) == [
         Key("b", namespace="blog"),
@@ -199,11 +199,11 @@ def test_a_fake_cache_follows_the_labels_of_its_namespaces() -> None:
         cache.list_cached("pods")
     cache.blocking.declare("pods", Selector(namespaces=TRIAL), replace=True)
     cache.cluster.patch(namespace("shop"), {"metadata": {"labels": {"trial": ""}}})
-    assert cache.list_cached("pods", keys_only=True) == [Key("a", namespace="shop")]
+    assert cache.list_cached("pods").keys() == [Key("a", namespace="shop")]
     assert "(those with trial)" in str(cache.scope("pods"))
     cache.blocking.undeclare("pods")
     cache.blocking.declare("pods", Cached("app=web", namespaces=TRIAL))
-    assert cache.list_cached("pods", keys_only=True) == []
+    assert cache.list_cached("pods").keys() == []
 
 
 def test_a_read_in_a_namespace_with_the_label_that_is_not_watched_is_outside() -> None:

@@ -13,7 +13,6 @@ from kopf_selectcache import (
     AnyOf,
     Cached,
     NotFound,
-    NotKept,
     OutsideFilter,
     ReadError,
     Reason,
@@ -29,6 +28,7 @@ from kopf_selectcache.settings.declaration import Selectors
 from kopf_selectcache.settings.outside import MOST_NAMES, outer_streams
 from kopf_selectcache.settings.planner import Stream, plan
 from kopf_selectcache.testing import FakeCache
+from tests.both_sides import on_both_sides
 from tests.gated import gated
 from tests.kopf_operators import run
 from tests.rows import each_row
@@ -338,10 +338,10 @@ def test_outside_of_its_namespaces_nothing_is_known() -> None:
     cache = cache_of(Selector("app=web", namespaces=["shop"]))
     assert where_is(cache, "other", "blog") == "excluded"
     with pytest.raises(OutsideFilter):
-        cache.count("pods", outside=True)
-    assert cache.count("pods", namespace="shop", outside=True) == 2
+        on_both_sides(cache, "pods")
+    assert on_both_sides(cache, "pods", namespace="shop") == 2
     with pytest.raises(OutsideFilter):
-        cache.count("pods", namespace="blog", outside=True)
+        on_both_sides(cache, "pods", namespace="blog")
 
 
 def test_names_of_another_stream_are_not_taken_for_held_ones() -> None:
@@ -353,18 +353,12 @@ def test_names_of_another_stream_are_not_taken_for_held_ones() -> None:
 
 def test_objects_on_both_sides_are_counted_by_names_and_labels() -> None:
     cache = cache_of()
-    assert cache.count("pods", outside=True) == 3
-    assert cache.count("pods", labels="app=db", outside=True) == 1
-    assert cache.count("pods", labels="app", namespace="shop", outside=True) == 2
-    assert cache.count("pods", names=["db-1"], outside=True) == 1
-    options: list[Any] = [{"fields": "spec.nodeName=n1"}, {"where": {"spec.nodeName": "n1"}}]
-    for each in options:
-        with pytest.raises(NotKept):
-            cache.count("pods", outside=True, **each)
-    with pytest.raises(ReadError):
-        cache.count("pods", outside="yes")  # type: ignore[arg-type]
+    assert on_both_sides(cache, "pods") == 3
+    assert on_both_sides(cache, "pods", labels="app=db") == 1
+    assert on_both_sides(cache, "pods", labels="app", namespace="shop") == 2
+    assert on_both_sides(cache, "pods", names=["db-1"]) == 1
     with pytest.raises(OutsideFilter):
-        FakeCache([], {"v1/pods": "app=web"}).count("pods", outside=True)
+        on_both_sides(FakeCache([], {"v1/pods": "app=web"}), "pods")
 
 
 def test_hidden_objects_are_found_by_owner_and_labels_with_what_they_fail() -> None:
@@ -409,7 +403,7 @@ def test_own_writes_are_shown_on_the_side_where_they_are() -> None:
     live = cache.blocking.live
     live.create(pod("db-2", app="db"))
     assert where_is(cache, "db-2") == "outside"
-    assert cache.count("pods", outside=True) == 4
+    assert on_both_sides(cache, "pods") == 4
     live.patch("pods", "db-2", {"metadata": {"labels": {"app": "web"}}}, namespace="shop")
     assert where_is(cache, "db-2") == "inside"
     live.delete("pods", "db-2", namespace="shop", grace_period=0)
@@ -439,7 +433,7 @@ def test_a_snapshot_has_both_sides_as_they_were() -> None:
             "outside",
             "absent",
         )
-        assert (now.count("pods", outside=True), cache.count("pods", outside=True)) == (3, 1)
+        assert (on_both_sides(now, "pods"), on_both_sides(cache, "pods")) == (3, 1)
 
 
 def test_a_cache_is_split_and_joined_by_a_change() -> None:
@@ -559,11 +553,11 @@ def test_own_writes_that_no_stream_has_shown_are_on_their_sides() -> None:
             cache.remember(*cluster.create(pod("db-2", app="db")))
             cache.remember(*cluster.create(pod("web-2", app="web")))
             assert [where_is(cache, name) for name in ("db-2", "web-2")] == ["outside", "inside"]
-            assert cache.count("pods", outside=True) == 4
+            assert on_both_sides(cache, "pods") == 4
             assert sorted(each.name for each in cache.list_outside("pods")) == ["db-1", "db-2"]
             await cache.live.delete("pods", "db-1", namespace="shop", grace_period=0)
             assert where_is(cache, "db-1") == "absent"
-            assert cache.count("pods", outside=True) == 3
+            assert on_both_sides(cache, "pods") == 3
 
     run(main())
 
@@ -579,7 +573,7 @@ def test_each_namespace_has_its_own_sides() -> None:
                 "outside",
                 "absent",
             ]
-            assert cache.count("pods", namespace="shop", outside=True) == 2
+            assert on_both_sides(cache, "pods", namespace="shop") == 2
 
     run(main())
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar, overload
 
 from kopf_selectcache._errors import ReadOnly
+from kopf_selectcache.core.redact import shown
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.selectors.object_key import Key
 
@@ -22,12 +23,6 @@ def _refuse(*_: object, **__: object) -> NoReturn:
         " reached",
         remedy="Make a list of it: list(cache.list(...)); or in order: sorted(cache.list(...), key=...)",
     )
-
-
-def in_pages(found: Objects[_T_co], size: int) -> Iterator[list[_T_co]]:
-    """Yield lists of at most `size` objects, each of which is made when it is reached."""
-    for start in range(0, len(found), size):
-        yield list(found[start : start + size])
 
 
 def _keys_of(records: Sequence[Record]) -> list[Key]:
@@ -69,6 +64,16 @@ class Objects(Sequence[_T_co]):
             print(key, cache.get('pods', key))      # shop/web-1 {...}
         """
         return _keys_of(self._records)
+
+    def batches(self, size: int) -> Iterator[list[_T_co]]:
+        """Yield lists of at most `size` objects. Each list is made when it is reached, and not kept.
+
+        for pods in cache.list_cached('pods').batches(100):
+            send(pods)
+        """
+        if not isinstance(size, int) or isinstance(size, bool) or size < 1:
+            raise ValueError(f"batches() takes a number of objects, 1 or more, and got {shown(size)}")
+        return (list(self[start : start + size]) for start in range(0, len(self), size))
 
     @property
     def unreadable(self) -> list[Key]:
