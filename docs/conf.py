@@ -39,7 +39,6 @@ autodoc_default_options = {
     # For use within the package.
     "exclude-members": "at, box, branches, contradiction_in, failed, unknown, with_defaults",
 }
-autodoc_preserve_defaults = True
 autodoc_typehints = "none"
 html_theme = "furo"
 html_title = "kopf_selectcache"

@@ -48,3 +48,15 @@ class PatchOptions(ReplaceOptions, total=False):
     """The options of `patch`."""
 
     type: PatchType
+
+
+class Patch(PatchOptions, total=False):
+    """The same, with the namespace."""
+
+    namespace: str | None
+
+
+class Update(ReplaceOptions, total=False):
+    """The options of `update`, with the namespace."""
+
+    namespace: str | None

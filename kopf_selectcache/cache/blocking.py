@@ -224,16 +224,15 @@ LIVE = ("apply", "create", "delete", "ensure", "get", "list", "patch", "replace"
 """The awaited methods of `cache.live`."""
 
 
-class Threaded:
+class Threaded(Protocol):
     """Runs awaited methods on the operator's loop, for one thread that waits for them."""
 
     _awaited: Any
     """The object that has these methods."""
-    _prefix = ""
+    _prefix: str = ""
 
     def _run(self, method: str, call: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
         """Run the call on the operator's loop, and wait for it here."""
-        raise NotImplementedError
 
 
 def in_thread(

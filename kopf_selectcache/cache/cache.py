@@ -15,7 +15,6 @@ from kopf_selectcache.core.store.projection import Path
 from kopf_selectcache.informer.audit import Audit
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.selectors.kind_keys import AnyKey, AnyName
-from kopf_selectcache.selectors.object_key import Key
 from kopf_selectcache.settings.declaration import Declared
 
 from . import _fallback, _introspection, _server_reads, changes, declaring, own_writes, waits
@@ -23,16 +22,18 @@ from .blocking import Threaded, Waits, awaited, in_thread, run_in_thread
 from .changes import Change
 from .declaring import Options, placed
 from .explanation import Explanation
-from .formats.formats import RAISE, As, AsView, Default, Made, Named
+from .formats.formats import RAISE, As, AsView, C, Else, Made
 from .formats.lazy_list import Objects
 from .formats.views import BodyView
 from .live import Live, SyncLive
 from .matcher import (
     ChangesOptions,
     Explained,
+    Fetch,
     FetchOptions,
     FetchSelection,
     GoneOptions,
+    Name,
     Obj,
     Predicate,
     WaitOptions,
@@ -186,53 +187,25 @@ class Cache(AnyCache):
 
     @overload
     async def fetch(
-        self,
-        kind: AnyName,
-        name: str | Key,
-        *,
-        namespace: str | None = None,
-        default: Default = RAISE,
-        as_: None = None,
-        **options: Unpack[FetchOptions],
-    ) -> Obj | Default: ...
+        self, kind: AnyName, name: Name, *, default: Else = RAISE, as_: None = None, **options: Unpack[Fetch]
+    ) -> Obj | Else: ...
     @overload
     async def fetch(
-        self,
-        kind: AnyKey,
-        name: str | Key,
-        *,
-        namespace: str | None = None,
-        default: Default = RAISE,
-        as_: AsView,
-        **options: Unpack[FetchOptions],
-    ) -> BodyView | Default: ...
+        self, kind: AnyKey, name: Name, *, default: Else = RAISE, as_: AsView, **options: Unpack[Fetch]
+    ) -> BodyView | Else: ...
     @overload
     async def fetch(
-        self,
-        kind: type[Named],
-        name: str | Key,
-        *,
-        namespace: str | None = None,
-        default: Default = RAISE,
-        as_: None = None,
-        **options: Unpack[FetchOptions],
-    ) -> Named | Default: ...
+        self, kind: type[C], name: Name, *, default: Else = RAISE, as_: None = None, **options: Unpack[Fetch]
+    ) -> C | Else: ...
     @overload
     async def fetch(
-        self,
-        kind: AnyKey,
-        name: str | Key,
-        *,
-        namespace: str | None = None,
-        default: Default = RAISE,
-        as_: As[Made],
-        **options: Unpack[FetchOptions],
-    ) -> Made | Default: ...
+        self, kind: AnyKey, name: Name, *, default: Else = RAISE, as_: As[Made], **options: Unpack[Fetch]
+    ) -> Made | Else: ...
     @awaited
     async def fetch(
         self,
         kind: AnyKey,
-        name: str | Key,
+        name: Name,
         *,
         namespace: str | None = None,
         default: Any = RAISE,
@@ -257,7 +230,7 @@ class Cache(AnyCache):
     async def is_deleted(
         self,
         kind: AnyKey,
-        name: str | Key,
+        name: Name,
         *,
         namespace: str | None = None,
         max_age: float | None = None,
@@ -286,8 +259,8 @@ class Cache(AnyCache):
     ) -> Objects[BodyView]: ...
     @overload
     async def fetch_list(
-        self, kind: type[Named], *, as_: None = None, **options: Unpack[FetchSelection]
-    ) -> builtins.list[Named]: ...
+        self, kind: type[C], *, as_: None = None, **options: Unpack[FetchSelection]
+    ) -> builtins.list[C]: ...
     @overload
     async def fetch_list(
         self, kind: AnyKey, *, as_: As[Made], **options: Unpack[FetchSelection]
@@ -332,8 +305,8 @@ class Cache(AnyCache):
     ) -> BodyView: ...
     @overload
     async def wait_for(
-        self, kind: type[Named], predicate: Predicate, *, as_: None = None, **options: Unpack[WaitOptions]
-    ) -> Named: ...
+        self, kind: type[C], predicate: Predicate, *, as_: None = None, **options: Unpack[WaitOptions]
+    ) -> C: ...
     @overload
     async def wait_for(
         self, kind: AnyKey, predicate: Predicate, *, as_: As[Made], **options: Unpack[WaitOptions]
@@ -377,7 +350,7 @@ class Cache(AnyCache):
     async def wait_deleted(
         self,
         kind: AnyKey,
-        name: str | Key,
+        name: Name,
         *,
         namespace: str | None = None,
         **options: Unpack[GoneOptions],
@@ -395,9 +368,7 @@ class Cache(AnyCache):
         )
 
     @awaited
-    async def why(
-        self, kind: AnyKey, name: str | Key, *, namespace: str | None = None, ask: bool = True
-    ) -> Why:
+    async def why(self, kind: AnyKey, name: Name, *, namespace: str | None = None, ask: bool = True) -> Why:
         """Return why an object is held or not: the requirements that it fails, and the state of the cache.
 
             print(await cache.why('pods', 'db-1', namespace=namespace))

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, Unpack, overload
 
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.selectors.kind_keys import AnyKey, AnyName
-from kopf_selectcache.selectors.object_key import Key
 
 from . import _server_reads, writes
 from ._introspection import no_such_write
@@ -22,18 +21,19 @@ from ._write_options import (
     Change,
     Changes,
     EnsureOptions,
-    PatchOptions,
+    Patch,
     PatchType,
     Propagation,
     ReplaceOptions,
+    Update,
     WriteOptions,
 )
 from .blocking import Threaded, awaited, in_thread
 from .errors import NotFound
-from .formats.formats import RAISE, As, AsView, Default, Given, Made, Named
+from .formats.formats import RAISE, As, AsView, C, Else, Given, Made
 from .formats.lazy_list import Objects
 from .formats.views import BodyView
-from .matcher import LiveOptions, LiveSelection, Obj
+from .matcher import Ask, LiveOptions, LiveSelection, Name, Obj
 from .server_writes import request_of
 from .snapshots import Access
 
@@ -62,53 +62,25 @@ class Live:
 
     @overload
     async def get(
-        self,
-        kind: AnyName,
-        name: str | Key,
-        *,
-        namespace: str | None = None,
-        default: Default = RAISE,
-        as_: None = None,
-        **options: Unpack[LiveOptions],
-    ) -> Obj | Default: ...
+        self, kind: AnyName, name: Name, *, default: Else = RAISE, as_: None = None, **options: Unpack[Ask]
+    ) -> Obj | Else: ...
     @overload
     async def get(
-        self,
-        kind: AnyKey,
-        name: str | Key,
-        *,
-        namespace: str | None = None,
-        default: Default = RAISE,
-        as_: AsView,
-        **options: Unpack[LiveOptions],
-    ) -> BodyView | Default: ...
+        self, kind: AnyKey, name: Name, *, default: Else = RAISE, as_: AsView, **options: Unpack[Ask]
+    ) -> BodyView | Else: ...
     @overload
     async def get(
-        self,
-        kind: type[Named],
-        name: str | Key,
-        *,
-        namespace: str | None = None,
-        default: Default = RAISE,
-        as_: None = None,
-        **options: Unpack[LiveOptions],
-    ) -> Named | Default: ...
+        self, kind: type[C], name: Name, *, default: Else = RAISE, as_: None = None, **options: Unpack[Ask]
+    ) -> C | Else: ...
     @overload
     async def get(
-        self,
-        kind: AnyKey,
-        name: str | Key,
-        *,
-        namespace: str | None = None,
-        default: Default = RAISE,
-        as_: As[Made],
-        **options: Unpack[LiveOptions],
-    ) -> Made | Default: ...
+        self, kind: AnyKey, name: Name, *, default: Else = RAISE, as_: As[Made], **options: Unpack[Ask]
+    ) -> Made | Else: ...
     @awaited
     async def get(
         self,
         kind: AnyKey,
-        name: str | Key,
+        name: Name,
         *,
         namespace: str | None = None,
         default: Any = RAISE,
@@ -144,8 +116,8 @@ class Live:
     ) -> Objects[BodyView]: ...
     @overload
     async def list(
-        self, kind: type[Named], *, as_: None = None, **options: Unpack[LiveSelection]
-    ) -> builtins.list[Named]: ...
+        self, kind: type[C], *, as_: None = None, **options: Unpack[LiveSelection]
+    ) -> builtins.list[C]: ...
     @overload
     async def list(
         self, kind: AnyKey, *, as_: As[Made], **options: Unpack[LiveSelection]
@@ -214,53 +186,25 @@ class Live:
 
     @overload
     async def patch(
-        self,
-        kind: AnyName,
-        name: str | Key,
-        changes: Changes,
-        *,
-        namespace: str | None = None,
-        as_: None = None,
-        **options: Unpack[PatchOptions],
+        self, kind: AnyName, name: Name, changes: Changes, *, as_: None = None, **options: Unpack[Patch]
     ) -> Obj: ...
     @overload
     async def patch(
-        self,
-        kind: AnyKey,
-        name: str | Key,
-        changes: Changes,
-        *,
-        namespace: str | None = None,
-        as_: AsView,
-        **options: Unpack[PatchOptions],
+        self, kind: AnyKey, name: Name, changes: Changes, *, as_: AsView, **options: Unpack[Patch]
     ) -> BodyView: ...
     @overload
     async def patch(
-        self,
-        kind: type[Named],
-        name: str | Key,
-        changes: Changes,
-        *,
-        namespace: str | None = None,
-        as_: None = None,
-        **options: Unpack[PatchOptions],
-    ) -> Named: ...
+        self, kind: type[C], name: Name, changes: Changes, *, as_: None = None, **options: Unpack[Patch]
+    ) -> C: ...
     @overload
     async def patch(
-        self,
-        kind: AnyKey,
-        name: str | Key,
-        changes: Changes,
-        *,
-        namespace: str | None = None,
-        as_: As[Made],
-        **options: Unpack[PatchOptions],
+        self, kind: AnyKey, name: Name, changes: Changes, *, as_: As[Made], **options: Unpack[Patch]
     ) -> Made: ...
     @awaited
     async def patch(
         self,
         kind: AnyKey,
-        name: str | Key,
+        name: Name,
         changes: Changes,
         *,
         namespace: str | None = None,
@@ -313,7 +257,7 @@ class Live:
     async def delete(
         self,
         kind: AnyKey,
-        name: str | Key,
+        name: Name,
         *,
         namespace: str | None = None,
         uid: str | None = None,
@@ -343,53 +287,25 @@ class Live:
 
     @overload
     async def update(
-        self,
-        kind: AnyName,
-        name: str | Key,
-        function: Change,
-        *,
-        namespace: str | None = None,
-        as_: None = None,
-        **options: Unpack[ReplaceOptions],
+        self, kind: AnyName, name: Name, function: Change, *, as_: None = None, **options: Unpack[Update]
     ) -> Obj: ...
     @overload
     async def update(
-        self,
-        kind: AnyKey,
-        name: str | Key,
-        function: Change,
-        *,
-        namespace: str | None = None,
-        as_: AsView,
-        **options: Unpack[ReplaceOptions],
+        self, kind: AnyKey, name: Name, function: Change, *, as_: AsView, **options: Unpack[Update]
     ) -> BodyView: ...
     @overload
     async def update(
-        self,
-        kind: type[Named],
-        name: str | Key,
-        function: Change,
-        *,
-        namespace: str | None = None,
-        as_: None = None,
-        **options: Unpack[ReplaceOptions],
-    ) -> Named: ...
+        self, kind: type[C], name: Name, function: Change, *, as_: None = None, **options: Unpack[Update]
+    ) -> C: ...
     @overload
     async def update(
-        self,
-        kind: AnyKey,
-        name: str | Key,
-        function: Change,
-        *,
-        namespace: str | None = None,
-        as_: As[Made],
-        **options: Unpack[ReplaceOptions],
+        self, kind: AnyKey, name: Name, function: Change, *, as_: As[Made], **options: Unpack[Update]
     ) -> Made: ...
     @awaited
     async def update(
         self,
         kind: AnyKey,
-        name: str | Key,
+        name: Name,
         function: Change,
         *,
         namespace: str | None = None,

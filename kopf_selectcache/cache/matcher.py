@@ -25,6 +25,7 @@ from kopf_selectcache.core.store.indexes import NOTHING, Lookup
 from kopf_selectcache.core.store.json_values import is_same, key_of
 from kopf_selectcache.core.store.projection import ALL, Keys, Path, Projection, as_written, at, keys_of
 from kopf_selectcache.core.store.record import Record, UnreadableRecord
+from kopf_selectcache.selectors.object_key import Key
 from kopf_selectcache.selectors.selecting import value_of
 from kopf_selectcache.selectors.selector import AnyOf, Branches, Selector, Verdict
 from kopf_selectcache.selectors.special_values import Everything
@@ -35,6 +36,8 @@ from .formats.partial import object_of
 Obj: TypeAlias = dict[str, Any]
 """A Kubernetes object, as JSON has it."""
 
+Name: TypeAlias = str | Key
+"""The name of an object, or its key."""
 Label: TypeAlias = str | Mapping[str, str | Collection[str]] | LabelSelector | Everything | None
 Field: TypeAlias = str | Mapping[str, str | bool | int] | FieldSelector | Everything | None
 Namespaces: TypeAlias = str | Collection[str] | None
@@ -55,6 +58,12 @@ class AsOf(TypedDict, total=False):
 
     max_age: float | None
     at_least: object
+
+
+class Get(AsOf, total=False):
+    """The options of `get`."""
+
+    namespace: str | None
 
 
 class Filter(TypedDict, total=False):
@@ -130,6 +139,12 @@ class LiveOptions(TypedDict, total=False):
     timeout: float | None
 
 
+class Ask(LiveOptions, total=False):
+    """The same, with the namespace."""
+
+    namespace: str | None
+
+
 class LiveSelection(Filter, LiveOptions, total=False):
     """The options of `live.list`."""
 
@@ -142,6 +157,12 @@ class FetchOptions(AsOf, total=False):
 
     whole: bool
     timeout: float | None
+
+
+class Fetch(FetchOptions, total=False):
+    """The same, with the namespace."""
+
+    namespace: str | None
 
 
 class FetchSelection(Selection, total=False):

@@ -11,15 +11,14 @@ from typing import Any, Never, TypeVar, Unpack, overload
 
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.selectors.kind_keys import AnyKey, AnyName
-from kopf_selectcache.selectors.object_key import Key
 
 from . import snapshots
 from ._at_least import has_reached
 from .errors import NotFound, OutsideFilter, is_there
-from .formats.formats import RAISE, As, AsView, Default, Made, Named, quick
+from .formats.formats import RAISE, As, AsView, C, Else, Made, quick
 from .formats.lazy_list import Objects
 from .formats.views import BodyView
-from .matcher import AsOf, CountOptions, HiddenOptions, Obj, ReadOptions
+from .matcher import AsOf, CountOptions, Get, HiddenOptions, Name, Obj, ReadOptions
 from .misuse import misuse, public_name, same_types
 from .request import Request, owner_of
 from .sides import HiddenObject, hiding
@@ -42,53 +41,25 @@ class Reads:
 
     @overload
     def get(
-        self,
-        kind: AnyName,
-        name: str | Key,
-        *,
-        namespace: str | None = None,
-        default: Default = RAISE,
-        as_: None = None,
-        **options: Unpack[AsOf],
-    ) -> Obj | Default: ...
+        self, kind: AnyName, name: Name, *, default: Else = RAISE, as_: None = None, **options: Unpack[Get]
+    ) -> Obj | Else: ...
     @overload
     def get(
-        self,
-        kind: AnyKey,
-        name: str | Key,
-        *,
-        namespace: str | None = None,
-        default: Default = RAISE,
-        as_: AsView,
-        **options: Unpack[AsOf],
-    ) -> BodyView | Default: ...
+        self, kind: AnyKey, name: Name, *, default: Else = RAISE, as_: AsView, **options: Unpack[Get]
+    ) -> BodyView | Else: ...
     @overload
     def get(
-        self,
-        kind: type[Named],
-        name: str | Key,
-        *,
-        namespace: str | None = None,
-        default: Default = RAISE,
-        as_: None = None,
-        **options: Unpack[AsOf],
-    ) -> Named | Default: ...
+        self, kind: type[C], name: Name, *, default: Else = RAISE, as_: None = None, **options: Unpack[Get]
+    ) -> C | Else: ...
     @overload
     def get(
-        self,
-        kind: AnyKey,
-        name: str | Key,
-        *,
-        namespace: str | None = None,
-        default: Default = RAISE,
-        as_: As[Made],
-        **options: Unpack[AsOf],
-    ) -> Made | Default: ...
+        self, kind: AnyKey, name: Name, *, default: Else = RAISE, as_: As[Made], **options: Unpack[Get]
+    ) -> Made | Else: ...
     @public_name
     def get(
         self,
         kind: AnyKey,
-        name: str | Key,
+        name: Name,
         *extra: Never,
         namespace: str | None = None,
         default: Any = RAISE,
@@ -125,7 +96,7 @@ class Reads:
     def exists(
         self,
         kind: AnyKey,
-        name: str | Key,
+        name: Name,
         *extra: Never,
         namespace: str | None = None,
         **options: Unpack[AsOf],
@@ -179,8 +150,8 @@ class Reads:
     def list(self, kind: AnyKey, *, as_: AsView, **options: Unpack[ReadOptions]) -> Objects[BodyView]: ...
     @overload
     def list(
-        self, kind: type[Named], *, as_: None = None, **options: Unpack[ReadOptions]
-    ) -> builtins.list[Named]: ...
+        self, kind: type[C], *, as_: None = None, **options: Unpack[ReadOptions]
+    ) -> builtins.list[C]: ...
     @overload
     def list(self, kind: AnyKey, *, as_: As[Made], **options: Unpack[ReadOptions]) -> builtins.list[Made]: ...
     @public_name

@@ -14,7 +14,20 @@ import pykube
 from kubernetes.client import V1Deployment, V1Pod
 from lightkube.resources.core_v1 import Pod as LightPod
 
-from kopf_selectcache import Audit, BodyView, Cache, ChangePlan, Key, Objects, Why, settings_of, with_cache
+from kopf_selectcache import (
+    Audit,
+    BodyView,
+    Cache,
+    ChangePlan,
+    Key,
+    Objects,
+    SyncCache,
+    Why,
+    current,
+    on,
+    settings_of,
+    with_cache,
+)
 
 Obj = dict[str, Any]
 
@@ -62,9 +75,14 @@ def handle(cache: Cache, **_: Any) -> None:
         assert_type(found.spec.node_name, str | None)
 
 
-def in_threads(cache: Cache) -> None:
+@on.change("pods", registry=kopf.OperatorRegistry())
+def in_threads(cache: SyncCache, **_: Any) -> None:
     """Each verb that is awaited elsewhere: with a name, a class, and `as_=`."""
-    sync = cache.blocking
+    sync = cache
+    assert_type(sync.get(V1Pod, "a", namespace="ns"), V1Pod)
+    assert_type(sync.list("pods", as_="view"), Objects[BodyView])
+    assert_type(current(SyncCache), SyncCache)
+    assert_type(current().get("pods", Key("a", namespace="ns")), Obj)
     assert_type(sync.fetch("pods", "a", namespace="ns"), Obj)
     assert_type(sync.fetch("pods", "a", namespace="ns", default=None), Obj | None)
     assert_type(sync.fetch(V1Pod, "a", namespace="ns", whole=True), V1Pod)
@@ -78,7 +96,7 @@ def in_threads(cache: Cache) -> None:
     assert_type(sync.wait_for("pods", bool), Obj)
     assert_type(sync.wait_for(V1Pod, bool, timeout=5), V1Pod)
     assert_type(sync.wait_for("pods", bool, as_=V1Pod), V1Pod)
-    assert_type(sync.gone(V1Pod, "a", namespace="ns"), bool)
+    assert_type(sync.is_deleted(V1Pod, "a", namespace="ns"), bool)
     assert_type(sync.why("pods", "a", namespace="ns"), Why)
     assert_type(sync.plan("pods", "app=web", keep=["spec"]), ChangePlan)
     assert_type(sync.audit(V1Pod), Audit)
@@ -87,7 +105,7 @@ def in_threads(cache: Cache) -> None:
     sync.declare(V1Pod, "app=web", drop=["status"])
     sync.declare(V1Pod, "app=db", replace=True)
     sync.add_index(V1Pod, node="spec.nodeName")
-    sync.remove(V1Pod)
+    sync.undeclare(V1Pod)
     live = sync.live
     assert_type(live.get("pods", "a", namespace="ns"), Obj)
     assert_type(live.get(V1Pod, "a", namespace="ns", default=None), V1Pod | None)
@@ -108,6 +126,8 @@ def in_threads(cache: Cache) -> None:
 
 
 async def wait(cache: Cache) -> None:
+    assert_type(cache.blocking, SyncCache)
+    assert_type(current(Cache), Cache)
     assert_type(await cache.fetch("pods", "a", namespace="ns"), Obj)
     assert_type(await cache.fetch("pods", "a", namespace="ns", default=None), Obj | None)
     assert_type(await cache.fetch(V1Pod, "a", namespace="ns"), V1Pod)
@@ -135,9 +155,9 @@ def slip(cache: Cache) -> None:
     cache.get(V1Pod, "a", namespace="ns", as_="dict")  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType, reportCallIssue]
     cache.get("pods", "a", namespace="ns", as_=5)  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType, reportCallIssue]
     cache.get(V1Pod(), "a", namespace="ns")  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType, reportCallIssue]
-    cache.list(V1Pod, labels="app=web")  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
-    cache.list_cached(V1Pod, labels="app=web")  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
-    cache.count(V1Pod, labels="app=web")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    cache.list(V1Pod, label="app=web")  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
+    cache.list_cached(V1Pod, label="app=web")  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
+    cache.count(V1Pod, label="app=web")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     cache.blocking.fetch(V1Pod, "a", namespace="ns", timout=5)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
     cache.blocking.live.create(V1Pod(), force=True)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
     print(cache.get(V1Pod, "a", namespace="ns")["spec"])  # type: ignore[index]  # pyright: ignore[reportIndexIssue]

@@ -59,7 +59,12 @@ def test_a6_defaults_are_those_of_kinds_without_their_own(places: tuple[Place, P
         filters = {"v1/configmaps": Selector(), "v1/secrets": Cached("app=db", keep=["metadata"])}
         defaults: dict[str, Any] = {"labels": "app=web", "namespaces": [one.namespace], "keep": ["data"]}
         defaults |= {"resync": 36_000, "bookmarks": False, "audit_interval": 0, "page_limit": 7}
-        defaults |= {"storage": "raw", "max_bytes": "1Mi", "fields": "metadata.name!=other", "transform": dict}
+        defaults |= {
+            "storage": "raw",
+            "max_bytes": "1Mi",
+            "fields": "metadata.name!=other",
+            "transform": dict,
+        }
         async with opened(caches_of(one, filters, **defaults)) as cache:
             await synced(cache)
             configs = cache.list_cached("configmaps", namespace=one.namespace)

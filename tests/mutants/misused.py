@@ -24,7 +24,7 @@ MISUSED: tuple[Mutant, ...] = (
         "return cache if _kopf.is_async_fn(fn) else of_class(cache, SyncCache)",
         "return cache",
         20,
-        (SYNC + "a_handler_gets_the_cache_that_it_can_use", SYNC + "handlers_of_caches_get_it_as_well"),
+        (SYNC + "a_handler_gets_the_cache_that_it_can_use",),
     ),
     Mutant(
         "take an object with an async call for a handler",

@@ -20,13 +20,13 @@ from ._structs import is_struct, paths, reader, wrong
 from .partial import made_of_part, object_of
 from .views import BodyView
 
-Named = TypeVar("Named")
+C = TypeVar("C")
 """The class that names a kind."""
 Made = TypeVar("Made")
 """The type of the objects with `as_=`."""
 Given = TypeVar("Given")
 """The class of an object that a write is given."""
-Default = TypeVar("Default")
+Else = TypeVar("Else")
 """The type of `default=`; Never without it, which is the type of RAISE."""
 As: TypeAlias = type[Made] | Callable[[Obj], Made]
 """The values of `as_=`, except `'view'`."""
