@@ -1,4 +1,4 @@
-"""Count the Python calls of four short paths: a list, a refused get, a declaration, a line of a watch.
+"""Count the Python calls of short paths: lists, a refused get, a declaration, a line of a watch.
 
 Only functions that are written in a file of the package count, each resumption of a coroutine or generator
 as a call. A module is a file. A switch is a call in another module than the call before it. The counts do not
@@ -83,7 +83,13 @@ def count(work: Callable[[], object]) -> Counts:
 
 def measure_paths() -> Mapping[str, Counts]:
     """Count all paths, by name."""
-    return {"list": _list(), "get": _get(), "declare": _declare(), "line": asyncio.run(_line())}
+    return {
+        "list": _list(),
+        "get": _get(),
+        "refused": _refused(),
+        "declare": _declare(),
+        "line": asyncio.run(_line()),
+    }
 
 
 def _pod(name: str, **labels: str) -> Obj:
@@ -117,6 +123,24 @@ def _get() -> Counts:
             str(error)
         else:
             raise AssertionError("the filter excludes the object")
+
+    cache.list("pods", labels="app=web")
+    return count(work)
+
+
+def _refused() -> Counts:
+    """Count a list that has not been read before, and that the filter does not cover, until the error text
+    exists. The kind has been read before.
+    """
+    cache = FakeCache([_pod("web-1", app="web"), _pod("db-1", app="db")], {"pods": "app=web"})
+
+    def work() -> None:
+        try:
+            cache.list("pods", namespace="shop", labels="tier=gold")
+        except selectcache.OutsideFilter as error:
+            str(error)
+        else:
+            raise AssertionError("the filter does not cover the list")
 
     cache.list("pods", labels="app=web")
     return count(work)

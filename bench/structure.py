@@ -48,6 +48,9 @@ ROWS: Mapping[str, Row] = {
     "cycles": Row("import cycles, types included", [3], [0]),
     "list": Row("calls, modules, switches: list, warm, 5 objects", [97, 21, 46], [50, 9, 16]),
     "get": Row("calls, modules, switches: get outside of the filter", [226, 23, 96], [90, 10, 30]),
+    "refused": Row(
+        "calls, modules, switches: a first refused list, to its text", [342, 18, 111], [180, 16, 65]
+    ),
     "declare": Row("calls, modules, switches: declaring 'app=web'", [316, 16, 89], [120, 11, 45]),
     "line": Row("calls, modules, switches: a line of a watch", [43, 14, 25], [35, 9, 15]),
     "messages": Row("% of the code only phrases or checks for messages", [20], [8]),

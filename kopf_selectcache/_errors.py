@@ -1,17 +1,21 @@
 """Base classes of errors, the errors of declarations and states, and the calls that remedies name.
 
+The text of an error is one sentence, and its notes (PEP 678) are the ways out: a traceback shows both.
+Kopf logs, stores and posts the text only: errors that are raised to Kopf have both in their text.
+
 Errors of reads that hold a request are in `cache.errors`. Users import all of them from `errors`.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from contextvars import Context, ContextVar, copy_context
 from inspect import currentframe
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias, cast
 
 import kopf
 
@@ -37,20 +41,103 @@ def caller(*, in_folder: bool = False) -> str:
     return f"{shown}:{frame.f_lineno}"
 
 
-class SelectCacheError(Exception):
-    """The base of all errors of this library."""
+def in_one_line(*sentences: str) -> str:
+    """Return sentences, such as an error and its ways out, as one text.
 
-    def __init__(self, what: str, *, remedy: str) -> None:
-        self.what = _fit(what)
-        self.remedy = _fit(remedy)
-        super().__init__(self.what)
+    >>> in_one_line("pods/a in ns is not in the cache", "To find out: await cache.fetch(...)")
+    'pods/a in ns is not in the cache. To find out: await cache.fetch(...).'
+    """
+    return " ".join(map(_ended, sentences))
+
+
+def _ended(sentence: str) -> str:
+    return sentence if sentence.endswith((".", "!", "?")) else f"{sentence}."
+
+
+Text: TypeAlias = str | Callable[[], str]
+"""A text, or a function that makes it when it is first asked for. Many errors are caught, and never shown."""
+
+
+class SelectCacheError(Exception):
+    """The base of all errors of this library. `str()` is one sentence, the notes are the ways out."""
+
+    is_for_kopf = False
+    """True if the text has the ways out as well, because Kopf shows no notes."""
+
+    def __init__(self, what: Text, *, remedy: Text) -> None:
+        super().__init__()
+        self._what, self._remedy = what, remedy
+        if isinstance(what, str):
+            self.what = what
+        if isinstance(remedy, str):
+            self.remedy = remedy
+
+    @property
+    def what(self) -> str:
+        """The sentence, without its full stop."""
+        if not isinstance(self._what, str):
+            self.what = self._what()
+        return cast("str", self._what)
+
+    @what.setter
+    def what(self, what: str) -> None:
+        self._what = _fit(what)
+        self.args = (self._what,)
+
+    @property
+    def remedy(self) -> str:
+        """The ways out, one in each line."""
+        if not isinstance(self._remedy, str):
+            self.remedy = self._remedy()
+        return cast("str", self._remedy)
+
+    @remedy.setter
+    def remedy(self, remedy: str) -> None:
+        self._remedy = "\n".join(map(_fit, remedy.splitlines()))
+
+    @property
+    def line(self) -> str:
+        """The sentence and the ways out in one line, for what shows no notes."""
+        return in_one_line(self.what, *self.remedy.splitlines())
 
     def __str__(self) -> str:
-        return f"{self.what}. {self.remedy}"
+        return self.line if self.is_for_kopf else _ended(self.what)
+
+    @property
+    def __notes__(self) -> list[str]:  # type: ignore[override]  # Python reads it, and appends to it.
+        """The ways out, and the notes that are added. Python reads it where it shows a traceback."""
+        state = self.__dict__
+        ways, known = [] if self.is_for_kopf else self.remedy.splitlines(), state.get("_ways", [])
+        notes: list[str] = state.setdefault("_notes", [])
+        if ways != known:
+            notes[: len(known)] = state["_ways"] = ways
+        return notes
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Support pickling, for process pools: errors are recreated from their attributes."""
+        """Support pickling, for process pools: errors are recreated from their attributes, and their
+        texts.
+        """
+        assert isinstance(self.line, str), "both texts are made"
         return _again, (type(self), self.args, self.__dict__)
+
+
+_NOT_OF_USERS = sys.stdlib_module_names | {"kopf", __package__}
+
+
+def tell_kopf(error: BaseException) -> None:
+    """Make an error of ours ready for Kopf: its text has the ways out, and its traceback ends in the user's
+    own line.
+    """
+    if not isinstance(error, SelectCacheError):
+        return
+    error.is_for_kopf = True
+    frame, last = error.__traceback__, None
+    while frame is not None:
+        if str(frame.tb_frame.f_globals.get("__name__")).partition(".")[0] not in _NOT_OF_USERS:
+            last = frame
+        frame = frame.tb_next
+    if last is not None:
+        last.tb_next = None
 
 
 def require(
@@ -76,6 +163,8 @@ def _again(cls: type[SelectCacheError], args: tuple[Any, ...], state: dict[str, 
 
 class DeclarationError(SelectCacheError, kopf.PermanentError):
     """The base of errors in declarations: they end `kopf run` at once instead of after retries."""
+
+    is_for_kopf = True
 
 
 class BadSelector(DeclarationError):

@@ -11,6 +11,7 @@ import base64
 import logging
 from collections import Counter
 from collections.abc import Callable, Generator, Mapping
+from functools import wraps
 from typing import Any
 
 import pytest
@@ -95,9 +96,10 @@ class Canaries(logging.Handler):
         return prefixed
 
     def _initially(self, init: Callable[..., None]) -> Callable[..., None]:
+        @wraps(init)
         def initially(error: errors.SelectCacheError, *args: Any, **kwargs: Any) -> None:
             init(error, *args, **kwargs)
-            self.look("errors", f"{error} {error!r}")
+            self.look("errors", f"{error.line} {error!r}")
 
         return initially
 

@@ -35,7 +35,7 @@ def require_selected(
 
 def _relabel() -> str:
     patch = call_of("live.patch")
-    return f"Give the object these labels; a label with another value is not changed: use {patch}"
+    return f"Give the object these labels\nTo change a label that has another value: {patch}"
 
 
 def _with(record: Record, labels: Mapping[str, Any]) -> Record:
@@ -81,8 +81,11 @@ def _require_no_other_controller(
     if controller is None or controller.get("uid") in {each.get("uid") for each in _owners(given.metadata)}:
         return
     owner = clipped(f"{controller.get('kind')} {controller.get('name')}", 300)
-    what, target = f"{request!r}: {owner} controls the object", target_of(request, "patch", resource)
-    raise AlreadyExists(what, remedy="Choose another name, or have its owner delete it", target=target)
+    what, target = (
+        f"{request.subject} exists already, and {owner} controls it",
+        target_of(request, "patch", resource),
+    )
+    raise AlreadyExists(what, remedy="Choose another name\nLet its owner delete it", target=target)
 
 
 def _hidden(
@@ -90,7 +93,7 @@ def _hidden(
 ) -> HiddenByFilter:
     lacks = tuple(dict.fromkeys(failed))
     fails = clipped(" and ".join(lacks), 500)
-    what = f"{request!r}: there is an object of this name that the filter does not hold: it fails {fails}"
+    what = f"{request.subject} exists already, but the filter leaves it out: it fails {fails}"
     target = target_of(request, "create", resource)._replace(name=record.name)
     return HiddenByFilter(what, remedy=remedy, lacks=lacks, target=target)
 

@@ -21,7 +21,7 @@ from kopf_selectcache.informer.reflector import Reflector
 from kopf_selectcache.informer.state import InformerState
 from kopf_selectcache.selectors.selector import Selector
 
-from .request import AtLeast, Request
+from .request import AtLeast
 
 GRACE = 1.0
 """Seconds that a wait gives the watches before it lets them be compared with the server."""
@@ -29,21 +29,22 @@ GRACE = 1.0
 _NO_OBJECT = ("", "")
 
 
-def require_comparable(informer: Informer, request: Request, at_least: AtLeast) -> None:
+def require_comparable(informer: Informer, at_least: AtLeast) -> None:
     """Raise ReadError if the version of the request cannot be compared with those of this kind."""
     resource, version = informer.resource, informer.store.version
     if at_least.kind and resource is not None and resource.kind.kind:
         kind = resource.kind
         if (at_least.group, at_least.kind) != (kind.group, kind.kind):
             raise ReadError(
-                f"{request!r}: at_least is a {clipped(at_least.kind, 100)}, and versions of two kinds have no"
-                " order",
-                remedy=f"Give an object of {resource}",
+                f"at_least= is a {clipped(at_least.kind, 100)}, and its version can't be compared with those"
+                " of"
+                f" {resource}",
+                remedy=f"Give an object of the kind {resource}",
             )
     if version and not is_number(version):
         raise ReadError(
-            f"{request!r}: the server's versions of {informer} are no numbers, and have no order",
-            remedy="Use max_age=; or read the server: cache.live",
+            f"at_least= doesn't work for {informer}: the server's versions aren't numbers, and have no order",
+            remedy="Use max_age=\nTo read from the server: cache.live",
         )
 
 

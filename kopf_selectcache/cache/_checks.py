@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from kopf_selectcache._errors import ReadError
-from kopf_selectcache.core.redact import clipped, shown
+from kopf_selectcache.core.redact import clipped, shown, shown_by_type
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.selection.values import is_dns_label
 from kopf_selectcache.core.store.index_spec import Indexed, joined, wrong_key
@@ -18,15 +18,15 @@ from kopf_selectcache.selectors.suggestions import near
 
 from .errors import path_not_stored
 from .matcher import paths_of
-from .request import Request
+from .request import Request, replace
 
 
 def require_namespaces(request: Request, resource: Resource) -> None:
     """Raise ReadError if cluster-scoped objects of a namespace are requested."""
     namespaces = request.namespace if request.selector is None else request.selector.namespaces
     if namespaces is not None and resource.kind.namespaced is False:
-        what = f"{request!r}: {resource} are cluster-scoped, and the read names a namespace"
-        raise ReadError(what, remedy="Leave it out")
+        what = f"{resource} are cluster-scoped, so they have no namespace"
+        raise ReadError(what, remedy="Leave namespace= out")
 
 
 def require_place(request: Request, resource: Resource) -> None:
@@ -36,8 +36,8 @@ def require_place(request: Request, resource: Resource) -> None:
     is_namespaced = resource.kind.namespaced
     require_place_of_key(request, str(resource), is_namespaced=is_namespaced)
     if is_namespaced is True and not request.namespace:
-        what = f"{request!r}: {resource} are namespaced, and the read names no namespace"
-        raise ReadError(what, remedy="Add namespace='...'")
+        what = f"{resource} need a namespace"
+        raise ReadError(what, remedy=f"Write: {replace(request, namespace='<namespace>')!r}")
     require_namespaces(request, resource)
 
 
@@ -64,8 +64,8 @@ def require_names_of(request: Request) -> None:
         ("namespace", namespace, namespace is None or is_dns_label(namespace)),
     ):
         if not fits:
-            what = f"{request!r}: no object can have the {argument} {clipped(repr(given), 200)}"
-            raise ReadError(what, remedy="Give one name: there are no patterns")
+            what = f"no object can have the {argument} {clipped(repr(given), 200)}"
+            raise ReadError(what, remedy="Give the name of one object. Patterns are not supported")
 
 
 def require_stored(request: Request, resource: Resource, projection: Projection) -> None:
@@ -87,8 +87,8 @@ def require_stored(request: Request, resource: Resource, projection: Projection)
     if form.of_client is None:
         return
     if not stands_for(form.of_client, resource):
-        what = f"{request!r}: {resource} are no {form.of_client.__name__}"
-        raise ReadError(what, remedy=f"Give the class of {resource.api_version}/{resource.kind.kind}")
+        what = f"{form.of_client.__name__} is the class of another kind than {resource}"
+        raise ReadError(what, remedy=f"Use the class of {resource.api_version}/{resource.kind.kind}")
 
 
 def index_values(request: Request, indexes: Mapping[str, Indexed]) -> tuple[tuple[Indexed, object], ...]:
@@ -99,20 +99,24 @@ def index_values(request: Request, indexes: Mapping[str, Indexed]) -> tuple[tupl
     for name, value in (request.index or {}).items():
         if name not in indexes:
             meant = near(name, indexes) if isinstance(name, str) else None
-            known = f"; there are {', '.join(map(repr, indexes))}" if indexes else ""
+            known = f", only {', '.join(map(repr, indexes))}" if indexes else ""
             raise ReadError(
-                f"{request!r}: there is no index {shown(name)}{known}",
+                f"the cache of {request.kind_text} has no index {shown(name)}{known}",
                 remedy=f"Did you mean {meant!r}?" if meant else "Declare it: Cached(..., index={...})",
             )
         index = indexes[name]
         is_text_only = index.function is not None and not index.by_parts
         fitting = str if is_text_only else (str, bool, int, float, *((tuple,) if index.by_parts else ()))
         if not isinstance(value, fitting):
-            what = f"{request!r}: the value of the index {name!r} is of the type {type(value).__name__}"
-            remedy = "Give one value, as the function returns it" if index.function else "Give one value"
+            what = f"the value for the index {name!r} is {shown_by_type(value)}"
+            remedy = (
+                "Give one value that the function of the index returns"
+                if index.function
+                else "Give one value"
+            )
             raise ReadError(what, remedy=remedy)
         if isinstance(value, tuple) and (wrong := wrong_key(value)):
-            what = f"{request!r}: the tuple of the index {name!r} has {wrong}"
-            raise ReadError(what, remedy="Give a tuple as the function returns it")
+            what = f"the tuple for the index {name!r} has {wrong}"
+            raise ReadError(what, remedy="Give a tuple that the function of the index returns")
         values.append((index, key_of(joined(value))))
     return tuple(values)

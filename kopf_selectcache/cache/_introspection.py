@@ -30,9 +30,13 @@ from .snapshots import Snapshot, match_of
 
 _logger = logging.getLogger("kopf_selectcache")
 
+_FIRST = ("get", "list", "held", "count", "fetch", "fetch_list")
+"""The reads that an error names."""
+
 NO_CONTAINER = (
-    "a cache is not a container: write cache.exists(kind, name, namespace=namespace) for an object, or"
-    " `key in settings.selectcache.selectors` for a kind that was declared at the start"
+    "`in` doesn't work with a cache. For an object, write cache.exists(kind, name, namespace=...). For a"
+    " kind that"
+    " was declared at the start, write `key in settings.selectcache.selectors`"
 )
 
 _CACHES_IN_REPR = 10
@@ -42,14 +46,14 @@ _LONGEST_FILTER = 80
 
 def no_such_read(cache: object, name: str) -> NoSuchRead:
     """Return the error of a read that a cache does not have."""
-    what, remedy = f"cache.{name} is no read", _suggest(cache, name, "cache.")
+    what, remedy = f"a cache has no {name!r}", _suggest(cache, name, "cache.")
     if name == "blocking":  # This is a cache for threads, as below.
         remedy = "Call its methods directly, such as cache.fetch(...): they wait in this thread"
     elif name == "changes":
-        remedy = "In sync functions use a handler of changes: @selectcache.on.change(kind)"
+        remedy = "In sync code, use a handler: @selectcache.on.change(kind)"
     elif name in LIVE:
         removal = "; to cache a kind no more, cache.undeclare(...)" if name == "delete" else ""
-        remedy = f"To write objects, use cache.live.{name}(...){removal}"
+        remedy = f"To write objects: cache.live.{name}(...){removal}"
     return NoSuchRead(what, remedy=remedy)
 
 
@@ -61,7 +65,7 @@ def no_such_write(name: str) -> NoSuchRead:
     elif meant := near(name, LIVE):
         remedy = f"Did you mean {meant}?"
     else:
-        remedy = f"There are {', '.join(LIVE)}"
+        remedy = f"It has {', '.join(LIVE)}"
     return NoSuchRead(f"cache.live has no {name!r}", remedy=remedy)
 
 
@@ -81,7 +85,11 @@ def no_such_pinned_read(snapshot: object, name: str, of: type) -> NoSuchRead:
 def _suggest(of: object, name: str, prefix: str = "") -> str:
     reads = [each for each in dir(of) if not each.startswith("_")]
     meant = near(name, reads)
-    return f"Did you mean {prefix}{meant}?" if meant else f"There are {', '.join(sorted(reads))}"
+    return (
+        f"Did you mean {prefix}{meant}?"
+        if meant
+        else f"To read: {', '.join(each for each in _FIRST if each in reads)}"
+    )
 
 
 def describe(of: type, runtime: Runtime) -> str:
@@ -115,7 +123,7 @@ def explain(request: Request, snapshot: Snapshot, *, age: Callable[[], float | N
     try:
         require_stored(request, snapshot.resource, snapshot.projection)
     except NotKept as error:
-        lacks = str(error)
+        lacks = error.line
     try:
         match = match_of(request, snapshot, compared)
     except BadField as problem:
@@ -159,7 +167,7 @@ async def add_indexes(
 ) -> None:
     """Build indexes of the held objects, and keep them."""
     if not indexes:
-        raise ReadError(f"{request!r}: no index is given", remedy="Write it as name='spec.nodeName'")
+        raise ReadError("cache.add_index() needs an index", remedy="Give one, such as node='spec.nodeName'")
     try:
         made = declared_indexes(indexes, late=True)
     except DeclarationError as error:
@@ -181,8 +189,8 @@ async def add_indexes(
     except Taken as taken:
         raise _taken(request, taken.by) from None
     except Failed as failed:
-        what = f"{request!r}: for {'/'.join(filter(None, failed.record.key))}, {failed.why}"
-        remedy = f"Correct the function of the index {shown(failed.name)}; {NO_VALUE}"
+        what = f"{request.kind_text}/{'/'.join(filter(None, failed.record.key))}: {failed.why}"
+        remedy = f"Correct the function of the index {shown(failed.name)}: {NO_VALUE}"
         raise ReadError(what, remedy=remedy) from None
 
 
@@ -191,13 +199,15 @@ def _require_exact(request: Request, path: Keys, projection: Projection) -> None
     if not projection.exact(path):
         if not projection.has_field([path]):
             raise path_not_stored(request, path, projection)
-        what = f"{request!r}: {as_written(path)!r} is not stored, or may be transformed"
-        raise NotKept(what, remedy="Declare the index, which then sees whole objects")
+        what = f"the cache of {request.kind_text} does not store {as_written(path)!r} as the server sends it"
+        raise NotKept(what, remedy="Declare the index in Cached(..., index=...): it then sees whole objects")
 
 
 def _taken(request: Request, known: Indexed) -> ReadError:
-    remedy = "Use another name; or define its function once: each lambda is another function"
-    return ReadError(f"{request!r}: there is another index of this name: {known}", remedy=remedy)
+    remedy = "Use another name\nDefine its function once: each lambda is another function"
+    return ReadError(
+        f"the cache of {request.kind_text} has another index with this name: {known}", remedy=remedy
+    )
 
 
 def _log_failure(resource: Resource, name: str) -> Failing:
@@ -208,8 +218,9 @@ def _log_failure(resource: Resource, name: str) -> Failing:
         if not logged:
             logged.append(why)
             _logger.warning(
-                "The cache of %(resource)s: for %(object)s, %(why)s. The index %(index)s has no value of that"
-                " object, nor of others for which it fails; %(advice)s.",
+                "The index %(index)s of %(resource)s leaves out %(object)s and other objects for which its"
+                " function"
+                " fails: %(why)s. Correct it: %(advice)s.",
                 {
                     "resource": str(resource),
                     "object": "/".join(filter(None, key)),

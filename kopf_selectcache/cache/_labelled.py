@@ -47,16 +47,17 @@ def outside_labelled(
         if gained and not branch.in_namespaces(gained).disjoint(region, kind=comparisons.kind):
             name = min(gained)
             if (error := serving.error_of(name)) is not None:
-                return for_request(error, request, coverage.filter)
+                return for_request(error, coverage.filter)
             return NotSynced(
-                f"{request!r}: the namespace {name!r} has the label {as_of}, and is not synced yet",
-                remedy="Read later: raise kopf.TemporaryError",
+                f"the cache has not listed {request.kind_text} in the namespace {name!r} yet, which has the"
+                f" label {as_of}",
+                remedy="To read later: raise kopf.TemporaryError('not synced', delay=5)",
             )
         without = [each for each in names or () if each not in present.names]
         if names is None and not present.names:
             lacking[f"no namespace has the label {as_of}"] = None
         elif len(without) == 1:
-            lacking[f"the namespace {without[0]!r} has no label {as_of}"] = None
+            lacking[f"the namespace {without[0]!r} does not have the label {as_of}"] = None
         elif without:
-            lacking[f"the namespaces {clipped(without, 200)} have no label {as_of}"] = None
+            lacking[f"the namespaces {clipped(without, 200)} do not have the label {as_of}"] = None
     return OutsideFilter(request, coverage, lacking=" and ".join(lacking))

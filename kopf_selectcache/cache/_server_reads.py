@@ -68,7 +68,7 @@ def _decode(data: bytes) -> dict[str, Any]:
     with suppress(msgspec.DecodeError, UnicodeError, RecursionError):
         found = decoded(data)
     if not isinstance(found, dict):
-        raise Garbled("the answer is no object")
+        raise Garbled("the answer isn't an object")
     return found
 
 
@@ -174,9 +174,7 @@ def _require_requested(
     """Return the object if its name and namespace were requested; else raise Garbled."""
     if (namespaces is None or record.namespace in namespaces) and (names is None or record.name in names):
         return record
-    raise Garbled(
-        f"an object came that was not asked for, {'/'.join(part[:253] for part in record.key if part)!r}"
-    )
+    raise Garbled(f"the answer is another object, {'/'.join(part[:253] for part in record.key if part)!r}")
 
 
 async def audit(informer: Informer, request: Request, snapshot: Snapshot) -> Audit:

@@ -48,51 +48,54 @@ def refused_write(
     error: type[ServerError] = ServerError
     match refusal.code, refusal.reason:
         case 401, _:
-            error, why = Unauthorized, "the server accepts no credentials of the operator"
+            error, why = Unauthorized, ": the server does not accept the operator's credentials"
             remedy = "Correct the operator's login"
         # Admission and quotas answer 403 as well; a missing right is said with these words.
         case 403, _ if says and not ('User "' in refusal.message and '" cannot ' in refusal.message):
             error, why, remedy = (
                 Forbidden,
-                f"the server forbids it{says}",
-                "Correct the cause that the server names",
+                f": the server forbids it{says}",
+                "Fix the cause that the server names",
             )
         case 403, _:
             namespaces = (request.namespace,) if request.namespace else None
-            return forbidden(request, verb, resource, namespaces, **about)
+            return forbidden(verb, resource, namespaces, request.text, **about)
         case 404, "NotFound" if verb == "create" or request.verb == "live.apply":
-            why = f"the server lacks a thing that the object needs{says}"
+            missing = message or "something that the object needs"
+            why = f"{request.subject} can't be created: {missing} does not exist".replace(
+                " not found does", " does"
+            )
             return NotFound(request, "", why=why, remedy="Create that first")
         case 404, "NotFound":
-            create = "Create it first; or catch NotFound if it may be absent"
-            remedy = "Catch NotFound: it is deleted already" if verb == "delete" else create
+            create = "Create it first\nIf it may not exist, catch NotFound"
+            remedy = "If it may be deleted already, catch NotFound" if verb == "delete" else create
             return NotFound(request, "", remedy=remedy)
         case 404, _:
             return not_served(request, cause)
         case 409, "AlreadyExists":
-            error, why = AlreadyExists, "there is an object of this name"
-            remedy = f"To create it or return the existing object: {call_of('live.ensure')}"
+            error, why = AlreadyExists, " exists already"
+            remedy = f"To create it, or get the existing object: {call_of('live.ensure')}"
         case 409, _ if owned := tuple(each for each in causes if each.reason == "FieldManagerConflict"):
-            error, why = Conflict, f"other field managers own {_describe(owned)}"
-            remedy = "Leave these fields out; or take them over: apply(..., force=True)"
+            error, why = Conflict, f": other field managers own {_describe(owned)}"
+            remedy = "Leave these fields out\nTo take them over: apply(..., force=True)"
         case 409, _:
-            error, why = Conflict, f"the object is another one, or in another version, than expected{says}"
+            error, why = Conflict, f" has changed since it was read, or is another object{says}"
             remedy = f"To read it again and repeat: {call_of('live.update')}"
             if verb == "delete":
-                remedy = "Read it again, and delete it as it is now"
+                remedy = "Read it again before deleting it"
         case 410, _:
-            error, why = Expired, f"the version of the request is too old{says}"
-            remedy = "Read the object again, and repeat the write with its present version"
+            error, why = Expired, f": the version in the request has expired{says}"
+            remedy = "Read the object again, and write it with its new version"
         case code, _ if code == _INVALID or refusal.is_of_schema:
             fields = f": {_describe(causes)}" if causes else says
-            error, why = Invalid, f"the server refuses the object{fields}"
+            error, why = Invalid, f": the server refuses the object{fields}"
             remedy = "Correct these fields" if causes else "Correct the object"
         case _:
-            why = f"{answer}{says}"
+            why = f": {answer}{says}"
             remedy = (
                 again(cause) if cause.transient else "Correct the request, or the component that refuses it"
             )
-    return error(f"{request!r}: {why}", remedy=remedy, **about)
+    return error(f"{request.subject}{why}", remedy=remedy, **about)
 
 
 def _about(request: Request, verb: str, resource: Resource, refusal: Refusal) -> dict[str, Any]:
@@ -128,13 +131,13 @@ def unknown_outcome(request: Request, verb: str, resource: Resource, lost: Unset
     about["cause"] = NO_CAUSE if lost.refusal is None else about["cause"]._replace(transient=False)
     answer = "" if lost.refusal is None else f"{lost.refusal.code} {about['message'] or lost.refusal.reason}"
     says = f"the server answers {answer.rstrip()}; " if answer else ""
-    why = f"the write may have been executed: {says}{lost.why}"
-    remedy = f"Read the object before writing it again: {call_of('live.get')}"
+    why = f"the write may or may not have been executed: {says}{lost.why}"
+    remedy = f"Read the object before you write it again: {call_of('live.get')}"
     if request.verb == "live.create" and request.name:
-        remedy = f"To return the object, whoever has created it: {call_of('live.ensure')}"
-    return OutcomeUnknown(f"{request!r}: {why}", remedy=remedy, **about)
+        remedy = f"To get the object, whoever created it: {call_of('live.ensure')}"
+    return OutcomeUnknown(f"{request.subject}: {why}", remedy=remedy, **about)
 
 
 def not_writable(request: Request, why: str, remedy: str) -> InvalidObject:
     """Return the error of a write that is not sent."""
-    return InvalidObject(f"{request!r}: {why}", remedy=remedy)
+    return InvalidObject(f"{request.subject}: {why}", remedy=remedy)

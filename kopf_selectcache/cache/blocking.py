@@ -133,7 +133,7 @@ def _closed_loop_as_error() -> Iterator[None]:
 
 
 def _ended(why: str) -> ReadError:
-    return ReadError(f"the wait for the cache was ended: {why}", remedy="Let the handler end")
+    return ReadError(f"this wait was ended, because {why}", remedy="Let the handler end")
 
 
 @contextmanager
@@ -186,7 +186,7 @@ def awaited(method: _M) -> _M:
 def refuse_thread(method: str) -> ReadError:
     """Return the error of an awaited read that is called outside of the operator's loop."""
     return ReadError(
-        f"cache.{method}() was called outside of the operator's event loop",
+        f"cache.{method}() can only be awaited on the operator's event loop",
         remedy=f"In a thread, write: cache.blocking.{method}(...)",
     )
 
@@ -259,11 +259,11 @@ def run_in_thread(
     runtime.ending.check()
     loop = runtime.loop
     if own_loop() is loop:
-        what = f"cache.blocking.{method}() was called on the thread of the operator's event loop"
+        what = f"cache.blocking.{method}() would block the operator's event loop"
         raise ReadError(what, remedy=f"Write: await cache.{method}(...)")
     if not loop.is_running():
-        what = f"cache.blocking.{method}() was called while the operator's event loop does not run"
-        raise ReadError(what, remedy="Call it while the operator is up, such as in its handlers")
+        what = f"cache.blocking.{method}() needs the operator's event loop, which is not running"
+        raise ReadError(what, remedy="Call it while the operator runs, for example in a handler")
 
     async def run() -> _T:
         with for_thread():

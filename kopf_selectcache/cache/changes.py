@@ -124,7 +124,7 @@ class Change:
     def _record(self) -> Record:
         if self._change is None:
             raise ReadError(
-                "a change with the cause 'resumed' is that of no single object", remedy="Read its `objects`"
+                "a change with the cause 'resumed' is about several objects", remedy="Read its `objects`"
             )
         record = self._change.after or self._change.before
         assert record is not None, "a change has an object"
@@ -405,7 +405,8 @@ async def wait_deleted(
         if not limit.expired():
             raise
         raise TimeoutError(
-            f"{request!r}: it still exists. Wait longer, or raise kopf.TemporaryError to look again later"
+            f"{request.subject} still exists. Wait longer with timeout=, or raise kopf.TemporaryError to"
+            " check again later."
         ) from None
     finally:
         end()

@@ -114,14 +114,14 @@ async def declare(
         return
     cached = runtime.settings.completed(key, cached)
     if informer is not None:
-        _require_alike(informer, request, key, cached)
+        _require_alike(informer, key, cached)
     else:
         informer = runtime.declare(key, cached)
         pending[informer] = 0
     if informer in pending:
         pending[informer] += 1
     try:
-        await _wait_until_readable(informer, request, _timeout_of(runtime, request))
+        await _wait_until_readable(informer, _timeout_of(runtime, request))
     except BaseException as error:
         if informer in pending:
             pending[informer] -= 1
@@ -161,13 +161,13 @@ async def started(runtime: Runtime, request: Request) -> Runtime:
         async with asyncio.timeout(timeout):
             return await runtime.wait_started(request.verb)
     except TimeoutError:
-        what = f"{request!r}: the operator has not logged in after {timeout:g} s"
+        what = f"the operator has not logged in after {timeout:g} s"
         if handlers := cast("_Late", runtime).unended_handlers():
             raise NotSynced(
-                f"{what}, since its {handlers} handlers have not ended",
+                f"{what}, because its {handlers} handlers are still running",
                 remedy=(
                     "If one of them waits for this call, declare the kind in a startup handler:"
-                    f" {assigned(checked_key(request.kind))} = ...; or else wait longer, timeout=..."
+                    f" {assigned(checked_key(request.kind))} = ...\nWait longer: timeout=..."
                 ),
             ) from None
         raise NotSynced(what, remedy=f"Wait for it first: {call_of('wait_synced')}") from None
@@ -188,7 +188,7 @@ def _declared_informer(runtime: Runtime, key: KindKey) -> Informer | None:
         return None
 
 
-def _require_alike(informer: Informer, request: Request, key: KindKey, cached: Cached) -> None:
+def _require_alike(informer: Informer, key: KindKey, cached: Cached) -> None:
     """Raise DeclarationError if the kind is declared with another filter, or other options."""
     selects_alike = select_alike(informer.declared, cached, kind=find(key))
     options = differing_options(informer.declared, cached)
@@ -197,12 +197,12 @@ def _require_alike(informer: Informer, request: Request, key: KindKey, cached: C
     differing = ["the same filter" if selects_alike else clipped(informer.filter, 500)]
     differing += [f"another {', '.join(options)}"] if options else []
     raise DeclarationError(
-        f"{request!r}: {informer} is declared already, with {' and '.join(differing)}",
+        f"{informer} is declared already, with {' and '.join(differing)}",
         remedy=f"To change it: {call_of('declare', 'replace=True')}",
     )
 
 
-async def _wait_until_readable(informer: Informer, request: Request, timeout: float) -> None:  # noqa: ASYNC109  # Its end names a reason.
+async def _wait_until_readable(informer: Informer, timeout: float) -> None:  # noqa: ASYNC109  # Its end names a reason.
     try:
         async with asyncio.timeout(timeout):
             while informer.ready is None and informer.part().error is None:
@@ -211,11 +211,11 @@ async def _wait_until_readable(informer: Informer, request: Request, timeout: fl
         pass  # The reason is raised below.
     part = informer.part()
     if part.error is not None:
-        raise for_request(part.error, request, informer.filter)
+        raise for_request(part.error, informer.filter)
     if informer.ready is None:
         raise NotSynced(
-            f"{request!r}: the cache of {informer} is not synced after {timeout:g} s:"
-            f" {part.message or 'no complete list has come yet'}",
+            f"the cache of {informer} is not synced after {timeout:g} s:"
+            f" {part.message or 'the first list is not complete yet'}",
             remedy=part.remedy or f"Wait longer: {call_of('declare', 'timeout=...')}",
         )
 
@@ -224,7 +224,7 @@ async def _change(
     runtime: Runtime, request: Request, key: KindKey, cached: Cached, informer: Informer
 ) -> None:
     """Change what is declared of a kind; return once reads see it."""
-    _require_unchanged(informer, request, cached)
+    _require_unchanged(informer, cached)
     if cached == informer.declared and informer.filter_change.is_idle and informer.ready is not None:
         return  # Nothing changes.
     with _for_change(informer, request):
@@ -259,16 +259,16 @@ def _suggestion(runtime: Runtime, key: KindKey) -> str:
     if find(key) is not None:
         return ""
     meant = declared_like(key, runtime.informers) or likely(key)
-    return f"Did you mean {meant!r}? " if meant is not None else ""
+    return f"Did you mean {meant!r}?\n" if meant is not None else ""
 
 
-def _require_unchanged(informer: Informer, request: Request, cached: Cached) -> None:
+def _require_unchanged(informer: Informer, cached: Cached) -> None:
     """Raise DeclarationError if a change has options that only a new declaration may have."""
     for name, option in OPTIONS.items():
         if not option.changes and getattr(informer.declared, name) != getattr(cached, name):
             raise DeclarationError(
-                f"{request!r}: {name}= cannot be changed",
-                remedy=f"End the cache, and declare it again: {call_of('undeclare')}; {call_of('declare')}",
+                f"{name}= of {informer} can't be changed while it is declared",
+                remedy=f"End it and declare it again: {call_of('undeclare')}, {call_of('declare')}",
             )
 
 
@@ -278,10 +278,10 @@ def _for_change(informer: Informer, request: Request) -> Iterator[None]:
     try:
         yield
     except (NotSynced, StateError) as error:
-        raise for_request(error, request, informer.filter) from None
+        raise for_request(error, informer.filter) from None
     except Failed as failed:
-        what = f"{request!r}: for {'/'.join(filter(None, failed.record.key))}, {failed.why}"
-        remedy = f"Correct the function of the index {shown(failed.name)}; {NO_VALUE}"
+        what = f"{request.kind_text}/{'/'.join(filter(None, failed.record.key))}: {failed.why}"
+        remedy = f"Correct the function of the index {shown(failed.name)}: {NO_VALUE}"
         raise ReadError(what, remedy=remedy) from None
 
 
@@ -292,6 +292,6 @@ async def remove(runtime: Runtime, kind: AnyKey, place: str) -> None:
     try:
         informer = informer_of(runtime, request)
     except NotDeclared as error:
-        remedy = f"{_suggestion(runtime, key)}Remove kinds that are declared"
+        remedy = f"{_suggestion(runtime, key)}Only declared kinds can be removed"
         raise NotDeclared(error.what, remedy=remedy) from None
     await runtime.remove(informer, place)

@@ -103,8 +103,9 @@ class DroppedFields:
             if key not in self._warned and len(self._warned) < MOST:
                 self._warned.add(key)
                 _logger.warning(
-                    "The server has dropped %(field)s from %(by)s: %(resource)s have no such field. Correct"
-                    " its name, or the schema of a custom resource.",
+                    "The server dropped %(field)s from %(by)s: %(resource)s don't have that field. Correct"
+                    " the"
+                    " name of the field, or the schema of the custom resource.",
                     {"field": field, "by": by, "resource": str(resource)},
                 )
 
@@ -128,13 +129,13 @@ class DroppedFields:
         names = {"part": printable(part, 200), "by": by, "resource": str(resource)}
         if write.subresource:
             _logger.warning(
-                "The server has ignored %(part)s in %(by)s: subresource='status' writes only the status of"
+                "The server ignored %(part)s in %(by)s: subresource='status' only writes the status of"
                 " %(resource)s. To write %(part)s, leave subresource= out.",
                 names,
             )
         elif await has_subresource(server, resource, "status"):
             _logger.warning(
-                "The server has ignored status in %(by)s: the status of %(resource)s is a subresource. To"
+                "The server ignored the status in %(by)s: the status of %(resource)s is a subresource. To"
                 " write it, give subresource='status'.",
                 names,
             )

@@ -6,9 +6,10 @@ The functions return errors of the states of a cache, and of the server's answer
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
+from functools import cached_property, partial
 from typing import Any, TypeVar
 
 from kopf_selectcache._errors import (
@@ -26,6 +27,7 @@ from kopf_selectcache._errors import (
     StateError,
     Target,
     Unauthorized,
+    awaited_call,
     call_of,
 )
 from kopf_selectcache.client.discovery import NotServed
@@ -34,10 +36,9 @@ from kopf_selectcache.core.errors import Garbled, TooLarge, Untransformed
 from kopf_selectcache.core.protocol.backoff import ASKED
 from kopf_selectcache.core.protocol.messages import Refusal
 from kopf_selectcache.core.redact import clipped
-from kopf_selectcache.core.selection.regions import MAX_BOXES
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.selection.sent import Unselected
-from kopf_selectcache.core.selection.witness import Answer
+from kopf_selectcache.core.selection.witness import Answer, Witness
 from kopf_selectcache.core.store.projection import Keys, Projection, as_written
 from kopf_selectcache.core.store.record import Record, UnreadableRecord
 from kopf_selectcache.informer.causes import NO_ANSWER, cause_of
@@ -56,9 +57,6 @@ _WITHOUT_CACHE = dict.fromkeys(("list", "list_cached", "count"), "fetch_list")
 
 _LATER = 30
 """Seconds after which a read may be tried again, if the server names no time."""
-
-
-_UNDECIDED = f"undecided after {MAX_BOXES:,} boxes if"
 
 
 def _asking(request: Request, arguments: str = "") -> str:
@@ -100,7 +98,7 @@ class OutsideFilter(ReadError):
         failed: tuple[str, ...] = (),
         remedy: str = "",
     ) -> None:
-        self.witness = coverage.witness
+        self._coverage = coverage
         self.uid = "" if outside is None else outside.uid
         """The uid of the object, if it is known that it exists (`reason` is `outside`)."""
         self.labels = None if outside is None else dict(outside.labels)
@@ -108,17 +106,22 @@ class OutsideFilter(ReadError):
         self.wanted = failed
         """The requirements that it fails, one of each branch of the filter; empty if only the server knows
         them."""
-        describe = _describe_one if request.name is not None else _describe_several
-        self.reason, why, known = describe(request, coverage)
-        remedy = remedy or known
-        if lacking:
-            why = f"{lacking}; the filter is {_short(coverage.filter)}"
-            remedy = f"Label the namespace; {remedy[0].lower()}{remedy[1:]}"
-        if outside is not None:
-            self.reason, why = Reason.OUTSIDE, _describe_outside(coverage, outside, failed)
-        super().__init__(f"{request!r}: {why}", remedy=remedy)
-        if request.default is not RAISE:
-            self.add_note("The default is only for an object that the filter selects and that doesn't exist.")
+        self.reason = Reason.OUTSIDE if outside is not None else _reason(request, coverage)
+        describe = partial(_describe, self.reason, request, coverage, lacking, self.labels, failed)
+        server = awaited_call("%s")  # It depends on the place of the read.
+        super().__init__(
+            describe, remedy=remedy or partial(_ways, self.reason, request, coverage, lacking, server)
+        )
+
+    @cached_property
+    def witness(self) -> Witness | None:
+        """An object that is asked for, and that the filter does not hold; None if there may be none."""
+        return self._coverage.witness
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        assert self.witness is self.witness, "it is made"
+        again, (cls, args, state) = super().__reduce__()
+        return again, (cls, args, {name: value for name, value in state.items() if name != "_coverage"})
 
 
 def is_there(error: NotFound | OutsideFilter) -> bool:
@@ -128,52 +131,88 @@ def is_there(error: NotFound | OutsideFilter) -> bool:
     return isinstance(error, OutsideFilter)
 
 
-def _describe_outside(coverage: Coverage, outside: Record, failed: tuple[str, ...]) -> str:
-    keys = dict.fromkeys(each.key for branch in coverage.filter.branches for each in branch.requirements)
-    labels = (
-        f"{key} is {clipped(repr(outside.labels[key]), 100)}" if key in outside.labels else f"it has no {key}"
-        for key in keys
-    )
-    has, wanted = _short(", ".join(labels)), _short(" or ".join(dict.fromkeys(failed)) or coverage.filter)
-    return f"the object exists outside of the filter{f': {has}' if has else ''}, and {wanted} is wanted"
-
-
-def _describe_one(request: Request, coverage: Coverage) -> tuple[Reason, str, str]:
-    remedy = f"To ask the server: {_asking(request)}"
-    if coverage.answer is Answer.UNKNOWN:
-        filter_ = _short(coverage.filter)
-        why = f"the object is not held, and it is {_UNDECIDED} the filter, {filter_}, would hold it"
-        return Reason.UNDECIDED, why, remedy
+def _reason(request: Request, coverage: Coverage) -> Reason:
+    if request.name is not None:
+        if coverage.answer is Answer.UNKNOWN:
+            return Reason.UNDECIDED
+        return Reason.HIDDEN if coverage.possible else Reason.EXCLUDED
     if not coverage.possible:
-        return Reason.EXCLUDED, f"the filter, {_short(coverage.filter)}, never holds this object", remedy
-    why = f"the object is not held: it is absent, or present {_short(coverage.lacking)}"
-    return Reason.HIDDEN, why, remedy
+        return Reason.EXCLUDED
+    return Reason.UNDECIDED if coverage.answer is Answer.UNKNOWN else Reason.OVERLAPS
 
 
-def _describe_several(request: Request, coverage: Coverage) -> tuple[Reason, str, str]:
-    narrowest, server = coverage.narrowest, f"o ask the server: {call_of('fetch_list')}"
-    if narrowest is None:
+def _describe(
+    reason: Reason,
+    request: Request,
+    coverage: Coverage,
+    lacking: str,
+    labels: Mapping[str, str] | None,
+    failed: tuple[str, ...],
+) -> str:
+    """Return the sentence of a read outside of the filter."""
+    if labels is not None:
+        return _describe_outside(request, coverage, labels, failed)
+    if lacking:
+        return f"{request.subject} can't be in the cache: {lacking}"
+    if reason is Reason.HIDDEN:
+        wanted = _short(coverage.wanted)
         return (
-            Reason.EXCLUDED,
-            f"the filter, {_short(coverage.filter)}, never holds such objects",
-            f"T{server}",
+            f"{request.subject} is not in the cache, which only has {wanted}. It may not exist, or not match"
         )
-    assert isinstance(narrowest, Selector), "a request of one branch is narrowed to one"
-    if request.uid is not None:  # No server selects by an owner.
+    filter_ = _in_words(coverage.filter)
+    if reason is Reason.EXCLUDED:
+        return f"{request.subject} can't be in the cache, which only has {filter_}"
+    if reason is Reason.UNDECIDED:
+        return f"the filter of {request.kind_text} is too complex to compare it with this read: {filter_}"
+    what = "count" if request.verb == "count" else "list"
+    return f"the cache of {request.kind_text} only has {filter_}, so this {what} may be incomplete"
+
+
+def _in_words(selector: Branches) -> str:
+    """Return a filter: only its labels, if it has nothing else."""
+    if isinstance(selector, Selector) and selector.labels is not None:
+        others = {selector.fields, selector.names, selector.namespaces, selector.namespace_label}
+        if others == {None}:
+            return _short(str(selector.labels))
+    return _short(str(selector))
+
+
+def _describe_outside(
+    request: Request, coverage: Coverage, labels: Mapping[str, str], failed: tuple[str, ...]
+) -> str:
+    keys = dict.fromkeys(each.key for branch in coverage.filter.branches for each in branch.requirements)
+    has = ", ".join(
+        f"{key} is {clipped(repr(labels[key]), 100)}" if key in labels else f"it has no {key}" for key in keys
+    )
+    wanted = _short(" or ".join(dict.fromkeys(failed)) or str(coverage.filter))
+    behind = f": {_short(has)}, not {wanted}" if has else f", {wanted}"
+    return f"{request.subject} exists, but it is outside of the filter{behind}"
+
+
+def _ways(reason: Reason, request: Request, coverage: Coverage, lacking: str, server: str) -> str:
+    """Return the ways out of a read outside of the filter."""
+    ways = [f"For example, it would not have {_short(coverage.witness)}"] if reason is Reason.OVERLAPS else []
+    ways += ["Label the namespace"] if lacking else []
+    if request.name is not None:
+        asked = repr(replace(request, verb="fetch")).removeprefix("cache.")
+        purpose = "To read it" if reason is Reason.OUTSIDE else "To find out"
+        ways.append(f"{purpose}: {server.replace('%s', asked)}")
+        if request.default is not RAISE:
+            ways.append("default= is only for an object that the filter selects and that does not exist")
+    elif request.uid is not None and reason is not Reason.EXCLUDED:  # No server selects by an owner.
         cached = repr(replace(request, verb="list_cached"))
-        remedy = f"For those that are cached: {f'len({cached})' if request.verb == 'count' else cached}"
+        ways.append(f"To read what is cached: {f'len({cached})' if request.verb == 'count' else cached}")
     else:
-        held = f"For all of a narrower request: {replace(request, selector=narrowest)!r}"
-        remedy = f"{held}; for the held part: cache.list_cached(...); t{server}"
-    if coverage.witness is None:
-        return (
-            Reason.UNDECIDED,
-            f"it is {_UNDECIDED} the filter, {_short(coverage.filter)}, holds all",
-            remedy,
-        )
-    fails = _short(" and ".join(dict.fromkeys(coverage.witness.fails)))
-    why = f"does not hold all of them: {_short(coverage.witness)} would fail {fails}"
-    return Reason.OVERLAPS, f"the filter, {_short(coverage.filter)}, {why}", remedy
+        if reason in (Reason.OVERLAPS, Reason.UNDECIDED) and coverage.narrowest is not None:
+            assert isinstance(coverage.narrowest, Selector), "a request of one branch is narrowed to one"
+            ways.append(f"To read a part: {replace(request, selector=coverage.narrowest)!r}")
+            ways.append("To read what is cached: cache.list_cached(...)")
+        is_served = request.verb in _WITHOUT_CACHE and request.index is None
+        asked = repr(replace(request, verb="fetch_list")) if is_served else "fetch_list(...)"
+        ways.append(f"To ask the server: {server.replace('%s', asked.removeprefix('cache.'))}")
+    if reason is Reason.UNDECIDED:
+        ways.append("Or declare a simpler filter")
+    return "\n".join(ways)
 
 
 class NotFound(ReadError):
@@ -191,11 +230,11 @@ class NotFound(ReadError):
         self.version = version
         if not remedy:
             takes_default = request.verb in ("get", "fetch", "live.get")
-            remedy = f"{'Give a default' if takes_default else 'Catch NotFound'} if it may be absent"
-        source = f"as of version {version}" if version else "on the server"
-        if version:
-            source += ", inside and outside of the filter" if is_split else ", and the filter would hold it"
-        super().__init__(f"{request!r}: {why or f'the object is absent {source}'}", remedy=remedy)
+            remedy = f"If it may not exist, {'give a default' if takes_default else 'catch NotFound'}"
+        source = f", as of version {version}" if version else " on the server"
+        if is_split:
+            source += ", inside or outside of the filter"
+        super().__init__(why or f"{request.subject} does not exist{source}", remedy=remedy)
 
 
 class Unreadable(ReadError):
@@ -205,10 +244,11 @@ class Unreadable(ReadError):
         self.keys = tuple(Key.stored(record.key) for record in records)
         """The key of each such object."""
         first = records[0]
-        more = f"; nor {len(records) - 1:,} more" if len(records) > 1 else ""
+        more = f", and {len(records) - 1:,} more objects" if len(records) > 1 else ""
         super().__init__(
-            f"{request!r}: {self.keys[0]} cannot be read: {first.why} (version {first.version}){more}",
-            remedy="Correct the object, or declare drop= for the part that cannot be decoded",
+            f"{request.kind_text}/{self.keys[0]} can't be decoded in version"
+            f" {first.version}{more}: {first.why}",
+            remedy="Correct the object\nLeave out the part that can't be decoded: Cached(..., drop=[...])",
         )
 
 
@@ -223,8 +263,9 @@ class Unmatchable(ReadError):
 
     def __init__(self, request: Request, field: str) -> None:
         super().__init__(
-            f"{request!r}: only the server knows the value of the field {field}",
-            remedy=f"Compare a path with where=; or ask the server: {call_of('fetch_list')}",
+            f"the cache can't select {request.kind_text} by the field {field}, whose value only the server"
+            " knows",
+            remedy=f"Compare a path with where=\nTo ask the server: {call_of('fetch_list')}",
         )
 
 
@@ -235,16 +276,18 @@ def path_not_stored(request: Request, path: Keys, projection: Projection) -> Not
     """Return the error of a read that looks at a path that is not stored."""
     dropped = projection.dropping(path)
     if dropped is None and not projection.has_field([path]):
-        why, remedy = "metadata_only=True asks for metadata alone", "Leave out metadata_only=True"
+        why, remedy = "with metadata_only=True, it only has metadata", "Leave out metadata_only=True"
     elif dropped is None:
-        why, remedy = "it is not among the paths of keep=", f"Add {as_written(path)!r} to keep="
+        why, remedy = "keep= does not have it", f"Add {as_written(path)!r} to keep="
     elif dropped in projection.drop:
         why, remedy = f"drop= has {as_written(dropped)!r}", f"Take {as_written(dropped)!r} out of drop="
     else:
-        why, remedy = f"{as_written(dropped)!r} is never stored", "Look at another path"
+        why, remedy = "no cache does", "Use another path"
     if projection.partial:
-        remedy += f"; or ask the server for whole objects: {_asking(request, 'whole=True')}"
-    return NotKept(f"{request!r}: {as_written(path)!r} is not stored: {why}", remedy=_short(remedy))
+        remedy += f"\nTo read whole objects: {_asking(request, 'whole=True')}"
+    return NotKept(
+        f"the cache of {request.kind_text} does not store {as_written(path)!r}: {why}", remedy=_short(remedy)
+    )
 
 
 def unknown_field(request: Request, field: str, projection: Projection) -> ReadError:
@@ -252,35 +295,37 @@ def unknown_field(request: Request, field: str, projection: Projection) -> ReadE
     if not projection.metadata_only:
         return Unmatchable(request, field)
     return NotKept(
-        f"{request!r}: the field {field} is not stored: metadata_only=True asks for metadata alone",
-        remedy=f"Leave out metadata_only=True; or ask the server: {_asking(request)}",
+        f"the cache of {request.kind_text} does not store the field {field}: with metadata_only=True, it"
+        " only has"
+        " metadata",
+        remedy=f"Leave out metadata_only=True\nTo ask the server: {_asking(request)}",
     )
 
 
 def not_whole(request: Request, projection: Projection) -> NotKept:
     """Return the error of a read that needs whole objects where a part of each is stored."""
     return NotKept(
-        f"{request!r}: only a part of each object is stored, {_short(projection)}",
-        remedy=f"Read dicts; or ask the server for whole objects: {_asking(request, 'whole=True')}",
+        f"the cache of {request.kind_text} only stores a part of each object: {_short(projection)}",
+        remedy=f"Read dicts\nTo read whole objects: {_asking(request, 'whole=True')}",
     )
 
 
 # ---- States of a cache, as a read meets them.
 
 
-def for_request(error: _E, request: Request, declared: Branches | None = None) -> _E:
-    """Return an error of a cache with the request and the filter added."""
+def for_request(error: _E, declared: Branches | None = None) -> _E:
+    """Return an error of a cache with the filter added."""
     behind = ""
     if declared is not None and (filter_text := _short(declared)) not in str(error):
-        behind = f"; the filter is {filter_text}"
+        behind = f" (the filter is {filter_text})"
     cause = {"cause": error.cause} if isinstance(error, StateError) else {}
-    return type(error)(f"{request!r}: {error.what}{behind}", remedy=error.remedy, **cause)
+    return type(error)(f"{error.what}{behind}", remedy=error.remedy, **cause)
 
 
 def undeclared(error: ReadError, request: Request) -> NotDeclared:
     """Return the error of a kind without a cache, with the read of the same objects that needs none."""
     verb = "fetch" if request.name is not None else _WITHOUT_CACHE.get(request.verb)
-    server = f"; or ask the server: {call_of(verb)}" if verb is not None else ""
+    server = f"\nTo ask the server: {call_of(verb)}" if verb is not None else ""
     return NotDeclared(error.what, remedy=f"{error.remedy}{server}")
 
 
@@ -288,18 +333,21 @@ def unsynced(key: str, message: str, remedy: str, *, after: float | None = None)
     """Return the error of a cache that has had no complete list yet."""
     waited = "" if after is None else f" after {after:g} s"
     return NotSynced(
-        f"the cache of {key} is not synced{waited}: {message or 'no complete list has come yet'}",
-        remedy=remedy or f"Wait for it: {call_of('wait_synced')}",
+        f"the cache of {key} is not synced{waited}: {message or 'the first list is not complete yet'}",
+        remedy=remedy or f"To wait for it: {call_of('wait_synced')}",
     )
 
 
 def stale(request: Request, age: float | None) -> Stale:
     """Return the error of a cache that the server confirmed too long ago."""
     # Rounded up, because it must read as longer than the bound.
-    ago = "never confirmed" if age is None else f"last confirmed {math.ceil(age * 10) / 10:g} s ago"
+    ago = "has never confirmed" if age is None else "last confirmed"
+    when = "" if age is None else f" {math.ceil(age * 10) / 10:g} s ago"
     return Stale(
-        f"{request!r}: the held state was {ago}",
-        remedy=f"Allow more than a minute, in which servers confirm; or ask the server: {_asking(request)}",
+        f"the server {ago} the cache of {request.kind_text}{when}",
+        remedy=(
+            f"Allow more: a quiet server confirms about once a minute\nTo ask the server: {_asking(request)}"
+        ),
     )
 
 
@@ -313,8 +361,9 @@ def behind(request: Request, version: str, *, pinned: bool = False) -> Stale:
         verb = "fetch" if request.name is not None else "fetch_list"
         remedy = f"To wait, and then ask the server: {call_of(verb, 'at_least=...')}"
     return Stale(
-        f"{request!r}: the {'snapshot' if pinned else 'cache'} is at version {clipped(version, 50)}",
-        remedy=f"{remedy}; or raise kopf.TemporaryError, and read later",
+        f"the {'snapshot' if pinned else 'cache'} of {request.kind_text} is only at version"
+        f" {clipped(version, 50)}",
+        remedy=f"{remedy}\nTo read later: raise kopf.TemporaryError",
     )
 
 
@@ -324,9 +373,7 @@ def behind(request: Request, version: str, *, pinned: bool = False) -> Stale:
 def not_served(request: Request, cause: Cause = NO_CAUSE) -> Missing:
     """Return the error of a kind that the cluster does not know."""
     key = key_of(request.kind)
-    return Missing(
-        f"{request!r}: the cluster does not serve the kind", remedy=unserved(key, None), cause=cause
-    )
+    return Missing(f"the cluster does not serve {request.kind_text}", remedy=unserved(key, None), cause=cause)
 
 
 def refused(request: Request, verb: str, resource: Resource | None, refusal: Refusal) -> StateError:
@@ -335,35 +382,35 @@ def refused(request: Request, verb: str, resource: Resource | None, refusal: Ref
     """
     cause, code = cause_of(refusal), refusal.code
     if code == 401:
-        return unauthorized(request, "the server accepts no credentials of the operator", cause)
+        return unauthorized(request, "the server does not accept the operator's credentials", cause)
     if resource is None:
         return unanswered(request, f"{code} {refusal.reason}".rstrip(), cause)
     error: type[StateError] = Rejected
     match code:
         case 403:
             where, target = request.region().namespaces, target_of(request, verb, resource)
-            return forbidden(request, verb, resource, where, cause=cause, target=target)
+            return forbidden(verb, resource, where, cause=cause, target=target)
         case 404:
             return not_served(request, cause)
         case 400 | 422:
-            why = f"the server refuses it: {refusal.message}"
-            remedy = "Correct the selectors, or compare a path with where="
+            why = f"the server refuses the request: {refusal.message}"
+            remedy = "Correct the selectors\nCompare a path with where="
         case 405:
-            why, remedy = f"the server does not let anybody {verb} {resource}", "Take the read out"
+            why, remedy = f"the server can't {verb} {resource}", "Remove this read"
         case _:
             error, why = Stalled, f"the server answers {code} {refusal.reason}".rstrip()
             remedy = again(cause) if cause.transient else "Correct the server, or a proxy in front of it"
-    return error(f"{request!r}: {why}", remedy=remedy, cause=cause)
+    return error(f"{request.subject}: {why}", remedy=remedy, cause=cause)
 
 
 def forbidden(
-    request: Request, verb: str, resource: Resource, namespaces: Sequence[str] | None, **about: Any
+    verb: str, resource: Resource, namespaces: Sequence[str] | None, text: str = "", **about: Any
 ) -> Forbidden:
-    """Return the error of a missing right."""
+    """Return the error of a missing permission. `text` names the handler whose patch it is."""
     within = f" in {', '.join(namespaces)}" if namespaces is not None else ""
     rule = f"apiGroups: [{resource.kind.group!r}], resources: [{resource.kind.plural!r}]"
-    why = f"the operator may not {verb} {resource}{within}"
-    return Forbidden(f"{request!r}: {why}", remedy=f"Grant it the verb {verb}{within}: {rule}", **about)
+    what = f"{text and f'{text}: '}the operator does not have permission to {verb} {resource}{within}"
+    return Forbidden(what, remedy=f"Grant it the verb {verb}{within}: {rule}", **about)
 
 
 @contextmanager
@@ -391,39 +438,38 @@ def failed(request: Request, error: Unreachable | Garbled) -> StateError:
         case Untransformed():
             return untransformed(request, error)
         case Unselected():
-            kind, why = Rejected, "the server, or a proxy in front of it, does not select by label"
-            remedy = (
-                "Correct the server or proxy that ignores labelSelector; or leave labels= out, and select"
-                " from the answer"
-            )
+            kind, why = Rejected, "the server, or a proxy in front of it, ignores labelSelector"
+            remedy = "Correct that server or proxy\nLeave out labels=, and filter the answer"
         case TooLarge():
             why = "the answer is too large"
-            remedy = "Ask for less, or assign more bytes to settings.selectcache.max_page_bytes"
+            remedy = "Ask for less\nAllow larger answers: settings.selectcache.max_page_bytes = ..."
         case NoCredentials():
             return unauthorized(request, str(error), NO_ANSWER)
         case _:
             return unanswered(request, str(error))
-    return kind(f"{request!r}: {why}: {error}", remedy=remedy, cause=cause_of(error))
+    return kind(f"{request.subject}: {why}: {error}", remedy=remedy, cause=cause_of(error))
 
 
 def unanswered(request: Request, why: str, cause: Cause = NO_ANSWER) -> Stalled:
     """Return the error of a request without an answer."""
-    return Stalled(f"{request!r}: the server gave no answer: {why}", remedy=again(cause), cause=cause)
+    within = "" if request.timeout is None else f" in {request.timeout:g} s"
+    what = f"the server did not answer a request for {request.kind_text}{within}: {why}"
+    return Stalled(what, remedy=again(cause), cause=cause)
 
 
 def unauthorized(request: Request, why: str, cause: Cause) -> Unauthorized:
     """Return the error of a request whose credentials the server does not accept, or that had none."""
-    return Unauthorized(f"{request!r}: {why}", remedy="Correct the operator's login", cause=cause)
+    return Unauthorized(f"{request.subject}: {why}", remedy="Correct the operator's login", cause=cause)
 
 
 def untransformed(request: Request, error: Untransformed) -> Stalled:
     """Return the error of an object for which a function of the declaration failed."""
     correct = f"Correct {error.argument} of the declaration{error.besides}"
-    whole = f"or ask the server for whole objects: {_asking(request, 'whole=True')}"
-    return Stalled(f"{request!r}: {error}", remedy=f"{correct}; {whole}")
+    whole = f"To read whole objects: {_asking(request, 'whole=True')}"
+    return Stalled(f"{request.subject}: {error}", remedy=f"{correct}\n{whole}")
 
 
 def again(cause: Cause) -> str:
     """Return the remedy of a failure that may pass."""
     delay = math.ceil(min(cause.retry_after or _LATER, ASKED))
-    return f"Ask again later: raise kopf.TemporaryError('no answer', delay={delay})"
+    return f"To retry: raise kopf.TemporaryError('no answer', delay={delay})"

@@ -318,9 +318,7 @@ class _Wait:
         )
 
     def _stale(self, what: str) -> Stale:
-        return Stale(
-            f"the cache of {self._informer} is {what}", remedy="Wait until the cache follows the server again"
-        )
+        return Stale(f"the cache of {self._informer} is {what}", remedy="To wait: await cache.wait_synced()")
 
     async def _tick(self, *futures: asyncio.Future[bool]) -> None:
         """Wait for one of the futures, for one tick at most."""

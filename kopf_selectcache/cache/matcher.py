@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import islice, starmap
+from itertools import islice
 from typing import Any, NamedTuple, TypeAlias, TypedDict
 
 from kopf_selectcache._errors import ReadError
@@ -17,7 +17,13 @@ from kopf_selectcache.core.errors import BadField, TooManyBoxes
 from kopf_selectcache.core.selection.grammar import FieldTerm, LabelRequirement
 from kopf_selectcache.core.selection.kinds import Field as Column
 from kopf_selectcache.core.selection.kinds import Kind
-from kopf_selectcache.core.selection.regions import THE_NAME, THE_NAMESPACE, field_dimension, uncovered
+from kopf_selectcache.core.selection.regions import (
+    THE_NAME,
+    THE_NAMESPACE,
+    field_dimension,
+    overlap,
+    uncovered,
+)
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.selection.witness import Answer, Witness
 from kopf_selectcache.core.store.index_spec import Indexed
@@ -395,9 +401,9 @@ def _found(obj: Obj, path: Keys) -> Any:
         for depth in range(1, len(path)):
             if isinstance(at(obj, path[:depth]), list):
                 raise ReadError(
-                    f"the path {as_written(path)!r} leads nowhere: {_name_of(obj)} has a list at"
-                    f" {as_written(path[:depth])!r}",
-                    remedy="Look into the list yourself: [each for each in ... if ...]",
+                    f"the path {as_written(path)!r} can't look inside lists: {as_written(path[:depth])} of"
+                    f" {_name_of(obj)} is a list",
+                    remedy="Filter the answer: [each for each in ... if ...]\nDeclare an index",
                 )
     return found
 
@@ -436,8 +442,9 @@ def _by_path(path: tuple[str, ...]) -> Callable[[Obj], tuple[bool, bool, Any]]:
         found = _found(obj, path)
         if isinstance(found, (Mapping, list)):
             raise ReadError(
-                f"sort_by={as_written(path)!r}: {_name_of(obj)} has a {type(found).__name__} there",
-                remedy="Sort by a longer path, or by a function: sort_by=lambda obj: ...",
+                f"objects can't be sorted by {as_written(path)!r}: in {_name_of(obj)} it is a"
+                f" {type(found).__name__}",
+                remedy="Sort by a longer path\nSort by a function: sort_by=lambda obj: ...",
             )
         return found is None, isinstance(found, str), found
 
@@ -459,13 +466,26 @@ class Coverage(NamedTuple):
 
     answer: Answer
     filter: Selector | AnyOf
-    witness: Witness | None
     possible: Sequence[Selector]
     """The branches of the filter that may hold some of the requested objects."""
-    narrowest: Selector | AnyOf | None = None
-    """The part of a request of several objects that is covered."""
-    lacking: str = ""
-    """The requirements of which one object, if it exists, fails some, such as `without app=web`."""
+    verdict: Verdict | None = None
+    """The verdict on a request of several objects."""
+    wanted: str = ""
+    """The requirements of which one object, if it exists, fails some, such as `app=web`."""
+    of_object: Witness | None = None
+    """The witness of a request of one object."""
+
+    @property
+    def witness(self) -> Witness | None:
+        """An object that is requested, and that the filter does not select. It is made when it is asked
+        for.
+        """
+        return self.of_object if self.verdict is None else self.verdict.witness
+
+    @property
+    def narrowest(self) -> Selector | AnyOf | None:
+        """The part of a request of several objects that is covered. It is made when it is asked for."""
+        return self.verdict.narrowest if self.verdict is not None else None
 
 
 class Compared:
@@ -481,7 +501,7 @@ class Compared:
     def verdict(self) -> Verdict:
         """The verdict on whether the filter covers the request."""
         within = self._comparisons
-        return within.filter.covers(self.selector, kind=within.kind)
+        return within.filter.compared_with(self.selector, within.kind)
 
     @cached_property
     def is_covered(self) -> bool:
@@ -495,11 +515,8 @@ class Compared:
 
     @property
     def coverage(self) -> Coverage:
-        verdict, kind = self.verdict, self._comparisons.kind
-        branches = self._comparisons.filter.branches
-        possible = [each for each in branches if not each.disjoint(self.selector, kind=kind)]
-        narrowest = None if verdict else verdict.narrowest
-        return Coverage(verdict.answer, verdict.filter, verdict.witness, possible, narrowest)
+        possible = self._comparisons.overlapping(self.selector)
+        return Coverage(self.verdict.answer, self.verdict.filter, possible, self.verdict)
 
     @cached_property
     def match(self) -> Match:
@@ -547,7 +564,8 @@ class Comparisons:
     def _compare(self, selector: Selector) -> Compared:
         if selector.namespaces is not None and self.resource.kind.namespaced is False:
             raise ReadError(
-                f"{self.resource} are cluster-scoped, and the read names a namespace", remedy="Leave it out"
+                f"{self.resource} are cluster-scoped, so they have no namespace",
+                remedy="Leave namespace= out",
             )
         if len(self._by_selector) >= REMEMBERED:
             self._by_id, self._by_selector = {}, {}
@@ -579,6 +597,12 @@ class Comparisons:
             projection=self.projection,
         )
 
+    def overlapping(self, selector: Selector) -> Sequence[Selector]:
+        """Return the branches of the filter that may select some of the requested objects."""
+        asked = selector.box(self.kind)
+        pairs = zip(self._branches, self._boxes, strict=True)
+        return [branch for branch, box in pairs if overlap(box, asked) is not None]
+
     def of_object(self, namespace: str, name: str) -> Coverage:
         """Return if the filter covers one object.
 
@@ -598,7 +622,7 @@ class Comparisons:
             fields = {**witness.fields, "metadata.name": name, "metadata.namespace": namespace}
             failed = (branch.failed(witness.labels, fields) for branch in self._branches)
             fails = tuple(each for each in failed if each is not None)
-        return coverage._replace(witness=replace(witness, namespace=namespace, name=name, fails=fails))
+        return coverage._replace(of_object=replace(witness, namespace=namespace, name=name, fails=fails))
 
     def _coverage_of(self, fitting: tuple[int, ...]) -> Coverage:
         """Return if these branches cover each object whose name and namespace fit them."""
@@ -615,16 +639,18 @@ class Comparisons:
         try:
             point = uncovered({}, boxes)
         except TooManyBoxes:
-            return Coverage(Answer.UNKNOWN, self.filter, None, possible)
+            return Coverage(Answer.UNKNOWN, self.filter, possible)
         if point is None:
-            return Coverage(Answer.YES, self.filter, None, possible)
+            return Coverage(Answer.YES, self.filter, possible)
         labels = [term.label for branch in self._branches for term in branch.terms]
         witness = Witness.at(point, self.kind, labels)
         required = [(branch.requirements, self._terms(branch)) for branch in possible]
         failed = [_failed(requirements, terms, witness) for requirements, terms in required]
-        lacking = " and ".join(dict.fromkeys(starmap(_without, required)))
+        wanted = " or ".join(
+            dict.fromkeys(",".join(map(str, (*labels, *fields))) for labels, fields in required)
+        )
         witness = replace(witness, fails=tuple(failed))
-        return Coverage(Answer.NO, self.filter, witness, possible, lacking=lacking)
+        return Coverage(Answer.NO, self.filter, possible, wanted=wanted, of_object=witness)
 
     def _terms(self, branch: Selector) -> list[FieldTerm]:
         return [term for term in branch.terms if field_dimension(term.label, self.kind)[0].axis == "field"]
@@ -635,12 +661,3 @@ def _failed(requirements: Sequence[LabelRequirement], terms: Sequence[FieldTerm]
     failed: list[object] = [each for each in requirements if not each.matches(witness.labels)]
     failed += [each for each in terms if not each.matches(witness.fields)]
     return str(failed[0])
-
-
-def _without(requirements: Sequence[LabelRequirement], terms: Sequence[FieldTerm]) -> str:
-    """Return the requirements of which an object that is not held, and fits in name and namespace, fails
-    some.
-    """
-    is_plain = all(each.operator in ("=", "==", "in", "exists") for each in requirements)
-    word = "without" if is_plain and all(term.equal for term in terms) else "not matching"
-    return f"{word} {','.join(map(str, (*requirements, *terms)))}"

@@ -39,9 +39,9 @@ _OF_SEVERAL = {"get": "list", "exists": "count", "fetch": "fetch_list", "live.ge
 
 _INSTEAD = {
     "annotations": "Compare them by where={('metadata', 'annotations', 'example.com/key'): 'value'}",
-    "owner": "For the objects of an owner, write cache.list_cached(kind, owner=...)",
+    "owner": "To list the objects of an owner: cache.list_cached(kind, owner=...)",
     "value": "Compare values by where={'spec.nodeName': 'node01'}",
-    "when": "Take those that you want from the answer: [obj for obj in cache.list(...) if ...]",
+    "when": "Filter the answer: [obj for obj in cache.list(...) if ...]",
 }
 """The remedies for arguments of Kopf's decorators, and of reads of other names."""
 
@@ -76,7 +76,7 @@ def misuse(method: Callable[..., object], /, *args: object, **kwargs: object) ->
     found = misfit(method, args, kwargs, advise=partial(_advise, method))
     assert found is not None, "an argument does not fit"
     reason, remedy = found
-    return miscalled(f"cache.{verb}(): {reason}", remedy=remedy)
+    return miscalled(f"cache.{verb}() {reason}", remedy=remedy)
 
 
 def _verb_of(method: Callable[..., object]) -> str:
@@ -101,9 +101,9 @@ def _advise(method: Callable[..., object], args: tuple[object, ...], unknown: Ma
     if _has_positional_namespace(method, args):
         return f"Write: {written_call(verb, *args[1:4])}"
     if verb == "changes" and any(name in _CAUSES for name in unknown):
-        return "Causes are options of @selectcache.on.change; here look at `change.cause`"
+        return "Look at `change.cause`. Only @selectcache.on.change takes causes as options"
     if verb in _OF_SEVERAL and any(nearest_argument(name, _SELECTING) for name in unknown):
-        return f"To select objects, write cache.{_OF_SEVERAL[verb]}(kind, labels=...)"
+        return f"To select objects: cache.{_OF_SEVERAL[verb]}(kind, labels=...)"
     return next((_INSTEAD[name] for name in unknown if name in _INSTEAD), "")
 
 
@@ -145,7 +145,7 @@ class Call(Coroutine[Any, Any, _T]):
     def __del__(self) -> None:
         if not self._is_used:
             _logger.warning(
-                "cache.%(method)s() in %(place)s was never awaited, and did nothing. Write: await"
+                "cache.%(method)s() in %(place)s did nothing, because it was never awaited. Write: await"
                 " cache.%(method)s(...)",
                 {"method": self._method, "place": self._place},
             )

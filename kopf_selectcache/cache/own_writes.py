@@ -103,7 +103,7 @@ def remember(runtime: Runtime, call: str, source: object, *, deleted: bool = Fal
     metadata = obj.get("metadata")
     if not isinstance(metadata, Mapping):
         raise ReadError(
-            f"{call}: {shown_with_type(source)} is no object",
+            f"{call}: {shown_with_type(source)} isn't a Kubernetes object",
             remedy="Give the object that the client returned",
         )
     api_version, kind = obj.get("apiVersion"), obj.get("kind")
@@ -114,7 +114,7 @@ def remember(runtime: Runtime, call: str, source: object, *, deleted: bool = Fal
     if lacking := [path for path, value in needed.items() if not isinstance(value, str) or not value]:
         raise ReadError(
             f"{call}: the object has no {lacking[0]}",
-            remedy="Give the object that the server returned, and not the one that was sent",
+            remedy="Give the object that the server returned, not the one that you sent",
         )
     group = str(api_version).rpartition("/")[0]
     name, uid, namespace = metadata["name"], metadata["uid"], metadata.get("namespace") or ""

@@ -90,13 +90,13 @@ class _PinnedAccess(Access):
     def read(self, request: Request, answer: Callable[[Request, Snapshot], _T]) -> _T:
         pins = self.pins
         if pins is None:
-            raise ReadError(f"{request!r}: {self._closed}", remedy=f"Read inside of it. {_OPEN_ONE}")
+            raise ReadError(self._closed, remedy=f"Read inside the `with`. {_OPEN_ONE}")
         informer = informer_of(self.runtime, request)
         with Counted(informer, request):
             pin = pins.get(informer)
             if pin is None:
-                what = f"{request!r}: the snapshot has {self._kinds} only"
-                raise ReadError(what, remedy="Name the kind as well: cache.snapshot(...)")
+                what = f"the snapshot does not have {request.kind_text}, only {self._kinds}"
+                raise ReadError(what, remedy="Add the kind: cache.snapshot(...)")
             _require_fresh(request, informer, pin)
             return answer(request, pin.snapshot)
 
@@ -107,7 +107,7 @@ def _require_fresh(request: Request, informer: Informer, pin: _Pin) -> None:
     if request.max_age is not None and age > request.max_age:
         raise stale(request, age)
     if request.at_least is not None:
-        require_comparable(informer, request, request.at_least)
+        require_comparable(informer, request.at_least)
         # Versions of the server go back only if it is restored: then those from before are not comparable.
         # Each stream is listed again then, perhaps at a version that is older than a comparison has shown.
         lists = lists_of(informer)
@@ -134,7 +134,7 @@ class PinnedReads(Reads):
 
     def __init__(self, access: Access, kinds: tuple[AnyKey, ...], cache: type) -> None:
         if not kinds:
-            raise ReadError("cache.snapshot(): no kind is given", remedy=_OPEN_ONE)
+            raise ReadError("cache.snapshot() needs a kind", remedy=_OPEN_ONE)
         self._kinds = {_name_of(kind): kind for kind in kinds}
         self._unpinned = access
         self._class_of_cache = cache
@@ -167,7 +167,7 @@ class PinnedReads(Reads):
     if not TYPE_CHECKING:  # Checkers report attributes that there are not, and an `async with`.
 
         def __aenter__(self) -> NoReturn:
-            raise TypeError(f"the `with` of cache.snapshot() is not async. {_OPEN_ONE}")
+            raise TypeError(f"cache.snapshot() needs a plain `with`, not `async with`. {_OPEN_ONE}")
 
         __aexit__ = __aenter__  # Python looks for both before it calls one.
 
@@ -246,8 +246,8 @@ class OpenSnapshots:
             opened = oldest
             self.discard(opened)
             environment.logger.warning(
-                "A snapshot of %(kinds)s is open for %(seconds).0f s, since %(place)s: it keeps %(objects)s"
-                " objects in memory, also those that have changed or departed. End its `with` earlier.",
+                "A snapshot of %(kinds)s, opened in %(place)s, has been open for %(seconds).0f s. It keeps"
+                " %(objects)s objects in memory, even if they have changed or left. End its `with` earlier.",
                 {
                     "kinds": opened.kinds,
                     "seconds": environment.clock() - opened.at,

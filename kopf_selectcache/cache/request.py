@@ -14,7 +14,7 @@ from kopf_selectcache.core.selection.kinds import KindKey
 from kopf_selectcache.core.store.projection import Path
 from kopf_selectcache.core.store.record import is_number
 from kopf_selectcache.selectors.client_classes import to_dict
-from kopf_selectcache.selectors.kind_keys import AnyKey, as_given, key_of
+from kopf_selectcache.selectors.kind_keys import AnyKey, as_given, key_of, text_of
 from kopf_selectcache.selectors.object_key import Key, split_hint
 from kopf_selectcache.selectors.selector import Selector, listed_namespaces
 from kopf_selectcache.settings.retention import PATHS, wrong_path
@@ -83,6 +83,28 @@ class Request(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         if self.name is None:
             return self.selector or Selector()
         return Selector(names=[self.name], namespaces=None if self.namespace is None else [self.namespace])
+
+    @property
+    def kind_text(self) -> str:
+        """The kind in words, as it was given."""
+        if isinstance(self.kind, str):
+            return self.kind
+        return self.kind.__name__ if isinstance(self.kind, type) else text_of(key_of(self.kind))
+
+    @property
+    def subject(self) -> str:
+        """The object, or the objects, in words."""
+        kind = self.kind_text
+        if self.text or self.obj or not kind:
+            return self.text or clipped(self.obj, 300) or f"cache.{self.verb}()"
+        if self.name is not None:
+            within = f" in {self.namespace}" if self.namespace else ""
+            found = f"{kind}/{self.name}{within}"
+            return found if len(found) <= 300 else clipped(found, 300)
+        selector = self.selector or Selector()
+        spaces, names = (",".join(each or ()) for each in (selector.namespaces, selector.names))
+        wanted = ",".join(str(each) for each in (selector.labels, selector.fields, names) if each)
+        return clipped(f"{kind}{wanted and f' with {wanted}'}{spaces and f' in {spaces}'}", 500)
 
     def __repr__(self) -> str:
         if self.text:
@@ -314,15 +336,15 @@ def _at_least(call: str, given: object) -> AtLeast:
         metadata = obj.get("metadata") if isinstance(obj, Mapping) else None
         version = metadata.get("resourceVersion") if isinstance(metadata, Mapping) else None
         if obj is None or not isinstance(version, str):
-            what = f"{call}: at_least is {shown_by_type(given)}"
-            raise ReadError(f"{what} without a resourceVersion", remedy=f"Give {wanted}")
+            what = f"{call}: at_least is {shown_by_type(given)} without a resourceVersion"
+            raise ReadError(what, remedy=f"Give {wanted}")
         group = str(obj.get("apiVersion") or "").rpartition("/")[0]
         uid = str(metadata.get("uid") or "") if isinstance(metadata, Mapping) else ""
         found = AtLeast(version, group, str(obj.get("kind") or ""), uid)
     if not is_number(found.version):
         raise ReadError(
-            f"{call}: the version of at_least is no number: such versions have no order",
-            remedy=f"Give {wanted}; or use max_age=",
+            f"{call}: the version in at_least isn't a number, so it can't be compared",
+            remedy=f"Give {wanted}\nUse max_age= instead",
         )
     return found
 
@@ -346,7 +368,7 @@ def _check_objects(call: str, options: Mapping[str, Any]) -> None:
     by_name = "a dict of values by the names of indexes, such as {'image': 'nginx'}"
     _require(index is None or isinstance(index, Mapping), call, "index", index, by_name)
     if isinstance(sort_by, str) and sort_by.startswith("-"):
-        what = f"{call}: sort_by is {shown(sort_by)}, and there is no descending order"
+        what = f"{call}: sort_by is {shown(sort_by)}, but it can't sort in descending order"
         raise ReadError(what, remedy="Reverse the answer: [...][::-1]")
     if sort_by is not None and not callable(sort_by):
         _require_path(call, "sort_by", sort_by)

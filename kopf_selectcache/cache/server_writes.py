@@ -120,7 +120,7 @@ def request_for(verb: str, given: Given, as_: Any) -> Request:
 def request_of(verb: str, kind: AnyKey, name: Any, namespace: Any, as_: Any) -> Request:
     """Return the request of a write that names an object; raise InvalidObject for names that are no text."""
     if named := naming(verb, kind):
-        raise miscalled(f"cache.{verb}(): an object is given in place of its kind", remedy=named)
+        raise miscalled(f"cache.{verb}() got an object instead of a kind and a name", remedy=named)
     by_key = isinstance(name, Key)
     if not isinstance(name, str):
         name, namespace = split_name(verb, kind, name, namespace)
@@ -396,7 +396,7 @@ def _unstored(data: bytes) -> Record:
         obj = decoded(data)
         metadata = {key: value for key, value in obj["metadata"].items() if key != "managedFields"}
     except (msgspec.DecodeError, UnicodeError, RecursionError, KeyError, TypeError, AttributeError):
-        raise Garbled("the answer to a dry run is no object") from None
+        raise Garbled("the answer to a dry run isn't an object") from None
     stored = with_room(partial(msgspec.json.encode, {**obj, "metadata": metadata}))
     return Record(
         str(metadata.get("namespace") or ""), str(metadata.get("name") or ""), "", "", {}, (), stored

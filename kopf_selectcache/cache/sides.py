@@ -83,4 +83,5 @@ def _coverage_of_sides(compared: Compared, plan: Plan, kind: Kind | None) -> Cov
     if not spaces:  # The filter chooses namespaces by a label, and none has it.
         return compared.coverage
     verdict = Selector(namespaces=spaces).covers(compared.selector, kind=kind)
-    return compared.coverage._replace(witness=verdict.witness, narrowest=verdict.narrowest)
+    possible = [] if verdict.filter.disjoint(compared.selector, kind=kind) else verdict.filter.branches
+    return compared.coverage._replace(verdict=verdict, possible=possible)

@@ -261,7 +261,7 @@ def informer_of(runtime: Runtime, request: Request) -> Informer:
     except NotDeclared as error:
         raise undeclared(error, request) from None
     except NotSynced as error:
-        raise for_request(error, request) from None
+        raise for_request(error) from None
     except DeclarationError as error:
         raise misdeclared(request.verb, error) from error
 
@@ -297,7 +297,7 @@ def is_as_of(informer: Informer, request: Request, at_least: AtLeast) -> bool:
     """Return True if the streams that a request needs are as new as a version; raise ReadError if its order
     is not known.
     """
-    require_comparable(informer, request, at_least)
+    require_comparable(informer, at_least)
     return is_as_new(informer, at_least, region_of(request))
 
 
@@ -338,10 +338,10 @@ def require_readable(informer: Informer, request: Request, *, after: float | Non
     require_declared(informer, request)
     part = informer.part(region_of(request) if informer.has_several_streams else None)
     if part.error is not None:
-        raise for_request(part.error, request, informer.filter)
+        raise for_request(part.error, informer.filter)
     if informer.resource is None or not part.store.version:
         error = unsynced(informer.key, part.message, part.remedy, after=after)
-        raise for_request(error, request, informer.filter)
+        raise for_request(error, informer.filter)
     return part.store
 
 

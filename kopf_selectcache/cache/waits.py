@@ -57,9 +57,8 @@ async def wait_synced(runtime: Runtime, request: Request, at_least: Mapping[str,
     except TimeoutError:
         if event is not None and all(informer.version for informer in runtime.informers.values()):
             raise Stale(
-                f"cache.wait_synced(): the cache has not reached version {event.version} of {event} in"
-                f" {timeout:g} s",
-                remedy="Wait longer, timeout=...; or raise kopf.TemporaryError, and read later",
+                f"the cache has not reached version {event.version} of {event} after {timeout:g} s",
+                remedy="Wait longer: timeout=...\nTo read later: raise kopf.TemporaryError",
             ) from None
         # Which of them it was, and why, is raised below.
     for informer in runtime.informers.values():
@@ -68,14 +67,13 @@ async def wait_synced(runtime: Runtime, request: Request, at_least: Mapping[str,
 
 def _event_of(at_least: object) -> Event:
     """Return the object that a cache must be as new as; raise ReadError if it is none."""
-    call = "cache.wait_synced(at_least=...)"
     if not isinstance(at_least, Mapping) or not isinstance(at_least.get("metadata"), Mapping):
-        raise ReadError(f"{call} is {shown_by_type(at_least)}", remedy="Give the body of an object")
+        raise ReadError(f"at_least= is {shown_by_type(at_least)}", remedy="Give the body of an object")
     event = event_of(at_least)
     if event is None or not event.kind:
         lacking = "metadata.resourceVersion" if event is None else "kind"
         raise ReadError(
-            f"{call}: the body has no {lacking}", remedy="Give a body as a server or Kopf gives it"
+            f"the body in at_least= has no {lacking}", remedy="Give a body that came from Kopf or the server"
         )
     return event
 
@@ -91,8 +89,8 @@ def _informers_of_kind(runtime: Runtime, event: Event) -> list[Informer]:
     ]
     if not found and None not in resources:
         raise ReadError(
-            f"cache.wait_synced(at_least=...): no cache is declared for the kind {event.kind}",
-            remedy="Declare one, or leave at_least out",
+            f"no cache is declared for {event.kind}, the kind of at_least=",
+            remedy="Declare one\nLeave at_least= out",
         )
     return found
 
@@ -180,9 +178,10 @@ async def wait_for(access: Access, request: Request, predicate: Callable[[Obj], 
             raise behind(request, informer.version)
         name = _name_of(predicate)
         raise TimeoutError(
-            f"{asked!r}: none of {seen} objects that match satisfied {name}{seen.departures}. The"
-            f" filter is {clipped(informer.filter, 500)}. Wait longer, or raise kopf.TemporaryError to look"
-            " again later"
+            f"none of {seen} {asked.subject} in the cache satisfied {name}{seen.departures}. The filter is"
+            f" {clipped(informer.filter, 500)}. Wait longer with timeout=, or raise kopf.TemporaryError to"
+            " check"
+            " again later."
         )
 
 
@@ -213,7 +212,7 @@ def _satisfies(predicate: Callable[[Obj], object], obj: Obj) -> bool:
 
 def _async_predicate(predicate: object) -> ReadError:
     return ReadError(
-        f"cache.wait_for(): the answer of {_name_of(predicate)} is awaitable, and nobody awaits it",
+        f"cache.wait_for(): the predicate {_name_of(predicate)} is async, and can't be awaited",
         remedy="Give a plain function of an object",
     )
 

@@ -60,8 +60,8 @@ async def replace_object(
     require_subresource(request.verb, subresource)
     if subresource not in WHOLE_ANSWERS:
         raise InvalidObject(
-            f"cache.live.replace(): {shown(subresource)} is an object of another kind",
-            remedy="Call cache.live.update or cache.live.patch, which name the kind",
+            f"cache.live.replace() can't write {shown(subresource)}, which is an object of another kind",
+            remedy="Use cache.live.update or cache.live.patch, which take a kind",
         )
     resource = await resource_for(runtime, request)
     await require_whole(runtime, request, resource, given, subresource=subresource)
@@ -77,9 +77,10 @@ async def apply(
     given, request, options = _read(obj, "live.apply", as_, given_options)
     if given.metadata.get("managedFields"):
         raise InvalidObject(
-            "cache.live.apply(): the object has metadata.managedFields: it was read, and the operator would"
-            " own all of its fields",
-            remedy="Give an object with the fields that the operator is to own, and its name",
+            "cache.live.apply() got an object that was read, with metadata.managedFields: the operator would"
+            " own"
+            " all of its fields",
+            remedy="Give only the name of the object and the fields that the operator owns",
         )
     resource = await resource_for(runtime, request)
     data = await execute(
@@ -218,13 +219,15 @@ def _changed(request: Request, function: Change, found: dict[str, Any]) -> dict[
     if isawaitable(answer):
         if hasattr(answer, "close"):
             answer.close()
-        raise InvalidObject(f"{call}: the function is async", remedy="Give a plain function of an object")
+        raise InvalidObject(
+            f"{call}: the function is async, and can't be awaited", remedy="Give a plain function"
+        )
     given = given_object("live.update", own if answer is None else answer)
     require_unmarked(request, given)
     changed = given.obj
     for part in ("name", "namespace", "uid", "resourceVersion"):
         if changed["metadata"].get(part, found["metadata"].get(part)) != found["metadata"].get(part):
-            raise InvalidObject(f"{call}: the function changes metadata.{part}", remedy="Do not change it")
+            raise InvalidObject(f"{call}: the function changes metadata.{part}", remedy="Leave it as it is")
     precondition = {part: found["metadata"][part] for part in ("uid", "resourceVersion")}
     return {**changed, "metadata": {**changed["metadata"], **precondition}}
 

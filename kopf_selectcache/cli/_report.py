@@ -8,6 +8,7 @@ from typing import Any
 
 from kopf_selectcache.core.protocol.query import written
 from kopf_selectcache.informer.estimate import Amount
+from kopf_selectcache.informer.phrase import one_line
 from kopf_selectcache.settings.precedence import Level, Origin
 from kopf_selectcache.settings.quantity import readable
 from kopf_selectcache.settings.rights import Right
@@ -24,7 +25,7 @@ class Problem:
     remedy: str
 
     def __str__(self) -> str:
-        return f"{self.what}. {self.remedy}"
+        return f"{self.what}. {one_line(self.remedy)}"
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, NoReturn, Protocol, TextIO
 import yaml
 
 from kopf_selectcache.errors import SelectCacheError
+from kopf_selectcache.informer.phrase import one_line
 from kopf_selectcache.selectors.suggestions import near
 
 from .terminal import write
@@ -38,7 +39,7 @@ class CommandError(Exception):
     @classmethod
     def of(cls, error: SelectCacheError, place: str = "", *, code: int = UNKNOWN) -> CommandError:
         """Return the error for one of this package, which a place in the operator has caused."""
-        return cls(f"{place}{error.what}", error.remedy, code=code)
+        return cls(f"{place}{error.what}", one_line(error.remedy), code=code)
 
 
 class Answer(NamedTuple):

@@ -119,7 +119,7 @@ async def search(server: Server, key: KindKey) -> Resolution:
     # Kinds of Kubernetes are suggested where the error is shown.
     for like in difflib.get_close_matches(name.lower(), custom, n=1, cutoff=0.8):
         instead += f", but {like}"
-    raise NotServed(f"the cluster serves no {key if isinstance(key, str) else '/'.join(key)}{instead}")
+    raise NotServed(f"the cluster does not serve {key if isinstance(key, str) else '/'.join(key)}{instead}")
 
 
 async def has_subresource(server: Server, resource: Resource, subresource: str) -> bool:

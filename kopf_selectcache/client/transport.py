@@ -45,7 +45,7 @@ UNAUTHORIZED = 401
 ACCEPTED = 202
 """Status of a deletion that the server has accepted. No other request is answered with it."""
 
-_SLOW_LOGIN = "no answer came in time: the login of the operator takes too long"
+_SLOW_LOGIN = "no answer in time, because the operator's login takes too long"
 
 MAX_BYTES = 64 * 1024 * 1024
 """Limit of one answer in bytes, decompressed. `settings.selectcache.max_page_bytes` sets another one. Watches
@@ -274,7 +274,7 @@ class KopfTransport:
                     await self._logins.drop(key, info, kind if isinstance(failure, Refused) else None)
         except _kopf.LoginError as error:
             self._logins.fail()
-            raise NoCredentials("there are no valid credentials: every login failed") from error
+            raise NoCredentials("no login handler returned valid credentials") from error
         raise failure
 
     async def _accepted(
@@ -412,7 +412,7 @@ class _OneShot(aiohttp.Payload):
 
     async def write(self, writer: AbstractStreamWriter) -> None:
         if self.is_written:
-            raise aiohttp.ClientConnectionError("the connection broke off, and a write is not repeated")
+            raise aiohttp.ClientConnectionError("the connection broke, and writes are not repeated")
         self.is_written = True
         self._consumed = True  # Recent versions of aiohttp look at it before they repeat a request.
         await writer.write(self._value)

@@ -138,4 +138,4 @@ class Unindexed(Untransformed):
     """An object cannot be stored because the function of a declared index failed for it."""
 
     argument = "index="
-    besides = f"; {NO_VALUE}"
+    besides = f": {NO_VALUE}"

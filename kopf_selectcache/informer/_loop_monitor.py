@@ -50,9 +50,10 @@ class LoopMonitor:
             self.longest = max(self.longest, late)
             if late >= NOTICED:
                 self._logger.warning(
-                    "The operator's event loop stood still for %(seconds).0f s: a handler has blocked it, or"
-                    " the machine was asleep. Meanwhile no cache was kept. Handlers that take long without"
-                    " awaiting are better plain functions (def, not async def).",
+                    "The operator's event loop stood still for %(seconds).0f s, and no cache was updated."
+                    " Either a"
+                    " handler blocked it, or the machine was asleep. Write handlers that take long without"
+                    " awaiting as plain functions (def, not async def).",
                     {"seconds": late},
                 )
                 try:

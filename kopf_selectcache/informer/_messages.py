@@ -64,8 +64,8 @@ class Described(NamedTuple):
 
 
 _NONE = Described(NOTHING, NOTHING)
-_ASKED_AGAIN = Phrase("It is asked again")
-SOON = Phrase("It is asked again: a server that has just started says so to everybody")
+_ASKED_AGAIN = Phrase("The cache keeps retrying")
+SOON = Phrase("The cache keeps retrying: a server that has just started refuses everybody")
 """The remedy for a refusal that may be transient."""
 
 
@@ -75,7 +75,7 @@ def describe(
     """Return a failure in words. `line` is the assignment or the call that declares the kind; `verb` is that
     of the request, `get` for discovery.
     """
-    log_in = Phrase(f"Correct {site.login}; the cache goes on asking")
+    log_in = Phrase(f"Correct {site.login}\nThe cache keeps retrying")
 
     def of_subject(template: str, **parts: object) -> Phrase:
         return Phrase(f"%(resource)s: {template}", resource=subject, **parts)
@@ -100,7 +100,7 @@ def describe(
             return _let_go(failure, subject, line)
         case Mistake(error):
             return Described(
-                of_subject("a bug in kopf_selectcache, %(error)s", error=error),
+                of_subject("a bug in kopf_selectcache: %(error)s", error=error),
                 Phrase("Report it, with the traceback in the operator's log"),
             )
         case Refusal(403):
@@ -109,7 +109,7 @@ def describe(
             return Described(
                 of_subject("the cluster does not serve them"),
                 of_declared(
-                    f"Install the definition of %(resource)s, or take out %(declared)s{LOOKED_FOR}",
+                    f"Install the definition of %(resource)s\nOr remove %(declared)s{LOOKED_FOR}",
                     resource=subject,
                 ),
             )
@@ -118,18 +118,18 @@ def describe(
                 of_subject("the server refuses the filter %(filter)s", filter=subject.filter),
                 of_declared(
                     "Give %(declared)s a selector that the server supports for this kind"
-                    + (f" (to try it: {CHECK})" if site.has_command else "")
+                    + (f"\nTo try it: {CHECK}" if site.has_command else "")
                 ),
                 said=failure.message,
             )
         case Refusal(405):
             return Described(
-                of_subject("the server does not let anybody %(verb)s them", verb=verb),
-                of_declared(f"Take out %(declared)s, and ask the server: {call_of('fetch')}"),
+                of_subject("the server can't %(verb)s them", verb=verb),
+                of_declared(f"Remove %(declared)s\nTo ask the server: {call_of('fetch')}"),
             )
         case Refusal(401):
             return Described(
-                of_subject(f"the server accepts no credentials of {site.whose}"),
+                of_subject(f"the server does not accept the credentials of {site.whose}"),
                 log_in,
                 said=failure.message,
             )
@@ -139,12 +139,12 @@ def describe(
         case Lost(why, outside=True):
             return Described(
                 of_subject(
-                    "the server, or a proxy in front of it, does not select by %(filter)s",
+                    "the server, or a proxy in front of it, ignores the selector %(filter)s",
                     filter=subject.filter,
                 ),
                 of_declared(
-                    "Correct what ignores labelSelector or fieldSelector, or give %(declared)s a selector"
-                    " that it supports"
+                    "Correct the server or proxy that ignores labelSelector or fieldSelector\nOr give"
+                    " %(declared)s a selector that it supports"
                 ),
                 said=why,
             )
@@ -160,17 +160,17 @@ def describe(
             )
         case Lost(why, too_large=True):
             return Described(
-                of_subject("%(why)s", why=why),
+                of_subject("the answer is too large: %(why)s", why=why),
                 of_declared(
-                    "Give %(declared)s a filter that selects less, or more bytes to"
-                    " settings.selectcache.max_page_bytes; the server is asked again"
+                    "Give %(declared)s a filter that selects less\nOr allow larger answers:"
+                    " settings.selectcache.max_page_bytes = ...\nThe cache keeps retrying"
                 ),
                 fetch=None,
             )
         case Lost(why):
-            return Described(of_subject("%(why)s", why=why), Phrase("The server is asked again"))
+            return Described(of_subject("%(why)s", why=why), Phrase("The cache keeps retrying"))
         case _:  # Silent.
-            return Described(of_subject("the server has fallen silent"), _ASKED_AGAIN)
+            return Described(of_subject("the server has stopped sending"), _ASKED_AGAIN)
 
 
 def asking(described: Described, subject: Subject, line: str, site: Site = SETTINGS) -> Phrase:
@@ -179,16 +179,16 @@ def asking(described: Described, subject: Subject, line: str, site: Site = SETTI
         meanwhile = ""
     else:
         reads = f"{call_of('fetch', given)} and {call_of('fetch_list', given)}"
-        meanwhile = f"; meanwhile, {reads} ask the server directly"
+        meanwhile = f"\nMeanwhile, {reads} ask the server"
     return Phrase(
-        f"%(remedy)s{meanwhile} (%(told)s{_command('to see what the server answers', site)})",
+        f"%(remedy)s (%(told)s){meanwhile}{_command('To see what the server answers', site)}",
         remedy=described.remedy,
         told=_declaration(subject, line),
     )
 
 
 def _command(purpose: str, site: Site) -> str:
-    return f"; {purpose}: {CHECK}" if site.has_command else ""
+    return f"\n{purpose}: {CHECK}" if site.has_command else ""
 
 
 def _declaration(subject: Subject, line: str) -> Phrase:
@@ -198,7 +198,10 @@ def _declaration(subject: Subject, line: str) -> Phrase:
 def _forbidden(refusal: Refusal, subject: Subject, line: str, verb: str, site: Site) -> Described:
     if verb == "get":
         return Described(
-            Phrase(f"%(resource)s: {site.whose} may not ask what the cluster serves", resource=subject),
+            Phrase(
+                f"%(resource)s: {site.whose} does not have permission to discover what the cluster serves",
+                resource=subject,
+            ),
             Phrase("Bind it to the ClusterRole system:discovery"),
             said=refusal.message,
         )
@@ -216,17 +219,17 @@ def _forbidden(refusal: Refusal, subject: Subject, line: str, verb: str, site: S
     anywhere = " in a ClusterRole" if not where and kind is not None and kind.namespaced else ""
     return Described(
         Phrase(
-            f"%(resource)s: {site.whose} may not %(verb)s them%(where)s",
+            f"%(resource)s: {site.whose} does not have permission to %(verb)s them%(where)s",
             resource=subject,
             verb=verb,
             where=where,
         ),
         Phrase(
-            "Grant it the verbs list and watch%(role)s: %(rule)s%(narrower)s (%(told)s"
-            f"{_command('to see all missing rights', site)})",
+            "Grant it the verbs list and watch%(role)s: %(rule)s (%(told)s)%(narrower)s"
+            f"{_command('To see all missing permissions', site)}",
             role=where or anywhere,
             rule=rule,
-            narrower=f"; or, for one namespace alone, {site.one_namespace}"
+            narrower=f"\nOr, for a single namespace, {site.one_namespace}"
             if anywhere and spaces is None
             else "",
             told=_declaration(subject, line),
@@ -240,39 +243,39 @@ def _let_go(let_go: LetGo, subject: Subject, declared: str) -> Described:
     overall = bool(excess.largest)
     allowed = "settings.selectcache.max_bytes = " if overall else "max_bytes="
     held = (
-        f"with {clipped(let_go.filter, 200)} it held {excess.objects:,}"
-        f" {'object' if excess.objects == 1 else 'objects'} in {written(excess.bytes)}"
+        f"it had {excess.objects:,} {'object' if excess.objects == 1 else 'objects'} with"
+        f" {clipped(let_go.filter, 200)}, {written(excess.bytes)}"
     )
     if let_go.values > excess.bytes / 4:
         names = ", ".join(sorted(map(repr, let_go.indexes)))
-        held += f", of which {written(let_go.values)} are what is indexed by {names}"
+        held += f", of which the indexes {names} took {written(let_go.values)}"
     if overall:
-        held += "; the largest are " + ", ".join(
+        held += ". The largest caches are " + ", ".join(
             f"{each} with {written(size)}" for each, size in excess.largest
         )
     less = (
-        f"Index by less in {declared}: Cached(..., index={{...}}), or in what is added later"
+        f"Index less in {declared}: Cached(..., index={{...}}), or in cache.add_index(...)"
         if let_go.values > excess.bytes / 2
         else lessened(declared, excess.objects, excess.allowed, packed=let_go.packed)
     )
     then = (
-        "the former filter is still in use"
+        "The previous filter is still in use"
         if let_go.is_next
-        else f"it is tried again about every {AGAIN / 60:g} minutes; meanwhile, {call_of('fetch')} asks the"
-        " server directly"
+        else f"The cache retries about every {AGAIN / 60:g} minutes\n"
+        f"Meanwhile, {call_of('fetch')} asks the server"
     )
     # Twice the limit, or 1.5 times the stored bytes: the list may have been incomplete.
     enough = max(2 * (bytes_in(excess.limit) or 0), 1.5 * (excess.total if overall else excess.bytes))
     return Described(
         Phrase(
-            "%(resource)s: the %(store)s was let go, because %(grown)s grew beyond %(limit)s",
+            "%(resource)s: the %(store)s was emptied, because %(grown)s exceeded %(limit)s",
             resource=subject,
-            store="cache of the next filter" if let_go.is_next else "cache",
+            store="cache for the new filter" if let_go.is_next else "cache",
             grown="all caches together" if overall else "it",
             limit=f"{allowed}{excess.limit!r}",
         ),
         Phrase(
-            "%(less)s; or allow more: %(more)s; %(then)s",
+            "%(less)s\nAllow more: %(more)s\n%(then)s",
             less=less,
             more=f"{allowed}{written(enough)!r}",
             then=then,

@@ -140,8 +140,8 @@ class Auditor:
                     why = f"the server answers {error.refusal.code} {error.refusal.reason}"
                 context = self._context()
                 environment.logger.info(
-                    "The cache of %(resource)s could not be compared with the server: %(why)s. It is tried"
-                    " again.",
+                    "The cache of %(resource)s could not be compared with the server: %(why)s. This is"
+                    " retried.",
                     {"resource": context["resource"], "why": str(why)},
                     extra=context,
                 )
@@ -177,7 +177,7 @@ class Auditor:
                 context = self._context()
                 self._environment.logger.warning(
                     "The cache of %(resource)s with %(filter)s has drifted from the server: %(drift)s. It is"
-                    " listed anew.",
+                    " listed again.",
                     {"resource": context["resource"], "filter": str(each.filter), "drift": str(found)},
                     extra=context,
                 )

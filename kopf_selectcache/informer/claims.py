@@ -33,14 +33,15 @@ class Claims:
         other = self._keys.setdefault((kind.group, kind.plural, resource.version), key)
         if other != key:
             what = f"{text_of(key)} and {text_of(other)} are both {resource}"
-            raise ConflictingSelectors(what, remedy=f"Declare them once: remove {line}")
+            raise ConflictingSelectors(what, remedy=f"Declare it once: remove {line}")
         for (group, plural, _), other in self._keys.items():
             if other == key or (group, plural) != (kind.group, kind.plural) or {key, other} in self._warned:
                 continue
             self._warned.add(frozenset({key, other}))
             logger.warning(
-                "%(other)s and %(key)s are two versions of one resource, whose objects are held twice: remove"
-                " %(line)s.",
+                "%(other)s and %(key)s are two versions of the same resource, so its objects are cached"
+                " twice."
+                " Remove %(line)s.",
                 {"other": text_of(other), "key": text_of(key), "line": line},
                 extra={"resource": str(resource)},
             )
@@ -54,8 +55,8 @@ class Claims:
 def warn_provisional(key: str, found: Resolution, *, logger: logging.Logger) -> None:
     """Warn that the key may mean another resource."""
     logger.warning(
-        "%(key)s means %(resource)s for now: the server refuses to list the kinds of %(paths)s (%(code)s)."
-        " Declare the kind with its group.",
+        "%(key)s is ambiguous while the server does not answer for %(paths)s (%(code)s): it stands for"
+        " %(resource)s. Declare the kind with its group.",
         {
             "key": key,
             "resource": str(found.resource),

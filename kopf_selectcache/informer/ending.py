@@ -16,7 +16,7 @@ def ended() -> ReadError:
     """Return the error of a read after the end."""
     return ReadError(
         "the operator that this cache belongs to has ended",
-        remedy="End the task or thread that reads it; an operator that starts later has a cache of its own",
+        remedy="End the task or thread that reads it",
     )
 
 

@@ -68,9 +68,10 @@ class _Attempt:
         """Raise the error of the change."""
         if self.overtaken_by is not None:
             raise Superseded(
-                f"the filter {clipped(self.declared.filter)} is not in use: a newer change came before it was"
-                f" complete, to {clipped(self.overtaken_by.filter)}",
-                remedy="Read with the newer filter, or change it again",
+                f"the filter was not changed to {clipped(self.declared.filter)}, because it was then changed"
+                " to"
+                f" {clipped(self.overtaken_by.filter)}",
+                remedy="Read with the newer filter\nChange it again",
             )
         self.task.result()
 
@@ -221,13 +222,11 @@ class FilterChange:
         attempt.has_begun = True
         filter_ = attempt.declared.filter if following is None else following.state.filter
         self._environment.logger.info(
-            "The cache of %(resource)s changes to %(filter)s: %(streams)s.",
+            "The filter of %(resource)s is changed to %(filter)s: %(streams)s.",
             {
                 "resource": str(self._informer),
                 "filter": clipped(filter_),
-                "streams": "it lists all anew, since it holds nothing"
-                if following is None
-                else str(following.split),
+                "streams": "all watches are new" if following is None else str(following.split),
             },
             extra=context_of(self._informer),
         )
@@ -242,7 +241,7 @@ class FilterChange:
             reason = error.why if isinstance(error, Failed) else type(error).__name__
         if attempt.has_begun:
             self._environment.logger.info(
-                "The change of the cache of %(resource)s to %(filter)s is given up: %(reason)s. It stays at"
+                "The filter of %(resource)s was not changed to %(filter)s: %(reason)s. It stays at"
                 " %(former)s.",
                 {
                     "resource": str(self._informer),
@@ -256,7 +255,7 @@ class FilterChange:
     def _log_end(self) -> None:
         number = self._informer.held()
         self._environment.logger.info(
-            "The cache of %(resource)s has changed to %(filter)s, with %(objects)s.",
+            "The filter of %(resource)s is now %(filter)s, with %(objects)s.",
             {
                 "resource": str(self._informer),
                 "filter": clipped(self._informer.filter),
@@ -339,15 +338,14 @@ class FilterChange:
         else:
             new = attempt.following.new if attempt.following else ()
             lists = ", ".join(str(each.filter) for each in new if not each.version)
-            why = f"lists are missing, of {clipped(lists)}" if lists else "lists are missing"
+            why = f"the list of {clipped(lists)} is missing" if lists else "a list is missing"
             if new and not lists:
-                why = "the streams have not reached one version"
-            remedy = "Give it a longer timeout="
+                why = "the watches have not reached the same version"
+            remedy = "Wait longer: timeout=..."
         attempt.end = f"it is not complete after {timeout:g} s: {why}"
         return NotSynced(
-            f"the change of the filter to {clipped(attempt.declared.filter)} is not complete after"
-            f" {timeout:g} s: {why}",
-            remedy=f"{remedy}; the former filter is still in use",
+            f"the filter was not changed to {clipped(attempt.declared.filter)} after {timeout:g} s: {why}",
+            remedy=f"{remedy}\nThe previous filter is still in use",
         )
 
 

@@ -356,7 +356,7 @@ class Condition:
                 or before.failure is None
                 or (health in _PRECISE and str(described.what) != str(self._described(before).what))
             ):
-                remedy = self._remedy(after)
+                remedy = self._remedy(after).on_one_line()
                 self._report(
                     self, Phrase("%(message)s. %(remedy)s.", message=described.message, remedy=remedy)
                 )

@@ -655,7 +655,8 @@ class Informer:
             return
         self._joins = False
         self._environment.logger.info(
-            "The operator may not list %(resource)s in all namespaces: the cache lists and watches them in"
+            "The operator does not have permission to list %(resource)s in all namespaces, so the cache"
+            " watches"
             " each of %(count)s namespaces.",
             {
                 "resource": str(self),

@@ -83,8 +83,9 @@ class Laying:
 
     def _log(self, write: OwnWrite, why: str) -> None:
         self._environment.logger.warning(
-            "The cache of %(resource)s does not show the own write of %(object)s any more: %(why)s. Reads"
-            " show what the watch has reported.",
+            "The cache of %(resource)s no longer shows this operator's write of %(object)s: %(why)s. Reads"
+            " show"
+            " what the watch has reported.",
             {
                 "resource": str(self._resource),
                 "object": printable_name(*write.key),

@@ -110,8 +110,8 @@ class StateLog:
         subject = condition.subject
         if self._lists_and_watches > 1:
             self._logger.debug(
-                "The cache of %(resource)s holds %(objects)s with %(filter)s; other lists and watches keep"
-                " more of it.",
+                "The cache of %(resource)s holds %(objects)s with %(filter)s. The rest is still being"
+                " listed.",
                 {
                     "resource": str(subject),
                     "objects": _counted(subject.held(), "object"),
@@ -144,8 +144,8 @@ class StateLog:
         if unnamed:
             self._next_line = self._clock() + LOG_INTERVAL
             self._logger.warning(
-                "The cache of %(resource)s has objects that cannot be read: %(objects)s. Reads that mean one"
-                " of them raise Unreadable; list_cached leaves it out.",
+                "The cache of %(resource)s has objects that can't be decoded: %(objects)s. Reads that need"
+                " one of them raise Unreadable. list_cached leaves it out.",
                 {"resource": str(self._cache), "objects": in_words(unnamed)},
                 extra=context_of(self._cache),
             )
@@ -183,7 +183,7 @@ def warn_of_needless(cache: Logged, needless: Iterable[Selector], *, logger: log
     """Warn of selectors of a filter that select nothing that the others do not."""
     for each in needless:
         logger.warning(
-            "The filter of %(resource)s: %(selector)s selects nothing that the other selectors do not.",
+            "The filter of %(resource)s has a selector that adds nothing to the others: %(selector)s.",
             {"resource": str(cache), "selector": str(each)},
             extra=context_of(cache),
         )

@@ -236,11 +236,12 @@ def lessened(declared: str, objects: int, allowed: float, *, packed: bool) -> st
     """Return the remedy if the given number of objects must fit into `allowed` bytes."""
     if objects * OVERHEAD > allowed:
         return (
-            f"Select less in {declared}: {objects:,} objects take {written(objects * OVERHEAD)} with nothing"
-            " kept of them"
+            f"Select less in {declared}: {objects:,} objects take {written(objects * OVERHEAD)} even if none"
+            " of"
+            " their fields is kept"
         )
-    packing = "" if packed else "; or store it packed: Cached(..., storage='packed')"
-    return f"Keep less of each object in {declared}: Cached(..., keep=[...]){packing}; or narrow its filter"
+    packing = "" if packed else "\nStore it packed: Cached(..., storage='packed')"
+    return f"Keep less of each object in {declared}: Cached(..., keep=[...]){packing}\nNarrow its filter"
 
 
 def expected(objects: int, json: int, values: int, *, leaves: float) -> int:

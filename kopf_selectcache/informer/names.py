@@ -119,10 +119,11 @@ class InformersByName:
         meant = {declared: _means(key, declared, informer) for declared, informer in informers.items()}
         if unknown := [declared for declared, answer in meant.items() if answer is None]:
             raise NotSynced(
-                f"what {text_of(key)} means is not known yet: the cluster has not said what"
-                f" {text_of(unknown[0])} is",
+                f"{text_of(key)} may be the declared {text_of(unknown[0])}: the cluster has not answered yet"
+                " which"
+                " resource that is",
                 remedy=(
-                    f"Wait for it: {call_of('wait_synced')}; or name the kind as it is declared, such as"
+                    f"To wait for it: {call_of('wait_synced')}\nName the kind as it is declared, such as"
                     f" {unknown[0]!r}"
                 ),
             )

@@ -163,7 +163,7 @@ class NamespacesByLabel:
             if (unreadable := each.unreadable()) is not None:
                 error, message, remedy = unreadable
                 waited = "" if timeout is None else f"not after {timeout:g} s: "
-                return error or NotSynced(waited + message, remedy=remedy or "Give it a longer timeout=")
+                return error or NotSynced(waited + message, remedy=remedy or "Wait longer: timeout=...")
         return None
 
     async def wait_ended(self) -> None:

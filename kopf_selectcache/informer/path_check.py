@@ -61,15 +61,15 @@ async def _warn(informer: Declaring, paths: Collection[Keys], environment: Envir
     parts = {"resource": str(resource), "line": informer.line}
     if mistakes:
         environment.logger.warning(
-            "keep= of %(line)s names %(paths)s, and %(resource)s have no such field: the cache stores nothing"
-            " there.",
+            "keep= of %(line)s names %(paths)s, but %(resource)s don't have that field. Correct the path.",
             parts | {"paths": ", ".join(mistakes.values())},
             extra=context_of(informer),
         )
     if unclear:
         environment.logger.warning(
-            "keep= of %(line)s names %(paths)s, and no object has a value there (%(count)s looked at). The"
-            " server doesn't publish which fields %(resource)s have there. Look at the spelling.",
+            "keep= of %(line)s names %(paths)s, but none of %(count)s %(resource)s has a value there. Check"
+            " the"
+            " spelling: the server doesn't publish their fields.",
             parts | {"paths": ", ".join(map(shown, unclear)), "count": f"{len(objects):,}"},
             extra=context_of(informer),
         )

@@ -3,6 +3,15 @@
 from __future__ import annotations
 
 
+def one_line(text: str) -> str:
+    r"""Return the sentences of several lines as one line.
+
+    >>> one_line("Did you mean 'pods'?\nCorrect the key")
+    "Did you mean 'pods'? Correct the key"
+    """
+    return text.replace("?\n", "? ").replace("\n", ". ")
+
+
 class Phrase:
     """A text made of a `%` template and named parts; its `str` is the text.
 
@@ -32,11 +41,16 @@ class Phrase:
     def __str__(self) -> str:
         return self.template % self.parts
 
+    def on_one_line(self) -> Phrase:
+        """Return the sentences of the lines, without the last full stop, as one line for a log."""
+        parts = {name: one_line(part) for name, part in self.parts.items()}
+        return Phrase(one_line(self.template), **parts)
+
     def __bool__(self) -> bool:
         return bool(self.template)
 
 
 NOTHING = Phrase("")
 
-LOOKED_FOR = "; it is looked for again and again"
+LOOKED_FOR = "\nThe cache waits for it"
 """The end of the remedy for a declared kind that is not served."""

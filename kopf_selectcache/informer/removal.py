@@ -37,7 +37,7 @@ class Removal(NamedTuple):
         """Return the error of a read after the removal."""
         return NotDeclared(
             f"the cache of {text_of(self.key)} was removed at {self.at} by {self.place}",
-            remedy=f"Declare it again: {awaited_call(f'declare({self.key!r}, ...)')}",
+            remedy=f"To declare it again: {awaited_call(f'declare({self.key!r}, ...)')}",
         )
 
     def concerns(self, key: KindKey) -> bool:
@@ -50,14 +50,14 @@ class Removal(NamedTuple):
 
 def remedy_of_withdrawn(remedy: str) -> str:
     """Return the remedy of a declaration that has failed, and is withdrawn."""
-    return f"{remedy.removesuffix(LOOKED_FOR)}; and declare it again" if LOOKED_FOR in remedy else remedy
+    return f"{remedy.removesuffix(LOOKED_FOR)}\nThen declare it again" if LOOKED_FOR in remedy else remedy
 
 
 def withdrawn(key: KindKey) -> NotDeclared:
     """Return the error of a read of a kind whose declaration has failed."""
     return NotDeclared(
-        f"the declaration of {text_of(key)} has failed, and is withdrawn",
-        remedy=f"Declare it again: {awaited_call(f'declare({key!r}, ...)')}",
+        f"the declaration of {text_of(key)} failed and was withdrawn",
+        remedy=f"To declare it again: {awaited_call(f'declare({key!r}, ...)')}",
     )
 
 

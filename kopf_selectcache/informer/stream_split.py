@@ -66,10 +66,9 @@ class Split:
     """The present streams that it ends."""
 
     def __str__(self) -> str:
-        anew = ", ".join(f"{stream.selector} ({why})" for stream, why in self.opened.items())
-        return (
-            f"it lists {clipped(anew or 'nothing')} anew, keeps {len(self.kept)} and ends {len(self.ended)}"
-        )
+        opened = ", ".join(f"{stream.selector} ({why})" for stream, why in self.opened.items())
+        new = f"{len(self.opened)} new{f', {clipped(opened)}' if opened else ''}"
+        return f"watches: {new}; {len(self.kept)} kept, {len(self.ended)} closed"
 
 
 def split_streams(state: InformerState, before: Cached, declared: Cached, planned: Plan) -> Split:

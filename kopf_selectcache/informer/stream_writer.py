@@ -289,7 +289,7 @@ class StreamWriter:
             self._own_writes.list(self.substore, version, self._laid if self.is_consistent else 0)
         if restored:
             self._logger.warning(
-                "The server of %(resource)s went back to an older state; its cache started anew.",
+                "The server of %(resource)s went back to an older state, so its cache is listed again.",
                 {"resource": str(self)},
                 extra=context_of_stream(self.condition),
             )

@@ -270,22 +270,22 @@ class Brake:
         if len(handlers) > 1:
             _logger.warning(
                 "%(handler)s call each other for %(object)s: %(count)d calls in a row, each caused only by"
-                " their writes to %(written)s. Further calls are delayed, by up to %(seconds)d s. Write only"
-                " what differs, and nothing that changes with what the other writes.",
+                " their writes to %(written)s. Further calls are delayed by up to %(seconds)d s. Write only"
+                " what differs, and nothing that depends on what the other handler writes.",
                 values,
             )
         elif undone:
             _logger.warning(
-                "Somebody undoes what %(handler)s writes for %(object)s: %(count)d writes in a row to"
-                " %(written)s. Further calls are delayed, by up to %(seconds)d s. The metadata.managedFields"
-                " of an object name its writers. If it is deleted each time, look whether its ownerReferences"
-                " have the uid of its owner.",
+                "Something undoes what %(handler)s writes for %(object)s: %(count)d writes in a row to"
+                " %(written)s. Further calls are delayed by up to %(seconds)d s. To see who writes, look at"
+                " metadata.managedFields. If the object is deleted each time, check that its ownerReferences"
+                " have the uid of an existing owner.",
                 values,
             )
         else:
             _logger.warning(
                 "%(handler)s calls itself for %(object)s: %(count)d calls in a row, each caused by its own"
-                " write to %(written)s. Further calls are delayed, by up to %(seconds)d s. Write only what"
+                " write to %(written)s. Further calls are delayed by up to %(seconds)d s. Write only what"
                 " differs.",
                 values,
             )

@@ -11,7 +11,7 @@ from typing import Any
 import kopf
 
 from kopf_selectcache import _kopf
-from kopf_selectcache._errors import NotSynced, ReadError
+from kopf_selectcache._errors import NotSynced, ReadError, tell_kopf
 from kopf_selectcache.cache.access import as_current
 from kopf_selectcache.cache.blocking import Waits
 from kopf_selectcache.cache.cache import Cache
@@ -87,9 +87,11 @@ async def call_with_cache(
             return await call(called, operator, kwargs, waits)
     except ReadError as error:
         if not isinstance(error, NotSynced) and not operator.is_end(error):
+            tell_kopf(error)
             raise
-        raise kopf.TemporaryError(str(error), delay=RETRY) from error
-    except Exception:
+        raise kopf.TemporaryError(error.line, delay=RETRY) from error
+    except Exception as error:
+        tell_kopf(error)
         raise
     except BaseException as error:
         let_end(error)

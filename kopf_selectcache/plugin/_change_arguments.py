@@ -54,7 +54,7 @@ NAMES = frozenset(
 
 _LACKING = {
     "diff": "Compare old and new",
-    "memo": "Keep what it needs in a dict of its own",
+    "memo": "Keep state in a dict of your own",
     "patch": "Write with cache.live.patch(...)",
     "self": "Decorate a function instead of a method",
 }
@@ -75,11 +75,11 @@ OF_CHANGES = Arguments(CALL, "handlers of changes", NAMES, _LACKING)
 
 _INSTEAD = {
     "annotations": "Compare the annotations in the handler",
-    "deleted": "Name the causes: entered=False, updated=False for departures alone",
-    "new": "Compare new in the handler; where= selects by values",
+    "deleted": "For departures only, write entered=False, updated=False",
+    "new": "Compare new in the handler\nTo select by values, write where=",
     "old": "Compare old in the handler",
     "value": "Write where={'spec.nodeName': 'node01'}",
-    "when": "Write labels=, fields= or where=, or return early from the handler",
+    "when": "Write labels=, fields= or where=\nReturn early from the handler",
 }
 """Remedies for options that Kopf's decorators have, and this one has not."""
 
@@ -95,8 +95,8 @@ def require_kind(kind: object, decorator: str = "on.change") -> None:
     """Raise DeclarationError for a decorator that was not called."""
     if callable(kind) and not isinstance(kind, type):
         raise DeclarationError(
-            f"{decorator} decorates a function without the kind to follow",
-            remedy=f"Call it with the kind: @selectcache.{decorator}('pods')",
+            f"@selectcache.{decorator} needs a kind",
+            remedy=f"Write: @selectcache.{decorator}('pods')",
         )
 
 
@@ -154,22 +154,22 @@ def require_form(handler: object, form: Form | None, key: KindKey, projection: P
         return
     for each in kind.versions if kind is not None and version is None else (version or "",):
         try:
-            require_stored(formed_request(handler, form), Resource(kind or _LATER, each), projection)
+            require_stored(formed_request(handler, form, key), Resource(kind or _LATER, each), projection)
         except ReadError as error:
             problem = error
         else:
             return
     assert problem is not None, "a kind has a version"
-    raise DeclarationError(problem.what, remedy=problem.remedy)
+    raise DeclarationError(f"{handler}: {problem.what}", remedy=problem.remedy)
 
 
 _LATER = Kind("", "", "", None, {})
 """A kind that only the cluster knows."""
 
 
-def formed_request(handler: object, form: Form) -> Request:
+def formed_request(handler: object, form: Form, kind: KindKey) -> Request:
     """Return the request of a handler for objects in a form, for the checks of reads."""
-    return Request(verb="changes", text=str(handler), form=form, is_plain=False)
+    return Request(verb="changes", kind=kind, text=str(handler), form=form, is_plain=False)
 
 
 def selector_of(labels: Label, fields: Field, namespace: Namespaces) -> Selector:
@@ -187,14 +187,15 @@ def require_handler(fn: Any, takes: Arguments = OF_CHANGES) -> None:
     require(callable(fn), DeclarationError, call, "the handler", fn, "a function")
     if is_decorated(fn):
         raise DeclarationError(
-            f"{call} decorates a function with with_cache", remedy="Take with_cache off: it gets cache"
+            f"{call} can't be combined with with_cache",
+            remedy="Remove with_cache: the handler gets `cache` anyway",
         )
     refuse_async_object(fn, call)
     name = getattr(fn, "__qualname__", type(fn).__qualname__)
     plain = fn.func if isinstance(fn, partial) else fn
     if inspect.isasyncgenfunction(plain) or inspect.isgeneratorfunction(plain):
         raise DeclarationError(
-            f"{call}: {name} is a generator function, and would never run", remedy="Take yield out"
+            f"{call}: {name} is a generator function, which would never run", remedy="Remove `yield`"
         )
     try:
         # Of a decorated function, only the decorator's own signature counts.
@@ -210,11 +211,11 @@ def _require_parameters(name: str, parameters: Collection[inspect.Parameter], ta
         is_given = each.name in takes.names and each.kind is not each.POSITIONAL_ONLY
         if each.default is each.empty and each.kind not in variable and not is_given:
             raise DeclarationError(
-                f"{takes.call}: {name} takes {each.name}, which {takes.handlers} are not given",
-                remedy=takes.lacking.get(each.name, f"They are given {', '.join(sorted(takes.names))}"),
+                f"{takes.call}: {name} takes {each.name}, which {takes.handlers} don't get",
+                remedy=takes.lacking.get(each.name, f"They get {', '.join(sorted(takes.names))}"),
             )
     if not any(each.kind is each.VAR_KEYWORD for each in parameters):
         raise DeclarationError(
-            f"{takes.call}: {name} takes no other arguments than it names, and is given more",
+            f"{takes.call}: {name} gets more arguments than it takes",
             remedy="Add **_ to its parameters",
         )

@@ -44,7 +44,7 @@ def check_finalizers(
         for other in others:
             if {_keeps_kopfs(each, kopfs) for each in (handler, other)} == {True, False}:
                 raise DeclarationError(
-                    f"{_given(other)} for {text_of(key)}, and {_given(handler)}",
+                    f"{_given(other)} for {text_of(key)}, but {_given(handler)}",
                     remedy="Write the same in both",
                 )
         others.append(handler)
@@ -73,8 +73,8 @@ def check_resource(
     _require_no_handler(handler, str(resource), kopfs, handlers_of(registry, resource))
     if not cached.projection.exact(FINALIZERS):  # The transform was not watched from the start.
         raise DeclarationError(
-            f"{_given(handler)}, and a transform= may change the finalizers of {resource}",
-            remedy=f"Name the kind in both places alike: {handler.kind!r}",
+            f"{_given(handler)}, but a transform= may change the finalizers of {resource}",
+            remedy=f"Write the same key for the kind in both places: {handler.kind!r}",
         )
 
 
@@ -101,16 +101,14 @@ def check_declared(
             metadata = leaving[0]["metadata"]
             one = printable_name(metadata.get("namespace") or "", metadata["name"])
             what = (
-                "the cache of {} cannot be removed"
-                if cached is None
-                else "the filter of {} cannot be narrowed"
+                "the cache of {} can't be removed" if cached is None else "the filter of {} can't be narrowed"
             )
             count = f"{len(leaving):,} objects such as {one}" if len(leaving) > 1 else one
             raise ReadError(
                 f"{what.format(informer)}: {count} would keep the finalizer {handler.finalizer} of"
                 f" {handler}, and could never be deleted",
                 remedy=(
-                    "Delete them before; or take finalizer= off the reconciler, start the operator again, and"
+                    "Delete them first\nOr remove finalizer= from the reconciler, restart the operator, and"
                     f" run: selectcache finalizers remove {informer} --all --finalizer {handler.finalizer}"
                 ),
             )
@@ -160,9 +158,9 @@ def _require_stored(handler: Reconciler, kind: str, cached: Cached) -> None:
     """Raise DeclarationError if the cache does not have the finalizers of its objects."""
     if not cached.projection.stores(FINALIZERS):
         raise DeclarationError(
-            f"{_given(handler)}, and the cache of {kind} does not store metadata.finalizers:"
+            f"{_given(handler)}, but the cache of {kind} does not store metadata.finalizers:"
             f" {clipped(cached.projection, 500)}",
-            remedy="Add 'metadata.finalizers' to keep=, or take it out of drop=",
+            remedy="Add 'metadata.finalizers' to keep=, or remove it from drop=",
         )
 
 
@@ -173,11 +171,13 @@ def _require_lasting(handler: Reconciler, kind: str, filter_: Branches, domains:
     verdict = _lasting_verdict(filter_, domains)
     if verdict is not None:
         raise DeclarationError(
-            f"{_given(handler)}, and objects can leave the filter of {kind} with the finalizer on, so that"
-            f" they could never be deleted: {verdict}",
+            f"{_given(handler)}, but objects could leave the filter of {kind} with the finalizer, and never"
+            " be"
+            f" deleted: {verdict}",
             remedy=(
-                "Select by namespaces and names alone, such as Selector(namespaces=['shop']) or EVERYTHING;"
-                " look at labels and fields in the function"
+                "Select by namespaces and names only, such as Selector(namespaces=['shop']) or EVERYTHING,"
+                " and"
+                " check labels and fields in the function"
             ),
         )
 
@@ -212,12 +212,13 @@ def _require_no_handler(
     for other in others:
         if handler.kopfs or handler.finalizer == kopfs:
             raise DeclarationError(
-                f"{_given(handler)}, and Kopf takes its own finalizer off the objects of {kind} at their"
-                f" first event, since it has {other}",
-                remedy=f"{_MOVE}; or name a finalizer, such as 'example.com/done'",
+                f"{_given(handler)}, but Kopf removes its own finalizer from {kind} at their first event,"
+                " because"
+                f" it has {other}",
+                remedy=f"{_MOVE}\nName another finalizer, such as 'example.com/done'",
             )
         if handler.kopfs is False and needs_finalizer(other):
             raise DeclarationError(
-                f"{_given(handler)}, and Kopf puts its own on the objects of {kind}, since it has {other}",
-                remedy=f"{_MOVE}; or leave finalizer= out, as long as Kopf needs its own",
+                f"{_given(handler)}, but Kopf adds its own finalizer to {kind}, because it has {other}",
+                remedy=f"{_MOVE}\nLeave out finalizer= as long as Kopf needs its own",
             )

@@ -225,8 +225,8 @@ class Patcher:
 def log_refused(error: ServerError | StateError, seconds: float) -> None:
     """Log that a patch was not applied, in one line for each attempt."""
     _logger.error(
-        "Not applied: %(error)s. The reconciler is called again in %(seconds).3g s.",
-        {"error": str(error), "seconds": seconds},
+        "A patch was not applied: %(error)s The reconciler is called again in %(seconds).3g s.",
+        {"error": error.line, "seconds": seconds},
     )
 
 

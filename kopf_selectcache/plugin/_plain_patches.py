@@ -61,4 +61,4 @@ class _Plain:
         except InvalidObject as error:
             obj.clear()
             obj.update(before)
-            _logger.error("A part is not applied: %(error)s", {"error": str(error)})  # noqa: TRY400  # It is no bug.
+            _logger.error("A part of the patch is not applied: %(error)s", {"error": error.line})  # noqa: TRY400  # It is no bug.

@@ -168,8 +168,9 @@ class Calls:
         for path in paths:
             if self._is_first(path):
                 _logger.warning(
-                    "The server has not taken over %(path)s of three patches of %(resource)s %(object)s by"
-                    " %(handler)s: its schema may lack the field.",
+                    "The server ignored %(path)s in three patches of %(resource)s %(object)s by %(handler)s."
+                    " Its"
+                    " schema may not have that field.",
                     {**self._names, "path": path, "object": printable_name(*key.pair)},
                 )
 
@@ -179,17 +180,19 @@ class Calls:
         parts = {**self._names, "name": left, "object": printable_name(*key.pair)}
         if self._handler.finalizer is None:
             _logger.warning(
-                "%(resource)s %(object)s has the finalizer %(name)s, which no handler of this operator takes"
-                " off: it cannot be deleted. If earlier handlers have left it, add finalizer= to %(handler)s:"
-                " finalizer=True runs a cleanup with deleting=True, finalizer=False takes it off. If another"
+                "%(resource)s %(object)s can't be deleted: it has the finalizer %(name)s, which no handler"
+                " of this"
+                " operator removes. If an earlier version added it, add finalizer= to %(handler)s:"
+                " finalizer=True runs a cleanup with deleting=True, finalizer=False removes it. If another"
                 " operator uses it, do nothing.",
                 parts,
             )
         else:
             _logger.warning(
-                "%(resource)s %(object)s has the finalizer %(name)s, which no handler of this operator takes"
-                " off: it cannot be deleted. If earlier handlers have left it, run: selectcache finalizers"
-                " remove %(resource)s --all. If another operator uses it, do nothing.",
+                "%(resource)s %(object)s can't be deleted: it has the finalizer %(name)s, which no handler"
+                " of this"
+                " operator removes. If an earlier version added it, run: selectcache finalizers remove"
+                " %(resource)s --all. If another operator uses it, do nothing.",
                 parts,
             )
 
@@ -247,8 +250,9 @@ class Calls:
             place = "cluster-scoped" if key.namespace is None else "in a namespace"
             if self._is_first(place):
                 _logger.warning(
-                    "%(handler)s is not called for a key that is %(place)s, which %(resource)s never are:"
-                    " correct map=.",
+                    "%(handler)s is not called for a key that is %(place)s, because %(resource)s never are."
+                    " Correct"
+                    " map=.",
                     {**self._names, "place": place},
                 )
             return None
@@ -390,11 +394,11 @@ class Calls:
     def _report_given_up(self, arguments: ReconcileArguments, name: str) -> None:
         names = {**self._names, "name": name}
         arguments.logger.error(
-            "%(handler)s has failed for good: the finalizer %(name)s no longer waits for it.",
+            "%(handler)s has failed permanently, so the finalizer %(name)s is removed.",
             names,
             extra={"k8s_skip": True},  # It is an event of its own.
         )
-        message = "{handler} has failed for good: the finalizer {name} no longer waits for it."
+        message = "{handler} has failed permanently, so the finalizer {name} is removed."
         with suppress(LookupError):  # The operator posts no events.
             kopf.warn(arguments.body, reason="FinalizerReleased", message=message.format_map(names))
 
@@ -413,8 +417,9 @@ class Calls:
         seconds = seconds_of(result)
         if seconds is None and result is not None and self._is_first("result"):
             _logger.warning(
-                "%(handler)s returns %(type)s, which is ignored: return the seconds until another call, or"
-                " nothing.",
+                "%(handler)s returned %(type)s, which is ignored. Return nothing, or the seconds until the"
+                " next"
+                " call.",
                 {**self._names, "type": type(result).__name__},
             )
         return None if seconds is None else RunAgain(seconds)

@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any
 
 from kopf_selectcache import _kopf
-from kopf_selectcache._errors import DeclarationError, NotSynced, ReadError
+from kopf_selectcache._errors import DeclarationError, NotSynced, ReadError, SelectCacheError
 from kopf_selectcache.cache.access import require_stored
 from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.core.protocol.backoff import delay
@@ -105,12 +105,12 @@ class _Runner:
             await retries.sleep(delay(failures, retries.chance()))
             failures += 1
 
-    def _report(self, error: Exception) -> None:
+    def _report(self, error: SelectCacheError) -> None:
         """Log once why the reconciler does not run."""
-        if self._reported != (reported := (type(error), str(error))):
+        if self._reported != (reported := (type(error), error.line)):
             self._reported = reported
             _logger.error(
-                "%(handler)s does not run: %(error)s", {"handler": str(self._handler), "error": error}
+                "%(handler)s does not run: %(error)s", {"handler": str(self._handler), "error": error.line}
             )
 
     async def _run(self) -> None:
@@ -172,9 +172,11 @@ class _Runner:
         informer = await self._operator.informer(self._handler.kind)
         await informer.wait_until_settled()
         if informer.resource is None:
-            raise NotSynced(f"the cluster does not say what {informer} are", remedy="Wait")
+            raise NotSynced(f"the cluster has not answered yet what {informer} are", remedy="Wait")
         if (form := self._handler.form) is not None:
-            require_stored(formed_request(self._handler, form), informer.resource, informer.projection)
+            require_stored(
+                formed_request(self._handler, form, str(informer)), informer.resource, informer.projection
+            )
         return informer.resource
 
     def _sources(
@@ -208,6 +210,6 @@ def _source_of(watch: Watch, mapping: Any, times: Mapping[str, Any]) -> Source:
     source = watch.what()
     if not isinstance(source, Source):
         raise DeclarationError(
-            f"a function in watches= returns {type(source).__name__}", remedy="Return a source"
+            f"a function in watches= returned {type(source).__name__}", remedy="Return a source"
         )
     return source

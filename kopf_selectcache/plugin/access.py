@@ -83,13 +83,14 @@ def current(of: type[Any] | None = None, /) -> Any:
         if _is_called_by_handler(_kopf.settings_var.get()):
             raise _too_early(activity, remedy="In a task that it starts, use selectcache.cache_of(settings)")
     elif handler is not None:
-        what = f"{call}: {handler} is not decorated with with_cache"
+        what = f"{call} needs with_cache on {handler}"
         raise ReadError(what, remedy=ABOVE_THE_FUNCTION)
     remedy = (
-        "Pass the cache, or have your executor run contextvars.copy_context().run; outside handlers, use"
-        " selectcache.cache_of(settings)"
+        "Pass the cache as an argument\nIn an executor of your own, run"
+        " contextvars.copy_context().run\nOutside of"
+        " handlers, use selectcache.cache_of(settings)"
     )
-    raise ReadError(f"{call}: no handler is running here", remedy=remedy)
+    raise ReadError(f"{call} only works in a handler", remedy=remedy)
 
 
 def cache_of(settings: kopf.OperatorSettings) -> Cache:
@@ -147,28 +148,33 @@ _ASSIGNED = "settings.selectcache.selectors[...]"
 _IN_TIME = {
     "declare": f"In a startup handler, write: {_ASSIGNED} = ...",
     "undeclare": f"In a startup handler, write: del {_ASSIGNED}",
-    "plan": "Plan in a task or thread that the handler starts",
-    "changes": "Follow them in a task that the handler starts",
-    "wait_synced": "Wait in a task or thread that the handler starts",
+    "plan": "Call it in a task or thread that the handler starts",
+    "changes": "Call it in a task that the handler starts",
+    "wait_synced": "Call it in a task or thread that the handler starts",
 }
 """The remedies of calls that would wait for the handler that makes them, by their verbs."""
 
 
 def _refuse_to_wait(activity: _kopf.Activity, verb: str) -> DeclarationError:
     # A ReadError would make Kopf retry the handler every minute.
-    what = f"cache.{verb}() would wait for the {EARLY_ACTIVITIES[activity]} handler that calls it"
+    what = (
+        f"cache.{verb}() can't be called in a {EARLY_ACTIVITIES[activity]} handler, because it would wait"
+        " for it"
+    )
     return DeclarationError(what, remedy=_IN_TIME[verb])
 
 
 class TooEarly(NotSynced, kopf.PermanentError):
     """A startup handler reads. Kopf would call it again every minute, and the operator would never start."""
 
+    is_for_kopf = True
+
 
 def _too_early(
     activity: _kopf.Activity,
     remedy: str = "Read in handlers of objects, or in a task that calls wait_synced() first",
 ) -> NotSynced:
-    what = f"a {EARLY_ACTIVITIES[activity]} handler cannot read caches, which begin after startup and login"
+    what = f"a {EARLY_ACTIVITIES[activity]} handler can't read caches, which start after startup and login"
     # Kopf hangs after a permanent error of a login handler.
     error = TooEarly if activity is _kopf.Activity.STARTUP else NotSynced
     return error(what, remedy=remedy)
@@ -207,11 +213,11 @@ class _LateRuntime:
                 if found is not None and self._vault is None:
                     raise ended()
                 if activity is _kopf.Activity.STARTUP:
-                    what = "no cache is synced: the startup handlers have not ended yet"
-                    remedy = "Wait for it in a task that none of them awaits: await cache.wait_synced()"
+                    what = "no cache is synced, because the startup handlers are still running"
+                    remedy = "To wait for it, in a task that none of them awaits: await cache.wait_synced()"
                     raise NotSynced(what, remedy=remedy)
-                what = "no cache is synced: no operator has started with these settings yet"
-                raise NotSynced(what, remedy="Wait for it: await cache.wait_synced()")
+                what = "no cache is synced, because no operator has started with these settings yet"
+                raise NotSynced(what, remedy="To wait for it: await cache.wait_synced()")
             if self._vault is not None and found.vault is not self._vault:
                 raise ReadError(SHARED_SETTINGS[0], remedy=SHARED_SETTINGS[1])
             self._operator = found

@@ -106,9 +106,9 @@ class Caches:
         """Their name in the metrics and the probe of the operator; None for caches that are in neither."""
         self._login = login
         if isinstance(namespaces, LabelSelector):
-            what = "Caches(): namespaces= takes names, and is a label selector"
+            what = "Caches(): namespaces= takes names, not a label selector"
             raise DeclarationError(
-                what, remedy=f"Give it to each filter: Selector(namespaces={namespaces!r})"
+                what, remedy=f"Write it in each filter: Selector(namespaces={namespaces!r})"
             )
         self._namespaces = None if namespaces is None else Selector(namespaces=namespaces).namespaces
         self._task: asyncio.Task[None] | None = None  # Logs in, runs the caches, and ends them.
@@ -135,7 +135,7 @@ class Caches:
         """
         if self._task is not None:
             raise DeclarationError(
-                "these caches run already", remedy="Use the cache that start() has returned"
+                "these caches have been started already", remedy="Use the cache that start() returned"
             )
         started: asyncio.Future[Cache] = asyncio.get_running_loop().create_future()
         task = self._task = asyncio.create_task(self._run(started), name="selectcache: caches")
@@ -151,7 +151,7 @@ class Caches:
         await asyncio.wait({task})
         if not task.cancelled():
             task.result()  # Raises its error.
-        raise ReadError("stop() was called before start() had returned", remedy="Start the caches again")
+        raise ReadError("stop() was called before start() returned", remedy="Start the caches again")
 
     async def stop(self) -> None:
         """End the caches, and their login, also while they start. Does nothing if they do not run."""
@@ -169,7 +169,7 @@ class Caches:
     if not TYPE_CHECKING:  # Checkers report a `with` that is not async.
 
         def __enter__(self) -> NoReturn:
-            raise TypeError("the `with` of Caches is async. Write: async with Caches(...) as cache")
+            raise TypeError("Caches need `async with`. Write: async with Caches(...) as cache")
 
         __exit__ = __enter__  # Python looks for both before it calls one.
 
@@ -180,8 +180,8 @@ class Caches:
             return
         named: dict[str, Caches] = vars(operator).setdefault(_SLOT, {})
         if self.name in named:
-            what = f"other caches with the name {self.name!r} run in this operator"
-            raise DeclarationError(what, remedy="Give each a name of its own: Caches(..., name='hub')")
+            what = f"this operator has other Caches with the name {self.name!r}"
+            raise DeclarationError(what, remedy="Give each another name: Caches(..., name='hub')")
         named[self.name] = self
         stack.callback(named.pop, self.name)
 
@@ -229,7 +229,7 @@ class Caches:
         """Return the credentials: those of the operator, or others, which a task renews."""
         if self._login is None:
             if (vault := _kopf.vault_var.get(None)) is None:
-                what = "Caches() without login= take the login of an operator, and none runs here"
+                what = "Caches() need login=, because no operator runs here whose login they could use"
                 raise DeclarationError(what, remedy=f"Give login={_LOGINS}")
             return vault
         vault = _kopf.Vault()
@@ -258,7 +258,7 @@ def _is_credentials(login: object) -> bool:
 
 
 def _ended() -> ReadError:
-    return ReadError("these caches have ended", remedy="Read within: async with Caches(...) as cache")
+    return ReadError("these caches have been stopped", remedy="Read inside: async with Caches(...) as cache")
 
 
 async def _cancel(task: asyncio.Task[Any]) -> None:
@@ -293,7 +293,7 @@ class _LoginTask:
         except BaseException as error:  # It is anybody's code.  # noqa: BLE001
             let_end(error)
             why = (
-                f"has not returned after {self._timeout:g} s: give its requests a timeout"
+                f"has not returned after {self._timeout:g} s. Give its requests a timeout"
                 if limit.expired()
                 else f"fails with {type(error).__name__}{where_of(error)}"
             )
@@ -303,10 +303,10 @@ class _LoginTask:
                 await self._vault.populate({_KEY: copy(info)})
                 return
             why = (
-                "has found no credentials: return a kopf.ConnectionInfo"
+                "found no credentials. Return a kopf.ConnectionInfo"
                 if info is None
-                else f"returns a {type(info).__name__}: return a kopf.ConnectionInfo, or call the login"
-                " handler, as in kopf.login_with_kubeconfig(**kwargs)"
+                else f"returned a {type(info).__name__}. Return a kopf.ConnectionInfo, or call the login"
+                " handler: kopf.login_with_kubeconfig(**kwargs)"
             )
         # Raised outside of the handler: Kopf logs the context of an error, with its text.
         raise kopf.LoginError(f"the login of Caches() {why}")
@@ -336,7 +336,7 @@ class _LoginTask:
                 except kopf.LoginError as error:
                     pause = delay(failures, self._chance())
                     _logger.warning(
-                        "%(error)s. It is tried again in %(seconds).1f s.",
+                        "%(error)s. It is retried in %(seconds).1f s.",
                         {"error": error, "seconds": pause},
                     )
                     failures += 1

@@ -18,7 +18,7 @@ from functools import partial
 from typing import Any
 
 from kopf_selectcache import _kopf
-from kopf_selectcache._errors import DeclarationError, NotDeclared, NotSynced, ReadError
+from kopf_selectcache._errors import DeclarationError, NotDeclared, NotSynced, ReadError, SelectCacheError
 from kopf_selectcache.cache.changes import Change, Subscription
 from kopf_selectcache.cache.errors import OutsideFilter
 from kopf_selectcache.cache.request import Request
@@ -163,7 +163,7 @@ class _Delivery:
         declared = self._runtime.informer(self._handler.kind).declared
         return isinstance(error, OutsideFilter) and bool(declared.namespace_labels)
 
-    def _report(self, error: Exception, level: int = logging.ERROR, failing: str = "") -> None:
+    def _report(self, error: SelectCacheError, level: int = logging.ERROR, failing: str = "") -> None:
         """Log once why the handler is not called: for an object, or at all."""
         if self._reported is not type(error):
             self._reported = type(error)
@@ -173,7 +173,7 @@ class _Delivery:
                 {
                     "handler": str(self._handler),
                     "objects": f" for {failing} and objects like it" if failing else "",
-                    "error": error,
+                    "error": error.line,
                 },
             )
 
@@ -215,7 +215,8 @@ class _Delivery:
         self._brake.resource = str(informer.resource)
         if ChangeCause.RESYNC in handler.causes and not (informer.declared.resync or self._has_followed):
             _logger.warning(
-                "%(handler)s is not called for resyncs: %(resource)s are declared without resync=.",
+                "%(handler)s is never called for a resync, because %(resource)s are declared without"
+                " resync=.",
                 {"handler": str(handler), "resource": str(informer)},
             )
         calls: set[asyncio.Task[None]] = set()
@@ -234,7 +235,7 @@ class _Delivery:
                     if subscription.queue.lost >= 2 * lost + 1:
                         lost = subscription.queue.lost
                         _logger.warning(
-                            "%(handler)s is too slow: so far %(count)s departures were not delivered.",
+                            "%(handler)s is too slow: it has missed %(count)s departures so far.",
                             {"handler": str(handler), "count": lost},
                         )
                     if not subscription.queue:

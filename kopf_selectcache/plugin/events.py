@@ -25,7 +25,7 @@ def make_recorder(settings: kopf.OperatorSettings, runtime: Runtime) -> Recorder
     try:
         return Recorder(posting.reporting_component, host=posting.reporting_instance, cache=cache)
     except DeclarationError as error:  # Kopf takes any text, and events must not stop the handlers.
-        _logger.warning("settings.posting: %(error)s", {"error": str(error)})
+        _logger.warning("settings.posting: %(error)s", {"error": error.line})
         return Recorder("kopf", cache=cache)
 
 
@@ -72,4 +72,4 @@ def _record(recorder: Recorder, event: _kopf.K8sEvent) -> None:
     try:
         recorder.record(event.ref, type_, reason[:MOST_OF_A_REASON] or type_, event.message)
     except DeclarationError as error:  # Kopf's poster would log the refusal of the server.
-        _logger.warning("An event cannot be recorded: %(error)s", {"error": str(error)})
+        _logger.warning("An event cannot be recorded: %(error)s", {"error": error.line})

@@ -27,6 +27,7 @@ from kopf_selectcache._errors import (
     call_of,
     own_loop,
     require,
+    tell_kopf,
 )
 from kopf_selectcache.cache.access import as_current, in_callback, of_class
 from kopf_selectcache.cache.blocking import STOPPED, Waits
@@ -57,9 +58,10 @@ _VALUES = ("labels", "annotations", "value", "old", "new")
 _PASSED = {"cache": "a cache", "events": "events"}
 """The arguments that handlers get from `with_cache`."""
 
-ABOVE_THE_FUNCTION = "Put @selectcache.with_cache above the function, below the decorators of Kopf"
+ABOVE_THE_FUNCTION = "Put @selectcache.with_cache between the function and Kopf's decorators"
 _ALSO_DECORATED = (
-    "Decorate the handler, and one function for when= that calls the others: when=selectcache.with_cache(...)"
+    "Decorate the handler, and a single function for when= that calls the others:"
+    " when=selectcache.with_cache(...)"
 )
 
 
@@ -134,8 +136,8 @@ def _decorated(fn: Any, *, waiting: _Waiting) -> Any:
 
 def _above_kopf(handler: str) -> DeclarationError:
     return DeclarationError(
-        f"{handler} is registered with Kopf already, and would be called without a cache",
-        remedy="Write @selectcache.with_cache below the decorators of Kopf, next to the function",
+        f"{handler} would be called without a cache, because with_cache is above Kopf's decorator",
+        remedy="Put @selectcache.with_cache between the function and Kopf's decorators",
     )
 
 
@@ -210,6 +212,16 @@ def cache_for(fn: _Function, cache: AnyCache) -> AnyCache:
 
 
 async def _handle(fn: _Function, waiting: _Waiting, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    try:
+        return await _wait_and_call(fn, waiting, args, kwargs)
+    except Exception as error:
+        tell_kopf(error)
+        raise
+
+
+async def _wait_and_call(
+    fn: _Function, waiting: _Waiting, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
     """Wait for the caches, and call the function as Kopf would have called it."""
     cause, handler = _kopf.cause_var.get(None), _kopf.handler_var.get(None)
     operator = _operator()
@@ -224,7 +236,7 @@ async def _handle(fn: _Function, waiting: _Waiting, args: tuple[Any, ...], kwarg
             ):
                 return None
         except Stale as error:
-            raise kopf.TemporaryError(str(error), delay=RETRY) from error
+            raise kopf.TemporaryError(error.line, delay=RETRY) from error
         except NotDeclared as error:
             raise _awaiting(error, is_retried=not isinstance(cause, _kopf.WatchingCause)) from error
         waits = Waits(operator.waits, stopped=None if stopper is None else stopper.async_event)
@@ -252,20 +264,20 @@ async def _handle(fn: _Function, waiting: _Waiting, args: tuple[Any, ...], kwarg
         if not isinstance(error, NotSynced) and not operator.is_end(error):
             raise
         if isinstance(cause, _kopf.WebhookCause):
-            raise kopf.AdmissionError(str(error), code=503) from error  # The client retries.
-        raise kopf.TemporaryError(str(error), delay=RETRY) from error
+            raise kopf.AdmissionError(error.line, code=503) from error  # The client retries.
+        raise kopf.TemporaryError(error.line, delay=RETRY) from error
 
 
 def _awaiting(error: NotDeclared, *, is_retried: bool) -> NotSynced:
     """Return the error of a handler that waits for a kind without a cache, which may be declared later. Kopf
     calls it again, unless it is a handler of events.
     """
-    what = f"the handler waits for a cache, and {error.what}"
-    remedy = f"Declare it: {call_of('declare')}"
+    what = f"the handler waits for a cache, but {error.what}"
+    remedy = f"To declare it: {call_of('declare')}"
     if is_retried:
-        return NotSynced(what, remedy=f"{remedy}; the handler is then called again")
-    what += "; Kopf does not call a handler of events again for this event"
-    return NotSynced(what, remedy=f"{remedy}, before; or use @kopf.on.create, on.update and on.resume")
+        return NotSynced(what, remedy=f"{remedy}\nThe handler is then called again")
+    what += ", and Kopf never retries @kopf.on.event"
+    return NotSynced(what, remedy=f"{remedy}\nUse @kopf.on.create, on.update and on.resume instead")
 
 
 async def call(
@@ -287,7 +299,7 @@ async def call(
     except Exception as error:
         explain_attribute(error)
         if (wrong := make_plain(kwargs.get("patch"))) is not None:
-            kwargs["logger"].error("A part is not applied: %(error)s", {"error": str(wrong)})
+            kwargs["logger"].error("A part of the patch is not applied: %(error)s", {"error": wrong.line})
         raise
     if (wrong := make_plain(kwargs.get("patch"))) is not None:
         raise wrong
@@ -339,8 +351,8 @@ async def _act(
 ) -> Any:
     """Call a handler of an activity. It never waits for a cache, because the caches may wait for it."""
     if (name := EARLY_ACTIVITIES.get(cause.activity)) is not None:
-        what = f"a {name} handler cannot read caches, which begin after startup and login"
-        raise DeclarationError(what, remedy="Take with_cache off it")
+        what = f"a {name} handler can't read caches, which start after startup and login"
+        raise DeclarationError(what, remedy="Remove with_cache from it")
     try:
         waits = Waits(operator.waits)
         kwargs["cache"] = cache = for_handler(target, Cache(operator.runtime, waits=waits))
@@ -351,25 +363,23 @@ async def _act(
         if cause.activity is not _kopf.Activity.PROBE:
             cause.logger.warning(
                 "A %(activity)s handler read a cache too early: %(error)s",
-                {"activity": cause.activity.value, "error": str(error)},
+                {"activity": cause.activity.value, "error": error.line},
             )
-        return str(error)
+        return error.line
 
 
 def _operator() -> Operator:
     """Return the operator that the running code belongs to; raise NotSynced if it cannot be started here."""
     settings = _kopf.settings_var.get(None)
     if settings is None:
-        raise TypeError(
-            "a function decorated with @with_cache was called outside of an operator: pass it cache=..."
-        )
+        raise TypeError("a function with @with_cache was called outside of an operator. Pass it cache=...")
     operator = operator_of(settings)
     if operator is None:
         try:
             operator = launch(settings)
         except RuntimeError:  # A thread has no running loop.
             raise NotSynced(
-                "no cache is synced: none was started yet", remedy="Decorate the handler itself"
+                "no cache is synced, because none was started yet", remedy="Decorate the handler itself"
             ) from None
     elif operator.is_of_another():  # In a handler of an object, a declaration error would count as permanent.
         raise ReadError(SHARED_SETTINGS[0], remedy=SHARED_SETTINGS[1])
@@ -494,7 +504,7 @@ def _refuse_missing_cache(handler: str, fn: _Function, indices: Collection[str],
     for name, what in _PASSED.items():
         found = None if name in indices else taken.get(name)
         if found is not None and found.default is found.empty and found.kind not in variable:
-            raise DeclarationError(f"{handler} takes {what}, and Kopf has none to pass", remedy=where)
+            raise DeclarationError(f"{handler} takes {what}, which Kopf does not pass", remedy=where)
 
 
 def async_callbacks(registry: _kopf.OperatorRegistry) -> Iterator[str]:
@@ -507,7 +517,7 @@ def async_callbacks(registry: _kopf.OperatorRegistry) -> Iterator[str]:
                 for fn in filter(is_async, map(_undecorated, (given, *_combined(given)))):
                     code = getattr(fn, "__code__", None) or type(fn).__call__.__code__
                     place = f"{Path(code.co_filename).name}:{code.co_firstlineno}"
-                    yield f"{handler}: its {argument}= is async ({place}), and would always be true"
+                    yield f"{handler}: its {argument}= is async ({place}), so it would always be true"
 
 
 def _undecorated(fn: Any) -> Any:
@@ -517,7 +527,7 @@ def _undecorated(fn: Any) -> Any:
     return fn
 
 
-NOT_ASYNC = "Write a plain function, and await in the handler"
+NOT_ASYNC = "Write a plain function, and await in the handler instead"
 
 
 def check_handlers(registry: _kopf.OperatorRegistry) -> None:
@@ -531,12 +541,12 @@ def check_handlers(registry: _kopf.OperatorRegistry) -> None:
             raise _above_kopf(str(handler))
         reading = (each for each in _VALUES if any(map(is_decorated, _given(handler, each))))
         if argument := next(reading, None):
-            what = f"{handler}: a function in its {argument}= reads a cache, and there may be none yet"
-            raise DeclarationError(what, remedy="Read in when=, which is evaluated again later")
+            what = f"{handler}: a function in its {argument}= reads a cache, which may not be synced yet"
+            raise DeclarationError(what, remedy="Read it in when=, which is evaluated again later")
         if any(map(is_decorated, _combined(handler.when))) or (
             is_decorated(handler.when) and not is_decorated(handler.fn)
         ):
-            what = f"{handler}: its when= reads a cache that may not be synced yet"
+            what = f"{handler}: its when= reads a cache, which may not be synced yet"
             raise DeclarationError(what, remedy=_ALSO_DECORATED)
     indices = {str(handler.id) for handler in _kopf.index_handlers(registry)}
     later = [

@@ -72,9 +72,7 @@ def checked(
     if declared is None or not settings_of(settings).selectors:
         # Without caches it is an operator of Kopf alone, whose behaviour is not changed.
         for text in dict.fromkeys(() if registry is None else async_callbacks(registry)):
-            _logger.warning(
-                "A callback of Kopf is async: %(text)s. %(remedy)s.", {"text": text, "remedy": NOT_ASYNC}
-            )
+            _logger.warning("A callback is async: %(text)s. %(remedy)s.", {"text": text, "remedy": NOT_ASYNC})
         return None
     namespaces_of(settings, declared)
     if registry is not None:
@@ -208,7 +206,7 @@ def _repeat_reason(error: _kopf.ActivityError) -> None:
     it. So nothing is printed by us, nor at any other end, and the exit code is Kopf's.
     """
     if isinstance(error.__cause__, SelectCacheError):
-        error.add_note(str(error.__cause__))
+        error.add_note(error.__cause__.line)
 
 
 class _Declarations:

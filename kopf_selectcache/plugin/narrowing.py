@@ -69,9 +69,10 @@ def advice_on(
         if not watches_in_full(settings, registry, resource):
             return NOTHING
         return Phrase(
-            "Kopf itself watches all %(resource)s for the operator's handlers, beside the cache of"
-            " those with %(filter)s. Kopf has one watch for them: if the handlers need no others,"
-            " %(first)sgive settings.watching a selector that has all of these",
+            "Kopf watches all %(resource)s for the operator's handlers, although the cache only has those"
+            " with"
+            " %(filter)s. If the handlers need no others, %(first)sgive settings.watching a selector that"
+            " matches them all",
             resource=resource,
             filter=filter_,
             first=_kopf.until_narrow(settings),
@@ -87,8 +88,8 @@ def advice_on(
     if not (lines := _lines(registry, asked, selector)):
         return NOTHING
     return Phrase(
-        "Kopf itself watches all %(watched)s for the operator's handlers, beside the cache of those"
-        " with %(filter)s. If the handlers need no others, %(first)sadd to a startup handler: %(lines)s",
+        "Kopf watches all %(watched)s for the operator's handlers, although the cache only has those with"
+        " %(filter)s. If the handlers need no others, %(first)sadd to a startup handler: %(lines)s",
         watched=f"{resource} with {halfway}" if halfway else str(resource),
         filter=filter_,
         first=_kopf.until_narrow(settings),
@@ -291,9 +292,8 @@ def narrow(
     """
     if not _kopf.can_narrow(settings):
         raise DeclarationError(
-            f"narrow_handlers needs Kopf {_kopf.NARROWS}, and this is Kopf {_kopf.INSTALLED}, which watches"
-            " all objects of a kind",
-            remedy=f"Install it: pip install 'kopf>={_kopf.NARROWS},<2'; or leave narrow_handlers False",
+            f"narrow_handlers needs Kopf {_kopf.NARROWS}, but this is Kopf {_kopf.INSTALLED}",
+            remedy=f"Install it: pip install 'kopf>={_kopf.NARROWS},<2'\nSet narrow_handlers to False",
         )
     for key in declared.selectors:
         effective = declared.effective(key)
@@ -339,9 +339,10 @@ def warn_of_filter(
     part = _certain_of(declared.effective(key), built_in=kind is not None)
     if _selects(part) and any(_narrowed_to(settings, each, part) for each in _resources_of(key)):
         _logger.warning(
-            "narrow_handlers: the watch of Kopf of %(resource)s stays narrowed to %(former)s. Handlers"
-            " do not see all objects with %(filter)s, which are cached now. Declare a filter at the start"
-            " that has them, or set narrow_handlers to False.",
+            "narrow_handlers: Kopf's watch of %(resource)s stays narrowed to %(former)s, so handlers miss"
+            " some of"
+            " the objects with %(filter)s that are cached now. Declare a filter that matches all of them in a"
+            " startup handler, or set narrow_handlers to False.",
             {"resource": text_of(key), "former": clipped(part), "filter": clipped(filter_)},
             extra={"resource": text_of(key), "filter": clipped(filter_)},
         )
@@ -357,7 +358,7 @@ def _resources_of(key: KindKey) -> list[_kopf.Resource]:
 
 def _warn(key: KindKey, filter_: Branches, problem: str, narrowed_to: str = "not narrowed") -> None:
     _logger.warning(
-        "narrow_handlers: the watch of Kopf of %(resource)s is %(narrowed)s: %(problem)s.",
+        "narrow_handlers: Kopf's watch of %(resource)s is %(narrowed)s: %(problem)s.",
         {"resource": text_of(key), "narrowed": narrowed_to, "problem": problem},
         extra={"resource": text_of(key), "filter": clipped(filter_)},
     )
@@ -375,15 +376,15 @@ def _harm(
     if registry is None:
         return "the operator's registry was made before kopf_selectcache was imported"
     if not resources:
-        return "its key leaves the group or version open: write it like 'example.com/v1/webapps'"
+        return "its key has no group or version. Write it like 'example.com/v1/webapps'"
     if any(map(_is_kopfs_own, resources)):
-        return "Kopf needs all of them for itself"
+        return "Kopf itself needs all of them"
     # An operator that is started again with the same settings finds its own selectors.
     if any(
         narrowed(settings, each) and not any(_narrowed_to(settings, each, own) for own in ours)
         for each in resources
     ):
-        return "settings.watching has a selector for them already, and that is kept"
+        return "settings.watching already has a selector for them"
     # The key of a custom resource may not be its plural: all handlers of its group may be for it.
     groups = set() if built_in else {None, *(resource.group for resource in resources)}
     harmed = {

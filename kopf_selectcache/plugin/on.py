@@ -106,7 +106,7 @@ def change(
     require_flags({**{str(cause): flag for cause, flag in flags.items()}, "initial": initial})
     causes = frozenset(cause for cause, flag in flags.items() if flag)
     if not causes:
-        raise DeclarationError("on.change() wants no change at all", remedy="Leave one of them True")
+        raise DeclarationError("on.change() has all causes turned off", remedy="Leave one of them True")
     require_options(
         where=where,
         id_=id,
@@ -183,15 +183,15 @@ def _require_overlap(handler: ChangeHandler, key: KindKey, filter_: Branches) ->
     kind, name = find(key), text_of(handler.kind)
     if kind is not None and kind.namespaced is False and handler.selector.namespaces is not None:
         raise DeclarationError(
-            f"{handler} follows {name} with {handler.condition}, and {name} have no namespace",
+            f"{handler} has a namespace, but {name} are cluster-scoped: {handler.condition}",
             remedy="Leave namespace= out",
         )
     handler.selector.require_satisfiable(kind=kind)
     if kind is not None and in_any_namespace(filter_).disjoint(handler.selector, kind=kind):
         raise DeclarationError(
-            f"{handler} follows {name} with {handler.condition}, and the filter, {filter_}, never selects"
-            " one",
-            remedy="Correct one of them",
+            f"{handler} is never called: it wants {name} with {handler.condition}, but the cache only has"
+            f" {filter_}",
+            remedy="Correct either of them",
         )
 
 
@@ -213,5 +213,5 @@ if not TYPE_CHECKING:  # It would give all names a type.
         """Suggest the one decorator for any other name."""
         if name.startswith("_"):
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        remedy = "The one decorator is @selectcache.on.change(kind); Kopf's own are in kopf.on"
+        remedy = "Write @selectcache.on.change(kind). Kopf's own decorators are in kopf.on"
         raise AttributeError(f"selectcache.on has no {name!r}. {remedy}")

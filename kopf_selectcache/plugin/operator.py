@@ -20,7 +20,7 @@ import click
 import kopf
 
 from kopf_selectcache import _kopf
-from kopf_selectcache._errors import DeclarationError, NotDeclared, NotSynced, ReadError
+from kopf_selectcache._errors import DeclarationError, NotDeclared, NotSynced, ReadError, in_one_line
 from kopf_selectcache.cache.freshness import wait_until_fresh
 from kopf_selectcache.core.selection.kinds import KindKey, find
 from kopf_selectcache.informer.ending import ended
@@ -28,6 +28,7 @@ from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.informer.log import in_words
 from kopf_selectcache.informer.metrics import Collector
+from kopf_selectcache.informer.phrase import one_line
 from kopf_selectcache.reconciler.metrics import queue_metrics
 from kopf_selectcache.recorder.metrics import event_metrics
 from kopf_selectcache.recorder.recorder import Recorder, end_recordings
@@ -61,8 +62,8 @@ EARLY_ACTIVITIES: Mapping[_kopf.Activity, str] = {
 names of their decorators in `kopf.on`."""
 
 SHARED_SETTINGS = (
-    "these settings belong to another operator that is running",
-    "Give each operator its own: settings=copy.copy(settings)",
+    "these settings belong to another running operator",
+    "Give each operator its own settings: settings=copy.copy(settings)",
 )
 """The error of two operators with the same settings, and the remedy."""
 
@@ -119,8 +120,8 @@ class Operator:
         if self.task.done():
             raise ended()
         if not self._runtime.done():
-            what = "no cache is synced: the operator has not logged in yet"
-            raise NotSynced(what, remedy="Wait for it in a background task: await cache.wait_synced()")
+            what = "no cache is synced, because the operator has not logged in yet"
+            raise NotSynced(what, remedy="To wait for it, in a background task: await cache.wait_synced()")
         error = self._runtime.exception()
         if error is None:
             return self._runtime.result()
@@ -128,7 +129,7 @@ class Operator:
         if isinstance(error, DeclarationError):
             raise NotSynced(error.what, remedy=error.remedy) from error
         raise NotSynced(
-            f"the caches cannot be started: {type(error).__name__}", remedy="See the operator's log"
+            f"the caches can't be started: {type(error).__name__}", remedy="See the operator's log"
         ) from error
 
     @property
@@ -337,7 +338,7 @@ class Operator:
         try:
             return reports(self.runtime.informers.values())
         except ReadError as error:
-            return {"trouble": error.what, "remedy": error.remedy}
+            return {"trouble": error.what, "remedy": one_line(error.remedy)}
 
     def restartable(self) -> str:
         """Return a text about caches whose state must fail the liveness probe; empty if there are none."""
@@ -351,7 +352,7 @@ def failing(informers: Iterable[Informer], limits: Mapping[str, float]) -> str:
     """Return a text about caches that have been in one of these states for at least its number of seconds."""
     return " ".join(
         f"The cache of {informer} is {informer.health.value}{f', for {limit:g} s or more' if limit else ''}:"
-        f" {informer.message}. {informer.remedy}."
+        f" {in_one_line(informer.message, *informer.remedy.splitlines())}"
         for informer in informers
         if (limit := limits.get(informer.health.value)) is not None and informer.lasted() >= limit
     )
@@ -372,7 +373,7 @@ def _report(informer: Informer) -> Mapping[str, Any]:
         "version": version,
         "age": None if age is None else round(age, 1),
         "trouble": informer.message,
-        "remedy": informer.remedy,
+        "remedy": one_line(informer.remedy),
         "unreadable": in_words(informer.store.unreadable.values()),
     }
     return {name: value for name, value in report.items() if value not in ("", None)}
@@ -512,16 +513,16 @@ def watched_namespaces(
         patterns = {*context.params["namespaces"], *filter(None, [os.environ.get("KOPF_RUN_NAMESPACE")])}
         if not patterns:
             return None
-        why, other = "-n is given a pattern", "run it with -A, or with -n and a name, once for each namespace"
+        why, other = "-n has a pattern", "Run it with -A, or with -n and a name for each namespace"
     elif settings.peering.clusterwide:
         return None
     else:
         patterns = {*_kopf.watched_patterns(settings)}
-        why = "kopf.operator is given a pattern" if patterns else "kopf.operator is not given them"
+        why = "kopf.operator() got a pattern" if patterns else "kopf.operator() did not get them"
         other = "run kopf.operator(clusterwide=True), or kopf.operator(namespaces=['...'])"
     if (exact := _kopf.exact_namespaces(patterns)) is not None:
         return Selector(namespaces=exact).namespaces
     if not undecided:
         return None
-    what = f"the namespaces to cache {' and '.join(map(text_of, undecided))} in are not known: {why}"
-    raise DeclarationError(what, remedy=f"Declare them: Selector(..., namespaces=['...']); or {other}")
+    what = f"the namespaces of {' and '.join(map(text_of, undecided))} are not known: {why}"
+    raise DeclarationError(what, remedy=f"Declare them: Selector(..., namespaces=['...'])\n{other}")

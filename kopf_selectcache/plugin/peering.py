@@ -46,8 +46,8 @@ async def unmet_peering(
         return None
     if peering.standalone:
         return Unmet(
-            "the peering is mandatory, and --standalone excludes it",
-            "Leave out --standalone, or --peering and settings.peering.mandatory",
+            "the peering is mandatory, but --standalone turns it off",
+            "Leave out --standalone, or leave out --peering and settings.peering.mandatory",
         )
     kinds = [_kind(group, of_cluster=peering.clusterwide) for group in GROUPS]
     places = [None] if peering.clusterwide else [*(namespaces or (None,))]
@@ -69,7 +69,7 @@ async def unmet_peering(
         return None
     kind = kinds[0]
     return Unmet(
-        f"the cluster serves no {Resource(kind, 'v1')}, and the peering {peering.name} is mandatory",
+        f"the peering {peering.name} is mandatory, but the cluster does not serve {Resource(kind, 'v1')}",
         f"Install the CRDs of Kopf's peering, and create"
         f" {_manifest(kind, peering.name, places[0])}, {_INSTEAD}",
     )

@@ -73,12 +73,12 @@ _ARGUMENTS = Arguments(
     "reconcilers",
     NAMES,
     {
-        "cause": "Take causes, all that the call is for",
+        "cause": "Take causes: all causes of the call",
         "diff": "Compare body with what it should be",
-        "event": "Take body: a call is for no single event",
+        "event": "Take body: a call isn't for a single event",
         "new": "Take body",
-        "old": "Take body: a call is for no single event",
-        "reason": "Take causes, all that the call is for",
+        "old": "Take body: a call isn't for a single event",
+        "reason": "Take causes: all causes of the call",
         "self": "Decorate a function instead of a method",
     },
 )
@@ -124,7 +124,7 @@ class Watch:
             "Watch()",
             "what",
             what,
-            "its class, or a function that makes one: each start of the operator needs its own",
+            "its class, or a function that makes one, because each start of the operator needs its own",
         )
         if map is not None:
             mapping_of(map)
@@ -133,11 +133,13 @@ class Watch:
         require(fits, DeclarationError, "Watch()", "cache", cache, "a cache, or a function that returns it")
         is_kind = not is_maker and not isinstance(what, Channel)
         if not is_kind and (cache is not None or not controller):
-            raise DeclarationError("Watch(): cache= and controller= are for kinds", remedy="Leave them out")
+            raise DeclarationError(
+                "Watch(): cache= and controller= only work with a kind", remedy="Leave them out"
+            )
         if is_maker and (map is not None or predicates):
             raise DeclarationError(
-                "Watch(): a source that is made by a function has its own map= and predicates=",
-                remedy="Give them there",
+                "Watch(): map= and predicates= don't work with a function that makes a source",
+                remedy="Give them to the source",
             )
         values = {
             "what": checked_key(what) if is_kind else what,
@@ -239,19 +241,19 @@ def reconcile(
     primary = kind if isinstance(kind, Watch) else Watch(kind)
     if primary.kind is None or primary.map is not None or primary.cache is not None:
         raise DeclarationError(
-            "reconcile() is of one kind of the operator's caches, without map= and cache=",
-            remedy="Name other sources in watches=",
+            "reconcile() takes a kind of the operator's caches, without map= and cache=",
+            remedy="Put other sources in watches=",
         )
     owned = _watches_of("owns", owns)
     for each in owned:
         if each.kind is None or each.map is not None:
             raise DeclarationError(
-                "reconcile(): owns= takes kinds without map=: owners are found by ownerReferences",
-                remedy="Name other sources in watches=",
+                "reconcile(): owns= takes kinds without map=, because it finds owners by ownerReferences",
+                remedy="Put other sources in watches=",
             )
     watched = _watches_of("watches", watches)
     if not all(each.controller for each in (primary, *watched)):
-        raise DeclarationError("reconcile(): controller=False is for owns=", remedy="Leave it out elsewhere")
+        raise DeclarationError("reconcile(): controller=False only works in owns=", remedy="Leave it out")
     for each in watched:
         if (
             each.kind is not None
@@ -259,8 +261,8 @@ def reconcile(
             and are_alike(each.kind, primary.kind)
         ):
             raise DeclarationError(
-                f"reconcile(): watches= has {text_of(each.kind)}, the kind of the reconciler",
-                remedy="Take it out, or write map= for other objects of the kind",
+                f"reconcile(): watches= has {text_of(each.kind)}, which the reconciler watches anyway",
+                remedy="Remove it\nFor other objects of the kind, write map=",
             )
     require_flags({"deleted": deleted}, CALL)
     is_name = isinstance(finalizer, str) and "/" in finalizer and is_label_key(finalizer)
@@ -339,8 +341,8 @@ def check_reconcilers(registry: _kopf.OperatorRegistry | None, declared: Collect
         for key, verb in handler.kinds():
             if declared_key(key, keys) is None and not _may_be_declared(key, keys):
                 raise DeclarationError(
-                    f"{handler} {verb} {text_of(key)}, and no cache is declared for them",
-                    remedy=f"Declare it in a startup handler: {assigned(key)} = 'app=web', or another filter",
+                    f"{handler} {verb} {text_of(key)}, but no cache is declared for them",
+                    remedy=f"Declare it in a startup handler: {assigned(key)} = 'app=web'",
                 )
 
 

@@ -148,9 +148,7 @@ class Deliveries:
             if isawaitable(found):
                 if hasattr(found, "close"):
                     found.close()
-                raise TypeError(
-                    "map= returns an awaitable, and is no async function: declare it with `async def`"
-                )
+                raise TypeError("map= returned an awaitable, but is not declared with `async def`")
             keys += checked_keys(cast("Any", found))
         return list(dict.fromkeys(keys))
 
@@ -227,8 +225,8 @@ class Deliveries:
         if not self._is_full:
             self._is_full = True
             self._logger.error(
-                "The function of map= of the source %(source)s is too slow, or fails: departures of objects "
-                "are lost.",
+                "The source %(source)s has lost departures of objects, because its map= is too slow or"
+                " fails.",
                 {"source": self._source},
             )
         return False
@@ -292,7 +290,7 @@ class Deliveries:
         if (what, type(error)) not in self._reported:
             self._reported.add((what, type(error)))
             self._logger.error(
-                "A function of %(what)s of the source %(source)s fails: %(consequence)s.",
+                "A function in %(what)s of the source %(source)s fails, so %(consequence)s.",
                 {
                     "what": what,
                     "source": self._source,

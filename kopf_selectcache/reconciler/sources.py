@@ -86,11 +86,11 @@ class Source(ABC):
         """Add keys to this queue from now on. Raise DeclarationError if it was started before."""
         if self._deliveries is not None:
             raise DeclarationError(
-                f"the source {self} was started before", remedy="Make one for each handler"
+                f"the source {self} was started already", remedy="Make one for each handler"
             )
         if self._mapping.needs_cache and self.cache is None:
             raise DeclarationError(
-                f"map= of the source {self} needs a cache, and it has none", remedy="Call bind(cache) before"
+                f"map= of the source {self} needs a cache", remedy="Call bind(cache) first"
             )
         self._deliveries = Deliveries(
             queue,
@@ -149,7 +149,7 @@ class _InformerSource(Source):
         if lost is not None:
             raise DeclarationError(
                 f"the source {self} reads {'.'.join(lost)!r}, which the cache does not store",
-                remedy="Take it out of drop=, or add it to keep=",
+                remedy="Remove it from drop=, or add it to keep=",
             )
         self._subscription = _Subscription(informer, deliveries, synced)
 
@@ -279,7 +279,7 @@ class Kind(_InformerSource, SyncingSource):
     async def _find_runtime(self) -> Runtime:
         if self._read is None:
             raise DeclarationError(
-                f"the source {self} has no cache", remedy="Call bind(cache), or give cache="
+                f"the source {self} needs a cache", remedy="Call bind(cache), or give cache="
             )
         access = self._read._access  # Of the same package.  # noqa: SLF001
         return await access.runtime.wait_started("changes")
@@ -300,7 +300,7 @@ class Kind(_InformerSource, SyncingSource):
                     self._close_subscription()
                     _logger.info(
                         "The source %(source)s waits until its kind is declared: %(error)s",
-                        {"source": str(self), "error": error},
+                        {"source": str(self), "error": error.line},
                     )
                     await runtime.ending.limit(changed.wait())
                 except NotSynced:
@@ -308,8 +308,8 @@ class Kind(_InformerSource, SyncingSource):
                     failures += 1
                 except DeclarationError as error:
                     _logger.error(  # The message is for people, as at the start.  # noqa: TRY400
-                        "The source %(source)s follows nothing: %(error)s",
-                        {"source": str(self), "error": error},
+                        "The source %(source)s does not work: %(error)s",
+                        {"source": str(self), "error": error.line},
                     )
                     await runtime.ending.limit(changed.wait())
 
@@ -320,7 +320,7 @@ class Kind(_InformerSource, SyncingSource):
         """
         runtime = self._runtime
         if runtime is None:
-            raise DeclarationError(f"the source {self} was not started", remedy="Call start() before")
+            raise DeclarationError(f"the source {self} was not started", remedy="Call start() first")
         timeout = runtime.settings.sync_timeout if timeout is None else timeout
         try:
             async with asyncio.timeout(timeout):

@@ -110,7 +110,7 @@ class Worker:
         if await end_within(self._tasks, self._sleep(GRACE)):
             keys = ", ".join(sorted(map(_shown, self._queue.running)))
             self._logger.warning(
-                "These runs do not end, although they are cancelled: %(keys)s.", {"keys": keys}
+                "These runs have not ended, although they were cancelled: %(keys)s.", {"keys": keys}
             )
 
     async def _run(self, run: Run) -> None:

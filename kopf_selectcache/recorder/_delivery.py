@@ -195,5 +195,5 @@ class Delivery:
         try:
             self.answer = msgspec.json.decode(data, type=dict[str, Any])
         except (msgspec.DecodeError, UnicodeError) as error:
-            raise Garbled("the server's answer is no Event") from error
+            raise Garbled("the server's answer isn't an Event") from error
         return self.answer

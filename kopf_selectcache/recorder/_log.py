@@ -43,11 +43,11 @@ class EventLog:
         """Tell once that there is no right to write Events in either API."""
         if self._is_first(_FORBIDDEN):
             self._logger.warning(
-                "The Events of %(component)s cannot be written: the right is missing to %(right)s."
-                " Add to %(role)s: %(rule)s; or give it what `selectcache rbac` prints.",
+                "The Events of %(component)s can't be written without permission to %(permission)s. Add to"
+                " %(role)s: %(rule)s. `selectcache rbac` prints all permissions that the operator needs.",
                 {
                     "component": self._component,
-                    "right": right,
+                    "permission": right,
                     "role": right.role,
                     "rule": right.written(),
                 },
@@ -91,7 +91,7 @@ class EventLog:
         if not self._is_failing:
             self._is_failing = True
             self._logger.warning(
-                "The Events of %(component)s cannot be written: %(why)s. They wait, and are tried again.",
+                "The Events of %(component)s can't be written yet: %(why)s. They are retried.",
                 {"component": self._component, "why": printable(why, _MOST)},
             )
 
@@ -109,13 +109,13 @@ class EventLog:
         if self._is_first(type(error)):
             # The text of the exception may have parts of objects.
             self._logger.warning(
-                "An Event of %(component)s is lost: %(error)s was raised for it. It is counted as failed.",
+                "An Event of %(component)s is lost, because it raised %(error)s. It is counted as failed.",
                 {"component": self._component, "error": type(error).__name__},
             )
 
     def unsent(self, count: int) -> None:
         self._logger.warning(
-            "%(count)d Events of %(component)s are not written: the operator ends.",
+            "%(count)d Events of %(component)s were not written before the operator ended.",
             {"component": self._component, "count": count},
         )
 

@@ -134,7 +134,7 @@ class Recorder:
         """
         if type not in tuple(EventType):
             what = f"{_CALL}: type is {shown_with_type(type)}"
-            raise DeclarationError(what, remedy="Give 'Normal' or 'Warning': there are no others")
+            raise DeclarationError(what, remedy="Give 'Normal' or 'Warning'")
         fits: object = (
             isinstance(reason, str) and len(reason) <= MOST_OF_A_REASON and _REASON.fullmatch(reason)
         )
@@ -165,8 +165,8 @@ class Recorder:
     def _extensions(self) -> Extensions:
         if (cache := self._cache or current_cache.get()) is None:
             raise DeclarationError(
-                f"{_CALL}: the operator is not known, since no handler with `with_cache` is running here",
-                remedy="Add @selectcache.with_cache to the handler, or give the recorder the cache:"
+                f"{_CALL}: no operator is known here",
+                remedy="Add @selectcache.with_cache to the handler\nGive it a cache:"
                 " Recorder(..., cache=selectcache.cache_of(settings))",
             )
         return extensions_of(cache)
@@ -222,7 +222,7 @@ def _reference(what: str, given: object) -> Reference:
     ):
         if is_required and not (isinstance(value, str) and value):
             kind = f", a {clipped(texts['kind'], 100)}," if "kind" in texts else ""
-            what = f"{_CALL}: {what}{kind} has no {part}"
-            raise DeclarationError(what, remedy=f"Give it one: {part!r}: ...")
+            what = f"{_CALL}: {what}{kind} has no {part!r}"
+            raise DeclarationError(what, remedy=f"Add it: {part!r}: ...")
         texts[part] = value if isinstance(value, str) else ""
     return Reference(*texts.values())

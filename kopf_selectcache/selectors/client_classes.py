@@ -50,7 +50,7 @@ class Unconnected:
         if name.startswith("__"):  # Copying and pickling ask for these, and do without.
             raise AttributeError(name)
         remedy = "Give it one: pod.api = pykube.HTTPClient(pykube.KubeConfig.from_env())"
-        what = "this object was read from a cache, and has no client to write or read with"
+        what = "this object was read from a cache, so it has no client"
         raise NoClient(what, remedy=remedy)
 
 

@@ -34,7 +34,7 @@ AnyName: TypeAlias = KindKey | Served
 AnyKey: TypeAlias = AnyName | type[Any]
 """A name of a kind; a class is one of `kubernetes` or `pykube`."""
 
-_EXAMPLE = "Name one kind: 'v1/pods', 'pods', 'batch/v1/jobs', ('batch', 'v1', 'jobs')"
+_EXAMPLE = "Name one kind, such as 'v1/pods', 'pods', 'batch/v1/jobs', ('batch', 'v1', 'jobs')"
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-/")
 
 _MISTAKE = 0.9
@@ -69,7 +69,7 @@ def key_of(given: object) -> KindKey:
         or not 1 <= len(given) <= 3
         or not all(isinstance(part, str) for part in given)
     ):
-        raise UnknownKind(f"the key is {shown_with_type(given)}, and names no kind", remedy=_EXAMPLE)
+        raise UnknownKind(f"the kind is {shown_with_type(given)}", remedy=_EXAMPLE)
     return given
 
 
@@ -98,14 +98,14 @@ class Site:
 
 SETTINGS = Site(
     assigned,
-    lambda key: f"in a startup handler: {assigned(key)} = 'app=web', or another filter",
+    lambda key: f"in a startup handler: {assigned(key)} = 'app=web'",
     "the operator has started",
 )
 """The settings of an operator."""
 
 CACHES = Site(
     lambda key: f"Caches({{{key!r}: ...}})",
-    lambda key: f"with the others: Caches({{..., {key!r}: 'app=web'}}), or another filter",
+    lambda key: f"with the others: Caches({{..., {key!r}: 'app=web'}})",
     "the caches have started",
     one_namespace="give Caches() namespaces=",
 )
@@ -123,8 +123,8 @@ def called(key: KindKey) -> str:
 def unserved(key: KindKey, line: str | None) -> str:
     """Return the remedy for a key that the cluster serves nothing for; `line` is where it is declared."""
     meant = likely(key) if find(key) is None else None
-    install = f"Did you mean {meant!r}? If not, install" if meant is not None else "Install"
-    return f"{install} its definition, or correct the key{f' of {line}' if line else ''}"
+    install = f"Did you mean {meant!r}?\nInstall" if meant is not None else "Install"
+    return f"{install} its definition\nCorrect the key{f' of {line}' if line else ''}"
 
 
 def are_alike(asked: KindKey, declared: KindKey) -> bool:
@@ -161,10 +161,10 @@ def checked_key(given: object) -> KindKey:
         or (group is not None and is_version(group))
         or _is_subresource(text)
     ):
-        raise UnknownKind(f"the key {clipped(text, 100)!r} names no kind", remedy=_EXAMPLE)
+        raise UnknownKind(f"{clipped(text, 100)!r} can't be a kind", remedy=_EXAMPLE)
     if group is None and version is None and (meant := likely(key, _MISTAKE)) is not None:
-        remedy = f"Did you mean {meant!r}? If it is a custom resource, write 'group/version/{name}'"
-        raise UnknownKind(f"the key {text!r} is no kind of Kubernetes", remedy=remedy)
+        remedy = f"Did you mean {meant!r}?\nFor a custom resource, write 'group/version/{name}'"
+        raise UnknownKind(f"{text!r} isn't a kind of Kubernetes", remedy=remedy)
     if group is not None and (within := _kinds_of(group)):
         known = next((kind for kind in within.values() if name in kind.names), None) or find(name)
         if known is None and (meant := near(name, within)) is not None:
@@ -173,7 +173,7 @@ def checked_key(given: object) -> KindKey:
             known = find(meant)
         if known is not None or group == "":
             remedy = f"Did you mean {_full(known)!r}?" if known is not None else _EXAMPLE
-            raise UnknownKind(f"the key {text!r} is no kind of Kubernetes", remedy=remedy)
+            raise UnknownKind(f"{text!r} isn't a kind of Kubernetes", remedy=remedy)
     return key
 
 
@@ -212,8 +212,8 @@ def not_declared(key: KindKey, declared: Iterable[KindKey], site: Site = SETTING
     listed = list(declared)
     more = f" and {len(listed) - MOST_NAMED} more" if len(listed) > MOST_NAMED else ""
     some = ", ".join(map(text_of, listed[:MOST_NAMED]))
-    known = f"declared are {some}{more}" if listed else "nor for any other kind"
+    known = f", only for {some}{more}" if listed else ""
     meant = declared_like(key, listed)
-    ask = f"Did you mean {meant!r}? If not, declare it" if meant is not None else "Declare it"
-    remedy = f"{ask} {site.remedy(key)}; or later: {awaited_call(f'declare({key!r}, ...)')}"
-    return NotDeclared(f"no cache is declared for {text_of(key)}; {known}", remedy=remedy)
+    ask = f"Did you mean {meant!r}?\nDeclare it" if meant is not None else "Declare it"
+    remedy = f"{ask} {site.remedy(key)}\nTo declare it later: {awaited_call(f'declare({key!r}, ...)')}"
+    return NotDeclared(f"no cache is declared for {text_of(key)}{known}", remedy=remedy)

@@ -15,13 +15,13 @@ MAX_COUNT = 10_000
 
 def names_of(given: Collection[str]) -> tuple[str, ...]:
     """Return names of objects, in order, or raise BadSelector."""
-    return _checked("names", given, is_name, "a name of an object")
+    return _checked("names", given, is_name, "the name of an object")
 
 
 def namespaces_of(given: Collection[str]) -> tuple[str, ...]:
     """Return names of namespaces, in order, or raise BadSelector."""
     return _checked(
-        "namespaces", given, is_dns_label, "a name of a namespace: lower-case letters, digits and '-'"
+        "namespaces", given, is_dns_label, "the name of a namespace: lower-case letters, digits and '-'"
     )
 
 
@@ -38,7 +38,7 @@ def is_name(text: str) -> bool:
 
 def too_many(whose: str, count: int, what: str, most: int) -> BadSelector:
     """Return the error of a selector that no server takes, or that takes too long to compare."""
-    remedy = "Select by a label that the objects have in common, or fold values with `in`"
+    remedy = "Select by a label that the objects have in common\nJoin values with `in`"
     return BadSelector(f"{whose} has {count:,} {what}, more than {most:,}", remedy=remedy)
 
 
@@ -46,7 +46,7 @@ def selects_by_nothing(argument: str, given: str) -> BadSelector:
     """Return the error of an argument that is empty."""
     is_text = argument in ("labels", "fields")
     remedy = "To select all, write '' or EVERYTHING" if is_text else "To select all, leave it out"
-    return BadSelector(f"{argument}={given} selects by nothing", remedy=remedy)
+    return BadSelector(f"{argument}={given} is empty", remedy=remedy)
 
 
 def _checked(
@@ -55,7 +55,7 @@ def _checked(
     is_list = isinstance(given, Collection) and not isinstance(given, (str, bytes, Mapping))
     if not is_list:  # The text may be the value of a Secret.
         by_label = (
-            ", or for those with a label LabelSelector.parse('...')" if argument == "namespaces" else ""
+            "\nFor namespaces with a label: LabelSelector.parse('...')" if argument == "namespaces" else ""
         )
         remedy = f"Write {argument}=['...']{by_label}"
         raise BadSelector(f"{argument}= is {shown_by_type(given)}", remedy=remedy)
@@ -65,6 +65,6 @@ def _checked(
         raise too_many(f"{argument}=", len(given), "items", MAX_COUNT)
     for value in given:
         if not isinstance(value, str) or not valid(value):
-            what = f"{argument}= has {shown(value)}, which cannot be {what}"
+            what = f"{argument}= has {shown(value)}, which can't be {what}"
             raise BadSelector(what, remedy="Correct or remove it")
     return tuple(sorted({plain(value) for value in given}))

@@ -10,7 +10,7 @@ import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, TypeAlias, TypeVar, cast
 
@@ -25,6 +25,7 @@ from kopf_selectcache.core.selection.regions import (
     THE_NAMESPACE,
     Box,
     Dimension,
+    Point,
     box_of,
     conflict,
     field_dimension,
@@ -95,7 +96,10 @@ class Branches(ABC):
         would cut more than 10,000 boxes (`core.selection.regions.MAX_BOXES`): this takes an OR of dozens of
         branches that overlap in many keys each.
         """
-        known, request = _kind(kind), _request(request, "covers")
+        return self.compared_with(_request(request, "covers"), _kind(kind))
+
+    def compared_with(self, request: Selector | AnyOf, known: Kind | None) -> Verdict:
+        """Return the verdict on a valid request, of reads."""
         _require_known(self)
         this = as_filter(self)
         union = [branch.box(known) for branch in self.branches]
@@ -107,15 +111,7 @@ class Branches(ABC):
                 answer = Answer.UNKNOWN  # Another branch of the request may still prove a NO.
                 continue
             if left is not None:
-                mentioned = {
-                    term.label: None
-                    for branch in (*request.branches, *self.branches)
-                    for term in branch.terms
-                }
-                witness = Witness.at(left, known, mentioned)
-                return Verdict(
-                    Answer.NO, this, request, known, replace(witness, fails=tuple(self._failures(witness)))
-                )
+                return Verdict(Answer.NO, this, request, known, left)
         return Verdict(answer, this, request, known)
 
     def _failures(self, witness: Witness) -> Iterator[str]:
@@ -279,8 +275,11 @@ class Selector(Branches):
         one: list[str | None] = []
         for argument, values in (("names", self.names), ("namespaces", self.namespaces)):
             if values is not None and len(values) > 1:
-                what = f"one request cannot select {argument}={clipped(list(values), 500)}"
-                raise BadSelector(what, remedy=f"Send one request for each of the {argument}")
+                what = (
+                    f"the Kubernetes API can't list several {argument} in one request:"
+                    f" {clipped(list(values), 500)}"
+                )
+                raise BadSelector(what, remedy="Send a request for each")
             one.append(values[0] if values else None)
         return query_of(self, name=one[0], namespace=one[1])
 
@@ -300,9 +299,9 @@ class Selector(Branches):
             return self._boxes[kind]
         except BadField as problem:
             meant = near(problem.label, problem.selectable)
-            what = f"the server cannot select {problem.kind} by {clipped(problem.label, 300)!r}"
-            use = f"Use one of: {', '.join(problem.selectable)}; or, when reading, where="
-            remedy = f"{f'Did you mean {meant}? ' if meant else ''}{use}"
+            what = f"the server can't select {problem.kind} by {clipped(problem.label, 300)!r}"
+            use = f"Use one of {', '.join(problem.selectable)}\nIn a read, use where="
+            remedy = f"{f'Did you mean {meant}?{chr(10)}' if meant else ''}{use}"
             field, selectable = problem.label, problem.selectable
             raise NotSelectable(what, remedy=remedy, field=field, selectable=selectable) from None
 
@@ -335,7 +334,7 @@ class Selector(Branches):
         if dimension is None:
             return None
         if dimension == THE_NAMESPACE and kind is not None and kind.namespaced is False:
-            return f"{kind.plural} are cluster-scoped, and have no namespace"
+            return f"{kind.plural} are cluster-scoped, so they have no namespace"
         texts = [
             str(requirement)
             for requirement in self.requirements
@@ -396,8 +395,8 @@ class AnyOf(Branches):
         )
         if not branches:
             raise BadSelector(
-                "AnyOf([]) selects nothing, and a cache selects something",
-                remedy="Declare the kind when there is something to select, or a label that no object has",
+                "AnyOf([]) selects nothing",
+                remedy="Declare the kind when it has objects to select\nDeclare a label that no object has",
             )
         if len(branches) > MAX_BRANCHES:
             raise too_many("AnyOf()", len(branches), "selectors", MAX_BRANCHES)
@@ -460,7 +459,7 @@ def listed_namespaces(given: str | Collection[str] | None) -> Collection[str] | 
     """Return the namespaces of a read; raise BadSelector for a label selector."""
     if isinstance(given, LabelSelector):
         raise BadSelector(
-            f"namespaces= is {given!r}, and a read names its namespaces",
+            f"namespaces= is {given!r}, but a read needs names",
             remedy="Leave it out: list_cached() reads all namespaces of the filter",
         )
     return [given] if isinstance(given, str) else given
@@ -503,8 +502,8 @@ def _require_known(selectors: Branches) -> None:
     """Raise BadSelector for namespaces that only the cluster knows."""
     if (branch := of_unknown_namespaces(selectors)) is not None:
         raise BadSelector(
-            f"{branch!r} chooses namespaces by their labels, which only the cluster knows",
-            remedy="Compare with the filter that a cache has at present: cache.scope(kind)",
+            f"{branch!r} selects namespaces by their labels, which only the cluster knows",
+            remedy="Compare with the present filter of a cache: cache.scope(kind)",
         )
 
 
@@ -548,9 +547,9 @@ def _kind(kind: AnyKind | None) -> Kind | None:
     if found is None:
         checked_key(key)
         meant = likely(key)
-        what = f"{text_of(key)!r} is no kind that Kubernetes itself has"
+        what = f"{text_of(key)!r} isn't a kind of Kubernetes"
         custom = "For a custom resource, pass kopf_selectcache.Kind.custom(definition, version)"
-        raise UnknownKind(what, remedy=f"{f'Did you mean {meant!r}? ' if meant else ''}{custom}")
+        raise UnknownKind(what, remedy=f"{f'Did you mean {meant!r}?{chr(10)}' if meant else ''}{custom}")
     return found
 
 
@@ -645,11 +644,20 @@ class Verdict:
     filter: Selector | AnyOf
     request: Selector | AnyOf
     kind: Kind | None = None
-    witness: Witness | None = None
-    """The object that proves a NO; None for other answers."""
+    _point: object = field(default=None, repr=False, compare=False)
 
     def __bool__(self) -> bool:
         return self.answer is Answer.YES
+
+    @cached_property
+    def witness(self) -> Witness | None:
+        """The object that proves a NO; None for other answers."""
+        if self._point is None:
+            return None
+        both = (*self.request.branches, *self.filter.branches)
+        mentioned = {term.label: None for branch in both for term in branch.terms}
+        witness = Witness.at(cast("Point", self._point), self.kind, mentioned)
+        return replace(witness, fails=tuple(self.filter._failures(witness)))  # noqa: SLF001  # Of the same file.
 
     @cached_property
     def narrowest(self) -> Selector | AnyOf | None:

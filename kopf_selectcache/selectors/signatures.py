@@ -49,7 +49,7 @@ def check_call(
                 if found is None:
                     raise
             reason, remedy = found
-            raise error(f"{called}(): {reason}", remedy=remedy)
+            raise error(f"{called}() {reason}", remedy=remedy)
 
         return call
 
@@ -83,6 +83,7 @@ def misfit(
             signature.bind(*args, **kwargs)
         except TypeError as problem:
             reason = clipped(problem, 200)
+            reason = f"{'got' if reason.startswith('too many') else 'is'} {reason}"
         else:
             return None
         meant = None
@@ -117,8 +118,10 @@ def is_async(fn: object) -> bool:
 
 
 def miscalled(what: str, *, remedy: str) -> TypeError:
-    """Return the error of a call that stays a TypeError, with the remedy."""
-    return TypeError(f"{what}. {remedy}")
+    """Return the error of a call that stays a TypeError, with the remedy as a note."""
+    error = TypeError(f"{what}.")
+    error.add_note(remedy)
+    return error
 
 
 class _Omitted:

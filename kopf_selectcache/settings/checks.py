@@ -66,11 +66,11 @@ def no_option(owner: str, name: str, options: Collection[str]) -> DeclarationErr
     meant = near(name, options)
     return DeclarationError(
         f"{owner} has no option {clipped(name, 100)!r}",
-        remedy=f"Did you mean {meant}?" if meant else f"Use one of: {', '.join(sorted(options))}",
+        remedy=f"Did you mean {meant}?" if meant else f"It has {', '.join(sorted(options))}",
     )
 
 
 def changed_late(option: str) -> DeclarationError:
     """Return the error of an option that is changed while an operator runs with it."""
     remedy = "Assign it in a startup handler (@kopf.on.startup)"
-    return DeclarationError(f"{option} is changed after the operator has started", remedy=remedy)
+    return DeclarationError(f"{option} can't be changed after the operator has started", remedy=remedy)

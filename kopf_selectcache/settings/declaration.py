@@ -57,8 +57,7 @@ OR."""
 
 
 _FILTERS = (
-    "the text of a label selector such as 'app=web', a dict of labels, a Selector(...), or a list of texts"
-    " and Selectors, for an OR"
+    "a label selector such as 'app=web', a dict of labels, a Selector(...), or a list of them for an OR"
 )
 
 
@@ -176,11 +175,11 @@ class Cached:
         if spaces is not UNSET:
             for branch in chosen.branches:
                 if branch.namespaces is not None or branch.namespace_label is not None:
-                    what = f"namespaces= is given beside those of {branch!r}"
+                    what = f"namespaces= and {branch!r} both have namespaces"
                     raise BadSelector(what, remedy="Write them in one place")
         if share_watches and not _has_names(assemble(chosen, spaces).filter):
-            what = f"Cached(share_watches=True): the filter has no names: {clipped(chosen, 500)}"
-            raise DeclarationError(what, remedy="Leave it out, or name the objects: Selector(names=[...])")
+            what = f"Cached(share_watches=True) needs a filter with names, and got {clipped(chosen, 500)}"
+            raise DeclarationError(what, remedy="Leave it out\nName the objects: Selector(names=[...])")
         stored: dict[str, Any] = {"keep": keep, "drop": drop, "transform": transform}
         stored["metadata_only"] = UNSET if metadata_only is False else metadata_only
         stored = {name: value for name, value in stored.items() if value is not UNSET}
@@ -468,7 +467,7 @@ class Selectors(MutableMapping[KindKey, Selector | AnyOf]):
             self._uses -= 1
 
     def _too_late(self, key: KindKey, remedy: str) -> DeclarationError:
-        what = f"{self.site.line(key)} is changed after {self.site.start}"
+        what = f"{self.site.line(key)} can't be changed after {self.site.start}"
         return DeclarationError(what, remedy=remedy)
 
     def _declared_as(self, key: KindKey) -> KindKey:
@@ -487,14 +486,14 @@ def _joined(key: KindKey, kind: Kind | None, parts: Sequence[_Part]) -> Cached:
     for other in assigned:
         if other.cached.filter != assigned[0].cached.filter:
             filters = [f"{clipped(each.cached.filter, 100)} at {each.place}" for each in (assigned[0], other)]
-            what = f"{text_of(key)} is declared with {filters[0]}, and with {filters[1]}"
-            remedy = f"Declare it in one place; or cache both: selectors.add({key!r}, ...)"
+            what = f"{text_of(key)} is declared twice, with {filters[0]} and with {filters[1]}"
+            remedy = f"Declare it once\nTo cache both: selectors.add({key!r}, ...)"
             raise ConflictingSelectors(what, remedy=remedy)
     for each in parts:
         may_lack = each.is_added or len(assigned) == 1
         if each.options != chosen.options and not (may_lack and each.options is None):
-            what = f"{text_of(key)} is declared at {chosen.place}, and with other options at {each.place}"
-            remedy = f"Give options in one place; elsewhere write selectors.add({key!r}, 'app=web')"
+            what = f"{text_of(key)} is declared with different options at {chosen.place} and {each.place}"
+            remedy = f"Give options in one place. In the other, write selectors.add({key!r}, 'app=web')"
             raise ConflictingSelectors(what, remedy=remedy)
         if each.cached.namespaces != chosen.cached.namespaces:
             what = f"{text_of(key)} is declared with different namespaces= at {chosen.place} and {each.place}"
@@ -541,8 +540,8 @@ def checked(key: KindKey, kind: Kind | None, value: Declared, **options: Any) ->
     """
     with named(key):
         if isinstance(value, Cached) and options:
-            what = f"{', '.join(f'{name}=' for name in options)} beside a Cached(...)"
-            raise DeclarationError(what, remedy="Write all options in the Cached(...), or none")
+            what = f"a Cached(...) can't be combined with {', '.join(f'{name}=' for name in options)}"
+            raise DeclarationError(what, remedy="Write all options in the Cached(...)")
         cached = value if isinstance(value, Cached) else Cached(value, **options)
         if cached.namespaces is UNSET:
             check(key, kind, cached)
@@ -566,7 +565,6 @@ def named(key: KindKey) -> Iterator[None]:
     except DeclarationError as error:
         if text_of(key) not in error.what:
             error.what = clipped(f"the filter of {text_of(key)}: {error.what}")
-            error.args = (error.what,)
         raise
 
 
@@ -582,7 +580,9 @@ def _filter_of(value: object) -> Selector | AnyOf:
         return value.branches[0]
     if not isinstance(value, Branches):
         what = f"the filter is {shown_with_type(value)}"
-        raise BadSelector(what, remedy=f"Assign {_FILTERS}; or a Cached(...) of one of these")
+        raise BadSelector(
+            what, remedy=f"Assign {_FILTERS}\nFor options, assign a Cached(...) with one of these"
+        )
     return as_filter(value)
 
 
@@ -596,6 +596,6 @@ def check(key: KindKey, kind: Kind | None, cached: Cached) -> None:
             if (
                 wrong := next((name for name in branch.names or () if not is_dns_subdomain(name)), None)
             ) is not None:
-                what = f"{kind.plural} cannot be called {wrong!r}"
+                what = f"{kind.plural} can't be named {wrong!r}"
                 raise BadSelector(what, remedy="Use lower-case letters, digits, '-' and '.'", text=wrong)
     check_streams(cached.filter, key, kind, share_watches=cached.share_watches)

@@ -93,15 +93,14 @@ def _parsed(name: str, value: object) -> object:
         return _PARSERS[name](value)
     except DeclarationError as error:
         error.what = f"settings.selectcache.defaults.{name}: {error.what}"
-        error.args = (error.what,)
         raise
 
 
 def _part(name: str) -> Callable[[Any], object]:
     def parse(value: Any) -> object:
         if value is None:
-            remedy = "Assign '' or EVERYTHING to select everything, or UNSET"
-            raise DeclarationError("None selects nothing", remedy=remedy)
+            remedy = "To select everything, assign '' or EVERYTHING\nTo unset it, assign UNSET"
+            raise DeclarationError("None isn't a selector", remedy=remedy)
         return getattr(Selector(**{name: value}), name)
 
     return parse

@@ -81,12 +81,14 @@ def namespaces_in(given: NamespacesGiven) -> Namespaces | Everything | Unset:
         raise BadSelector(what, remedy=_AS_WRITTEN)
     if any(isinstance(place, LabelSelector) for place in given):
         what = (
-            "namespaces= has a label selector among its entries, and a namespace may have the labels of two"
+            "namespaces= can't mix a label selector with other entries, because a namespace may match several"
         )
-        remedy = "Write one alone, namespaces=LabelSelector.parse(...); or a Selector for each, in a list"
+        remedy = (
+            "Write a single one: namespaces=LabelSelector.parse(...)\nWrite a list with a Selector for each"
+        )
         raise BadSelector(what, remedy=remedy)
     if not given and not isinstance(given, Mapping):  # A list that is empty by mistake would cache all.
-        what = "namespaces=[] names no namespace"
+        what = "namespaces=[] is empty"
         raise BadSelector(what, remedy="To select all namespaces, write {} or EVERYTHING")
     named = [place for place in given if place is not ALL_OTHERS]
     names = namespaces_of(named) if named else ()
@@ -104,12 +106,11 @@ def _entry(place: Place, given: object) -> Selector:
         return Selector(EVERYTHING, fields=EVERYTHING)
     if not isinstance(given, Selector):
         raise BadSelector(
-            f"namespaces={{{shown(place)}: ...}} is {shown_with_type(given)}, and no selector",
-            remedy="Write a text or a Selector. keep=, transform= and the other options are of the kind: all"
-            " of its objects are stored alike",
+            f"namespaces={{{shown(place)}: ...}} is {shown_with_type(given)}",
+            remedy="Write a text or a Selector. Set keep=, transform= and other options once per kind",
         )
     if given.namespaces is not None or given.namespace_label is not None:
-        what = f"namespaces={{{shown(place)}: {given!r}}} has namespaces of its own"
+        what = f"the selector in namespaces={{{shown(place)}: {given!r}}} has namespaces, too"
         raise BadSelector(what, remedy="Leave them out")
     return given
 
@@ -156,7 +157,7 @@ def assemble(
 def require_namespaced(kind: Kind) -> None:
     """Raise ConflictingSelectors if a kind that is declared with namespaces has none."""
     if kind.namespaced is False:
-        what = f"{kind.plural} are cluster-scoped, and have no namespace"
+        what = f"{kind.plural} are cluster-scoped, so they have no namespace"
         raise ConflictingSelectors(what, remedy="Declare their filter without namespaces=")
 
 
@@ -277,9 +278,9 @@ def _require_no_entries(label: LabelSelector, defaults: Namespaces) -> None:
     """Raise ConflictingSelectors if a namespace with the label could have a default entry with a selector."""
     if any(entry != _NOTHING for entry in defaults.entries.values()):
         raise ConflictingSelectors(
-            f"namespaces={label!r}, and the defaults have selectors of single namespaces:"
+            f"namespaces={label!r} can't be combined with defaults that have selectors for single namespaces:"
             f" {clipped(defaults, 300)}",
-            remedy="Declare the namespaces of the kind by name; or the defaults without selectors",
+            remedy="Declare the namespaces of this kind by name\nDeclare the defaults without selectors",
         )
 
 

@@ -253,7 +253,6 @@ class SelectCacheSettings:
                 check(key, kind, completed)
             except DeclarationError as error:
                 error.what = f"{error.what}, with settings.selectcache.defaults"
-                error.args = (error.what,)
                 raise
         if any(are_one_kind(key, each) for each in self.selectors.finalized):
             completed = completed.replaced(projection=completed.projection.with_finalizers())
@@ -339,14 +338,11 @@ def _function(value: object) -> Complaint:
 
 
 def _probe_limits(value: object) -> Complaint:
-    remedy = (
-        "Assign True, False, or states with the seconds that a cache must have been in them, such as"
-        " {'stale': 120, 'stalled': 0}"
-    )
+    remedy = "Assign True, False, or seconds by state, such as {'stale': 120, 'stalled': 0}"
     if isinstance(value, bool):
         return None
     if not isinstance(value, (Mapping, list, tuple, set, frozenset)):
-        return "neither True, False, nor states of a cache", remedy
+        return "neither True, False, nor a dict of states", remedy
     states = get_args(State)
     for state in value:
         if state not in states:
@@ -360,7 +356,7 @@ def _probe_limits(value: object) -> Complaint:
     return None
 
 
-_IRREPLACEABLE = ("and cannot be replaced", "Assign its attributes: defaults.labels = 'app=web'")
+_IRREPLACEABLE = ("and can't be replaced", "Assign its attributes: defaults.labels = 'app=web'")
 
 
 def _defaults(value: object) -> Complaint:
@@ -370,8 +366,8 @@ def _defaults(value: object) -> Complaint:
 def _selectors(value: object) -> Complaint:
     if not isinstance(value, Selectors):
         return (
-            "and cannot be replaced",
-            "Assign its items, selectors['v1/pods'] = 'app=web', or several: selectors |= {...}",
+            "and can't be replaced",
+            "Assign its items: selectors['v1/pods'] = 'app=web'\nAssign several: selectors |= {...}",
         )
     return None
 

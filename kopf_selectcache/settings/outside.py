@@ -78,7 +78,8 @@ def _in(namespaces: tuple[str, ...] | None, filter_: Branches) -> Iterator[Outer
         parts = [each for part in parts for each in _failing(part, branch, namespaces)]
         if len(parts) > MOST_PARTS:
             raise DeclarationError(
-                f"outside='metadata' with fields takes more than {MOST_PARTS} lists and watches of metadata",
+                f"outside='metadata' needs more than {MOST_PARTS} watches of metadata for a filter with"
+                " these fields",
                 remedy="Declare fewer alternatives with fields",
             )
     for part in parts:

@@ -287,8 +287,11 @@ def _confined(
         spaces = [each for each in sorted(watched) if THE_NAMESPACE not in box or each in box[THE_NAMESPACE]]
     if spaces is not None and not any(spaces) and (by_label is None or labelled is None):
         theirs = ", ".join(sorted(watched or ()))
-        what = f"{clipped(branch, 500)} selects nothing in the namespaces that the operator watches, {theirs}"
-        raise ConflictingSelectors(what, remedy="Name one of them, or start the operator for another")
+        what = (
+            f"{clipped(branch, 500)} selects nothing, because the operator only watches the namespaces"
+            f" {theirs}"
+        )
+        raise ConflictingSelectors(what, remedy="Name one of them\nStart the operator for another namespace")
     said = {THE_NAME: names, THE_NAMESPACE: spaces}
     if resource.kind.namespaced is False:
         said[THE_NAMESPACE] = []  # An empty namespace is that of all objects, and needs no words.
@@ -416,8 +419,8 @@ def _width(branch: Selector) -> tuple[bool, bool, int]:
 
 
 def _too_many(count: int, most: int) -> DeclarationError:
-    remedy = "Select by a label, in all namespaces; or let names share one watch: share_watches=True"
-    return DeclarationError(f"it takes {count:,} lists and watches, more than {most:,}", remedy=remedy)
+    remedy = "Select by a label, in all namespaces\nLet names share a watch: share_watches=True"
+    return DeclarationError(f"it needs {count:,} watches, more than {most:,}", remedy=remedy)
 
 
 def questions(resource: Resource, request: Selector) -> list[tuple[str, dict[str, str]]]:

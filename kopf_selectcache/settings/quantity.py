@@ -41,7 +41,7 @@ def complaint(size: object) -> tuple[str, str] | None:
     if found is not None and found >= LEAST:
         return None
     wrong = "not a number of bytes" if found is None else f"fewer than {LEAST:,} bytes, which holds nothing"
-    return wrong, "Write a quantity of Kubernetes such as '200Mi', a number of bytes, or None for no limit"
+    return wrong, "Write a quantity such as '200Mi', a number of bytes, or None for no limit"
 
 
 def readable(size: float) -> str:

@@ -15,7 +15,7 @@ from kopf_selectcache.core.store.projection import Path, Projection, Transform, 
 from kopf_selectcache.selectors.signatures import is_async
 
 PATHS = (
-    "Write keys with dots between them, 'spec.nodeName', or a tuple where a key has a dot itself:"
+    "Write keys with dots between them: 'spec.nodeName'\nIf a key has a dot, write a tuple:"
     " ('metadata', 'labels', 'app.kubernetes.io/name')"
 )
 """The remedy for a path that is not written like this."""
@@ -31,12 +31,12 @@ def wrong_path(path: Path) -> str | None:
     """Return why a path leads to nothing in any object, or None if it may lead to something."""
     keys = keys_of(path)
     if not keys or not all(keys):
-        return "has no key, or an empty one"
+        return "has an empty key"
     if isinstance(path, str):
         if not {*"[]{}$"}.isdisjoint(path):
-            return "is no path: keys have no brackets, and no index leads into a list"
+            return "has brackets, but paths can't look inside lists"
         if keys[:2] in (("metadata", "labels"), ("metadata", "annotations")) and len(keys) > 3:
-            return "has the key of a label or annotation with a dot, which ends a key"
+            return "has a label or annotation whose key has a dot"
     return None
 
 
@@ -76,9 +76,11 @@ def require_received(indexes: Collection[Indexed], projection: Projection) -> No
     for each in indexes:
         if each.path is not None and not projection.has_field([each.path]):
             path = as_written(each.path)
-            what = f"index={{{each.name!r}: {path!r}}} is no metadata"
-            what += ", and metadata_only=True asks for nothing else"
-            raise DeclarationError(what, remedy="Leave out metadata_only=True, or the index")
+            what = (
+                f"index={{{each.name!r}: {path!r}}} isn't in the metadata, and metadata_only=True drops the"
+                " rest"
+            )
+            raise DeclarationError(what, remedy="Leave out metadata_only=True\nLeave out the index")
 
 
 def indexes(given: object, *, late: bool = False) -> tuple[Indexed, ...]:
@@ -144,7 +146,7 @@ def _require_function(argument: str, given: object, returns: str, *, by_parts: b
         except TypeError:
             reason = f"a function of {takes}"
             if by_parts and not {*PARTS}.isdisjoint(takes.parameters):
-                remedy += f"; or {_OF_PARTS}"
+                remedy += f"\nGive {_OF_PARTS}"
     if reason:
         raise DeclarationError(f"Cached(): {argument} is {reason}", remedy=remedy)
 

@@ -58,7 +58,7 @@ def test_the_script_measures_this_checkout(tmp_path: Path) -> None:
     assert 5_000 < figures["lines"][0] < 50_000
     assert 100 < figures["longest"][0] < 2_000
     assert all(0 < figures[name][0] < 100 for name in ("messages", "wording", "what"))
-    for name in ("list", "get", "declare", "line"):
+    for name in ("list", "get", "refused", "declare", "line"):
         calls, modules, switches = figures[name]
         assert 5 < modules <= switches < calls < 1_000
 
@@ -70,10 +70,11 @@ def test_reads_and_declarations_keep_within_their_targets() -> None:
         [sys.executable, "-c", command], cwd=ROOT, check=True, capture_output=True, text=True
     ).stdout
     figures = json.loads(printed.splitlines()[-1])
-    assert set(figures) == {"list", "get", "declare", "line"}
+    assert set(figures) == {"list", "get", "refused", "declare", "line"}
     if sys.version_info[:2] == MEASURED_ON:
         assert is_met("list", figures["list"])
         assert is_met("get", figures["get"])
+        assert is_met("refused", figures["refused"])
         assert is_met("declare", figures["declare"])
 
 

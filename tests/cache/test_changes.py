@@ -381,7 +381,7 @@ def test_another_object_of_the_name_does_not_count_if_the_uid_is_given() -> None
         cache.cluster.delete(pod())
         cache.cluster.create(pod())
         await cache.wait_deleted("pods", "web-1", namespace="shop", uid=uid)
-        with pytest.raises(TimeoutError, match="it still exists"):
+        with pytest.raises(TimeoutError, match="still exists"):
             await cache.wait_deleted("pods", "web-1", namespace="shop", timeout=0)
 
     run(main())

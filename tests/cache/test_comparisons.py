@@ -80,4 +80,4 @@ def test_a_cluster_scoped_kind_is_compared_without_a_namespace() -> None:
     coverage = comparisons.of_object("", "n1")
     assert coverage.witness is not None
     assert coverage.witness.namespace == ""
-    assert coverage.lacking == "without app=web"
+    assert coverage.wanted == "app=web"

@@ -74,8 +74,9 @@ def test_an_error_says_what_happened_and_what_to_change() -> None:
     assert (error.what, error.remedy, str(error)) == (
         "pods are not synced",
         "Wait",
-        "pods are not synced. Wait",
+        "pods are not synced.",
     )
+    assert error.__notes__ == ["Wait"]
 
 
 @pytest.mark.parametrize("enum", [errors.Reason, Health, kopf_selectcache.Answer])
@@ -109,7 +110,7 @@ def test_errors_can_be_pickled_and_copied() -> None:
     for again in (pickle.loads(pickle.dumps(error)), copy.copy(error)):
         assert (type(again), str(again), again.text, again.column) == (
             errors.BadSelector,
-            "no. yes",
+            "no. yes.",
             "a in",
             5,
         )
@@ -156,5 +157,5 @@ def test_a_kind_that_is_none_is_an_error_of_the_read() -> None:
         lambda: cache.blocking.live.get(none, "a", namespace="shop"),
         lambda: cache.blocking.live.delete(none, "a", namespace="shop"),
     ):
-        with pytest.raises(ReadError, match="names no kind"):
+        with pytest.raises(ReadError, match="the kind is "):
             read()

@@ -158,7 +158,7 @@ def test_what_comes_is_as_what_is_held() -> None:
     run(main)
 
 
-LATER = "Ask again later: raise kopf.TemporaryError('no answer', delay={})"
+LATER = "To retry: raise kopf.TemporaryError('no answer', delay={})"
 
 
 @each_row(

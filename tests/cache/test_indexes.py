@@ -24,6 +24,7 @@ from kopf_selectcache.errors import DeclarationError, ReadError, Stalled
 from kopf_selectcache.settings.retention import indexes
 from kopf_selectcache.testing import FakeCache
 from tests.rows import each_row
+from tests.told import told
 
 from .environment import PODS, Environment, names, pod, reading
 
@@ -188,12 +189,12 @@ def test_where_nothing_is_declared_that_is_told() -> None:
 def test_errors_show_which_index_and_no_value() -> None:
     with pytest.raises(OutsideFilter) as info:
         fake(label="app=web").count("pods", index={"image": CANARY})
-    assert "index={'image': ...}" in str(info.value)
-    assert CANARY not in str(info.value)
+    assert "index={'image': ...}" in told(info.value)
+    assert CANARY not in told(info.value)
     with pytest.raises(ReadError) as stale:
         fake(label="app=web").count("pods", labels="app=web", index={"image": CANARY}, max_age=0)
-    assert "fetch_list" in str(stale.value)
-    assert "index" not in str(stale.value).partition("fetch_list")[2]
+    assert "fetch_list" in told(stale.value)
+    assert "index" not in told(stale.value).partition("fetch_list")[2]
 
 
 # ---- What the handler is called with.
@@ -430,8 +431,8 @@ def test_a_function_that_fails_is_told_as_a_failing_transform_is() -> None:
     assert ", cannot be indexed: " in str(info.value)
     assert "the function of the index 'it' raised KeyError at test_indexes.py:" in str(info.value)
     assert (
-        "Correct the index= of settings.selectcache.selectors['v1/pods']; it must return a text, a list of"
-        " texts, a dict as for @kopf.index, or None for an object without a value" in str(info.value)
+        "Correct the index= of settings.selectcache.selectors['v1/pods']: it must return a text, a list of"
+        " texts, a dict as for @kopf.index, or None for an object without a value" in told(info.value)
     )
     assert CANARY not in str(info.value)
 
@@ -533,15 +534,15 @@ class TestFunctionsOfKopf:
     @each_row(
         ("made", "why"),
         [
-            ("\ud800", "a text that UTF-8 cannot encode"),
-            ({"é\ud800": 0}, "a text that UTF-8 cannot encode"),
-            ({("ns", "\ud800"): 0}, "a text that UTF-8 cannot encode"),
+            ("\ud800", "a text that UTF-8 can't encode"),
+            ({"é\ud800": 0}, "a text that UTF-8 can't encode"),
+            ({("ns", "\ud800"): 0}, "a text that UTF-8 can't encode"),
             ({float("nan"): 0}, "a number that is not finite"),
             ({("ns", ("web", float("-inf"))): 0}, "a number that is not finite"),
-            ({("ns", object()): 0}, "a key that JSON cannot hold"),
-            ([{object(): 0}], "a dict with a key that is no text, number or tuple"),
-            (["a", 5], "a list with something else than texts in it"),
-            (5, "something of the type int"),
+            ({("ns", object()): 0}, "a key that JSON can't represent"),
+            ([{object(): 0}], "a dict with a key that isn't a text, number or tuple"),
+            (["a", 5], "a list with values that aren't texts"),
+            (5, "a value of the type int"),
         ],
     )
     def test_values_that_cannot_be_stored_are_an_error_of_the_function(self, made: Any, why: str) -> None:
@@ -552,7 +553,7 @@ class TestFunctionsOfKopf:
 
     @pytest.mark.parametrize("value", [("ns", float("nan")), ("ns", object()), ("ns", "\ud800")])
     def test_a_read_by_such_a_value_is_an_error(self, value: Any) -> None:
-        with pytest.raises(ReadError, match="tuple of the index 'it' has"):
+        with pytest.raises(ReadError, match="tuple for the index 'it' has"):
             fake(index={"it": lambda **_: {("ns", None): 0}}).list_cached("pods", index={"it": value})
 
     def test_keys_may_be_any_text_or_number(self) -> None:

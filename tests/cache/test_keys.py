@@ -13,6 +13,7 @@ from kopf_selectcache import Cache, Key, Live, PinnedReads
 from kopf_selectcache.testing import FakeCache
 from tests.cache.environment import node, pod
 from tests.rows import each_row
+from tests.told import told
 
 WEB, ABSENT = Key("web-1", namespace="shop"), Key("web-9", namespace="shop")
 CHANGES = {"metadata": {"labels": {"seen": "yes"}}}
@@ -164,7 +165,7 @@ def test_a_positional_namespace_is_refused_with_the_call_to_write(
     with pytest.raises(TypeError) as caught:
         asyncio.run(main())
 
-    assert str(caught.value).endswith(f". Write: {text}")
+    assert told(caught.value).endswith(f". Write: {text}")
 
 
 @each_row("call", CALLS)

@@ -26,6 +26,7 @@ from kopf_selectcache.core.protocol.messages import FieldCause
 from kopf_selectcache.testing import FakeCache, faults
 from tests.cache.live_objects import DB, NODE, WEB, pod, provoked, secret
 from tests.canaries import CANARY
+from tests.told import told
 
 
 @pytest.fixture
@@ -192,9 +193,7 @@ def test_20_an_apply_of_a_misspelt_field_is_refused_at_once(cache: FakeCache, *,
     assert type(error) is Invalid
     assert (error.code, error.transient) == (500, False)
     assert error.causes == (FieldCause("spc", "FieldNotDeclared", "field not declared in schema"),)
-    assert str(error).startswith(
-        "cache.live.apply(<Pod shop/web-1>): the server refuses the object: spc (field"
-    )
+    assert str(error).startswith("Pod shop/web-1: the server refuses the object: spc (field")
 
 
 def test_10_a_refused_apply_of_a_secret_shows_its_fields_only(cache: FakeCache) -> None:
@@ -249,7 +248,7 @@ def test_20_an_object_in_place_of_its_names_is_an_error_that_says_what_to_write(
 ) -> None:
     with pytest.raises(TypeError) as raised:
         call(cache.blocking.live)
-    assert str(raised.value).endswith(f". Name the object: {written}")
+    assert told(raised.value).endswith(f". Name the object: {written}")
 
 
 @pytest.mark.parametrize(
@@ -257,7 +256,7 @@ def test_20_an_object_in_place_of_its_names_is_an_error_that_says_what_to_write(
     [
         ("patch_status", "Write: cache.live.patch(..., subresource='status')"),
         ("creat", "Did you mean create?"),
-        ("nothing", "There are apply, create, delete, ensure, get, list, patch, replace, update"),
+        ("nothing", "It has apply, create, delete, ensure, get, list, patch, replace, update"),
     ],
 )
 def test_20_a_write_that_there_is_not_is_an_error_that_says_what_to_write(
@@ -267,4 +266,4 @@ def test_20_a_write_that_there_is_not_is_an_error_that_says_what_to_write(
         assert not hasattr(live, f"_{name}")
         with pytest.raises(AttributeError) as raised:
             getattr(live, name)
-        assert str(raised.value) == f"cache.live has no {name!r}. {remedy}"
+        assert told(raised.value) == f"cache.live has no {name!r}. {remedy}"

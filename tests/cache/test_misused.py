@@ -15,6 +15,7 @@ from kopf_selectcache import Caches, SelectCacheError
 from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.cache.live import Live
 from kopf_selectcache.testing import FakeCache
+from tests.told import told
 
 from .environment import pod
 
@@ -35,7 +36,7 @@ def said(call: Callable[[Any], Any]) -> str:
             if inspect.isawaitable(answer):
                 await answer
         except (TypeError, SelectCacheError) as error:
-            return str(error)
+            return told(error)
         return ""
 
     return asyncio.run(main())
@@ -44,14 +45,14 @@ def said(call: Callable[[Any], Any]) -> str:
 @pytest.mark.parametrize("name", sorted({*VERBS} - OPEN))
 def test_20_each_verb_names_itself_and_an_argument_that_it_does_not_have(name: str) -> None:
     text = said(lambda cache: getattr(cache, name)("pods", "web-1", nothing=1))
-    assert text.startswith(f"cache.{name}(): {UNKNOWN} 'nothing'. ")
+    assert text.startswith(f"cache.{name}() {UNKNOWN} 'nothing'. ")
 
 
 @pytest.mark.parametrize("name", WRITES)
 def test_20_each_write_names_itself_and_an_argument_that_it_does_not_have(name: str) -> None:
     given = ("pods", "web-1") if name in ("get", "delete", "patch", "update") else ("pods",)
     text = said(lambda cache: getattr(cache.live, name)(*given, nothing=1))
-    assert text.startswith(f"cache.live.{name}(): {UNKNOWN} 'nothing'. ")
+    assert text.startswith(f"cache.live.{name}() {UNKNOWN} 'nothing'. ")
 
 
 @pytest.mark.parametrize("name", sorted({*VERBS} - {"snapshot", "wait_synced"}))  # They need no arguments.
@@ -78,7 +79,7 @@ def test_20_reads_of_several_objects_name_the_argument_that_is_meant(name: str, 
         of, _, verb = name.rpartition(".")
         return getattr(cache.live if of else cache, verb)("pods", **{argument: "app=web"})
 
-    assert said(call) == f"cache.{name}(): {UNKNOWN} '{argument}'. Did you mean labels=?"
+    assert said(call) == f"cache.{name}() {UNKNOWN} '{argument}'. Did you mean labels=?"
 
 
 @pytest.mark.parametrize(
@@ -87,12 +88,18 @@ def test_20_reads_of_several_objects_name_the_argument_that_is_meant(name: str, 
         (lambda cache: cache.list("pods", ns="shop"), "Did you mean namespace=?"),
         (lambda cache: cache.list("pods", when=len), "[obj for obj in cache.list(...) if ...]"),
         (lambda cache: cache.list("pods", annotations={"a": "b"}), "where={('metadata', 'annotations',"),
-        (lambda cache: cache.fetch_list("pods", owner={}), "write cache.list_cached(kind, owner=...)"),
-        (lambda cache: cache.get("pods", "web-1", labels="app=web"), "write cache.list(kind, labels=...)"),
-        (lambda cache: cache.live.get("pods", "a", labels="b"), "write cache.live.list(kind, labels=...)"),
+        (lambda cache: cache.fetch_list("pods", owner={}), "To list the objects of an owner: cache"),
+        (
+            lambda cache: cache.get("pods", "web-1", labels="app=web"),
+            "To select objects: cache.list(kind, labels=...)",
+        ),
+        (
+            lambda cache: cache.live.get("pods", "a", labels="b"),
+            "To select objects: cache.live.list(kind, labels=...)",
+        ),
         (lambda cache: cache.get("pods", "web-1", namspace="ns"), "Did you mean namespace=?"),
         (lambda cache: cache.get("pods", "web-1", "ns", None), "namespace='ns')"),
-        (lambda cache: cache.changes("pods", left=True), "look at `change.cause`"),
+        (lambda cache: cache.changes("pods", left=True), "Look at `change.cause`"),
         (lambda cache: cache.list("pods", "shop"), "It takes kind, as_=, namespace=, labels=, "),
         (
             lambda cache: cache.list("pods", method="x"),

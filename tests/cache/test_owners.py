@@ -11,6 +11,7 @@ from kopf_selectcache import Cached, Key, OutsideFilter, ReadError, Reason, Sele
 from kopf_selectcache.testing import FakeCache
 from tests.cache.environment import Obj, pod
 from tests.rows import each_row
+from tests.told import told
 
 OWNER: Obj = {"metadata": {"name": "web", "namespace": "shop", "uid": "u-1"}}
 CLUSTER_SCOPED: Obj = {"metadata": {"name": "web", "uid": "u-1"}}
@@ -101,11 +102,11 @@ def test_a_complete_read_is_served_where_the_filter_has_the_namespace_of_the_own
     [
         (
             lambda cache: cache.list("pods", owner=OWNER, controller=True),
-            "For those that are cached: cache.list_cached('pods', owner=..., controller=True)",
+            "To read what is cached: cache.list_cached('pods', owner=..., controller=True)",
         ),
         (
             lambda cache: cache.count("pods", owner=OWNER),
-            "For those that are cached: len(cache.list_cached('pods', owner=...))",
+            "To read what is cached: len(cache.list_cached('pods', owner=...))",
         ),
     ],
 )
@@ -116,7 +117,7 @@ def test_a_complete_read_is_refused_where_the_filter_is_narrower_and_names_list_
         read(cached())
 
     assert caught.value.reason is Reason.OVERLAPS
-    assert way in str(caught.value)
+    assert way in told(caught.value)
 
 
 def test_an_owner_whose_namespace_is_never_cached_is_refused() -> None:
@@ -132,7 +133,7 @@ def test_what_is_no_object_with_a_uid_is_no_owner(verb: str, owner: object) -> N
     with pytest.raises(ReadError, match="the owner") as caught:
         getattr(cached(), verb)("pods", owner=owner)
 
-    assert str(caught.value).endswith(". Give the body of an object")
+    assert told(caught.value).endswith(". Give the body of an object")
 
 
 @each_row(

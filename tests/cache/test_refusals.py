@@ -36,6 +36,7 @@ from kopf_selectcache.core.selection.kinds import Kind
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.testing import FakeCache
 from tests.rows import each_row
+from tests.told import told
 
 from .environment import NODES, PODS, Environment, FakeInformer, pod, reading
 
@@ -123,13 +124,13 @@ def test_what_is_no_read_is_told_with_what_there_is(
 def test_20_a_default_that_does_not_apply_says_why(cache: Cache) -> None:
     with pytest.raises(OutsideFilter) as info:
         cache.get("pods", "db-1", namespace="ns", default=None)
+    way = "default= is only for an object that the filter selects and that does not exist"
     for error in (info.value, pickle.loads(pickle.dumps(info.value))):
-        assert getattr(error, "__notes__", ()) == [
-            "The default is only for an object that the filter selects and that doesn't exist."
-        ]
+        assert error.__notes__[1:] == [way]
     with pytest.raises(OutsideFilter) as info:
         cache.get("pods", "db-1", namespace="ns")
-    assert not hasattr(info.value, "__notes__")
+    (way,) = info.value.__notes__
+    assert way.endswith(": cache.blocking.fetch('pods', 'db-1', namespace='ns')")
 
 
 def test_private_names_are_looked_for_by_python_itself_and_are_no_reads() -> None:
@@ -307,13 +308,15 @@ def test_no_read_answers_before_the_first_complete_list(call: str, resource: Res
 def test_not_synced_says_what_is_in_the_way() -> None:
     environment = Environment()
     informer = environment.declare("app=web")
-    informer.message, informer.remedy = "pods: the server answers 500 InternalError", "It is asked again"
+    informer.message, informer.remedy = (
+        "pods: the server answers 500 InternalError",
+        "The cache keeps retrying",
+    )
     with pytest.raises(NotSynced) as info:
         environment.cache().list_cached("pods")
     assert (
-        str(info.value)
-        == "cache.list_cached('pods'): the cache of pods is not synced: pods: the server answers 500"
-        " InternalError; the filter is labels='app=web'. It is asked again"
+        told(info.value) == "the cache of pods is not synced: pods: the server answers 500 InternalError"
+        " (the filter is labels='app=web'). The cache keeps retrying"
     )
 
 
@@ -327,9 +330,9 @@ def test_no_read_answers_from_a_cache_that_cannot_be_kept_even_if_it_was_synced(
     for _ in range(2):
         with pytest.raises(error) as info:
             EVERY_READ[call](environment.cache())
-        assert str(info.value) == f"{call}: pods: no; the filter is labels='app=web'. Grant it"
+        assert told(info.value) == "pods: no (the filter is labels='app=web'). Grant it", call
         assert str(pickle.loads(pickle.dumps(info.value))) == str(info.value)  # Our own.
-    assert str(of_cache) == "pods: no. Grant it", "log and probe have the short text"
+    assert told(of_cache) == "pods: no. Grant it", "log and probe have the short text"
 
 
 def test_a_filter_that_the_cache_itself_has_named_is_not_named_twice() -> None:

@@ -41,7 +41,9 @@ def test_the_repr_is_short() -> None:
 
 def test_the_repr_before_the_start_gives_the_reason() -> None:
     cache = cache_of(kopf.OperatorSettings())
-    assert repr(cache) == "<Cache: no cache is synced: no operator has started with these settings yet>"
+    assert (
+        repr(cache) == "<Cache: no cache is synced, because no operator has started with these settings yet>"
+    )
 
 
 def test_a_cache_is_neither_a_container_nor_iterable() -> None:

@@ -47,7 +47,8 @@ def test_20_the_log_names_the_place_of_a_write_that_nobody_awaits(caplog: pytest
     with_live(work)
     assert (
         caplog.messages.count(
-            f"{LOGGED}:{lines[0]} was never awaited, and did nothing. Write: await cache.live.delete(...)"
+            f"{LOGGED}:{lines[0]} did nothing, because it was never awaited. Write: await"
+            " cache.live.delete(...)"
         )
         == 1
     )

@@ -26,7 +26,7 @@ DEEP = ("shop", "deep")
 VALUES = {
     "nested": (Inserted().value, "it is nested too deeply"),
     "bytes": (b'"\xff"', "it is not UTF-8"),
-    "escape": (b'"\\q"', "it is no valid JSON: invalid escape"),
+    "escape": (b'"\\q"', "it isn't valid JSON: invalid escape"),
     "key": (b'{"\xff":1}', "it is not UTF-8"),
 }
 INITIAL = pytest.mark.parametrize("initial", ["pages", "stream"])
@@ -507,7 +507,7 @@ def test_unreadable_objects_are_named_in_the_log_once_a_version_and_in_the_probe
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     def lines() -> list[str]:
-        return [record.getMessage() for record in caplog.records if "cannot be read" in record.getMessage()]
+        return [record.getMessage() for record in caplog.records if "can't be decoded" in record.getMessage()]
 
     async def main() -> None:
         caplog.set_level(logging.INFO)
@@ -515,8 +515,8 @@ def test_unreadable_objects_are_named_in_the_log_once_a_version_and_in_the_probe
             await until(lines)
             version = environment.informer.store.unreadable[DEEP].version
             line = (
-                "The cache of secrets has objects that cannot be read: shop/deep (it is nested too deeply,"
-                f" version {version}). Reads that mean one of them raise Unreadable; list_cached leaves it"
+                "The cache of secrets has objects that can't be decoded: shop/deep (it is nested too deeply,"
+                f" version {version}). Reads that need one of them raise Unreadable. list_cached leaves it"
                 " out."
             )
             assert lines() == [line]

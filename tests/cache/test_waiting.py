@@ -49,7 +49,10 @@ def test_who_waited_in_vain_is_told_for_whom_and_why() -> None:
     async def main(environment: Environment) -> None:
         environment.declare().hold()
         informer = environment.declare("", NODES, "nodes")
-        informer.message, informer.remedy = "nodes: the server has fallen silent", "It is asked again"
+        informer.message, informer.remedy = (
+            "nodes: the server has stopped sending",
+            "The cache keeps retrying",
+        )
         with pytest.raises(NotSynced):
             await environment.cache().wait_synced(0)
 
@@ -264,7 +267,7 @@ def test_who_waits_for_too_long_is_told_what_has_departed_and_from_what_it_is_kn
     async def wait() -> None:
         await cache.wait_for("pods", let_depart, timeout=0)
 
-    with pytest.raises(TimeoutError, match="none of 3 objects that match satisfied let_depart") as raised:
+    with pytest.raises(TimeoutError, match="none of 3 pods in the cache satisfied let_depart") as raised:
         asyncio.run(wait())
     assert f"let_depart{departures}. The filter is" in str(raised.value)
 
@@ -272,7 +275,7 @@ def test_who_waits_for_too_long_is_told_what_has_departed_and_from_what_it_is_kn
 def test_who_waits_in_vain_for_a_cache_is_told_that_it_is_not_synced() -> None:
     async def main(environment: Environment) -> None:
         informer = environment.declare("app=web")
-        informer.message, informer.remedy = "pods: the server answers 500", "It is asked again"
+        informer.message, informer.remedy = "pods: the server answers 500", "The cache keeps retrying"
         with pytest.raises(NotSynced):
             await environment.cache().wait_for("pods", ready, namespace="ns", timeout=0)
         assert informer.counts.reads == {("wait_for", "NotSynced"): 1}

@@ -326,7 +326,7 @@ select['v1/pods'] = Cached([Selector('app=web'), Selector(names=['db-1'], namesp
             in said.output
         )
         assert (
-            "Correct index= of settings.selectcache.selectors['v1/pods']; it must return a text, a list of"
+            "Correct index= of settings.selectcache.selectors['v1/pods']: it must return a text, a list of"
             " texts, a dict as for @kopf.index, or None for an object without a value" in said.output
         )
 

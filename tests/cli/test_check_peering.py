@@ -67,7 +67,8 @@ def test_20_check_tells_of_peerings_that_are_not_served(command: Command) -> Non
     said = command("check", WEB, "--peering", "ours")
     assert said.code == 1
     assert (
-        "the cluster serves no clusterkopfpeerings.kopf.dev, and the peering ours is mandatory" in said.output
+        "the peering ours is mandatory, but the cluster does not serve clusterkopfpeerings.kopf.dev"
+        in said.output
     )
 
 
@@ -85,7 +86,7 @@ def test_20_check_tells_that_a_peering_and_none_exclude_each_other(
     cluster.create(PEERINGS, PEERING)
     said = command("check", WEB, "--standalone", "--peering", "ours")
     assert said.code == 1
-    assert "Kopf calls no handler: the peering is mandatory, and --standalone excludes it." in said.output
+    assert "Kopf calls no handler: the peering is mandatory, but --standalone turns it off." in said.output
 
 
 @pytest.mark.parametrize(("refused", "code"), [(403, 0), (503, 2)])

@@ -131,7 +131,7 @@ def test_20_options_may_be_between_the_names(cluster: EmbeddedCluster, remove: R
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (["widgets", "a"], "the cluster serves no widgets"),
+        (["widgets", "a"], "the cluster does not serve widgets"),
         (["nodes", "a", "-n", "shop"], "nodes are cluster-scoped\nhint: Leave out -n"),
         (["cm", "a/b"], "'a/b': no object can have this name"),
     ],

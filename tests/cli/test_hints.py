@@ -109,7 +109,7 @@ def test_20_rbac_notes_what_stands_for_a_kind_that_is_not_written_out(command: C
 def test_20_a_mistake_in_a_decorator_is_a_line_with_its_place(command: Command, decorator: str) -> None:
     said = command("check", WEB, handlers=f"\n@selectcache.{decorator}('configmapz')\ndef f(**_): ...\n")
     assert (said.code, said.output) == (1, "")
-    assert said.errors.startswith("error: web.py:11: the key 'configmapz' is no kind of Kubernetes\nhint: ")
+    assert said.errors.startswith("error: web.py:11: 'configmapz' isn't a kind of Kubernetes\nhint: ")
     assert [line[:6] for line in said.errors.splitlines()] == ["error:", "hint: "]
 
 

@@ -173,8 +173,8 @@ def test_what_is_not_served_is_told_and_the_rest_is_looked_at(
     handlers = f"{HANDLERS}\n@kopf.on.event('example.com', 'v1', 'gizmos')\ndef follow(**_): ...\n"
     said = command("outside", declared, handlers=handlers)
     assert (said.code, said.output.partition(":")[0]) == (1, "pods/lost-1 in default")
-    assert "the cluster serves no example.com/v1/gadgets" in said.errors
-    assert "the cluster serves no example.com/v1/gizmos" in said.errors
+    assert "the cluster does not serve example.com/v1/gadgets" in said.errors
+    assert "the cluster does not serve example.com/v1/gizmos" in said.errors
 
 
 def test_a_kind_that_is_not_served_leaves_it_open_if_anything_is_hidden(

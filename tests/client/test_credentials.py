@@ -443,7 +443,7 @@ def test_a_synced_cache_is_unauthorized_only_after_a_while() -> None:
                 await environment.synced()
                 began = environment.time.now
                 over.set()
-                await until(lambda: "accepts no credentials" in environment.informer.message)
+                await until(lambda: "does not accept the credentials" in environment.informer.message)
                 assert environment.informer.health in (Health.SYNCED, Health.STALE)
                 assert len(environment.names()) == 1
                 await until(lambda: environment.informer.health is Health.UNAUTHORIZED)
@@ -522,7 +522,7 @@ def test_a_login_that_never_returns_is_a_failure_of_the_request(monkeypatch: pyt
         ):
             deadline = asyncio.get_running_loop().time() + 20
             await until(lambda: environment.informer.message or asyncio.get_running_loop().time() > deadline)
-            assert "the login of the operator takes too long" in environment.informer.message
+            assert "the operator's login takes too long" in environment.informer.message
             await until(lambda: environment.informer.health is Health.STALLED)
 
     run(main())

@@ -224,7 +224,7 @@ def test_what_the_cluster_does_not_serve_is_said_so(key: KindKey) -> None:
         resolved(key)
     assert (
         str(caught.value).partition(",")[0]
-        == f"the cluster serves no {key if isinstance(key, str) else '/'.join(key)}"
+        == f"the cluster does not serve {key if isinstance(key, str) else '/'.join(key)}"
     )
 
 

@@ -150,7 +150,7 @@ def test_what_the_client_cannot_read_is_told_without_a_value() -> None:
     with pytest.raises(
         ReadError,
         match=(
-            f"^shop/{NAME} cannot be made a V1Pod: the client raised ValidationError for V1ContainerStatus:"
+            f"^shop/{NAME} can't be read as V1Pod: the client raised ValidationError for V1ContainerStatus:"
             " image "
         ),
     ) as info:

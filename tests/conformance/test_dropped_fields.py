@@ -128,11 +128,11 @@ def _replaced(change: Callable[[Any], Any], **options: Any) -> Write:
 
 
 WITHOUT = (
-    "The server has ignored status in {by}: the status of pods is a subresource. To write it, give"
+    "The server ignored the status in {by}: the status of pods is a subresource. To write it, give"
     " subresource='status'."
 )
 WITH = (
-    "The server has ignored {part} in {by}: subresource='status' writes only the status of pods. To write"
+    "The server ignored {part} in {by}: subresource='status' only writes the status of pods. To write"
     " {part}, leave subresource= out."
 )
 PATCH, UPDATE, REPLACE = (f"cache.live.{verb}()" for verb in ("patch", "update", "replace"))
@@ -193,7 +193,7 @@ def ignored(place: Place, write: Write, caplog: pytest.LogCaptureFixture) -> set
     place.of("pods").create("a", spec=POD["spec"])
     place.of("configmaps").create("a")
     written(place, write)
-    return {text for each in caplog.records if "has ignored" in (text := each.getMessage())}
+    return {text for each in caplog.records if "server ignored" in (text := each.getMessage())}
 
 
 @pytest.mark.parametrize("what", IGNORED)
@@ -212,7 +212,7 @@ def test_20_no_log_names_a_part_that_the_answer_of_a_write_has(
 
 
 def dropped(caplog: pytest.LogCaptureFixture) -> set[str]:
-    said = "The server has dropped "
+    said = "The server dropped "
     return {
         each.getMessage().removeprefix(said).partition(" from ")[0]
         for each in caplog.records

@@ -47,14 +47,19 @@ def test_21_a_right_that_is_revoked_is_named_within_seconds_and_the_watch_goes_o
             assert environment.informer.health is Health.FORBIDDEN
             with pytest.raises(Forbidden) as caught:
                 environment.names()
-            assert (
-                str(caught.value)
-                == f"cache.list('pods', labels='app=web'): pods: the operator may not watch them: {DENIED}."
-                " Grant it the verbs list and watch in a ClusterRole: apiGroups: [''], resources:"
-                " ['pods']; or, for one namespace alone, run it with -n (for"
-                " settings.selectcache.selectors['pods'], labels='app=web'; to see all missing rights:"
-                " selectcache check app.py)"
+            assert str(caught.value) == (
+                f"pods: the operator does not have permission to watch them: {DENIED} (the filter is"
+                " labels='app=web')."
             )
+            assert caught.value.__notes__ == [
+                (
+                    "Grant it the verbs list and watch in a ClusterRole: apiGroups: [''], resources:"
+                    " ['pods'] (for"
+                    " settings.selectcache.selectors['pods'], labels='app=web')"
+                ),
+                "Or, for a single namespace, run it with -n",
+                "To see all missing permissions: selectcache check app.py",
+            ]
             granted.set()
             await until(lambda: environment.informer.synced)
             await environment.holds("a@90", "b@105")
@@ -91,7 +96,7 @@ def test_21_a_right_that_is_missing_from_the_start_holds_up_no_other_cache() -> 
                 assert [
                     one["metadata"]["name"] for one in environment.cache.list("secrets", labels="app=web")
                 ] == ["s"]
-                assert "may not list them" in environment.informer.message
+                assert "does not have permission to list them" in environment.informer.message
                 await environment.informer.wait_until_settled()
                 granted.set()
                 await until(lambda: environment.informer.synced)

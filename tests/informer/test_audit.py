@@ -113,7 +113,7 @@ def test_what_the_watch_has_lost_is_found_told_and_repaired(caplog: pytest.LogCa
         "The cache of secrets with labels='app=web', namespaces=['shop'] has drifted from the server: 1"
         " object is missing (shop/created), 2 "
     )
-    assert line.endswith(". It is listed anew.")
+    assert line.endswith(". It is listed again.")
 
 
 def test_it_is_done_again_and_again_without_being_asked_for() -> None:
@@ -217,7 +217,9 @@ def test_a_server_that_has_yet_to_reach_what_is_held_was_restored_and_is_listed_
             assert await environment.cache.audit("secrets")
 
     run(main())
-    assert "The server of secrets went back to an older state; its cache started anew." in caplog.messages
+    assert (
+        "The server of secrets went back to an older state, so its cache is listed again." in caplog.messages
+    )
 
 
 def test_before_it_is_synced_there_is_nothing_to_compare() -> None:
@@ -373,7 +375,7 @@ def test_an_audit_that_nobody_has_asked_for_and_that_fails_is_told_and_made_agai
     run(main())
     assert any(
         message.startswith(f"The cache of secrets could not be compared with the server: {why}")
-        and message.endswith(". It is tried again.")
+        and message.endswith(". This is retried.")
         for message in caplog.messages
     )
     assert not [message for message in caplog.messages if "mistake" in message]
@@ -486,10 +488,10 @@ def held_at_100(*uids: str) -> Substore:
     [
         ([page("101")], "a page of version '101' came in a list of version '100'"),
         ([page(token="x"), page("101")], "a page of version '101' came"),
-        ([page(token="x", items=ONE)], "the pages of a list lead nowhere"),
+        ([page(token="x", items=ONE)], "the pages of a list never end"),
         (
             [*(page(token=str(number)) for number in range(EMPTY_PAGES + 1)), page()],
-            "the pages of a list lead nowhere",
+            "the pages of a list never end",
         ),
         ([page(kind="Status", code=404, status="Failure")], "404"),
     ],

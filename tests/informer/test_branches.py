@@ -176,7 +176,7 @@ def test_a_selector_that_adds_nothing_is_told_of_and_not_kept(caplog: pytest.Log
 
     run(main())
     assert (
-        "The filter of secrets: labels='app=web,tier' selects nothing that the other selectors do not."
+        "The filter of secrets has a selector that adds nothing to the others: labels='app=web,tier'."
         in caplog.messages
     )
 
@@ -328,8 +328,9 @@ def test_a_right_that_one_watch_lacks_spoils_only_the_reads_that_need_it() -> No
             with pytest.raises(OutsideFilter):
                 environment.cache.get("secrets", "b", namespace="shop")
             missing = (
-                "may not list them in the namespace infra: .*Grant it the verbs list and watch in the"
-                " namespace infra: .*resourceNames: ..ca.."
+                "does not have permission to list them in the namespace infra: (?s:.*)Grant it the verbs"
+                " list and watch"
+                " in the namespace infra: .*resourceNames: ..ca.."
             )
             for read in (
                 lambda: environment.cache.get("secrets", "ca", namespace="infra"),

@@ -10,7 +10,6 @@ import pytest
 from kopf_selectcache import Forbidden, Selector, Stalled, StateError
 from kopf_selectcache._errors import NO_CAUSE, Cause
 from kopf_selectcache.cache.errors import for_request
-from kopf_selectcache.cache.request import Request
 from kopf_selectcache.core.protocol.machine import Lost, Silent
 from kopf_selectcache.core.protocol.messages import Refusal
 from kopf_selectcache.core.selection.grammar import FieldTerm
@@ -88,7 +87,7 @@ def test_the_cause_is_that_of_the_last_failure_and_of_the_state_that_is_told() -
 def test_the_error_of_a_read_has_the_cause_of_its_cache() -> None:
     one = condition()
     one.fail(Refusal(503, "ServiceUnavailable", retry_after=3.0), verb="list")
-    error = for_request(error_of(one), Request(verb="list_cached", kind="pods"))
+    error = for_request(error_of(one))
     for again in (error, copy.copy(error), pickle.loads(pickle.dumps(error))):
         assert (again.code, again.reason, again.retry_after, again.transient) == (
             503,

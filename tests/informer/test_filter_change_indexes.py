@@ -214,7 +214,7 @@ def test_16_an_index_of_a_part_that_is_dropped_meanwhile_is_refused(monkeypatch:
                 other = asyncio.create_task(cache.add_index("secrets", other="metadata.labels.app"))
                 await cache.declare("secrets", WEB, drop=["data"], replace=True)
                 dropped.set()
-                with pytest.raises(NotKept, match="is not stored"):
+                with pytest.raises(NotKept, match="does not store"):
                     await adding
                 await other
             with pytest.raises(ReadError, match="no index"):

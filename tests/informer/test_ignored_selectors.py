@@ -23,7 +23,7 @@ from tests.secrets import Environment, caching, labelled, named, secret
 
 WEB, DB = secret("web", app="web"), secret("db", app="db")
 LABELS_IGNORED = (
-    "secrets: the server, or a proxy in front of it, does not select by labels='app=web': "
+    "secrets: the server, or a proxy in front of it, ignores the selector labels='app=web': "
     "the object 'shop/db' came, which app=web does not select: its label app is 'db'"
 )
 

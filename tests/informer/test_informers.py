@@ -145,7 +145,7 @@ def test_each_change_of_health_is_logged_once(told: Callable[[], list[str]]) -> 
             await environment.watched(4)
             await environment.synced()
             assert told() == [
-                "WARNING: pods: the server answers 500 InternalError. It is asked again.",
+                "WARNING: pods: the server answers 500 InternalError. The cache keeps retrying.",
                 "INFO: The cache of pods follows the server again.",
             ]
             cut[1].set()
@@ -154,14 +154,15 @@ def test_each_change_of_health_is_logged_once(told: Callable[[], list[str]]) -> 
             *lines, last = told()
             assert lines == [
                 (
-                    "WARNING: pods: the operator may not watch them: no. It is asked again: a server that has"
-                    " just started says so to everybody."
+                    "WARNING: pods: the operator does not have permission to watch them: no. The cache"
+                    " keeps retrying: a server that has just started refuses everybody."
                 ),
                 (
-                    "WARNING: pods: the operator may not watch them: no. Grant it the verbs list and watch in"
-                    " a ClusterRole: apiGroups: [''], resources: ['pods']; or, for one namespace alone, run"
-                    " it with -n (for settings.selectcache.selectors['pods'], labels='app=web'; to see all"
-                    " missing rights: selectcache check app.py)."
+                    "WARNING: pods: the operator does not have permission to watch them: no. Grant it the"
+                    " verbs list and watch in a ClusterRole: apiGroups: [''], resources: ['pods'] (for"
+                    " settings.selectcache.selectors['pods'], labels='app=web'). Or, for a single namespace,"
+                    " run it"
+                    " with -n. To see all missing permissions: selectcache check app.py."
                 ),
             ]
             assert re.fullmatch(
@@ -242,7 +243,8 @@ def test_a_server_that_went_back_to_a_backup_is_said_loudly(told: Callable[[], l
         ):
             await environment.holds()
             assert (
-                "WARNING: The server of pods went back to an older state; its cache started anew." in told()
+                "WARNING: The server of pods went back to an older state, so its cache is listed again."
+                in told()
             )
 
     run(main())
@@ -276,15 +278,15 @@ def test_a_right_that_is_missing_in_a_namespace_is_named_with_it() -> None:
             async with operating(server, selectors=WEB) as environment:
                 informer = environment.runtime.informer("webapps.example.com")
                 await until(lambda: informer.health is Health.FORBIDDEN)
-                assert (
-                    informer.message
-                    == "webapps.example.com: the operator may not list them in the namespace shop: no"
+                assert informer.message == (
+                    "webapps.example.com: the operator does not have permission to list them in the namespace"
+                    " shop: no"
                 )
                 assert (
                     informer.remedy
                     == "Grant it the verbs list and watch in the namespace shop: apiGroups: ['example.com'],"
                     " resources: ['webapps'] (for settings.selectcache.selectors['webapps.example.com'],"
-                    " namespaces=['shop']; to see all missing rights: selectcache check app.py)"
+                    " namespaces=['shop'])\nTo see all missing permissions: selectcache check app.py"
                 )
 
     run(main())
@@ -320,7 +322,7 @@ def test_a_kind_that_is_not_served_and_hardly_meant_is_told_with_the_one_that_is
             async with operating(server, selectors={"podz": "app=web"}) as environment:
                 (informer,) = environment.runtime.informers.values()
                 await until(lambda: informer.health is Health.MISSING)
-                assert informer.remedy.startswith("Did you mean 'pods'? If not, install its definition")
+                assert informer.remedy.startswith("Did you mean 'pods'?\nInstall its definition")
 
     run(main())
 

@@ -132,7 +132,7 @@ def test_a_mistake_of_ours_costs_a_list_and_is_told_and_ends_nothing(
             transport.times = 2
             task = asyncio.create_task(runtime.run())
             await until(lambda: environment.informer.message)
-            assert environment.informer.message == "pods: a bug in kopf_selectcache, KeyError"
+            assert environment.informer.message == "pods: a bug in kopf_selectcache: KeyError"
             await environment.holds("a@90")
             transport.times = 1
             await environment.holds("b@150")

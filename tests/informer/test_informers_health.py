@@ -177,8 +177,8 @@ def test_what_may_not_be_done_is_said_anew_when_it_is_something_else(told: Calla
             await environment.synced()
             lines = told()
             assert [line.split(": ")[1] for line in lines] == [
-                "the operator may not list them",
-                "the operator may not watch them",
+                "the operator does not have permission to list them",
+                "the operator does not have permission to watch them",
             ]
 
     run(main())
@@ -252,7 +252,8 @@ def test_a_cache_fails_the_probe_once_it_has_been_in_a_state_for_as_long_as_is_a
             assert (health(environment), fails()) == (Health.STALE, "")
             environment.time.now += 20
             assert fails().startswith(
-                "The cache of pods is stale, for 120 s or more: pods: the operator may not watch them. "
+                "The cache of pods is stale, for 120 s or more: pods: the operator does not have permission"
+                " to watch them. "
             )
             up.set()
             await environment.synced()
@@ -389,7 +390,7 @@ def test_a_stream_that_is_accepted_and_breaks_off_again_and_again_stays_stalled(
         ):
             await environment.listed(4)
             assert health(environment) is Health.STALLED
-            assert len([line for line in told() if "meanwhile" in line]) == 1
+            assert len([line for line in told() if "Meanwhile" in line]) == 1
 
     run(main())
 

@@ -16,6 +16,7 @@ from kopf_selectcache.informer.metrics import Collector
 from kopf_selectcache.informer.names import Found
 from tests.faults.environment import Environment, operating, run, until
 from tests.faults.server import Answer, Script, Server, answer, error, held, listed, pod, refused, streamed
+from tests.told import told
 
 SERVICE = pod("web", "90") | {"kind": "Service"}
 
@@ -220,7 +221,7 @@ def test_a_name_of_two_caches_is_refused() -> None:
                 with pytest.raises(
                     ReadError,
                     match=(
-                        r"web may be any of webapps.example.com, webapps.example.org. Name the kind as it is"
+                        r"web may be any of webapps.example.com, webapps.example.org.\nName the kind as it is"
                         r" declared, such as 'webapps.example.com'"
                     ),
                 ):
@@ -286,9 +287,9 @@ def test_two_keys_that_turn_out_to_mean_the_same_are_one_too_many() -> None:
                 with pytest.raises(Rejected) as caught:
                     environment.cache.list_cached(refused_.key)
                 assert (
-                    str(caught.value)
-                    == f"cache.list_cached({refused_.key!r}): {refused_.key} and {kept.key} are both"
-                    f" webapps.example.com; the filter is {refused_.filter}. Declare them once: remove"
+                    told(caught.value)
+                    == f"{refused_.key} and {kept.key} are both webapps.example.com (the filter is"
+                    f" {refused_.filter}). Declare it once: remove"
                     f" settings.selectcache.selectors[{refused_.key!r}]"
                 )
                 assert environment.cache.scope("WebApp") == kept.filter

@@ -79,7 +79,9 @@ def test_all_of_a_cache_is_there_once_its_watches_have_reached_the_newest_of_the
         patient = caching(EITHER, secret("a", app="web"), who=late_for_gold, sync_timeout=86_400)
         async with patient as environment:
             await until(lambda: len(environment.watches()) == 1 and environment.informer.message)
-            assert told() == ["WARNING: secrets: the server answers 500 InternalError. It is asked again."]
+            assert told() == [
+                "WARNING: secrets: the server answers 500 InternalError. The cache keeps retrying."
+            ]
             environment.cluster.create(secret("b"))  # Of which the first watch hears nothing.
             environment.cluster.faults.clear()
             await until(
@@ -118,7 +120,9 @@ def test_a_right_that_two_watches_lack_is_told_once_and_so_is_its_grant(told: To
                 )
             )
             (line,) = told()
-            assert line.startswith("WARNING: secrets: the operator may not list them in the namespace shop: ")
+            assert line.startswith(
+                "WARNING: secrets: the operator does not have permission to list them in the namespace shop: "
+            )
             environment.cluster.user("reader", [RIGHT])
             await until(lambda: environment.informer.synced)
             (line,) = told()
@@ -140,7 +144,8 @@ def test_rights_that_are_missing_in_two_namespaces_are_two_causes_and_end_one_by
                 )
             )
             assert sorted(line.split(": ")[2] for line in told()) == [
-                f"the operator may not list them in the namespace {name}" for name in ("infra", "shop")
+                f"the operator does not have permission to list them in the namespace {name}"
+                for name in ("infra", "shop")
             ]
             environment.cluster.user("reader", [RIGHT], namespace="shop")
             await until(lambda: environment.informer.reflectors[0].condition.health is Health.SYNCED)
@@ -167,7 +172,9 @@ def test_what_hinders_all_watches_for_a_while_is_told_once_and_so_is_its_end(tol
             environment.time.now += LIVED + 1  # That watches end after a while is no failure.
             environment.cluster.cut()
             await until(lambda: all(each.condition.message for each in environment.informer.reflectors))
-            assert told() == ["WARNING: secrets: the server answers 500 InternalError. It is asked again."]
+            assert told() == [
+                "WARNING: secrets: the server answers 500 InternalError. The cache keeps retrying."
+            ]
             refused.release()
             await until(lambda: not any(each.condition.message for each in environment.informer.reflectors))
             assert told() == ["INFO: The cache of secrets follows the server again."]
@@ -192,7 +199,9 @@ def test_what_hinders_one_watch_while_another_is_beyond_server_ends_without_a_li
             environment.time.now += LIVED + 1  # That watches end after a while is no failure.
             environment.cluster.cut()
             await until(lambda: first.message or first.reflectors[0].condition.message)
-            assert told() == ["WARNING: secrets: the server answers 500 InternalError. It is asked again."]
+            assert told() == [
+                "WARNING: secrets: the server answers 500 InternalError. The cache keeps retrying."
+            ]
             refused.release()
             await until(lambda: not first.reflectors[0].condition.message)
             assert told() == []
@@ -240,7 +249,7 @@ def test_a_kind_that_goes_and_comes_back_is_told_of_once_each_way(told: Told) ->
                 (line,) = told()
                 assert line.startswith(
                     "WARNING: widgets.example.com: the cluster does not serve them. Install the definition of"
-                    " widgets.example.com, or take out "
+                    " widgets.example.com. Or remove "
                 )
                 environment.cluster.create(definition)
 

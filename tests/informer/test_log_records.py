@@ -108,7 +108,7 @@ def test_records_of_one_trouble_have_one_template_whatever_the_server_says(
     refused(Refusal(403, "Forbidden", "pods is forbidden: user bob"))
     first, second = caplog.records
     assert first.msg == second.msg
-    assert "the operator may not %(verb)s them" in first.msg
+    assert "the operator does not have permission to %(verb)s them" in first.msg
     assert "alice" not in first.msg
     assert "user alice" in first.getMessage()
     assert "user bob" in second.getMessage()

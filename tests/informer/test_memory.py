@@ -15,6 +15,7 @@ import pytest
 from msgspec.structs import replace
 
 from kopf_selectcache import Cached, Oversized, Selector
+from kopf_selectcache._errors import in_one_line
 from kopf_selectcache.core.protocol.decoder import Reader
 from kopf_selectcache.core.store.accounting import OVERHEAD, weight
 from kopf_selectcache.core.store.projection import ALL
@@ -185,13 +186,12 @@ def test_a_cache_that_grows_beyond_its_budget_is_let_go(when: str, told: Told) -
             assert [store() for store in stores] == [None], "its memory is free"
             error = error_of(environment)
             assert error.what.startswith(
-                "cache.list_cached('pods'): pods: the cache was let go, because it grew beyond"
-                " max_bytes='64Ki': "
+                "pods: the cache was emptied, because it exceeded max_bytes='64Ki': "
             )
             assert "labels='app=web'" in error.what
             assert "settings.selectcache.selectors['pods']" in error.remedy
             assert [line for line in told() if "410" not in line] == [
-                f"{informer.message}. {informer.remedy}."
+                in_one_line(informer.message, *informer.remedy.splitlines())
             ]
             await asyncio.wait_for(informer.wait_until_settled(), 10)  # No handler waits for it.
             with pytest.raises(Oversized):
@@ -206,9 +206,7 @@ def test_it_says_how_much_was_held() -> None:
         async with Server(lists=lists) as server, operating(server, selectors={"pods": SMALL}) as environment:
             await let_go(environment.informer)
             size = sum(map(weight, records(*many(8))))
-            assert (
-                f"with labels='app=web' it held 8 objects in {written(size)}" in environment.informer.message
-            )
+            assert f"it had 8 objects with labels='app=web', {written(size)}" in environment.informer.message
 
     run(main())
 
@@ -465,7 +463,7 @@ def test_in_one_of_several_branches_the_whole_is_let_go(told: Told) -> None:
                 error = error_of(environment)
                 assert error.remedy.startswith(
                     "Keep less of each object in settings.selectcache.selectors['pods']: Cached(...,"
-                    " keep=[...]); or store it packed"
+                    " keep=[...])\nStore it packed"
                 )
                 with pytest.raises(Oversized):
                     environment.cache.get("pods", "ca", namespace="infra")
@@ -516,16 +514,18 @@ def test_the_cache_that_grows_beyond_the_budget_of_all_is_let_go_and_no_other(to
                 assert len(environment.cache.list_cached("secrets")) == 3
                 error = error_of(environment)
                 assert (
-                    "because all caches together grew beyond settings.selectcache.max_bytes = '64Ki'"
+                    "because all caches together exceeded settings.selectcache.max_bytes = '64Ki'"
                     in error.what
                 )
                 sizes = sum(map(weight, records(*many(4)))), sum(map(weight, secrets.store.records()[0]))
                 assert (
-                    f"the largest are pods with {written(sizes[0])}, secrets with {written(sizes[1])}"
+                    f"The largest caches are pods with {written(sizes[0])}, secrets with {written(sizes[1])}"
                     in error.what
                 )
                 (line,) = told()
-                assert line == f"{environment.informer.message}. {environment.informer.remedy}."
+                assert line == in_one_line(
+                    environment.informer.message, *environment.informer.remedy.splitlines()
+                )
                 again.set()  # What was let go counts no more.
                 await environment.synced()
                 assert secrets.synced

@@ -39,7 +39,7 @@ async def proposed(declared: Any, *bodies: Obj, key: str = "pods", **options: An
 
 
 def test_where_nothing_fits_the_budget_of_all_that_is_to_be_raised() -> None:
-    assert "allow more: settings.selectcache.max_bytes = '128Ki'; it is" in run_for(
+    assert "Allow more: settings.selectcache.max_bytes = '128Ki'\nThe cache retries" in run_for(
         proposed("app=web", *many(8), max_bytes=LIMIT)
     )
 
@@ -66,10 +66,9 @@ def test_where_nothing_fits_it_is_said_what_else_to_do() -> None:
     remedy = run_for(proposed(SMALL, *many(8)))
     assert (
         remedy
-        == "Keep less of each object in settings.selectcache.selectors['pods']: Cached(..., keep=[...]); or"
-        " store it packed: Cached(..., storage='packed'); or narrow its filter; or allow more:"
-        " max_bytes='128Ki'; it is tried again about every 10 minutes; meanwhile, await cache.fetch(...)"
-        " asks the server directly"
+        == "Keep less of each object in settings.selectcache.selectors['pods']: Cached(..., keep=[...])\n"
+        "Store it packed: Cached(..., storage='packed')\nNarrow its filter\nAllow more: max_bytes='128Ki'\n"
+        "The cache retries about every 10 minutes\nMeanwhile, await cache.fetch(...) asks the server"
     )
 
 
@@ -80,8 +79,8 @@ def test_where_nothing_kept_of_each_would_still_be_too_much_no_less_of_each_is_p
         )
     )
     assert told.startswith(
-        "Select less in settings.selectcache.selectors['pods']: 150 objects take 77.6Ki with nothing kept of"
-        " them; or allow more: max_bytes='171Ki'; it is"
+        "Select less in settings.selectcache.selectors['pods']: 150 objects take 77.6Ki even if none of"
+        " their fields is kept\nAllow more: max_bytes='171Ki'\nThe cache"
     )
 
 
@@ -102,13 +101,13 @@ def test_what_indexes_hold_is_told_and_is_to_be_less() -> None:
             await let_go(environment.informer)
             error = error_of(environment)
             assert re.search(
-                r"it held \d+ objects in [0-9.]+Ki, of which [0-9.]+Ki are what is indexed by 'long',"
-                r" 'short'",
+                r"it had \d+ objects with labels='app=web', [0-9.]+Ki, of which the indexes 'long', 'short'"
+                r" took [0-9.]+Ki",
                 str(error),
             )
             assert error.remedy.startswith(
-                "Index by less in settings.selectcache.selectors['pods']: Cached(..., index={...}), or in"
-                " what is added later; or allow more: max_bytes="
+                "Index less in settings.selectcache.selectors['pods']: Cached(..., index={...}), or in"
+                " cache.add_index(...)\nAllow more: max_bytes="
             )
 
     run(main())
@@ -128,8 +127,8 @@ def test_what_is_kept_of_fields_that_were_dropped_is_none_of_an_index() -> None:
 
 
 def test_more_is_to_be_allowed_than_what_was_held() -> None:
-    assert "allow more: max_bytes='313.7Ki'" in run_for(proposed(SMALL, *many(20)))
-    assert "allow more: settings.selectcache.max_bytes = '313.7Ki'" in run_for(
+    assert "Allow more: max_bytes='313.7Ki'" in run_for(proposed(SMALL, *many(20)))
+    assert "Allow more: settings.selectcache.max_bytes = '313.7Ki'" in run_for(
         proposed("app=web", *many(20), max_bytes=LIMIT)
     )
 

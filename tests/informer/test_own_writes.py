@@ -334,7 +334,7 @@ def test_9_a_write_that_no_stream_reports_is_dropped_and_named_in_the_log(
         assert not model.cache.list_cached("pods")
 
     asyncio.run(main())
-    (record,) = [each for each in caplog.records if "own write" in each.getMessage()]
+    (record,) = [each for each in caplog.records if "write of ns/a" in each.getMessage()]
     assert record.args is not None
     assert "ns/a" in record.getMessage()
 

@@ -29,7 +29,7 @@ SCHEMA: dict[str, Any] = {
 }
 TYPO = (
     "keep= of settings.selectcache.selectors['pods'] names 'spec.nodeNam' (did you mean 'spec.nodeName'?),"
-    " and pods have no such field: the cache stores nothing there."
+    " but pods don't have that field. Correct the path."
 )
 
 
@@ -93,8 +93,8 @@ def test_20_a_server_without_schemas_makes_a_careful_warning(caplog: pytest.LogC
     keep = Cached("app=web", keep=["spec.nodeNam", "spec.hostname", "metadata.labels.x"])
     (line,) = warned(caplog, full("a"), full("b"), keep=keep, schema=refused(404, "NotFound"))
     assert line == (
-        "keep= of settings.selectcache.selectors['pods'] names 'spec.nodeNam', and no object has a value"
-        " there (2 looked at). The server doesn't publish which fields pods have there. Look at the spelling."
+        "keep= of settings.selectcache.selectors['pods'] names 'spec.nodeNam', but none of 2 pods has a"
+        " value there. Check the spelling: the server doesn't publish their fields."
     )
 
 
@@ -108,7 +108,7 @@ def test_20_a_schema_that_leaves_fields_open_makes_a_careful_warning(
     }
     keep = Cached("app=web", keep=["spec.nodeNam", "spec.hostname"])
     (line,) = warned(caplog, full("a"), full("b"), keep=keep, schema=answer(schema))
-    assert "names 'spec.nodeNam', and no object has a value there (2 looked at)" in line
+    assert "names 'spec.nodeNam', but none of 2 pods has a value there" in line
 
 
 def test_20_a_server_that_fails_makes_no_warning(caplog: pytest.LogCaptureFixture) -> None:

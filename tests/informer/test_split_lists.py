@@ -230,7 +230,7 @@ def spoilt(data: bytes) -> dict[str, tuple[Answer, str]]:
         ),
         "a number as item": (
             chunked(data.replace(b'"items": [', b'"items": [5, ')),
-            r"an item of a list is no object \(item 0\)",
+            r"an item of a list isn't an object \(item 0\)",
         ),
         "two lists": (chunked(data[:-1] + b', "items": []}'), "a list has two members `items`"),
         "another kind": (
@@ -267,7 +267,7 @@ def spoilt(data: bytes) -> dict[str, tuple[Answer, str]]:
                 + b", ".join([json.dumps(objects(1)[0]).encode()] * 60)
                 + b"]}"
             ),
-            "lead nowhere",
+            "never end",
         ),
     }
 

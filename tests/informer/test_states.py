@@ -31,6 +31,7 @@ from kopf_selectcache import (
     StateError,
     Unauthorized,
 )
+from kopf_selectcache._errors import in_one_line
 from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.client.transport import KopfTransport
 from kopf_selectcache.informer.health import Health
@@ -146,7 +147,7 @@ STATES = {
         "secrets",
         "app=web",
         SECRETS,
-        "secrets: the operator may not list them: ",
+        "secrets: the operator does not have permission to list them: ",
         restarted=True,
         cause=(403, False),
     ),
@@ -157,7 +158,7 @@ STATES = {
         "secrets",
         "app=web",
         {"group": "", "version": "", "resource": "secrets"},
-        "secrets: the operator may not ask what the cluster serves: ",
+        "secrets: the operator does not have permission to discover what the cluster serves: ",
         restarted=True,
         cause=(403, False),
     ),
@@ -168,7 +169,7 @@ STATES = {
         "secrets",
         "app=web",
         SECRETS,
-        "secrets: the server accepts no credentials of the operator: ",
+        "secrets: the server does not accept the credentials of the operator: ",
         restarted=True,
         cause=(401, False),
     ),
@@ -179,7 +180,7 @@ STATES = {
         WIDGETS,
         "app=web",
         {"group": "", "version": "", "resource": WIDGETS},
-        "the cluster serves no widgets.example.com. Install its definition",
+        "the cluster does not serve widgets.example.com. Install its definition",
         restarted=False,
         cause=(None, False),
     ),
@@ -201,7 +202,7 @@ STATES = {
         "secrets",
         Cached("app=web", max_bytes="64Ki"),
         SECRETS,
-        "secrets: the cache was let go, because it grew beyond max_bytes='64Ki': with ",
+        "secrets: the cache was emptied, because it exceeded max_bytes='64Ki': it had ",
         restarted=False,
         cause=(None, False),
     ),
@@ -212,8 +213,7 @@ STATES = {
         "secrets",
         "app=web",
         SECRETS,
-        "secrets: the server answers 503 ServiceUnavailable. It is asked again; meanwhile, await"
-        " cache.fetch(...)",
+        "secrets: the server answers 503 ServiceUnavailable. The cache keeps retrying (for ",
         restarted=True,
         cause=(503, True),
     ),
@@ -319,13 +319,17 @@ async def seen_and_ended(
         assert (caught.value.code, caught.value.transient) == state.cause
         assert (caught.value.reason != "") is (caught.value.code is not None)
         shown = operator.report()[informer.key]
-        assert (shown["health"], shown["remedy"]) == (state.health.value, caught.value.remedy)
-        assert caught.value.what.startswith(f"cache.list_cached({state.key!r}): {shown['trouble']}")
+        assert (shown["health"], shown["remedy"]) == (
+            state.health.value,
+            caught.value.remedy.replace("\n", ". "),
+        )
+        assert caught.value.what.startswith(shown["trouble"])
         assert str(informer.filter) in str(caught.value)
         assert (await probed(settings))[informer.key] == shown
         limits = SelectCacheSettings(failing_probe=True).probe_limits()
         assert failing([informer], limits) == (
-            f"The cache of {informer} is {shown['health']}: {informer.message}. {informer.remedy}."
+            f"The cache of {informer} is {shown['health']}:"
+            f" {in_one_line(informer.message, *informer.remedy.splitlines())}"
             if state.restarted
             else ""
         )
@@ -333,7 +337,7 @@ async def seen_and_ended(
         *before, (level, line) = told()
         assert level == "WARNING"
         assert line.startswith(state.line)
-        assert line.endswith(f"{informer.remedy}.")
+        assert line.endswith(in_one_line(*informer.remedy.splitlines()))
         assert len(before) == (state.health is Health.STALLED), (
             "while it might still come, that is trouble, and no state"
         )

@@ -64,7 +64,7 @@ MISUSED: tuple[Mutant, ...] = (
     Mutant(
         "say nothing of a default that does not apply",
         "cache/errors.py",
-        "        if request.default is not RAISE:\n            self.add_note(",
+        "        if request.default is not RAISE:\n            ways.append(",
         "        if request.default is not RAISE:\n            str(",
         20,
         ("tests/cache/test_refusals.py::test_20_a_default_that_does_not_apply_says_why",),

@@ -447,7 +447,7 @@ SILENCE: tuple[Mutant, ...] = (
     Mutant(
         "end the output of an operator with an error of Kopf that names no reason",
         "plugin/hooks.py",
-        "        error.add_note(str(error.__cause__))\n",
+        "        error.add_note(error.__cause__.line)\n",
         "        pass\n",
         20,
         (

@@ -206,7 +206,7 @@ def test_20_a_startup_handler_that_reads_ends_the_operator(
         )
     assert calls == 1
     assert isinstance(caught.value.__cause__, NotSynced)
-    assert "a startup handler cannot read caches" in str(caught.value.__cause__)
+    assert "a startup handler can't read caches" in str(caught.value.__cause__)
 
 
 def test_a_startup_handler_that_awaits_a_task_that_declares_gets_the_cause(
@@ -233,8 +233,8 @@ def test_a_startup_handler_that_awaits_a_task_that_declares_gets_the_cause(
 
     run(main())
     assert [type(error) for error in errors] == [NotSynced, NotSynced]
-    assert "startup handlers have not ended" in errors[0].what
-    assert "startup handlers have not ended" in errors[1].what
+    assert "startup handlers are still running" in errors[0].what
+    assert "startup handlers are still running" in errors[1].what
     assert "settings.selectcache.selectors['secrets']" in errors[0].remedy
 
 

@@ -269,7 +269,7 @@ def test_17_a_reconciler_whose_objects_are_deleted_each_time_is_slowed_down(
 
     times.run(main())
     (warning,) = warnings_in(caplog)
-    assert warning.startswith("Somebody undoes what Reconciler 'follow'")
+    assert warning.startswith("Something undoes what Reconciler 'follow'")
     assert "for webapps.example.com shop/web" in warning
     assert "to configmaps shop/child" in warning
 

@@ -189,9 +189,9 @@ class TestReads:
             for each in (waiting, thread):
                 with pytest.raises(ReadError):
                     await each
-            with pytest.raises(ReadError, match="these caches have ended"):
+            with pytest.raises(ReadError, match="these caches have been stopped"):
                 cache.get("secrets", "web-1", namespace="shop")
-            with pytest.raises(ReadError, match="these caches have ended"):
+            with pytest.raises(ReadError, match="these caches have been stopped"):
                 await cache.wait_synced()  # Without a warning of Python: see `filterwarnings`.
             assert not ours.informers
             await ours.stop()  # It does nothing.
@@ -224,7 +224,7 @@ class TestReads:
             thread.join(10)  # The loop does not run meanwhile.
 
         run(main())
-        assert errors == ["the wait for the cache was ended: the caches end"]
+        assert errors == ["this wait was ended, because the caches end"]
 
     def test_events_that_wait_are_written_at_the_end(self, other: EmbeddedCluster) -> None:
         async def main() -> None:
@@ -346,7 +346,7 @@ class TestStart:
             ours, begun, may_end = self.slow(other)
             start = asyncio.create_task(ours.start())
             await begun.wait()
-            with pytest.raises(DeclarationError, match="run already"):
+            with pytest.raises(DeclarationError, match="started already"):
                 await ours.start()
             may_end.set()
             await (await start).wait_synced()
@@ -417,19 +417,21 @@ class TestMessages:
     ) -> None:
         async def main() -> None:
             async with Caches(WEB, login=credentials(other, "wrong"), name=name) as cache:
-                with pytest.raises(Unauthorized, match=r"no credentials of Caches\(\)") as caught:
+                with pytest.raises(
+                    Unauthorized, match=r"does not accept the credentials of Caches\(\)"
+                ) as caught:
                     await cache.wait_synced()
                 assert "Correct login= of Caches()" in caught.value.remedy
 
         run(main())
-        names = {each.name for each in caplog.records if "no credentials" in each.getMessage()}
+        names = {each.name for each in caplog.records if "the credentials" in each.getMessage()}
         assert names == {"kopf_selectcache.caches.hub" if name else "kopf_selectcache.caches"}
 
     def test_a_missing_right(self, other: EmbeddedCluster) -> None:
         async def main() -> None:
             login = credentials(other, other.user("reader", []))
             async with Caches(WEB, login=login) as cache:
-                with pytest.raises(Forbidden, match=r"Caches\(\) may not list") as caught:
+                with pytest.raises(Forbidden, match=r"Caches\(\) does not have permission to list") as caught:
                     await cache.wait_synced()
                 assert "for Caches({'v1/secrets': ...}), labels='app=web')" in caught.value.remedy
                 assert "give Caches() namespaces=" in caught.value.remedy
@@ -586,7 +588,7 @@ class TestLogin:
     @pytest.mark.parametrize(
         ("info", "remedy"),
         [
-            (None, "return a kopf.ConnectionInfo"),
+            (None, "Return a kopf.ConnectionInfo"),
             (kopf.login_with_kubeconfig, "call the login handler"),
         ],
         ids=["nothing", "a login handler"],

@@ -314,7 +314,7 @@ def test_a_handler_is_called_for_resyncs_only_if_it_asks(
         assert sorted(all_calls) == ["a entered", "a updated", "b entered"]
 
     run(main())
-    missing = "is not called for resyncs: secrets are declared without resync="
+    missing = "is never called for a resync, because secrets are declared without resync="
     assert sum(missing in message for message in caplog.messages) == (0 if is_declared else 1)
 
 

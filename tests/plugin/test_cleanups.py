@@ -102,7 +102,7 @@ def test_18_a_cleanup_that_fails_for_good_releases_the_object_with_an_error_and_
 
     times.run(main())
     assert len(calls.cleanups) == (1 if isinstance(error, kopf.PermanentError) else 2)
-    text = f"Reconciler 'follow' has failed for good: the finalizer {DONE} no longer waits for it."
+    text = f"Reconciler 'follow' has failed permanently, so the finalizer {DONE} is removed."
     assert caplog.text.count(text) == 1
     assert messages.count(text) == 1
 
@@ -127,7 +127,7 @@ def test_18_a_finalizer_that_does_not_come_off_yet_is_not_reported_as_released(
 
     times.run(main())
     assert len(calls.cleanups) == 2
-    assert caplog.text.count("has failed for good") == 1
+    assert caplog.text.count("has failed permanently") == 1
 
 
 def test_18_the_status_is_written_before_the_finalizer_comes_off(
@@ -260,7 +260,7 @@ def test_18_a_patch_that_is_refused_keeps_the_finalizer(
 
     times.run(main())
     assert len(calls.cleanups) == 2
-    assert caplog.text.count("Not applied: a patch of Reconciler 'follow' for webapps") == 2
+    assert caplog.text.count("A patch was not applied: a patch of Reconciler 'follow' for webapps") == 2
 
 
 # ---- Two reconcilers, and patches of the handler.

@@ -221,7 +221,7 @@ def test_2_caches_beside_those_of_an_operator_end_at_its_deadline(registry: kopf
             fetching = asyncio.create_task(begun[0].fetch("pods", "other", namespace="shop"))
             await asyncio.wait({fetching}, timeout=20)
             assert fetching.done(), "the caches go on"
-            assert "these caches have ended" in str(fetching.exception())
+            assert "these caches have been stopped" in str(fetching.exception())
 
     run(main())
 

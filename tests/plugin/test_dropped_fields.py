@@ -16,7 +16,7 @@ from tests.faults.environment import run, until
 from tests.plugin.reconciling import APPS, CRD, app, config, operated, serving
 
 KIND = "webapps.example.com"
-DROPPED = "The server has dropped status.nope from "
+DROPPED = "The server dropped status.nope from "
 
 
 @pytest.fixture
@@ -47,7 +47,9 @@ def test_20_a_field_that_the_server_drops_from_a_patch_is_named_at_the_first_one
     run(main())
     assert set(calls) == {"a", "b"}
     assert (
-        caplog.text.count(f"{DROPPED}a patch of Reconciler 'follow': webapps.example.com have no such field")
+        caplog.text.count(
+            f"{DROPPED}a patch of Reconciler 'follow': webapps.example.com don't have that field"
+        )
         == 1
     )
 
@@ -130,14 +132,14 @@ def test_20_the_log_names_a_part_that_the_server_ignores_once_for_each_handler(
     said = (
         each.getMessage().partition(" in cache.live.patch() of Timer 'check': ") for each in caplog.records
     )
-    assert [(one, why) for one, _, why in said if "has ignored" in one] == [
+    assert [(one, why) for one, _, why in said if "server ignored" in one] == [
         (
-            "The server has ignored status",
+            "The server ignored the status",
             f"the status of {KIND} is a subresource. To write it, give subresource='status'.",
         ),
         (
-            "The server has ignored spec",
-            f"subresource='status' writes only the status of {KIND}. To write spec, leave subresource= out.",
+            "The server ignored spec",
+            f"subresource='status' only writes the status of {KIND}. To write spec, leave subresource= out.",
         ),
     ]
 

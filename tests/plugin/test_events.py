@@ -185,7 +185,7 @@ def test_a_handler_without_a_cache_cannot_take_events(registry: kopf.OperatorReg
     handler: Any = create
     kopf.on.create("secrets", registry=registry)(handler)
 
-    with pytest.raises(DeclarationError, match="takes events, and Kopf has none to pass"):
+    with pytest.raises(DeclarationError, match="takes events, which Kopf does not pass"):
         check_handlers(registry)
 
 

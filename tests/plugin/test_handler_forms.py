@@ -230,7 +230,9 @@ def test_20_a_class_that_is_not_of_the_custom_resource_is_told_of_once_the_clust
 
     async def main() -> None:
         async with serving(app(), config("a")) as cluster, operated(registry, cluster):
-            assert await reached(lambda: "webapps.example.com are no V1Pod" in caplog.text)
+            assert await reached(
+                lambda: "V1Pod is the class of another kind than webapps.example.com" in caplog.text
+            )
 
     run(main())
 
@@ -250,6 +252,6 @@ def test_20_an_option_that_drops_what_the_form_needs_ends_the_calls_with_a_sente
         async with operating(registry, secret("a", app="web")):
             assert await reached(lambda: names)
             await caches[0].declare("v1/secrets", "app=web", drop=["data"], replace=True)
-            assert await reached(lambda: "'data' is not stored" in caplog.text)
+            assert await reached(lambda: "does not store 'data'" in caplog.text)
 
     run(main())

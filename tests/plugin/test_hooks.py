@@ -225,7 +225,7 @@ def test_an_operator_that_fails_to_start_leaves_nothing_behind(registry: kopf.Op
     ("line", "words"),
     [
         ("settings.selectcache.selectors['pods'] = 'app in web'", "label selector 'app in web', column 8"),
-        ("settings.selectcache.selectors['pods'] = 'app=web'", "-n is given a pattern"),
+        ("settings.selectcache.selectors['pods'] = 'app=web'", "-n has a pattern"),
         (
             "settings.selectcache.selectors['pods'] = kopf_selectcache.Selector(label='app=web')",
             "Did you mean labels=?",
@@ -237,7 +237,7 @@ def test_an_operator_that_fails_to_start_leaves_nothing_behind(registry: kopf.Op
             ),
             "Write AnyOf([Selector(",
         ),
-        ("settings.selectcache.selectors['v1/pods/status'] = 'app=web'", "'v1/pods/status' names no kind"),
+        ("settings.selectcache.selectors['v1/pods/status'] = 'app=web'", "'v1/pods/status' can't be a kind"),
         ("settings.selectcache.page_limits = 5", "Did you mean page_limit?"),
     ],
 )

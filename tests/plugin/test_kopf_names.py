@@ -125,7 +125,7 @@ def test_20_a_kopf_that_is_too_old_is_refused_at_import(
     version: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert refusal(version, monkeypatch) == (
-        f"kopf_selectcache needs Kopf 1.44.5 or newer, and this is Kopf {version}. Install a newer one:"
+        f"kopf_selectcache needs Kopf 1.44.5 or newer, but this is Kopf {version}. Install a newer one:"
         " pip install 'kopf>=1.44.5,<2'"
     )
 

@@ -24,12 +24,12 @@ def configure(settings, **_):
 def handle(**_): ...
 """
 ASYNC_WHEN = (
-    "Handler 'handle': its when= is async (app.py:8), and would always be true. Write a plain function, and"
-    " await in the handler"
+    "Handler 'handle': its when= is async (app.py:8), so it would always be true. Write a plain function, and"
+    " await in the handler instead."
 )
 SENTENCE = (
     "the filter of v1/pods: label selector 'app in web', column 8: expected '(' before the values, found"
-    " 'web'. Write it like 'app=web,tier in (gold,silver),!legacy'"
+    " 'web'. Write it like 'app=web,tier in (gold,silver),!legacy'."
 )
 WRONG = "settings.selectcache.selectors['v1/pods'] = 'app in web'"
 RIGHT = "settings.selectcache.selectors['v1/pods'] = 'app=web'"

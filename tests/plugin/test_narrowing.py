@@ -1,4 +1,4 @@
-"""What Kopf itself watches: when it is advised to watch less, made to, and when both are refused."""
+"""What Kopf watches: when it is advised to watch less, made to, and when both are refused."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_a_kind_that_kopf_watches_in_full_is_named_with_the_line_to_add(
     kopf.on.event("pods", registry=registry)(lambda **_: None)
     settings = declaring(pods=Selector("app=web", fields="status.phase=Running", names=["x"]), nodes="a=b")
     (message,) = advice(registry, settings, caplog)
-    assert "Kopf itself watches all pods" in message
+    assert "Kopf watches all pods" in message
     line = message.partition("add to a startup handler: ")[2]
     assert (
         line == "settings.watching.label_selectors['', 'v1', 'pods'] = 'app=web'; "
@@ -104,9 +104,9 @@ def test_beside_a_filter_of_several_watches_a_selector_that_has_all_of_it_is_adv
     settings = declaring(pods=filter_)
     (message,) = advice(registry, settings, caplog)
     assert message.startswith(
-        "Kopf itself watches all pods for the operator's handlers, beside the cache of those with "
+        "Kopf watches all pods for the operator's handlers, although the cache only has those with "
     )
-    assert message.endswith("give settings.watching a selector that has all of these")
+    assert message.endswith("give settings.watching a selector that matches them all")
     settings.watching.label_selectors["pods"] = "team=shop"
     caplog.clear()
     assert advice(registry, settings, caplog) == [], "Kopf watches a part already"
@@ -125,8 +125,8 @@ def test_20_without_selectors_the_advice_begins_with_the_kopf_to_install(
     caplog.clear()
     (message,) = advice(registry, without_selectors(declaring(pods=EITHER)), caplog)
     assert message.endswith(
-        "if the handlers need no others, install Kopf 1.45 or newer, and give settings.watching a selector"
-        " that has all of these"
+        "If the handlers need no others, install Kopf 1.45 or newer, and give settings.watching a selector"
+        " that matches them all"
     )
 
 
@@ -139,8 +139,8 @@ def test_20_without_selectors_narrow_handlers_is_an_error_that_names_the_kopf_to
     with pytest.raises(DeclarationError) as caught:
         started(registry, settings)
     assert str(caught.value) == (
-        f"narrow_handlers needs Kopf 1.45, and this is Kopf {_kopf.INSTALLED}, which watches all objects of"
-        " a kind. Install it: pip install 'kopf>=1.45,<2'; or leave narrow_handlers False"
+        f"narrow_handlers needs Kopf 1.45, but this is Kopf {_kopf.INSTALLED}. Install it: pip install"
+        " 'kopf>=1.45,<2'. Set narrow_handlers to False."
     )
 
 
@@ -179,7 +179,7 @@ def test_what_the_cluster_refuses_is_never_advised(
 
     with caplog.at_level(logging.WARNING, "kopf_selectcache"):
         run(main())
-    assert "Kopf itself watches" not in caplog.text
+    assert "Kopf watches" not in caplog.text
 
 
 @NARROWS
@@ -341,8 +341,8 @@ def test_the_lines_for_fields_of_a_custom_resource_come_once_it_is_known_and_are
     started(registry, settings)
     told = advice(registry, settings, caplog)[-1]
     assert (
-        "Kopf itself watches all webapps.example.com with labels='app=web' for the operator's handlers,"
-        " beside" in told
+        "Kopf watches all webapps.example.com with labels='app=web' for the operator's handlers,"
+        " although" in told
     )
     # It is meant to be pasted.
     exec(told.partition("add to a startup handler: ")[2], {"settings": settings})  # noqa: S102
@@ -388,7 +388,7 @@ def test_the_line_for_default_namespaces_comes_once_the_kind_is_known(
     ours.narrow_handlers, ours.defaults.namespaces = True, ["shop"]
     started(registry, settings)
     told = advice(registry, settings, caplog)[-1]
-    assert "with labels='app=web' for the operator's handlers, beside" in told
+    assert "with labels='app=web' for the operator's handlers, although" in told
     # It is meant to be pasted.
     exec(told.partition("add to a startup handler: ")[2], {"settings": settings})  # noqa: S102
     assert collected(settings, WEBAPPS) == ["app=web", "metadata.namespace=shop"]

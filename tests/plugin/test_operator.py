@@ -52,6 +52,7 @@ from tests.kopf_operators import (
     watching,
 )
 from tests.rows import each_row
+from tests.told import told
 
 PODS = "/api/v1/pods"
 SECRETS = "/api/v1/secrets"
@@ -319,9 +320,9 @@ def test_a_second_operator_with_the_same_settings_is_refused_at_its_start_and_th
             ):
                 await asyncio.create_task(start(Cluster(pod("second")), asyncio.Event(), begun))
             assert (
-                str(caught.value)
-                == "these settings belong to another operator that is running. Give each operator its own:"
-                " settings=copy.copy(settings)"
+                told(caught.value)
+                == "these settings belong to another running operator. Give each operator its own settings:"
+                " settings=copy.copy(settings)."
             )
             await running.gate(None, None)
             assert operator_of(settings) is running
@@ -442,7 +443,7 @@ def test_a_report_never_fails() -> None:
             operator = operators.launch(settings, make_runtime=broken)
             await cycles()
             assert operator.report() == {
-                "trouble": "the caches cannot be started: ZeroDivisionError",
+                "trouble": "the caches can't be started: ZeroDivisionError",
                 "remedy": "See the operator's log",
             }
 
@@ -505,7 +506,7 @@ def test_what_is_declared_comes_before_what_kopf_has_set() -> None:
         ([], "b", ("b",)),
         (["-n", "b", "-n", "a"], "", ("a", "b")),
         (["-n", "a"], "b", ("a", "b")),
-        (["-n", "a*"], "", "-n is given a pattern"),
+        (["-n", "a*"], "", "-n has a pattern"),
         (["-n", "a,b"], "", "pattern"),
         (["-n", "!a"], "", "pattern"),
     ],

@@ -86,14 +86,14 @@ def peered(**options: Any) -> kopf.OperatorSettings:
             {},
             {},
             None,
-            "the cluster serves no clusterkopfpeerings.kopf.dev, and the peering ours is mandatory",
+            "the peering ours is mandatory, but the cluster does not serve clusterkopfpeerings.kopf.dev",
         ),
-        ({CLUSTER: 1}, {"clusterwide": False}, None, "the cluster serves no kopfpeerings.kopf.dev, and the"),
+        ({CLUSTER: 1}, {"clusterwide": False}, None, "the cluster does not serve kopfpeerings.kopf.dev"),
         ({IN_A: 1, IN_B: 1}, {"clusterwide": False}, ["a", "b"], ""),
         ({IN_A: 1, IN_B: 0}, {"clusterwide": False}, ["a", "b"], "kopfpeerings.kopf.dev/ours in b does not"),
         ({IN_ALL: 1}, {"clusterwide": False}, None, ""),
         ({IN_ALL: 0}, {"clusterwide": False}, [], "the peering kopfpeerings.kopf.dev/ours does not exist"),
-        ({CLUSTER: 1}, {"standalone": True}, None, "the peering is mandatory, and --standalone excludes it"),
+        ({CLUSTER: 1}, {"standalone": True}, None, "the peering is mandatory, but --standalone turns it off"),
     ],
 )
 def test_20_what_a_peering_lacks_is_told(
@@ -163,7 +163,7 @@ def test_20_kopf_calls_no_handler_with_a_mandatory_peering_and_without_any(
                 await times.until(lambda: CALLS_NONE in caplog.text, within=6 * AFTER)
 
     times.run(main())
-    assert "--standalone excludes it. Leave out --standalone, or --peering" in caplog.text
+    assert "--standalone turns it off. Leave out --standalone, or leave out --peering" in caplog.text
     assert not called
 
 

@@ -122,13 +122,13 @@ def _circular() -> Any:
 @pytest.mark.parametrize(
     ("value", "text"),
     [
-        ({"pods": [{"x": {1}}]}, "it: pods[0].x is a set, which JSON lacks"),
-        ({"a": object()}, "it: a is an object, which JSON lacks"),
-        ({"a": {(1, 2): 3}}, "it: a has a tuple as a key, which JSON lacks"),
-        ([0, float("nan")], "it: [1] is infinite or NaN, which JSON lacks"),
-        (frozenset(), "it: the value is a frozenset, which JSON lacks"),
+        ({"pods": [{"x": {1}}]}, "it: pods[0].x is a set, which JSON does not have"),
+        ({"a": object()}, "it: a is an object, which JSON does not have"),
+        ({"a": {(1, 2): 3}}, "it: a has a tuple as a key, which JSON does not have"),
+        ([0, float("nan")], "it: [1] is infinite or NaN, which JSON does not have"),
+        (frozenset(), "it: the value is a frozenset, which JSON does not have"),
         (_circular(), "it: the value is nested too deeply"),
-        ({"a": "\ud800"}, "it: the value has a text that cannot be sent: UnicodeEncodeError"),
+        ({"a": "\ud800"}, "it: the value has a text that can't be sent: UnicodeEncodeError"),
     ],
 )
 def test_20_what_cannot_be_json_is_an_error_with_its_path_and_type(value: Any, text: str) -> None:
@@ -156,7 +156,7 @@ def test_20_a_call_that_is_not_awaited_is_named_with_its_path(
         "status": "the patch: status.x",
         "live": "cache.live.patch(): status",
     }
-    said = f"{about[at]} is a call that is not awaited. Write await before the call"
+    said = f"{about[at]} is a call that was not awaited. Write await before the call"
 
     async def main() -> None:
         async with serving(app()) as cluster, operated(registry, cluster):
@@ -249,7 +249,7 @@ def test_20_a_patch_keeps_the_members_beside_one_that_cannot_be_written() -> Non
     patch = kopf.Patch({"spec": {"a": 1, "b": {2}}, "data": {3}, "immutable": True})
     error = make_plain(patch)
     assert error is not None
-    assert error.what == "the patch: spec.b is a set, which JSON lacks"
+    assert error.what == "the patch: spec.b is a set, which JSON does not have"
     assert dict(patch) == {"spec": {"a": 1}, "data": {}, "immutable": True}
     assert make_plain(patch) is None
 
@@ -295,8 +295,8 @@ def test_20_a_timer_goes_on_after_a_patch_that_cannot_be_written(
             assert cluster.get(app())["spec"].keys() == {"size"}
 
     run(main())
-    assert "spec.names[0].x is a set, which JSON lacks" in caplog.text
-    assert ("A part is not applied: the patch: spec.names[0].x is a set" in caplog.text) is fails
+    assert "spec.names[0].x is a set, which JSON does not have" in caplog.text
+    assert ("A part of the patch is not applied: the patch: spec.names[0].x is a set" in caplog.text) is fails
 
 
 def test_20_a_timer_goes_on_after_a_function_of_its_patch_that_leaves_a_set(
@@ -319,7 +319,10 @@ def test_20_a_timer_goes_on_after_a_function_of_its_patch_that_leaves_a_set(
             assert cluster.get(app())["spec"] == {}
 
     run(main())
-    assert "A part is not applied: name() of patch.fns: spec.names is a set, which JSON lacks" in caplog.text
+    assert (
+        "A part of the patch is not applied: name() of patch.fns: spec.names is a set, which JSON does not"
+        " have" in caplog.text
+    )
 
 
 def test_20_a_function_of_a_patch_that_leaves_a_set_leaves_the_object_as_it_was() -> None:
@@ -358,5 +361,5 @@ def test_20_objects_in_the_patch_of_a_reconciler_become_plain_json(
             assert cluster.get(app())["spec"].keys() == {"configs"}
 
     run(main())
-    assert "the patch: spec.names is a set, which JSON lacks" in caplog.text
+    assert "the patch: spec.names is a set, which JSON does not have" in caplog.text
     assert "cache.live.patch()" not in caplog.text

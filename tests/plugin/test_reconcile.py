@@ -354,7 +354,7 @@ def test_a_kind_without_a_cache_is_an_error_at_the_start(
 
     with pytest.raises(DeclarationError) as raised:
         checked(declaring(**{APPS: "app=web"}), registry)
-    assert f"{verb} {named}, and no cache is declared for them" in raised.value.what
+    assert f"{verb} {named}, but no cache is declared for them" in raised.value.what
     assert f"settings.selectcache.selectors[{named!r}] = " in raised.value.remedy
 
 
@@ -380,7 +380,7 @@ async def is_relevant(old: Any, new: Any) -> bool:
         (lambda: selectcache.reconcile("example.com", "v1", "webapps"), "'example.com/v1/webapps'"),  # type: ignore[call-arg]
         (lambda: selectcache.reconcile(selectcache.Watch(APPS, cache=FakeCache())), "watches="),
         (lambda: selectcache.reconcile(APPS, owns=[selectcache.Watch("pods", map=list)]), "watches="),
-        (lambda: selectcache.Watch(lambda: None, predicates=[bool]), "Give them there"),  # type: ignore[arg-type, list-item, return-value]
+        (lambda: selectcache.Watch(lambda: None, predicates=[bool]), "Give them to the source"),  # type: ignore[arg-type, list-item, return-value]
         (lambda: selectcache.Watch(selectcache.sources.Channel(), cache=FakeCache()), "Leave them out"),
         (lambda: selectcache.Watch("pods", map=isinstance), "takes an object"),
         (lambda: selectcache.Watch("pods", predicates=[selectcache.predicates.labelled]), "(old, new)"),  # type: ignore[list-item]

@@ -94,7 +94,7 @@ def test_a_reconciler_that_cannot_run_says_so_once(
                 channel.send_nowait({})  # It waits for no source that was never started.
 
     hurry(main())
-    text = "Reconciler 'follow' does not run: a function in watches= returns str"
+    text = "Reconciler 'follow' does not run: a function in watches= returned str"
     assert caplog.text.count(text) == 1
 
 
@@ -257,7 +257,7 @@ def test_a_run_that_resists_does_not_keep_the_operator_from_its_end(
                 continue
 
     def is_left_twice() -> bool:
-        return caplog.text.count("These runs do not end, although they are cancelled") == 2
+        return caplog.text.count("These runs have not ended, although they were cancelled") == 2
 
     async def release() -> None:
         """Let the run end once its worker has been cancelled, too, and has not waited for it either."""

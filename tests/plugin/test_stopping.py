@@ -243,7 +243,7 @@ def test_a_daemon_that_is_stopped_ends_though_it_waits(
     with caplog.at_level(logging.WARNING):
         assert run(stopped(waiting, registry)) is None, "it was told to, and that is no failure"
     assert [error.what for error in waiting.errors] == [
-        "the wait for the cache was ended: its daemon is being stopped"
+        "this wait was ended, because its daemon is being stopped"
     ]
     assert not caplog.records
 
@@ -299,7 +299,7 @@ def test_a_cancelled_probe_ends_though_it_waits(registry: kopf.OperatorRegistry)
 
     run(main())
     assert [error.what for error in waiting.errors] == [
-        "the wait for the cache was ended: the operator, or its handler, is being stopped"
+        "this wait was ended, because the operator, or its handler, is being stopped"
     ]
 
 
@@ -423,7 +423,7 @@ def test_an_async_wait_ends_when_its_daemon_is_stopped(
     with caplog.at_level(logging.WARNING):
         run(main())
     assert [error.what for error in errors] == [
-        "the wait for the cache was ended: its daemon is being stopped"
+        "this wait was ended, because its daemon is being stopped"
     ] * 2
     assert not caplog.records
 

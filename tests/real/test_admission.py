@@ -291,7 +291,7 @@ def test_what_the_filter_hides_is_a_refusal_that_says_so(
     )
     assert code == 500
     assert f"cache.get('pods', 'db-1', namespace='{admission.namespace}'): " in text
-    assert "it is absent, or present without app=web" in text
+    assert "is not in the cache, which only has app=web" in text
 
 
 def test_when_decides_by_the_cache(admission: Admission) -> None:

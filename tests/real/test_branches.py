@@ -187,7 +187,7 @@ def test_what_leaves_all_branches_is_gone_and_what_leaves_one_stays(
         operator.until(listed("held('pods')"), ["ca", "stays"])
         hidden = operator.ask(get("pods", "leaves", shop))
         assert (hidden.error, hidden.reason) == ("OutsideFilter", "hidden")
-        assert "absent, or present without app=web and without tier=gold" in hidden.text
+        assert "which only has app=web or tier=gold" in hidden.text
         delete(api, infra, "ca")
         operator.until(get("pods", "ca", infra), "NotFound")
         assert operator.ask(get("pods", "other", infra)).error == "OutsideFilter"

@@ -302,10 +302,10 @@ def test_a_missing_right_is_named_and_once_granted_the_kind_syncs_by_itself(
     operator.until("len(list(cache.list_cached('pods')))", "Forbidden")
     refused = operator.ask("len(list(cache.list_cached('pods')))")
     assert [word for word in ("pods", "watch", namespace, "Grant") if word not in refused.text] == []
-    assert "may not watch" in operator.log
+    assert "does not have permission to watch" in operator.log
     probed = urllib3.request("GET", f"http://127.0.0.1:{port}/healthz").json()["selectcache.probe"]
     assert (probed["v1/pods"]["health"], probed["secrets"]["health"]) == ("forbidden", "synced")
-    assert "may not watch" in probed["v1/pods"]["trouble"]
+    assert "does not have permission to watch" in probed["v1/pods"]["trouble"]
     api.grant(user, [{"apiGroups": [""], "resources": ["pods"], "verbs": ["watch"]}], namespace=namespace)
     operator.until(f"cache.get('pods', 'web-1', namespace='{namespace}')['metadata']['name']", "web-1")
 

@@ -186,7 +186,7 @@ def test_a_second_operator_in_one_loop_with_the_same_settings_is_refused(
             Exception, match="handlers failed"
         ) as caught:  # The class is Kopf's own, and private.
             await asyncio.create_task(run())
-        assert "these settings belong to another operator that is running" in str(caught.value.__cause__)
+        assert "these settings belong to another running operator" in str(caught.value.__cause__)
         with pytest.raises(selectcache.ReadError, match="belong to another operator"):
             caches[1].count("pods", namespace=namespace)
         assert caches[0].count("pods", namespace=namespace) == 1

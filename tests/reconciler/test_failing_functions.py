@@ -74,7 +74,7 @@ def test_a_predicate_that_fails_drops_nothing(
 
     run(main())
     assert [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR] == [
-        "A function of predicates= of the source pods fails: the change is not dropped."
+        "A function in predicates= of the source pods fails, so the change is not dropped."
     ]
 
 

@@ -296,7 +296,7 @@ def test_departed_objects_whose_mapping_has_not_ended_are_limited(
 
     run(main())
     assert [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR] == [
-        "The function of map= of the source pods is too slow, or fails: departures of objects are lost."
+        "The source pods has lost departures of objects, because its map= is too slow or fails."
     ]
 
 
@@ -488,18 +488,18 @@ def test_a_source_is_started_once() -> None:
     async def main() -> None:
         cache = FakeCache([pod("web-1")], {"pods": "app=web"})
         source = Kind("pods")
-        with pytest.raises(DeclarationError, match="has no cache"):
+        with pytest.raises(DeclarationError, match="needs a cache"):
             await source.start(queue_of())
         with pytest.raises(DeclarationError, match="was not started"):
             await source.wait_synced()
         await source.stop()
         source.bind(cache)
         await source.start(queue_of())
-        with pytest.raises(DeclarationError, match="was started before"):
+        with pytest.raises(DeclarationError, match="was started already"):
             await source.start(queue_of())
         await source.wait_synced()
         await source.stop()
-        with pytest.raises(DeclarationError, match="was started before"):
+        with pytest.raises(DeclarationError, match="was started already"):
             await source.start(queue_of())
 
     run(main())

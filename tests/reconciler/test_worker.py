@@ -193,7 +193,7 @@ def test_a_run_that_resists_its_cancellation_is_left_behind(caplog: pytest.LogCa
         await asyncio.wait({task})
 
     run(main())
-    assert "These runs do not end, although they are cancelled: a." in caplog.messages
+    assert "These runs have not ended, although they were cancelled: a." in caplog.messages
 
 
 def test_a_failure_during_the_stop_is_not_repeated(caplog: pytest.LogCaptureFixture) -> None:

@@ -36,9 +36,9 @@ def roots(server: EventServer) -> list[str]:
     [
         (lambda _: True, True, CORE_ROOT, ["written in the API v1."]),
         (lambda asked: asked["group"] == GROUP, True, GROUP_ROOT, [f"written in the API {GROUP}/v1."]),
-        (lambda asked: asked["group"] == GROUP, False, CORE_ROOT, ["right is missing"]),
-        (lambda asked: asked["verb"] == "create", True, CORE_ROOT, ["right is missing"]),
-        (lambda _: False, True, CORE_ROOT, ["right is missing"]),
+        (lambda asked: asked["group"] == GROUP, False, CORE_ROOT, ["without permission to"]),
+        (lambda asked: asked["verb"] == "create", True, CORE_ROOT, ["without permission to"]),
+        (lambda _: False, True, CORE_ROOT, ["without permission to"]),
     ],
     ids=["both", "group", "not served", "no patch", "none"],
 )

@@ -369,9 +369,9 @@ def test_a_missing_right_is_named_once(caplog: pytest.LogCaptureFixture) -> None
     run(main())
     assert logged(caplog) == [
         (
-            "The Events of webapps cannot be written: the right is missing to create, patch events in shop."
-            " Add to a Role in shop: - {apiGroups: [''], resources: [events], verbs: [create, patch]};"
-            " or give it what `selectcache rbac` prints."
+            "The Events of webapps can't be written without permission to create, patch events in shop."
+            " Add to a Role in shop: - {apiGroups: [''], resources: [events], verbs: [create, patch]}."
+            " `selectcache rbac` prints all permissions that the operator needs."
         )
     ]
 

@@ -52,7 +52,7 @@ def test_functions_and_the_log_get_events(caplog: pytest.LogCaptureFixture) -> N
     lines = logged(caplog, logging.INFO)
     assert lines[0] == "Event of Pod shop/web: Deployed: It is deployed."
     assert "Event of Pod shop/web: Deployed: It is late." in lines
-    assert "An Event of webapps is lost: ValueError was raised for it. It is counted as failed." in lines
+    assert "An Event of webapps is lost, because it raised ValueError. It is counted as failed." in lines
 
 
 def test_a_function_gets_events_beside_the_server() -> None:

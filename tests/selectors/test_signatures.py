@@ -48,7 +48,7 @@ def test_an_unknown_argument_is_named_before_one_that_is_missing() -> None:
         ({"label": "app=web"}, "The filter comes first: Cached(Selector(labels=...), keep=[...])"),
         ({"label_selector": "app=web"}, "The filter comes first: Cached(Selector(labels=...), keep=[...])"),
         ({"fields": "a=b"}, "The filter comes first: Cached(Selector(fields=...), keep=[...])"),
-        ({"keep": ["spec"]}, "The filter comes first: the text of a label selector"),
+        ({"keep": ["spec"]}, "The filter comes first: a label selector"),
         ({"filter": "app=web", "keeping": ["spec"]}, "Did you mean keep=?"),
         ({"filter": "app=web", "annotations": "a"}, "It takes filter, keep=, "),
     ],

@@ -356,7 +356,7 @@ def test_without_the_right_to_all_namespaces_none_are_joined() -> None:
 
     assert len(planned(MOST_STREAMS + 1).streams) == MOST_STREAMS + 1
     assert not planned(MOST_UNJOINED).joined
-    with pytest.raises(DeclarationError, match="1,001 lists and watches, more than 1,000"):
+    with pytest.raises(DeclarationError, match="1,001 watches, more than 1,000"):
         planned(MOST_UNJOINED + 1)
     assert len(plan(Selector(namespaces=MANY), PODS).joined) == 1
 
@@ -411,7 +411,7 @@ def test_a_hundred_streams_are_kept_and_what_folds_counts_once() -> None:
             Selector(fields="metadata.namespace!=a"),
             PODS,
             ["a"],
-            "selects nothing in the namespaces that the operator watches, a",
+            "selects nothing, because the operator only watches the namespaces a",
         ),
     ],
 )

@@ -30,7 +30,7 @@ def configure(settings, **_):
 """
 SENTENCE = (
     "the filter of v1/pods: label selector 'app in web', column 8: expected '(' before the values, found"
-    " 'web'. Write it like 'app=web,tier in (gold,silver),!legacy'"
+    " 'web'. Write it like 'app=web,tier in (gold,silver),!legacy'."
 )
 GREETING = """
 import kopf

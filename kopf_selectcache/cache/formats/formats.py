@@ -80,8 +80,8 @@ def _as_client(wanted: type, record: Record, obj: Obj | None) -> Any:
         why = f"{type(error).__name__}{_where(error)}"
     # Raised outside of the handler, so that the client's exception is not its context.
     name = "/".join(filter(None, record.key))
-    what = f"{name} cannot be made a {wanted.__name__}: the client raised {why}"
-    raise ReadError(what, remedy="Read it as a dict; or use a version of the client that fits the cluster")
+    what = f"{name} can't be read as {wanted.__name__}: the client raised {why}"
+    raise ReadError(what, remedy="Read it as a dict\nUse a version of the client that fits the cluster")
 
 
 def _as_function(call: str, function: Callable[[Obj], Any], record: Record, obj: Obj | None) -> Any:
@@ -99,15 +99,17 @@ def _as_struct(name: str, read: Callable[[Record], Any], record: Record, _: Obj 
         where, lacks = wrong(error)
     place = clipped(where.removeprefix("$").removeprefix("."), 200) or "the object"
     # Raised outside of the handler, as above: the exception may show a value of a Secret.
-    reason, remedy = f"{place} is of another type", f"Correct that field of {name}"
+    reason, remedy = f"{place} has another type", f"Correct that field of {name}"
     if lacks:
         reason = f"there is no {lacks!r} in {place}"
-        remedy = "Give the field a default, or the name that objects have: rename='camel'"
-    raise ReadError(f"{'/'.join(filter(None, record.key))} is no {name}: {reason}", remedy=remedy)
+        remedy = "Give the field a default\nFor names as objects have them: rename='camel'"
+    raise ReadError(f"{'/'.join(filter(None, record.key))} doesn't fit {name}: {reason}", remedy=remedy)
 
 
 def _async_function(call: str) -> ReadError:
-    return ReadError(f"{call}: the function of as_= is async", remedy="Give a plain function of an object")
+    return ReadError(
+        f"{call}: the function of as_= is async, and can't be awaited", remedy="Give a plain function"
+    )
 
 
 def _unusable(call: str, as_: object) -> ReadError:
@@ -142,8 +144,8 @@ def form_of(call: str, as_: Any) -> Form:
         try:
             return Form(as_, partial(_as_struct, as_.__name__, reader(as_)), paths=paths(as_))
         except (NameError, TypeError) as error:  # A type is undefined, or has no form in JSON.
-            what = f"{call}: as_ is {as_.__name__}, whose fields make no sense to msgspec: {error}"
-            remedy = "Define it, and its types, at the top of a module, of types that msgspec decodes"
+            what = f"{call}: as_ is {as_.__name__}, whose fields msgspec can't decode: {error}"
+            remedy = "Define it at the top of a module, with types that msgspec decodes"
             raise ReadError(what, remedy=remedy) from None
     if isinstance(origin := get_origin(as_), type) and issubclass(origin, (Collection, msgspec.Struct)):
         raise ReadError(f"{call}: as_ is {clipped(as_, 100)}, of several objects", remedy=f"Give {_WANTED}")

@@ -88,7 +88,7 @@ def given_object(verb: str, source: object, *, is_named: bool = True) -> Given:
     obj["metadata"] = dict(metadata) if isinstance(metadata, Mapping) else {}
     for part in ("apiVersion", "kind"):
         if not isinstance(obj.get(part), str) or not obj[part]:
-            raise InvalidObject(f"{call}: the object has no {part}", remedy=f"Give it one: {part!r}: ...")
+            raise InvalidObject(f"{call}: the object has no {part!r}", remedy=f"Add it: {part!r}: ...")
     named = ("name",) if is_named else ("name", "generateName")
     if not any(isinstance(obj["metadata"].get(part), str) and obj["metadata"][part] for part in named):
         either = " and no metadata.generateName" if not is_named else ""

@@ -19,9 +19,8 @@ _T_co = TypeVar("_T_co", covariant=True)
 
 def _refuse(*_: object, **__: object) -> NoReturn:
     raise ReadOnly(
-        "what a read returned is changed, or sorted in place, and is no list: each object is made when it is"
-        " reached",
-        remedy="Make a list of it: list(cache.list(...)); or in order: sorted(cache.list(...), key=...)",
+        "the answer of a read can't be changed or sorted in place",
+        remedy="Make a list: list(cache.list(...))\nTo sort: sorted(cache.list(...), key=...)",
     )
 
 

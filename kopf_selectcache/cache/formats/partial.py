@@ -42,8 +42,9 @@ def refuse_member(name: str, partial: str) -> NoReturn:
 
 def _not_stored(error: type[NotKept], key: object, partial: str) -> NotKept:
     return error(
-        f"there is no {shown(key)} in the object, of which only a part is stored: {clipped(partial, 200)}",
-        remedy="Store that part as well; or ask the server for whole objects: cache.fetch(..., whole=True)",
+        f"the object has no {shown(key)}, because the cache only stores a part of it:"
+        f" {clipped(partial, 200)}",
+        remedy="Store that part, too\nTo read the whole object: cache.fetch(..., whole=True)",
     )
 
 
@@ -339,6 +340,6 @@ def _api_object(given: type, members: dict[str, Any]) -> Any:
 
 def _refuse_whole(what: str, part: str) -> NoReturn:
     raise NotKept(
-        f"{what} would take the object for whole, of which only a part is stored: {clipped(part, 200)}",
-        remedy="Ask the server for whole objects: cache.fetch(..., whole=True); or read it as a dict",
+        f"{what} needs a whole object, but the cache only stores a part of it: {clipped(part, 200)}",
+        remedy="To read the whole object: cache.fetch(..., whole=True)\nRead it as a dict",
     )

@@ -21,8 +21,8 @@ _DEEPEST = 10_000
 """The levels that a server accepts. A value that contains itself has more."""
 
 _GIVE = "Give texts, numbers, lists and dicts"
-_UNAWAITED = "is a call that is not awaited"
-_AWAIT = "Write await before the call, as in: await cache.fetch(...)"
+_UNAWAITED = "is a call that was not awaited"
+_AWAIT = "Write await before the call: await cache.fetch(...)"
 _TOO_DEEP = "the value is nested too deeply"
 
 
@@ -69,11 +69,11 @@ def _made(value: Any) -> tuple[Any, str]:
     if isinstance(value, int):
         return int(value), ""
     if isinstance(value, float):
-        return float(value), "" if isfinite(value) else "is infinite or NaN, which JSON lacks"
+        return float(value), "" if isfinite(value) else "is infinite or NaN, which JSON does not have"
     if isinstance(value, Mapping):
         wrong = next((each for each in value if not isinstance(each, str | int)), None)
         made = {str(key): each for key, each in value.items()}
-        return made, "" if wrong is None else f"has {shown_by_type(wrong)} as a key, which JSON lacks"
+        return made, "" if wrong is None else f"has {shown_by_type(wrong)} as a key, which JSON does not have"
     if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray):
         return list(value), ""
     if isawaitable(value):
@@ -83,7 +83,7 @@ def _made(value: Any) -> tuple[Any, str]:
     if not isinstance(value, set | frozenset):  # Its order changes from process to process.
         with suppress(TypeError, ValueError, RecursionError):
             return msgspec.to_builtins(value), ""
-    return None, f"is {shown_by_type(value)}, which JSON lacks"
+    return None, f"is {shown_by_type(value)}, which JSON does not have"
 
 
 def _unsendable(value: Any) -> str:
@@ -93,7 +93,7 @@ def _unsendable(value: Any) -> str:
     except RecursionError:
         return _TOO_DEEP
     except ValueError as error:  # UnicodeError is one.
-        return f"the value has a text that cannot be sent: {type(error).__name__}"
+        return f"the value has a text that can't be sent: {type(error).__name__}"
     return ""
 
 

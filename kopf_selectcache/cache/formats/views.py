@@ -24,8 +24,8 @@ _PARTS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 def _refuse(*_: object, **__: object) -> NoReturn:
     raise ReadOnly(
-        "a view of an object is changed, and views are read-only",
-        remedy="Make a dict of your own, copy.deepcopy(dict(view)); or read it without as_='view'",
+        "views of objects are read-only",
+        remedy="Make a dict: copy.deepcopy(dict(view))\nRead it without as_='view'",
     )
 
 

@@ -53,7 +53,7 @@ def reason_of(error: Exception) -> str:
         case msgspec.ValidationError():  # Without a type, all other JSON is valid.
             return OUT_OF_RANGE
         case _:
-            return f"it is no valid JSON: {str(error).removeprefix('JSON is malformed: ')}"
+            return f"it isn't valid JSON: {str(error).removeprefix('JSON is malformed: ')}"
 
 
 def refusal_of(answer: Answer) -> Refusal:

@@ -147,11 +147,11 @@ def after_lost_answer(write: Write) -> Repeat | ReadBack | Unknown:
         return Repeat(write)
     match write.verb:
         case Verb.CREATE if not write.name:
-            return Unknown("the server makes the name, so that the object cannot be read back")
+            return Unknown("the server makes the name, so the object can't be read back")
         case Verb.REPLACE | Verb.MERGE | Verb.STRATEGIC | Verb.JSON | Verb.APPLY if write.version:
             return Repeat(write)
         case Verb.JSON:
-            return Unknown("a JSON patch without a test of /metadata/resourceVersion may do harm twice")
+            return Unknown("repeating a JSON patch without a test of /metadata/resourceVersion could do harm")
         case Verb.DELETE if write.uid:
             return Repeat(write)
     return ReadBack()
@@ -174,7 +174,7 @@ def after_refusal(
     is_exclusive = given.verb is Verb.CREATE or (given.verb is not Verb.DELETE and given.version)
     if refusal.code == CONFLICT and not is_exclusive:
         return ReadBack()
-    return Refuse(refusal) if is_settled else Unknown("a repeat of it was refused")
+    return Refuse(refusal) if is_settled else Unknown("a second attempt was refused")
 
 
 def after_reading(
@@ -200,14 +200,14 @@ def after_reading(
     if given.verb is Verb.APPLY:
         return Repeat(given.of(uid)) if uid else Unknown("the object has no uid")
     if given.verb is Verb.CREATE:
-        return Unknown("an object of this name is there, and anybody may have created it")
+        return Unknown("an object with this name exists now, but anybody may have created it")
     if given.verb in (Verb.MERGE, Verb.STRATEGIC):
         if given.uid not in ("", uid):
             return Refuse(refusal if refusal is not None else Refusal(CONFLICT, "Conflict"))
         return Repeat(given.of(uid, version)) if version else Unknown("the object has no version")
     if is_result(given, found):
         return Done()
-    return Unknown("the object is there, and differs from what was sent")
+    return Unknown("the object exists, but differs from what was sent")
 
 
 def _after_deletion(given: Write, found: Mapping[str, Any] | None, refusal: Refusal | None) -> Step:
@@ -220,7 +220,7 @@ def _after_deletion(given: Write, found: Mapping[str, Any] | None, refusal: Refu
         return Done()
     if given.uid and refusal is not None:
         return Refuse(refusal)  # It is the same object, and not being deleted.
-    return Unknown("an object of this name is there, and is not being deleted")
+    return Unknown("an object with this name exists, and is not being deleted")
 
 
 # ---- Comparison of the sent object with the one on the server.

@@ -56,8 +56,8 @@ SHRINKS = 16
 """The divisor of the limit after a page that is too large. The number of its objects is not known, only that
 they are large."""
 
-NOWHERE = "the pages of a list lead nowhere"
-FEW = "the pages of a list bring few objects"
+NOWHERE = "the pages of a list never end"
+FEW = "the pages of a list have too few objects"
 
 
 @dataclass(frozen=True, slots=True)

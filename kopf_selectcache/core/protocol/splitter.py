@@ -125,7 +125,7 @@ class Splitter:
                     self._has_ended = True
                     return self._at
                 if buffer[self._at] != _OBJECT:
-                    raise Garbled(f"an item of a list is no object (item {self._items})")
+                    raise Garbled(f"an item of a list isn't an object (item {self._items})")
                 self._depth, self._at = 1, self._at + 1
             if not self._find_brackets():
                 return 0

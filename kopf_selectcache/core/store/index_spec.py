@@ -156,7 +156,7 @@ def _returned(made: object, *, as_dicts: bool) -> Values | str:
         return ()
     found = (made,) if isinstance(made, (str, Mapping)) else made
     if not isinstance(found, Collection) or isinstance(found, (bytes, bytearray)):
-        return f"something of the type {type(made).__name__}"
+        return f"a value of the type {type(made).__name__}"
     values: dict[Value, None] = {}
     for each in found:
         if isinstance(each, str):
@@ -166,9 +166,9 @@ def _returned(made: object, *, as_dicts: bool) -> Values | str:
         else:
             is_list = isinstance(made, (list, tuple, set, frozenset))
             return (
-                "a list with something else than texts in it"
+                "a list with values that aren't texts"
                 if is_list
-                else f"something of the type {type(made).__name__}"
+                else f"a value of the type {type(made).__name__}"
             )
         for key in keys:
             if wrong := wrong_key(key):
@@ -184,7 +184,7 @@ def wrong_key(key: object) -> str:
     if isinstance(key, str) and key.isascii():
         return ""
     if not (_is_plain(key) or isinstance(key, tuple)):
-        return "a dict with a key that is no text, number or tuple"
+        return "a dict with a key that isn't a text, number or tuple"
     parts = [key]
     while parts:
         part = parts.pop()
@@ -195,9 +195,9 @@ def wrong_key(key: object) -> str:
     try:
         compact_json(key)
     except UnicodeEncodeError:
-        return "a text that UTF-8 cannot encode"
+        return "a text that UTF-8 can't encode"
     except (TypeError, ValueError):
-        return "a key that JSON cannot hold"
+        return "a key that JSON can't represent"
     return ""
 
 

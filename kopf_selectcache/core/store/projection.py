@@ -174,7 +174,7 @@ class Projection:
     def __post_init__(self) -> None:
         for path in (*(self.keep or ()), *self.drop):
             if not path or not all(path):
-                raise BadPath(path, "has no key, or an empty one")
+                raise BadPath(path, "has an empty key")
         kept = self.keep
         if self.metadata_only:
             if beside := [path for path in kept or () if path[:1] != METADATA and path not in IDENTITY]:
@@ -330,7 +330,7 @@ class Projection:
                     partial(json.dumps, made, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
                 ).encode()
             except (TypeError, ValueError):
-                why = "returned a dict with something in it that is no JSON"
+                why = "returned a dict that isn't JSON"
         # Raised outside of the handler, so that its context is not the error, which may hold the object.
         raise BadTransform(why)
 

@@ -341,7 +341,7 @@ def test_what_a_client_makes_nothing_of_is_told_without_a_value() -> None:
 
     with pytest.raises(
         ReadError,
-        match=r"^ns/web-1 cannot be made a V1Strict: the client raised ValueError. Read it as a dict",
+        match=r"^ns/web-1 can't be read as V1Strict: the client raised ValueError.\nRead it as a dict",
     ) as info:
         reading("", WEB).get(V1Strict, "web-1", namespace="ns")
     assert "canary" not in str(info.value)
@@ -364,7 +364,7 @@ def test_where_a_client_finds_something_wrong_is_told_and_not_what_is_there() ->
 
     with pytest.raises(
         ReadError,
-        match=r"the client raised ValidationError for V1ContainerStatus: image\.0 missing\. Read it",
+        match=r"the client raised ValidationError for V1ContainerStatus: image\.0 missing\.\nRead it",
     ) as info:
         reading("", WEB).get("pods", "web-1", namespace="ns", as_=type("V1Pod", (V1Strict,), {}))
     assert "canary" not in str(info.value)

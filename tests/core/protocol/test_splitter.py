@@ -155,9 +155,9 @@ def test_35_a_list_with_two_members_items_is_refused() -> None:
     [
         (b'{"a":{}} {"b":{}}]', "not separated by single commas"),
         (b'{"a":{}},]', "not separated by single commas"),
-        (b'{"a":{}},5]', "an item of a list is no object .item 1"),
-        (b"5]", "an item of a list is no object .item 0"),
-        (b'{"a":{}}}', "an item of a list is no object .item 1"),
+        (b'{"a":{}},5]', "an item of a list isn't an object .item 1"),
+        (b"5]", "an item of a list isn't an object .item 0"),
+        (b'{"a":{}}}', "an item of a list isn't an object .item 1"),
         (b'{"a":{}},{"b":', "a list ended before its items did .after 1 items"),
         (b'{"a":{}},', "a list ended before its items did"),
     ],

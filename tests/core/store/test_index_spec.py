@@ -207,11 +207,11 @@ def test_a_function_returns_a_text_or_texts_or_none(made: object, values: tuple[
     ("function", "why"),
     [
         (lambda obj: obj["canary"], r"raised KeyError at test_index_spec.py:\d+"),
-        (lambda _: 5, "returned something of the type int"),
-        (lambda _: ["x", 5], "returned a list with something else than texts in it"),
-        (lambda _: [[]], "returned a list with something else than texts in it"),
-        (lambda _: b"x", "returned something of the type bytes"),
-        (lambda _: {"x": "y"}, "returned something of the type dict"),
+        (lambda _: 5, "returned a value of the type int"),
+        (lambda _: ["x", 5], "returned a list with values that aren't texts"),
+        (lambda _: [[]], "returned a list with values that aren't texts"),
+        (lambda _: b"x", "returned a value of the type bytes"),
+        (lambda _: {"x": "y"}, "returned a value of the type dict"),
     ],
 )
 def test_what_else_a_function_does_is_told_without_its_words(

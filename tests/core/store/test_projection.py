@@ -351,9 +351,9 @@ def test_the_identity_cannot_be_dropped_nor_what_it_is_in_nor_a_part_of_it(
         (["spec"], ["spec"], "would drop spec, which keep= stores"),
         (["spec"], ["status"], "is not kept in the first place"),
         ([], ["status"], "is not kept in the first place"),
-        (None, [""], "has no key, or an empty one"),
-        (None, [()], "has no key, or an empty one"),
-        (["spec..nodeName"], [], "has no key, or an empty one"),
+        (None, [""], "has an empty key"),
+        (None, [()], "has an empty key"),
+        (["spec..nodeName"], [], "has an empty key"),
     ],
 )
 def test_paths_that_contradict_each_other_or_say_nothing_are_refused(keep: Any, drop: Any, why: str) -> None:
@@ -596,10 +596,10 @@ WRONG: list[tuple[Callable[[Any], Any], str]] = [
     ),
     (stripped, "changed metadata.labels, which must stay as it is"),
     (relabelled, "changed metadata.labels, which must stay as it is"),
-    (lambda obj: obj | {"data": {CANARY}}, "returned a dict with something in it that is no JSON"),
-    (lambda obj: obj | {"data": float("nan")}, "returned a dict with something in it that is no JSON"),
-    (lambda obj: obj | {"data": "\ud800"}, "returned a dict with something in it that is no JSON"),
-    (looped, "returned a dict with something in it that is no JSON"),
+    (lambda obj: obj | {"data": {CANARY}}, "returned a dict that isn't JSON"),
+    (lambda obj: obj | {"data": float("nan")}, "returned a dict that isn't JSON"),
+    (lambda obj: obj | {"data": "\ud800"}, "returned a dict that isn't JSON"),
+    (looped, "returned a dict that isn't JSON"),
     (raising, "raised KeyError at test_projection.py:"),
     (int, "raised TypeError"),
 ]

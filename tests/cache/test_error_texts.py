@@ -1,0 +1,132 @@
+"""The text of an error is one sentence, and its notes are the ways out. Neither is made before it is asked
+for.
+"""
+
+from __future__ import annotations
+
+import copy
+import gc
+import inspect
+import io
+import logging
+import pickle
+import traceback
+import weakref
+from typing import Any
+
+import pytest
+
+from kopf_selectcache import NotSynced, OutsideFilter, SelectCacheError, Selector
+from kopf_selectcache.selectors.selector import Branches
+from kopf_selectcache.testing import FakeCache
+from tests.kopf_operators import pod
+from tests.told import told
+
+
+def refused(**options: Any) -> OutsideFilter:
+    """Return the error of a list that the filter does not cover."""
+    cache = FakeCache([pod("web-1", app="web"), pod("db-1", app="db")], {"pods": "app=web"})
+    with pytest.raises(OutsideFilter) as caught:
+        cache.list("pods", **options)
+    return caught.value
+
+
+def test_20_a_traceback_and_the_log_show_the_sentence_and_the_ways_out() -> None:
+    error, shown = refused(), io.StringIO()
+    assert str(error) == "the cache of pods only has app=web, so this list may be incomplete."
+    error.add_note("another")
+    handler = logging.StreamHandler(shown)
+    logger = logging.getLogger("texts")
+    logger.addHandler(handler)
+    logger.error("It failed.", exc_info=error)
+    for text in ("".join(traceback.format_exception(error)), shown.getvalue()):
+        assert text.rstrip().splitlines()[-6:] == [
+            f"kopf_selectcache.errors.OutsideFilter: {error}",
+            "For example, it would not have default/example (no labels)",
+            "To read a part: cache.list('pods', labels='app=web')",
+            "To read what is cached: cache.list_cached(...)",
+            "To ask the server: cache.blocking.fetch_list('pods')",
+            "another",
+        ]
+
+
+@pytest.fixture
+def unseen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No text is looked at for secrets when an error is made."""
+    monkeypatch.setattr(SelectCacheError, "__init__", inspect.unwrap(SelectCacheError.__init__))
+
+
+@pytest.mark.usefixtures("unseen")
+def test_20_neither_the_witness_nor_the_narrower_request_is_made_for_the_sentence(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made, narrowed_to = list[str](), Branches.narrowed_to
+
+    def narrow(*args: Any, **options: Any) -> Any:
+        made.append("narrowed")
+        return narrowed_to(*args, **options)
+
+    monkeypatch.setattr(Branches, "narrowed_to", narrow)
+    error = refused()
+    assert "app=web" in str(error)
+    assert not made
+    assert "To read a part: " in told(error)
+    assert "To read a part: " in told(error)
+    assert made == ["narrowed"]
+    assert error.witness is not None
+    assert error.witness.labels == {}
+
+
+def test_an_error_that_is_kept_keeps_no_generation_of_the_store() -> None:
+    cache = FakeCache([pod("web-1", app="web"), pod("db-1", app="db")], {"pods": "app=web"})
+    with pytest.raises(OutsideFilter) as caught:
+        cache.list("pods")
+    error = caught.value.with_traceback(None)
+    del caught
+    informer = weakref.ref(cache._runtime.informers[next(iter(cache._runtime.informers))])
+    del cache
+    gc.collect()
+    assert informer() is None
+    assert "app=web" in str(error)
+
+
+@pytest.mark.parametrize("again", [copy.copy, lambda error: pickle.loads(pickle.dumps(error))])
+def test_a_copy_has_the_texts_and_the_data(again: Any) -> None:
+    error = refused(labels="tier=gold")
+    found = again(error)
+    assert (str(found), found.__notes__, found.reason) == (str(error), error.__notes__, error.reason)
+    assert found.witness == error.witness
+    assert (found.what, found.remedy) == (error.what, error.remedy)
+
+
+def test_what_is_corrected_later_is_shown() -> None:
+    error = NotSynced("pods are not synced", remedy="Wait")
+    assert told(error) == "pods are not synced. Wait"
+    error.what, error.remedy = "no", "yes\nor yes"
+    error.add_note("more")
+    assert (told(error), error.args) == ("no. yes or yes more", ("no",))
+
+
+@pytest.mark.usefixtures("unseen")
+def test_a_text_may_be_made_when_it_is_asked_for() -> None:
+    made = list[str]()
+
+    def make(text: str) -> str:
+        made.append(text)
+        return text
+
+    error = SelectCacheError(lambda: make("no"), remedy=lambda: make("yes"))
+    assert not made
+    assert [told(error), told(error)] == ["no. yes", "no. yes"]
+    assert made == ["no", "yes"]
+
+
+def test_a_question_keeps_its_mark() -> None:
+    assert NotSynced("no", remedy="Did you mean 'pods'?").line == "no. Did you mean 'pods'?"
+
+
+def test_a_verdict_makes_its_witness_when_it_is_asked_for() -> None:
+    verdict = Selector("app=web").covers(Selector("tier=gold"))
+    assert "witness" not in vars(verdict)
+    assert verdict.witness is not None
+    assert pickle.loads(pickle.dumps(verdict)) == verdict
