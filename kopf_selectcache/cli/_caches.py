@@ -17,6 +17,7 @@ from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.errors import SelectCacheError
 from kopf_selectcache.informer.estimate import PAGE_LIMIT, PATIENCE, labelled_namespaces
+from kopf_selectcache.informer.phrase import one_line
 from kopf_selectcache.selectors.kind_keys import assigned, text_of, unserved
 from kopf_selectcache.settings.declaration import Cached
 from kopf_selectcache.settings.planner import Plan
@@ -49,7 +50,7 @@ async def resource_of(operator: Loaded, key: KindKey) -> Resource:
     try:
         return await resolve(operator.transport, key)
     except NotServed as error:
-        raise CommandError(str(error), unserved(key, text_of(key)), code=PROBLEM) from error
+        raise CommandError(str(error), one_line(unserved(key, text_of(key))), code=PROBLEM) from error
     except Garbled as error:
         raise CommandError(f"{text_of(key)}: {error}") from error
 

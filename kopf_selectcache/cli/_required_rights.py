@@ -16,6 +16,7 @@ from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.selection.kinds import Kind, KindKey, find, parse_key
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.errors import SelectCacheError
+from kopf_selectcache.informer.phrase import one_line
 from kopf_selectcache.plugin.on import change_handlers
 from kopf_selectcache.plugin.reconcile import reconcilers
 from kopf_selectcache.selectors.kind_keys import are_alike, checked_key, text_of, unserved
@@ -323,7 +324,7 @@ class Needs:
                 await self._operator.log_in()
                 return await resolve(self._operator.transport, key)
             except NotServed as error:
-                why = f"{error}. {unserved(key, None)}"
+                why = f"{error}. {one_line(unserved(key, None))}"
             except (CommandError, Unreachable, Refused, Garbled) as error:
                 self._offline = why = str(error).splitlines()[0]
         group, version, name = parse_key(key)

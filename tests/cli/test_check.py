@@ -146,7 +146,7 @@ async def follow(**_): ...
         assert said.code == 1
         assert (
             "! Change handler 'follow' is never called: the cluster does not serve podz. Did you mean"
-            " 'pods'? If"
+            " 'pods'?"
             " Install its definition. Correct the key of @selectcache.on.change('podz')." in said.output
         )
 
