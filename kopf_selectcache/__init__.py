@@ -12,9 +12,7 @@ from .cache.formats.views import BodyView
 from .cache.live import Live
 from .cache.pinned import PinnedReads
 from .cache.planning import ChangePlan, PlannedStream
-from .cache.scope import Scope
 from .cache.sides import HiddenObject
-from .cache.stats import Stats
 from .cache.why import BranchResult, Standing, Why
 from .core.selection.kinds import Kind
 from .errors import (
@@ -131,7 +129,6 @@ __all__ = [
     "Recorder",
     "Rejected",
     "Right",
-    "Scope",
     "SelectCacheError",
     "SelectCacheSettings",
     "Selector",
@@ -141,7 +138,6 @@ __all__ = [
     "Stalled",
     "Standing",
     "StateError",
-    "Stats",
     "Superseded",
     "SyncCache",
     "Unauthorized",

@@ -21,6 +21,7 @@ OLD = {
     "held": r"\b(?:cache|blocking|now)\.held\b",
     "hidden": r"\b(?:cache|blocking|now)\.hidden\(",
     "gone": r"\b(?:cache|blocking)\.(?:wait_)?gone\b|ChangeCause\.GONE|predicates\.gone\b|\bcause == .gone",
+    "info": r"\b(?:cache|blocking)\.(?:scope|age|stats)\(",
     "pages": r"\b(?:cache|blocking|now)\.pages\(|keys_only",
     "change": r"\b(?:cache|blocking)\.change\b",
     "remove": r"\b(?:cache|blocking)\.remove\b",

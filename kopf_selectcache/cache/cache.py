@@ -25,6 +25,7 @@ from .explanation import Explanation
 from .formats.formats import RAISE, As, AsView, C, Else, Made
 from .formats.lazy_list import Objects
 from .formats.views import BodyView
+from .info import Info, info_of
 from .live import Live, SyncLive
 from .matcher import (
     ChangesOptions,
@@ -43,9 +44,7 @@ from .pinned import PinnedReads
 from .planning import ChangePlan, plan
 from .reads import Reads
 from .request import Request, with_options
-from .scope import Scope, scope_of
 from .snapshots import Access, informer_of
-from .stats import Stats, stats_of
 from .why import Why
 from .why import why as explain_standing
 
@@ -99,22 +98,15 @@ class AnyCache(Reads):
     # ---- The cache itself.
 
     @explain_call
-    def age(self, kind: AnyKey) -> float:
-        """Return how many seconds ago the server last confirmed the held objects.
+    def info(self, kind: AnyKey) -> Info:
+        """Return the present filter and where its values come from, the state, the age, the version and the
+        number of objects of a cache, and the memory that it takes.
 
-        print(f'the pods are as of {cache.age("pods"):.0f} s ago')
+            info = cache.info('pods')
+            print(info)                  # pods with labels='app=web': 3 objects, 2 s old, synced
+            print(info.filter, info.age, info.origins[0])
         """
-        informer = informer_of(self._runtime, request := Request(verb="age", kind=kind))
-        return self._access.read(request, lambda *_: informer.age() or 0.0)
-
-    @explain_call
-    def scope(self, kind: AnyKey) -> Scope:
-        """Return the filter: its `branches`, each with `namespaces`, `names`, `labels`, `fields`, or None.
-        Its `origins` are the levels that its values come from.
-
-        print(cache.scope('pods'))    # labels='app=web', namespaces=['shop']
-        """
-        return scope_of(informer_of(self._runtime, Request(verb="scope", kind=kind)))
+        return info_of(informer_of(self._runtime, Request(verb="info", kind=kind)))
 
     @explain_call
     def snapshot(self, *kinds: AnyKey) -> PinnedReads:
@@ -138,17 +130,6 @@ class AnyCache(Reads):
         informer = informer_of(self._runtime, request)
         answer = partial(_introspection.explain, age=lambda: informer.age(request.selector))
         return self._access.read(request, answer)
-
-    @explain_call
-    def stats(self, kind: AnyKey) -> Stats:
-        """Return the number of held objects, and the bytes of them and of each index.
-
-            print(cache.stats('pods'))
-
-        It visits each object and each value of each index: do not call it for each event.
-        """
-        request = Request(verb="stats", kind=kind)
-        return self._access.read(request, lambda _, opened: stats_of(opened.store, opened.own_writes))
 
     if not TYPE_CHECKING:  # Checkers report attributes that there are not.
 

@@ -503,7 +503,7 @@ def _require_known(selectors: Branches) -> None:
     if (branch := of_unknown_namespaces(selectors)) is not None:
         raise BadSelector(
             f"{branch!r} selects namespaces by their labels, which only the cluster knows",
-            remedy="Compare with the present filter of a cache: cache.scope(kind)",
+            remedy="Compare with the present filter of a cache: cache.info(kind).filter",
         )
 
 

@@ -70,7 +70,7 @@ class SelectCacheSettings:
     Selectors and options of all kinds that do not have their own: `defaults.labels = 'team=shop'`.
 
     A value of a kind replaces the default. In a kind, `EVERYTHING` selects all objects in spite of the
-    defaults. `cache.scope(kind).origins` returns where each value comes from. """
+    defaults. `cache.info(kind).origins` returns where each value comes from. """
 
     page_limit: int = 500
     """The most objects in one page of a list. The default is `settings.watching.chunk_size`, if that is

@@ -27,6 +27,7 @@ from kopf_selectcache.core.store.store import Change, Store
 from kopf_selectcache.errors import StateError
 from kopf_selectcache.informer._readiness import Part
 from kopf_selectcache.informer.ending import Ending
+from kopf_selectcache.informer.health import Health
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.informer.memo import Memo
 from kopf_selectcache.informer.metrics import Counts
@@ -99,7 +100,7 @@ class FakeInformer:
         self.own_writes = OwnWrites()
         self._state = SimpleNamespace(parts=())
         self.counts = Counts()
-        self.message = ""
+        self.health, self.message = Health.SYNCED, ""
         self.remedy = ""
         self.error: StateError | None = None
         self.listeners: list[Callable[[Change | None], None]] = []

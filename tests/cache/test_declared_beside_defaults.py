@@ -29,17 +29,17 @@ def test_declared_namespaces_stay_as_they_are() -> None:
             Selector("app in (web,db)", namespaces=["shop"]),
         ]
     )
-    assert cache.scope("configmaps") == changed
+    assert cache.info("configmaps").filter == changed
     cache.blocking.declare("configmaps", Selector(), replace=True)
-    assert str(cache.scope("configmaps").branches[1]) == "labels='app=db', namespaces=['shop']"
+    assert str(cache.info("configmaps").filter.branches[1]) == "labels='app=db', namespaces=['shop']"
     cache.blocking.declare("configmaps", [Selector("app=web", namespaces=["other"]), "app=db"], replace=True)
-    assert Selector("app=web", namespaces=["other"]) in cache.scope("configmaps").branches
-    assert Selector("app=db", namespaces=["shop"]) in cache.scope("configmaps").branches
+    assert Selector("app=web", namespaces=["other"]) in cache.info("configmaps").filter.branches
+    assert Selector("app=db", namespaces=["shop"]) in cache.info("configmaps").filter.branches
     cache.blocking.declare("configmaps", "app=web", namespaces=UNSET, replace=True)
-    assert cache.scope("configmaps") == Selector("app=web", namespaces=["elsewhere"])
+    assert cache.info("configmaps").filter == Selector("app=web", namespaces=["elsewhere"])
     cache.blocking.declare("configmaps", Cached("app=web", namespaces=["elsewhere"]), replace=True)
     cache.blocking.declare("configmaps", "app=db", replace=True)
-    assert [str(each) for each in cache.scope("configmaps").origins if each.option == "namespaces"] == [
+    assert [str(each) for each in cache.info("configmaps").origins if each.option == "namespaces"] == [
         "namespaces=['elsewhere']: from the kind"
     ]
 
@@ -51,7 +51,7 @@ def test_a_default_that_stays_has_its_origin() -> None:
     ours.selectors["v1/configmaps"] = Cached("app=web", storage="raw")
     cache = FakeCache(CONFIGS, settings)
     cache.blocking.declare("configmaps", "app=db", replace=True)
-    origins = [str(each) for each in cache.scope("configmaps").origins]
+    origins = [str(each) for each in cache.info("configmaps").origins]
     assert "max_bytes='1Mi': from the defaults" in origins
     assert "storage='raw': from the kind" in origins
 
@@ -70,7 +70,7 @@ def test_a_declaration_with_the_defaults_is_the_same_again() -> None:
 @pytest.mark.parametrize("filter_", ["app=web", ["app=web", Selector(names=["db"], namespaces=["shop"])]])
 def test_a_scope_is_a_filter_and_a_request(filter_: Any) -> None:
     cache = FakeCache(CONFIGS, {"v1/configmaps": filter_})
-    scope = cache.scope("configmaps")
+    scope = cache.info("configmaps").filter
     assert Cached(scope).filter == Cached(filter_).filter
     assert Cached(filter_).filter.covers(scope)
     assert scope.covers(scope)

@@ -105,7 +105,7 @@ def test_a_declared_kind_is_synced_and_followed() -> None:
         assert names(cache.list_cached("cm", index={"app": "web"})) == ["web"]
         gated.cluster.create(config("more", app="web"))
         await until(lambda: names(cache.list_cached("ConfigMap")) == ["more", "web"])
-        assert cache.scope("configmaps") == Selector("app=web")
+        assert cache.info("configmaps").filter == Selector("app=web")
         assert set(gated.operator.report()) == {"pods", "v1/configmaps"}
         assert "configmaps" in repr(cache)
 
@@ -459,7 +459,7 @@ def test_a_kind_of_the_start_can_be_removed_and_declared_again() -> None:
         await gated.operator.gate(None, None)
         await cache.declare("pods", "app=db")
         assert gated.operator.runtime.initial == []
-        assert cache.scope("pods") == Selector("app=db")
+        assert cache.info("pods").filter == Selector("app=db")
 
     operated(test)
 
@@ -485,7 +485,7 @@ def test_a_changed_filter_is_read_at_once() -> None:
         await cache.declare("configmaps", "app=web")
         await cache.declare("v1/configmaps", "app=db", keep=["metadata.labels"], timeout=30, replace=True)
         assert names(cache.list("configmaps", labels="app=db")) == ["db"]
-        assert cache.scope("configmaps") == Selector("app=db")
+        assert cache.info("configmaps").filter == Selector("app=db")
         await cache.declare("configmaps", Cached("app=db", keep=["metadata.labels"]))
         await cache.undeclare("configmaps")
         nothing_stays(gated)
@@ -500,7 +500,7 @@ def test_a_change_that_fails_leaves_the_filter() -> None:
         with pytest.raises(Forbidden):
             await cache.declare("configmaps", "app=db", replace=True)
         assert names(cache.list_cached("configmaps")) == ["web"]
-        assert cache.scope("configmaps") == Selector("app=web")
+        assert cache.info("configmaps").filter == Selector("app=web")
 
     operated(test)
 
@@ -512,7 +512,7 @@ def test_a_change_whose_index_fails_leaves_the_filter() -> None:
             await cache.declare(
                 "configmaps", "app=web", index={"wrong": lambda obj: obj["nothing"]}, replace=True
             )
-        assert cache.scope("configmaps") == Selector("app=web")
+        assert cache.info("configmaps").filter == Selector("app=web")
 
     operated(test)
 

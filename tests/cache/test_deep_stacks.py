@@ -145,7 +145,7 @@ def test_no_read_of_the_deepest_object_raises_a_recursion_error(environment: Env
         "count": lambda: cache.count("pods", labels="app=web", where={"spec.nodeName": None}),
         "exists": lambda: cache.exists("pods", "deep", namespace="ns"),
         "explain": lambda: cache.explain("pods", labels="app=web"),
-        "stats": lambda: cache.stats("pods"),
+        "stats": lambda: cache.info("pods").memory,
     }
     for name, read in reads.items():
         assert outcome_of(read) == "served", name

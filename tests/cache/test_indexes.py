@@ -363,7 +363,7 @@ def test_explain_says_that_no_object_has_a_value_by_an_index() -> None:
 
 def test_stats_say_what_the_objects_and_each_index_take() -> None:
     cache = built(fake())
-    stats = cache.stats("pods")
+    stats = cache.info("pods").memory
     assert stats.objects == 3
     assert stats.stored > 0
     assert stats.json > 500
@@ -375,13 +375,13 @@ def test_stats_say_what_the_objects_and_each_index_take() -> None:
     assert lines[1] == f"  {stats.stored:,} bytes stored, of about {stats.json:,} in JSON"
     assert lines[2].startswith(f"  {stats.values:,} bytes for values of declared indexes")
     assert lines[4].startswith(f"  {stats.indexes['index image']:,} bytes for the declared index image: ")
-    assert str(fake(DB).stats("pods")).startswith("1 object\n")
-    assert "an object" not in str(reading("").stats("pods"))
-    assert "values of declared" not in str(reading("", NGINX).stats("pods"))
+    assert str(fake(DB).info("pods").memory).startswith("1 object\n")
+    assert "an object" not in str(reading("").info("pods").memory)
+    assert "values of declared" not in str(reading("", NGINX).info("pods").memory)
 
 
 def test_what_is_weighed_stands_for_what_is_not() -> None:
-    many = reading("", *(pod(f"p-{i:04}") for i in range(2000))).stats("pods")
+    many = reading("", *(pod(f"p-{i:04}") for i in range(2000))).info("pods").memory
     assert many.json == 2000 * (many.json // 2000) == pytest.approx(many.stored)
 
 

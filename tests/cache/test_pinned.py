@@ -155,7 +155,7 @@ def test_11_reads_before_and_after_the_with_and_of_other_kinds_raise() -> None:
 
 def test_a_read_that_a_snapshot_does_not_have_is_answered_with_the_one_to_use() -> None:
     with fake().snapshot("pods") as now:
-        for name in ("fetch", "age", "explain", "stats", "live", "patch", "lst"):
+        for name in ("fetch", "info", "explain", "live", "patch", "lst"):
             with pytest.raises(NoSuchRead):
                 getattr(now, name)
         assert not hasattr(now, "fetch")

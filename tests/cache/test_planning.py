@@ -79,7 +79,7 @@ def test_a_plan_of_a_change_counts_kept_objects_without_a_list_of_them() -> None
         assert held / 2 < plan.bytes < held * 2
         after = len([e for e in gated.cluster.requests if e.query.get("labelSelector") == "app=web"])
         assert after == lists
-        assert cache.scope("configmaps") == plan.filter
+        assert cache.info("configmaps").filter == plan.filter
 
     operated(test)
 

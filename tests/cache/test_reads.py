@@ -340,19 +340,16 @@ def test_owned_in_a_namespace_that_is_never_held() -> None:
 
 
 def test_age_is_that_of_the_last_word_of_the_server() -> None:
-    assert web().age("pods") == 1.5
+    assert web().info("pods").age == 1.5
 
 
-def test_the_scope_is_the_filter() -> None:
-    found = reading(Selector("app=web", namespaces=["a"])).scope("pods")
-    assert found == found.filter
-    assert hash(found) == hash(found.filter)
-    assert found != Selector()
-    assert found.branches == (found.filter,)
-    scope = found.filter
-    assert isinstance(scope, Selector)
-    assert (scope.namespaces, scope.names, str(scope.labels), scope.fields) == (("a",), None, "app=web", None)
-    assert str(scope) == "labels='app=web', namespaces=['a']"
+def test_the_info_shows_the_filter_the_state_and_the_memory() -> None:
+    info = reading(Selector("app=web", namespaces=["a"]), pod("x", "a", app="web")).info("pods")
+    assert info.filter == Selector("app=web", namespaces=["a"])
+    assert (info.state, info.trouble, info.objects, info.version) == ("synced", "", 1, "10")
+    assert info.memory.objects == 1
+    assert info.bytes > info.memory.stored > 0
+    assert str(info) == "pods with labels='app=web', namespaces=['a']: 1 object, 2 s old, synced"
 
 
 def test_explain_says_what_would_be_looked_at() -> None:

@@ -226,8 +226,7 @@ def test_a_kind_may_be_named_by_what_kopf_hands_to_handlers() -> None:
         lambda cache: cache.list_cached("pods", labels="a=b,a=c"),
         lambda cache: cache.count("pods", names=["x"]),
         lambda cache: cache.list_cached("pods", owner={"metadata": {"uid": "u", "namespace": "ns"}}),
-        lambda cache: cache.age("pods"),
-        lambda cache: cache.scope("pods"),
+        lambda cache: cache.info("pods"),
         lambda cache: cache.explain("pods", labels="app=db"),
     ],
 )
@@ -284,7 +283,6 @@ EVERY_READ: dict[str, Read] = {
         "pods", owner={"metadata": {"uid": "u"}}
     ),
     "cache.count('pods', labels='app=web')": lambda cache: cache.count("pods", labels="app=web"),
-    "cache.age('pods')": lambda cache: cache.age("pods"),
     "cache.explain('pods', names=['a'])": lambda cache: cache.explain("pods", names=["a"]),
 }
 """With the call as errors write it."""

@@ -425,8 +425,8 @@ def test_contract_1_each_read_that_means_an_unreadable_object_raises_and_all_oth
             assert cache.list_cached("secrets", sort_by="metadata.name").unreadable == [Key.stored(DEEP)]
             assert len(cache.list_cached("secrets", as_=bytes)) == 2
             assert cache.explain("secrets", labels="app=web").verdict
-            assert cache.stats("secrets").unreadable == 1
-            assert "1 of them cannot be read" in str(cache.stats("secrets"))
+            assert cache.info("secrets").memory.unreadable == 1
+            assert "1 of them cannot be read" in str(cache.info("secrets").memory)
 
     run(main())
 

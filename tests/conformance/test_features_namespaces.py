@@ -73,13 +73,15 @@ def test_a6_defaults_are_those_of_kinds_without_their_own(places: tuple[Place, P
             assert secret["metadata"]["annotations"] == {"note": "long"}
             with pytest.raises(OutsideFilter):
                 cache.get("secrets", "web", namespace=one.namespace)
-            origins = [*map(str, cache.scope("secrets").origins)]
+            origins = [*map(str, cache.info("secrets").origins)]
             for name, value in defaults.items():
                 if name not in ("labels", "namespaces", "fields", "transform", "keep"):
                     assert f"{name}={value!r}: from the defaults" in origins
             assert "transform=dict: from the defaults" in origins
             assert "keep=['metadata']: from the kind" in origins
-            assert str(cache.scope("secrets")).startswith("labels='app=db', fields='metadata.name!=other'")
+            assert str(cache.info("secrets").filter).startswith(
+                "labels='app=db', fields='metadata.name!=other'"
+            )
 
     run(main())
 
@@ -103,7 +105,7 @@ def test_a7_the_first_level_that_is_set_decides(places: tuple[Place, Place]) -> 
             origins = {
                 (value, level, spaces)
                 for kind in ("configmaps", "secrets")
-                for option, value, level, spaces in map(astuple, cache.scope(kind).origins)
+                for option, value, level, spaces in map(astuple, cache.info(kind).origins)
                 if option == "labels"
             }
         assert origins == {
@@ -185,8 +187,8 @@ def test_a9_default_namespaces_do_not_confine_a_cluster_scoped_custom_resource(
         async with opened(caches_of(one, {key: "app=web"}, namespaces=[one.namespace])) as cache:
             await synced(cache)
             assert names(cache.list(key, labels="app=web")) == ["web"]
-            assert cache.scope(key) == Selector("app=web")
-            assert not [each for each in cache.scope(key).origins if each.namespaces]
+            assert cache.info(key).filter == Selector("app=web")
+            assert not [each for each in cache.info(key).origins if each.namespaces]
         for declared in (Selector(namespaces=["shop"]), Cached("", namespaces={})):
             async with opened(caches_of(one, {key: declared}, namespaces=[one.namespace])) as cache:
                 with pytest.raises(Rejected):
@@ -223,7 +225,7 @@ def test_b5_namespaces_are_chosen_by_their_labels_as_they_change(places: tuple[P
     async def serves(cache: Any, place: Place, served: bool) -> None:
         """Wait until a namespace is served, or is not; reads raise OutsideFilter or NotSynced until then."""
         async with asyncio.timeout(60):
-            await until(lambda: (place.namespace in str(cache.scope("configmaps"))) is served)
+            await until(lambda: (place.namespace in str(cache.info("configmaps").filter)) is served)
 
     async def main() -> None:
         filters = {"v1/configmaps": Selector("app=web", namespaces=LabelSelector.parse(f"{group}=yes"))}

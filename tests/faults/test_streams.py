@@ -99,15 +99,15 @@ def test_2_what_is_held_grows_old_until_the_server_confirms_it() -> None:
         async with Server(lists=[LISTED], watches=watches) as server, operating(server) as environment:
             await environment.watched(2)
             environment.time.now += 30.0
-            assert environment.cache.age("pods") == 30.5, "the wait is counted"
+            assert environment.cache.info("pods").age == 30.5, "the wait is counted"
             accepted.set()
             await until(lambda: environment.informer.counts.events)
             assert environment.informer.synced
-            assert environment.cache.age("pods") == 30.5, (
+            assert environment.cache.info("pods").age == 30.5, (
                 "to accept a watch, and to tell of the past, says nothing of what happened since"
             )
             confirmed.set()
-            await until(lambda: environment.cache.age("pods") == 0.0)
+            await until(lambda: environment.cache.info("pods").age == 0.0)
 
     run(main())
 
@@ -120,7 +120,7 @@ def test_2_the_pages_of_a_relist_confirm_nothing_until_all_have_come() -> None:
             operating(server) as environment,
         ):
             await environment.listed(3)
-            assert environment.cache.age("pods") == 0.5
+            assert environment.cache.info("pods").age == 0.5
             assert environment.names() == ["a@90"]
 
     run(main())

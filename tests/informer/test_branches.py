@@ -374,7 +374,7 @@ def test_what_is_complete_is_read_while_other_lists_are_still_awaited() -> None:
             for read in (
                 lambda: environment.cache.get("secrets", "ca", namespace="infra"),
                 lambda: environment.cache.list_cached("secrets"),
-                lambda: environment.cache.age("secrets"),
+                lambda: environment.cache.info("secrets").age,
             ):
                 with pytest.raises(NotSynced):
                     read()
@@ -401,7 +401,7 @@ def test_an_answer_is_as_old_as_what_it_needs() -> None:
                 environment.cache.get("secrets", "a", namespace="shop", max_age=99.0)
             with pytest.raises(Stale):
                 environment.cache.list_cached("secrets", max_age=99.0)
-            assert environment.cache.age("secrets") == 100.0
+            assert environment.cache.info("secrets").age == 100.0
             newer, older = (
                 environment.informer.part(Selector(namespaces=[namespace])).store.version
                 for namespace in ("infra", "shop")

@@ -41,10 +41,8 @@ READS: dict[str, Callable[[Cache], Any]] = {
     "held": lambda cache: cache.list_cached("pods"),
     "owned": lambda cache: cache.list_cached("pods", owner=pod()),
     "count": lambda cache: cache.count("pods"),
-    "age": lambda cache: cache.age("pods"),
-    "scope": lambda cache: cache.scope("pods"),
+    "info": lambda cache: cache.info("pods"),
     "explain": lambda cache: cache.explain("pods"),
-    "stats": lambda cache: cache.stats("pods"),
     "get of a kind that is not declared": lambda cache: cache.get("nodes", "n1"),
 }
 WAITING: dict[str, Callable[[Any], Any]] = {

@@ -479,7 +479,7 @@ def test_an_operator_that_is_confined_to_a_namespace_caches_that_one() -> None:
             server.scripts["/api/v1/namespaces/shop/pods"] = Script([LISTED])
             async with operating(server, namespaces=("shop",)) as environment:
                 await until(lambda: environment.informer.synced)
-                assert environment.cache.scope("pods") == Selector("app=web", namespaces=["shop"])
+                assert environment.cache.info("pods").filter == Selector("app=web", namespaces=["shop"])
 
     run(main())
 

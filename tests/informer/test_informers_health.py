@@ -195,11 +195,11 @@ def test_whatever_moves_the_version_confirms_what_is_held() -> None:
             await environment.synced()
             for gate, version in zip(gates, ("105", "110"), strict=True):
                 environment.time.now += 30.0
-                assert environment.cache.age("pods") == 30.0
+                assert environment.cache.info("pods").age == 30.0
                 gate.set()
                 # Before the next round.
                 await until(lambda: environment.informer.store.version == version)  # noqa: B023
-                assert environment.cache.age("pods") == 0.0
+                assert environment.cache.info("pods").age == 0.0
 
     run(main())
 

@@ -292,7 +292,7 @@ def test_two_keys_that_turn_out_to_mean_the_same_are_one_too_many() -> None:
                     f" {refused_.filter}). Declare it once: remove"
                     f" settings.selectcache.selectors[{refused_.key!r}]"
                 )
-                assert environment.cache.scope("WebApp") == kept.filter
+                assert environment.cache.info("WebApp").filter == kept.filter
                 samples = [
                     sample
                     for family in Collector(environment.runtime.informers.values).collect()

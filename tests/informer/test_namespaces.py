@@ -90,7 +90,9 @@ def test_a_read_is_served_if_the_selectors_of_its_namespaces_cover_it(
     witness = caught.value.witness
     assert witness is not None
     settings = {"labels": witness.labels, "fields": witness.fields}
-    assert not cache.scope("secrets").matches(name=witness.name, namespace=witness.namespace, **settings)
+    assert not cache.info("secrets").filter.matches(
+        name=witness.name, namespace=witness.namespace, **settings
+    )
 
 
 def test_a_single_object_is_absent_hidden_or_excluded_by_the_selector_of_its_namespace() -> None:
@@ -158,8 +160,8 @@ def defaults() -> kopf.OperatorSettings:
 def test_a_fake_cache_has_the_defaults() -> None:
     cache = FakeCache(OBJECTS, defaults())
     assert keys(cache) == ["blog/db-blog", "shop/web-shop"]
-    assert cache.scope("secrets").filter.covers(Selector("app=db", namespaces=["blog"]))
-    assert {each.level for each in cache.scope("secrets").origins if each.option == "labels"} == {
+    assert cache.info("secrets").filter.covers(Selector("app=db", namespaces=["blog"]))
+    assert {each.level for each in cache.info("secrets").origins if each.option == "labels"} == {
         Level.DEFAULTS,
         Level.DEFAULT_ENTRY,
     }
@@ -170,14 +172,14 @@ def test_a_fake_cache_has_the_defaults() -> None:
 def test_kinds_that_are_declared_at_run_time_have_the_defaults() -> None:
     cache = FakeCache(OBJECTS, defaults())
     cache.blocking.declare("configmaps", Selector())
-    assert str(cache.scope("configmaps")) == str(cache.scope("secrets"))
+    assert str(cache.info("configmaps").filter) == str(cache.info("secrets").filter)
     cache.blocking.declare("configmaps", Selector())  # The same again changes nothing.
     cache.blocking.declare("configmaps", "tier=gold", drop=["data"], replace=True)
-    assert cache.scope("configmaps") == Selector("tier=gold", namespaces=["blog", "shop"])
-    levels = {each.option: each.level for each in cache.scope("configmaps").origins}
+    assert cache.info("configmaps").filter == Selector("tier=gold", namespaces=["blog", "shop"])
+    levels = {each.option: each.level for each in cache.info("configmaps").origins}
     assert (levels["labels"], levels["drop"], levels["keep"]) == (Level.KIND, Level.KIND, Level.NOWHERE)
     cache.blocking.declare("configmaps", "tier=silver", replace=True)
-    assert {each.option: each.level for each in cache.scope("configmaps").origins}["drop"] is Level.KIND
+    assert {each.option: each.level for each in cache.info("configmaps").origins}["drop"] is Level.KIND
     plan = cache.blocking.plan("pods", Selector())
     assert [str(each.filter) for each in plan.opened] == [
         "labels='app=db', namespaces=['blog']",

@@ -225,7 +225,7 @@ def test_1_a_cache_of_no_namespace_is_synced_and_holds_nothing() -> None:
             assert why.standing == "outside"
             assert why.branches[0].fails == ("the label tenant=yes of its namespace",)
             assert (await cache.why("secrets", "none", namespace="shop")).standing == "absent"
-            assert cache.age("secrets") is not None
+            assert cache.info("secrets").age is not None
             await cache.audit("secrets")
             found = asyncio.create_task(cache.wait_for("secrets", lambda _: True))
             mark(environment, "blog")
@@ -309,7 +309,7 @@ def test_2_kinds_share_one_informer_of_namespaces_and_the_last_one_ends_it() -> 
             await cache.undeclare("secrets")
             assert followed.users == 1
             mark(environment, "infra")
-            await until(lambda: "infra" in str(cache.scope("configmaps")))
+            await until(lambda: "infra" in str(cache.info("configmaps").filter))
             before = asyncio.all_tasks()
             await cache.undeclare("configmaps")
             assert not runtime.namespaces.labelled
@@ -336,12 +336,12 @@ def test_16_a_filter_is_changed_to_namespaces_by_label_and_back() -> None:
             mark(environment, "blog")
             await serves(environment, "shop", "infra", "blog")
             changed = asyncio.create_task(
-                cache.declare("secrets", [cache.scope("secrets"), "app=web"], replace=True)
+                cache.declare("secrets", [cache.info("secrets").filter, "app=web"], replace=True)
             )
             await until(lambda: environment.informer.filter_change.following is not None)
             environment.cluster.bookmark()  # The streams have been listed at different times.
             await changed
-            assert cache.scope("secrets").branches[0].namespace_label == TENANTS.namespace_label
+            assert cache.info("secrets").filter.branches[0].namespace_label == TENANTS.namespace_label
             await cache.declare("secrets", "", replace=True)
             assert not runtime.namespaces.labelled
             mark(environment, "infra", NO)
@@ -368,7 +368,7 @@ def test_16_a_change_beside_a_change_of_the_namespaces_has_both() -> None:
             silence.release()
             await changed
             await serves(environment, "shop", "blog", "infra")
-            assert "!old" in str(cache.scope("secrets"))
+            assert "!old" in str(cache.info("secrets").filter)
 
     run(main())
 

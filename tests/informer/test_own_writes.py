@@ -83,11 +83,11 @@ def test_9_explain_and_stats_say_that_own_writes_are_shown() -> None:
     assert model.cache.explain("pods", labels="app=web").laid_over == 1
     assert "own writes" in str(model.cache.explain("pods", labels="app=web"))
     assert model.cache.explain("pods", labels="app=web,tier=gold").laid_over == 0
-    assert model.cache.stats("pods").own_writes == 1
-    assert "own write" in str(model.cache.stats("pods"))
+    assert model.cache.info("pods").memory.own_writes == 1
+    assert "own write" in str(model.cache.info("pods").memory)
     model.deliver(model.streams[0])
     assert model.cache.explain("pods", labels="app=web").laid_over == 0
-    assert model.cache.stats("pods").own_writes == 0
+    assert model.cache.info("pods").memory.own_writes == 0
 
 
 @pytest.mark.parametrize(("body", "shown"), [(11, "12"), (12, "12"), (13, "13")])

@@ -199,7 +199,7 @@ MISTAKES = {
         lambda cache: cache.snapshot("pods").fetch("pods", "a", namespace="shop")  # type: ignore[attr-defined]
     ),
     "a read of the cache that a snapshot does not have": web(
-        lambda cache: cache.snapshot("pods").age("pods").is_integer()  # type: ignore[attr-defined]
+        lambda cache: cache.snapshot("pods").info("pods")  # type: ignore[attr-defined]
     ),
     "live reads of a snapshot": web(
         lambda cache: cache.snapshot("pods").live.get("pods", "a", namespace="shop")  # type: ignore[attr-defined]

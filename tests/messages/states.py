@@ -97,7 +97,7 @@ def provoke(provoked: Provoked) -> None:
         "no cache is declared, for one object",
         lambda: Environment().cache().get("pods", "a", namespace="ns"),
     )
-    add(chapter, "no cache is declared, for figures of it", lambda: Environment().cache().stats("pods"))
+    add(chapter, "no cache is declared, for figures of it", lambda: Environment().cache().info("pods").memory)
     add(
         chapter,
         "another cache is declared",

@@ -402,8 +402,7 @@ def test_code_that_is_no_handler_writes_with_the_operators_credentials() -> None
 READS: dict[str, Callable[[selectcache.Cache], Any]] = {
     "get": lambda cache: cache.get("pods", "web-1", namespace="shop", default=None),
     "list": lambda cache: cache.list("pods", labels="app=web"),
-    "scope": lambda cache: cache.scope("pods"),
-    "age": lambda cache: cache.age("pods"),
+    "info": lambda cache: cache.info("pods"),
 }
 WAITING: dict[str, Callable[[Any], Any]] = {
     "fetch": lambda cache: cache.fetch("nodes", "n1", default=None),

@@ -316,11 +316,11 @@ def test_9_each_of_two_operators_has_its_own() -> None:
         @kopf.on.event("pods", registry=registry)
         @with_cache
         async def handle(**_: Any) -> None:
-            found[name] = [str(WebApp().pods().scope("pods"))]
+            found[name] = [str(WebApp().pods().info("pods").filter)]
             if len(found) == 2:
                 both.set()
             await both.wait()
-            found[name].append(str(WebApp().pods().scope("pods")))
+            found[name].append(str(WebApp().pods().info("pods").filter))
 
     async def main() -> None:
         for name, registry in zip("ab", registries, strict=True):

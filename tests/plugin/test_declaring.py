@@ -338,7 +338,7 @@ def test_a_later_kind_has_the_namespaces_of_the_operator() -> None:
                 await operator.logged_in()
                 cache = selectcache.Cache(operator.runtime)
                 await cache.declare("secrets", "")
-                assert cache.scope("secrets") == Selector("", namespaces=["shop"])
+                assert cache.info("secrets").filter == Selector("", namespaces=["shop"])
 
     run(main())
 

@@ -69,7 +69,7 @@ READS: dict[str, Callable[[FakeCache], Any]] = {
     "list": lambda cache: found(cache.list(KIND, labels="tier=gold")),
     "count": lambda cache: cache.count(KIND, labels="app=web"),
     "by index": lambda cache: found(cache.list_cached(KIND, index={"tier": "gold"})),
-    "scope": lambda cache: str(cache.scope(KIND)),
+    "scope": lambda cache: str(cache.info(KIND).filter),
 }
 
 

@@ -38,7 +38,7 @@ def test_16_a_change_that_has_returned_is_in_force_on_a_real_server(api: Cluster
                 proxy.release()
                 with pytest.raises(Superseded):
                     await earlier
-                assert str(cache.scope(KIND)) == str(Selector("app=web", namespaces=[namespace]))
+                assert str(cache.info(KIND).filter) == str(Selector("app=web", namespaces=[namespace]))
 
     run(main())
 

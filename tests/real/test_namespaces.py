@@ -89,7 +89,7 @@ def test_a_role_in_three_namespaces_of_thirty_is_enough_for_default_namespaces(
             assert reason in (None, answer.reason)
         everywhere = operator.ask(listed("list('namespaces')")).value
         assert {*spaces} <= {*everywhere}, "a cluster-scoped kind has no namespaces"
-        origins = operator.ask("[str(each) for each in cache.scope('pods').origins]").value
+        origins = operator.ask("[str(each) for each in cache.info('pods').origins]").value
         assert f"labels='app=web' in {a}: from the defaults" in origins
         assert "Forbidden" not in operator.log
 

@@ -52,7 +52,7 @@ def test_16_a_plan_is_what_the_change_does(real_api: ApiServer) -> None:
             kept = set(informer.reflectors)
             await cache.declare(KIND, EITHER, replace=True)
             assert kept < set(informer.reflectors)
-            assert cache.scope(KIND) == plan.filter
+            assert cache.info(KIND).filter == plan.filter
             records = informer.store.records()[0]
             assert len(records) == plan.objects
             held = sum(map(weight, records))

@@ -36,7 +36,7 @@ async def read_all_along(cache, stopped, **_):
         while not stopped:
             try:
                 names = sorted(pod['metadata']['name'] for pod in cache.list_cached('pods'))
-                log.write(f"{','.join(names)} {cache.age('pods')}\\n")
+                log.write(f"{','.join(names)} {cache.info('pods').age}\\n")
             except selectcache.ReadError as error:
                 log.write(f"{type(error).__name__}: {' '.join(str(error).split())}\\n")
             await asyncio.sleep(0.005)

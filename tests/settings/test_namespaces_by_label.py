@@ -200,7 +200,7 @@ def test_a_fake_cache_follows_the_labels_of_its_namespaces() -> None:
     cache.blocking.declare("pods", Selector(namespaces=TRIAL), replace=True)
     cache.cluster.patch(namespace("shop"), {"metadata": {"labels": {"trial": ""}}})
     assert cache.list_cached("pods").keys() == [Key("a", namespace="shop")]
-    assert "(those with trial)" in str(cache.scope("pods"))
+    assert "(those with trial)" in str(cache.info("pods").filter)
     cache.blocking.undeclare("pods")
     cache.blocking.declare("pods", Cached("app=web", namespaces=TRIAL))
     assert cache.list_cached("pods").keys() == []

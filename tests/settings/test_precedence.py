@@ -426,7 +426,7 @@ def test_what_a_transform_is_bound_to_is_not_shown(transform: Any) -> None:
     ours.selectors["v1/secrets"] = "app=web"
     ours.selectors["v1/configmaps"] = Cached("app=web", transform=transform)
     cache = FakeCache([], settings)
-    scopes = [cache.scope("secrets"), cache.scope("configmaps")]
+    scopes = [cache.info("secrets"), cache.info("configmaps")]
     name = type(transform).__name__
     assert f"transform={name}: from the defaults" in map(str, scopes[0].origins)
     assert repr(ours.defaults) == f"Defaults(drop=['data'], transform={name})"

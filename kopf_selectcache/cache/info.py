@@ -1,23 +1,28 @@
-"""Stats: the number of objects of a cache, and the memory of their data, records and indexes."""
+"""`Info`: the filter of one cache, where its values come from, its state, and the memory that it takes."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from sys import getsizeof
 
+from kopf_selectcache.core.redact import clipped
 from kopf_selectcache.core.store.accounting import weights_of
 from kopf_selectcache.core.store.own_writes import OwnWrites
 from kopf_selectcache.core.store.postings import in_words
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.core.store.store import Readable
+from kopf_selectcache.informer.informer import Informer
+from kopf_selectcache.selectors.selector import AnyOf, Selector
+from kopf_selectcache.settings.precedence import Origin
 
 SAMPLES = 500
 """Number of objects that are measured, as a sample of all."""
 
 
 @dataclass(frozen=True, slots=True)
-class Stats:
+class Memory:
     """The memory of a cache in bytes. `objects`, `stored`, `values` and `unreadable` are exact, the others
     are estimates. `str` gives a few lines of text.
     """
@@ -72,14 +77,14 @@ class Stats:
         return f": {size / self.objects:,.0f} an object" if self.objects else ""
 
 
-def stats_of(store: Readable, own_writes: OwnWrites) -> Stats:
-    """Return the stats of a store. Visits all records in the calling thread, without a lock."""
+def memory_of(store: Readable, own_writes: OwnWrites) -> Memory:
+    """Return the memory of a store. Visits all records in the calling thread, without a lock."""
     records, _ = store.records()
     weights = store.weights()
     samples = records[:: max(1, len(records) // SAMPLES)]
     each = len(records) / len(samples) if samples else 0.0
     whole = weights_of(records)
-    return Stats(
+    return Memory(
         objects=whole.objects,
         stored=whole.stored,
         values=whole.values,
@@ -97,4 +102,61 @@ def _besides(records: Sequence[Record]) -> int:
     return sum(
         getsizeof(record) + empty + sum(map(getsizeof, (record.name, record.uid, record.version)))
         for record in records
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Info:
+    """The cache of one kind at a moment, from `cache.info`. `str` gives one line of text."""
+
+    kind: str
+    """The kind, as it is declared."""
+    filter: Selector | AnyOf
+    """The present filter. Namespaces that it chooses by a label are those that have the label now."""
+    origins: tuple[Origin, ...]
+    """The level that each value comes from: a namespace of the kind, the kind, or the defaults."""
+    state: str
+    """Its health, such as `synced`, `stale` or `forbidden`."""
+    trouble: str
+    """The failure; empty if there is none."""
+    age: float | None
+    """The seconds since the server last confirmed the objects; None before the first list."""
+    version: str
+    """The resourceVersion that the cache has reached; empty before the first list."""
+    objects: int
+    """The number of cached objects."""
+    _memory: Callable[[], Memory] = field(repr=False, compare=False)
+
+    @property
+    def memory(self) -> Memory:
+        """The bytes of the objects and of each index. It visits all of them: don't ask at each event."""
+        return self._memory()
+
+    @property
+    def bytes(self) -> int:
+        """The bytes of the objects, of what is known of each, and of the indexes."""
+        memory = self.memory
+        return memory.stored + memory.values + memory.records + sum(memory.indexes.values())
+
+    def __str__(self) -> str:
+        age = "" if self.age is None else f", {self.age:.0f} s old"
+        number = f"{self.objects:,} object{'' if self.objects == 1 else 's'}"
+        trouble = f": {self.trouble}" if self.trouble else ""
+        return f"{self.kind} with {clipped(self.filter)}: {number}{age}, {self.state}{trouble}"
+
+
+def info_of(informer: Informer) -> Info:
+    """Return the info of an informer."""
+    store, own_writes = informer.store, informer.own_writes
+    records, version = store.records()
+    return Info(
+        str(informer),
+        informer.filter,
+        informer.declared.origins_for(informer.resource),
+        informer.health.value,
+        informer.message,
+        informer.age(),
+        version,
+        len(records),
+        partial(memory_of, store, own_writes),
     )
