@@ -242,7 +242,7 @@ def test_2_a_stop_ends_the_waits_of_an_operator_that_its_first_read_has_started(
     @kopf.on.event("pods", registry=registry)
     def wait(**_: Any) -> None:
         launched.wait(60)
-        waiting(cache_of(settings))
+        waiting(cache_of(settings).blocking)
 
     async def main() -> None:
         async with stopping(registry, settings) as stop:
@@ -259,7 +259,7 @@ def test_2_cancelling_the_task_of_an_operator_ends_the_waits_of_its_threads(
 ) -> None:
     waiting, settings = Waiting(), ending_at_once()
     settings.queueing.exit_timeout = 3600
-    kopf.on.event("pods", registry=registry, id="waits")(lambda **_: waiting(cache_of(settings)))
+    kopf.on.event("pods", registry=registry, id="waits")(lambda **_: waiting(cache_of(settings).blocking))
 
     async def main() -> None:
         async with operating(registry, Cluster(pod()), settings=settings) as operator:
