@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import pickle
 from types import SimpleNamespace
@@ -9,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kopf_selectcache import HiddenObject, Key
+from kopf_selectcache import Cached, HiddenObject, Key
 from kopf_selectcache.testing import FakeCache
 from tests.cache.environment import pod
 from tests.rows import each_row
@@ -98,3 +99,13 @@ def test_a_key_that_no_object_can_have_is_refused_with_what_to_write(
 def test_what_has_no_name_has_no_key(obj: object, error: type[Exception]) -> None:
     with pytest.raises(error, match=r"Key\.of\(\)"):
         Key.of(obj)
+
+
+def test_partial_objects_and_changes_have_a_key() -> None:
+    async def main() -> list[Key]:
+        cache = FakeCache([pod("web-1", namespace="shop")], {"v1/pods": Cached("", metadata_only=True)})
+        async for change in cache.changes("pods"):
+            return [Key.of(change), Key.of(cache.get("pods", WEB)), Key.of(change.body)]
+        return []
+
+    assert asyncio.run(main()) == 3 * [WEB]
