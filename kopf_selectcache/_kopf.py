@@ -38,7 +38,7 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 if _numbers(INSTALLED) < _numbers(OLDEST):
     raise ImportError(
-        f"kopf_selectcache needs Kopf {OLDEST} or newer, and this is Kopf {INSTALLED}. Install a newer"
+        f"kopf_selectcache needs Kopf {OLDEST} or newer, but this is Kopf {INSTALLED}. Install a newer"
         f" one: pip install 'kopf>={OLDEST},<2'"
     )
 

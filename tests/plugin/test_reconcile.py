@@ -196,7 +196,7 @@ def test_a_field_that_the_server_prunes_is_named_and_slows_the_calls_down(
             await until(lambda: calls.count("web") > before)
 
     run(main())
-    assert caplog.text.count("has not taken over status.lost.deep") == 1
+    assert caplog.text.count("server ignored status.lost.deep") == 1
     assert "webapps.example.com shop/web" in caplog.text
 
 
