@@ -215,7 +215,7 @@ def test_a_number_is_the_time_until_the_next_call(
 
     async def main() -> None:
         async with serving(app()) as cluster, operated(registry, cluster):
-            await until(lambda: "returns dict" in caplog.text)
+            await until(lambda: "returned dict" in caplog.text)
         assert calls == ["entered", "requeue", "requeue"]
 
     run(main())
