@@ -73,6 +73,7 @@ try:
         WatchingCause,
         WebhookCause,
     )
+    from kopf._core.intents.filters import MetaFilterToken
     from kopf._core.intents.handlers import (
         ActivityHandler,
         ChangingHandler,
@@ -130,6 +131,7 @@ __all__ = [
     "LoginError",  # There are no credentials left.
     "Memos",  # The memos of objects, those of Kopf's own handlers.
     "Meta",  # The type of the `metadata` of a body, for our views.
+    "MetaFilterToken",  # The type of `kopf.PRESENT` and `kopf.ABSENT`, as values of labels and fields.
     "ObjectLogger",  # The logger of a handler, which names the object.
     "OperatorIndexers",  # The indices that startup handlers are given, empty as they are then.
     "OperatorParts",  # The pause of an operator, and its queue of events.

@@ -42,6 +42,7 @@ WRONG_ON_PURPOSE = (
     "called(lambda",
     "type: ignore",
     "MAKE(",
+    "lambda cache: cache.",
     "_ = defaults.label",
     "(label='app=web')",
     "'pods', label=",

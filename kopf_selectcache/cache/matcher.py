@@ -35,7 +35,7 @@ from kopf_selectcache.selectors.object_key import Key
 from kopf_selectcache.selectors.selecting import value_of
 from kopf_selectcache.selectors.selector import AnyOf, Branches, Selector, Verdict
 from kopf_selectcache.selectors.special_values import Everything
-from kopf_selectcache.selectors.text import FieldSelector, LabelSelector
+from kopf_selectcache.selectors.text import FieldDict, FieldSelector, LabelDict, LabelSelector
 
 from .formats.partial import object_of
 
@@ -44,8 +44,8 @@ Obj: TypeAlias = dict[str, Any]
 
 Name: TypeAlias = str | Key
 """The name of an object, or its key."""
-Label: TypeAlias = str | Mapping[str, str | Collection[str]] | LabelSelector | Everything | None
-Field: TypeAlias = str | Mapping[str, str | bool | int] | FieldSelector | Everything | None
+Label: TypeAlias = str | LabelDict | LabelSelector | Everything | None
+Field: TypeAlias = str | FieldDict | FieldSelector | Everything | None
 Namespaces: TypeAlias = str | Collection[str] | None
 """The type of `namespace=`."""
 

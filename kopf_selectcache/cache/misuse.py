@@ -33,6 +33,8 @@ _M = TypeVar("_M", bound=Callable[..., Any])
 
 _CAUSES = ("entered", "updated", "left", "deleted")
 _SELECTING = ("labels", "fields", "names", "where", "sort_by", "limit", "index")
+_COMPARING = ("annotations", "field", "new", "old", "value")
+"""The filters of Kopf's decorators that compare values."""
 
 _OF_SEVERAL = {"get": "list", "exists": "count", "fetch": "fetch_list", "live.get": "live.list"}
 """The read of several objects, for each read of one."""
@@ -40,7 +42,7 @@ _OF_SEVERAL = {"get": "list", "exists": "count", "fetch": "fetch_list", "live.ge
 _INSTEAD = {
     "annotations": "Compare them by where={('metadata', 'annotations', 'example.com/key'): 'value'}",
     "owner": "To list the objects of an owner: cache.list_cached(kind, owner=...)",
-    "value": "Compare values by where={'spec.nodeName': 'node01'}",
+    **dict.fromkeys(("field", "new", "old", "value"), "Compare values by where={'spec.nodeName': 'node01'}"),
     "when": "Filter the answer: [obj for obj in cache.list(...) if ...]",
 }
 """The remedies for arguments of Kopf's decorators, and of reads of other names."""
@@ -102,9 +104,13 @@ def _advise(method: Callable[..., object], args: tuple[object, ...], unknown: Ma
         return f"Write: {written_call(verb, *args[1:4])}"
     if verb == "changes" and any(name in _CAUSES for name in unknown):
         return "Look at `change.cause`. Only @selectcache.on.change takes causes as options"
-    if verb in _OF_SEVERAL and any(nearest_argument(name, _SELECTING) for name in unknown):
+    if verb in _OF_SEVERAL and any(
+        name in _COMPARING or nearest_argument(name, _SELECTING) for name in unknown
+    ):
         return f"To select objects: cache.{_OF_SEVERAL[verb]}(kind, labels=...)"
-    return next((_INSTEAD[name] for name in unknown if name in _INSTEAD), "")
+    has_where = "where" in signature_of(method).parameters
+    usable = (name for name in unknown if name in _INSTEAD and (has_where or name not in _COMPARING))
+    return next(map(_INSTEAD.__getitem__, usable), "")
 
 
 def _has_positional_namespace(method: Callable[..., object], args: tuple[object, ...]) -> bool:

@@ -10,7 +10,9 @@ import ast
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from importlib.util import resolve_name
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, cast
+
+import kopf
 
 from kopf_selectcache.core.selection.kinds import KindKey, find, parse_key
 
@@ -115,12 +117,20 @@ def _bindings(node: ast.AST, source: Source) -> Iterator[tuple[ast.AST, str, _Bi
                 yield from ((each, name, None) for name in names)
 
 
+def _kopf() -> Source:
+    """Return Kopf's module with the constants that selectors take, and with nothing else."""
+    body = list[ast.stmt]()
+    for name, value in (("PRESENT", kopf.PRESENT), ("ABSENT", kopf.ABSENT)):
+        body.append(ast.Assign([ast.Name(name, ast.Store())], ast.Constant(cast("Any", value))))
+    return Source(ast.Module(body, type_ignores=[]), ["kopf"])
+
+
 class Program:
     """All files of an operator."""
 
     def __init__(self, sources: Collection[Source]) -> None:
         self._sources = sources
-        self._modules = {name: source for source in sources for name in source.names}
+        self._modules = {"kopf": _kopf(), **{name: source for source in sources for name in source.names}}
         nodes = [node for source in sources for node in ast.walk(source.tree)]
         self._assigned = {
             node.attr

@@ -19,7 +19,7 @@ from kopf_selectcache.settings.declaration import Cached, Declared, are_one_kind
 
 from ._code import declarations_in as calls_in
 from ._code import second_caches_in
-from ._constants import Names, argument, keyword
+from ._constants import Names, Source, argument, keyword
 from .output import PROBLEM, CommandError
 
 MADE: Mapping[str, Callable[..., Any]] = {
@@ -134,7 +134,9 @@ def _filter_of(text: str) -> Declared:
         return text
     remedy = "Write it as in: Selector('app=web', namespaces=['shop'])"
     try:
-        return cast("Declared", _value(ast.parse(text, mode="eval").body))
+        written = ast.parse(text, mode="eval").body
+        tree = ast.Module([ast.Import([ast.alias("kopf")]), ast.Expr(written)], type_ignores=[])
+        return cast("Declared", _value(written, Names(Source(tree))))
     except SyntaxError as error:
         raise DeclarationError("the filter cannot be parsed as Python", remedy=remedy) from error
     except ValueError as error:

@@ -74,11 +74,10 @@ class Arguments(NamedTuple):
 OF_CHANGES = Arguments(CALL, "handlers of changes", NAMES, _LACKING)
 
 _INSTEAD = {
-    "annotations": "Compare the annotations in the handler",
+    "annotations": "Write where={('metadata', 'annotations', 'example.com/key'): 'value'}",
     "deleted": "For departures only, write entered=False, updated=False",
-    "new": "Compare new in the handler\nTo select by values, write where=",
-    "old": "Compare old in the handler",
-    "value": "Write where={'spec.nodeName': 'node01'}",
+    **dict.fromkeys(("new", "old"), "Compare old and new in the handler\nTo select by values, write where="),
+    **dict.fromkeys(("field", "value"), "Write where={'spec.nodeName': 'node01'}"),
     "when": "Write labels=, fields= or where=\nReturn early from the handler",
 }
 """Remedies for options that Kopf's decorators have, and this one has not."""

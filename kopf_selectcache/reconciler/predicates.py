@@ -7,14 +7,14 @@ the change, or newer. It drops changes, and never objects of a cache. Pure.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from inspect import signature
 from typing import Any, TypeAlias, cast
 
 from kopf_selectcache._errors import DeclarationError, require
 from kopf_selectcache.selectors.signatures import is_async
-from kopf_selectcache.selectors.text import LabelSelector
+from kopf_selectcache.selectors.text import LabelDict, LabelSelector
 
 Obj: TypeAlias = Mapping[str, Any]
 
@@ -193,7 +193,7 @@ deleted: Predicate = _Caused("deleted")
 """The object does not exist any more, which is proved."""
 
 
-def labelled(label: str | Mapping[str, str | Collection[str]] | LabelSelector) -> Predicate:
+def labelled(labels: str | LabelDict | LabelSelector) -> Predicate:
     """Return the predicate of objects that a label selector selects, before or after the change: so the
     loss of a label is reacted to.
 
@@ -202,9 +202,11 @@ def labelled(label: str | Mapping[str, str | Collection[str]] | LabelSelector) -
     >>> web.admits(Event('updated', old, new)), web.admits(Event('updated', new, new))
     (True, False)
     """
-    if isinstance(label, LabelSelector):
-        return _Labelled(label)
-    return _Labelled(LabelSelector.parse(label) if isinstance(label, str) else LabelSelector.from_dict(label))
+    if isinstance(labels, LabelSelector):
+        return _Labelled(labels)
+    if isinstance(labels, str):
+        return _Labelled(LabelSelector.parse(labels))
+    return _Labelled(LabelSelector.from_dict(labels))
 
 
 def predicate_of(given: AnyPredicate) -> Predicate:

@@ -41,7 +41,7 @@ from .names import names_of, namespaces_of, selects_by_nothing, too_many
 from .signatures import check_call
 from .special_values import EVERYTHING, Everything
 from .suggestions import near
-from .text import FieldSelector, LabelSelector
+from .text import FieldDict, FieldSelector, LabelDict, LabelSelector
 
 AnyKind: TypeAlias = AnyKey | Kind
 """A kind as users name it: `'pods'`, `'Pod'`, `'batch/v1/jobs'`, `('batch', 'v1', 'jobs')`, a
@@ -188,9 +188,9 @@ class Selector(Branches):
     @check_call(BadSelector, "Selector")
     def __init__(
         self,
-        labels: str | Mapping[str, str | Collection[str]] | LabelSelector | Everything | None = None,
+        labels: str | LabelDict | LabelSelector | Everything | None = None,
         *,
-        fields: str | Mapping[str, str | bool | int] | FieldSelector | Everything | None = None,
+        fields: str | FieldDict | FieldSelector | Everything | None = None,
         names: Collection[str] | None = None,
         namespaces: Collection[str] | LabelSelector | None = None,
     ) -> None:

@@ -6,14 +6,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from kopf_selectcache._errors import BadSelector, require
+from kopf_selectcache._kopf import MetaFilterToken
 from kopf_selectcache.core.errors import BadText
 from kopf_selectcache.core.redact import clipped
 from kopf_selectcache.core.selection.grammar import (
     FieldTerm,
     LabelRequirement,
+    Presence,
     fields_from_dict,
     labels_from_dict,
     parse_fields,
@@ -21,6 +23,16 @@ from kopf_selectcache.core.selection.grammar import (
 )
 
 _Parsed = TypeVar("_Parsed")
+
+LabelDict: TypeAlias = Mapping[str, str | Collection[str] | MetaFilterToken]
+"""Values by label: a text, a list of which one fits, `kopf.PRESENT` or `kopf.ABSENT`."""
+
+FieldDict: TypeAlias = Mapping[str, str | bool | int | MetaFilterToken]
+"""Values by field label; `kopf.PRESENT` means any but the empty one, `kopf.ABSENT` the empty one."""
+
+_VALUES = (
+    "Give a text, kopf.PRESENT or kopf.ABSENT\nReads and on.change compare other values: where={path: value}"
+)
 
 _PARSED = "a tuple, or text to parse(...)"
 
@@ -40,12 +52,14 @@ def _parsed(sort: str, text: str, example: str, parse: Callable[[str], _Parsed])
         ) from None
 
 
-def _from_dict(sort: str, given: object, example: str, make: Callable[[], _Parsed]) -> _Parsed:
+def _from_dict(
+    sort: str, given: Mapping[str, object], example: str, make: Callable[[Any], _Parsed]
+) -> _Parsed:
     """Make requirements of a dict; raise BadSelector, which names the key, for a dict that is refused."""
     is_dict = isinstance(given, Mapping)
     require(is_dict, BadSelector, "from_dict()", f"the {sort} selector", given, f"a dict such as {example}")
     try:
-        return make()
+        return make({key: _translated(sort, key, value) for key, value in given.items()})
     except BadText as problem:
         raise BadSelector(
             f"{sort} selector: {clipped(problem.reason, 500)}",
@@ -53,6 +67,16 @@ def _from_dict(sort: str, given: object, example: str, make: Callable[[], _Parse
             text=problem.text,
             column=problem.column,
         ) from None
+
+
+def _translated(sort: str, key: object, value: object) -> object:
+    """Return a value as the core takes it; raise BadSelector for what only Kopf's own filters take."""
+    if isinstance(value, MetaFilterToken):
+        return Presence[value.name]
+    if value is None or callable(value):
+        given = "None" if value is None else "a function, which the API server cannot call"
+        raise BadSelector(f"{sort} selector: {clipped(repr(key), 300)} is {given}", remedy=_VALUES)
+    return value
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -81,16 +105,12 @@ class LabelSelector:
         return cls(_parsed("label", text, "'app=web,tier in (gold,silver),!legacy'", parse_labels))
 
     @classmethod
-    def from_dict(cls, labels: Mapping[str, str | Collection[str]]) -> LabelSelector:
-        """Require each label of a dict: the value if it is a string, one of them if it is a list."""
-        return cls(
-            _from_dict(
-                "label",
-                labels,
-                "{'app': 'web', 'tier': ['gold', 'silver']}",
-                lambda: labels_from_dict(labels),
-            )
-        )
+    def from_dict(cls, labels: LabelDict) -> LabelSelector:
+        """Require each label of a dict: the value if it is a string, one of them if it is a list. With
+        `kopf.PRESENT` any value fits, and with `kopf.ABSENT` there must be none.
+        """
+        example = "{'app': 'web', 'tier': ['gold', 'silver'], 'team': kopf.PRESENT}"
+        return cls(_from_dict("label", labels, example, labels_from_dict))
 
     def matches(self, labels: Mapping[str, str]) -> bool:
         return all(requirement.matches(labels) for requirement in self.requirements)
@@ -134,11 +154,11 @@ class FieldSelector:
         return cls(_parsed("field", text, "'metadata.name=web-1,status.phase!=Failed'", parse_fields))
 
     @classmethod
-    def from_dict(cls, fields: Mapping[str, str | bool | int]) -> FieldSelector:
-        """Require each field of a dict to have the value; no character of a value is special."""
-        return cls(
-            _from_dict("field", fields, "{'spec.nodeName': 'node01'}", lambda: fields_from_dict(fields))
-        )
+    def from_dict(cls, fields: FieldDict) -> FieldSelector:
+        """Require each field of a dict to have the value; no character of a value is special. The server has
+        an absent field as an empty text, so `kopf.ABSENT` selects that, and `kopf.PRESENT` all other values.
+        """
+        return cls(_from_dict("field", fields, "{'spec.nodeName': 'node01'}", fields_from_dict))
 
     def matches(self, fields: Mapping[str, str]) -> bool:
         """Return True if an object with these values of field labels is selected; a field that is not there

@@ -39,7 +39,7 @@ from kopf_selectcache.selectors.kind_keys import SETTINGS, AnyKey, Site, checked
 from kopf_selectcache.selectors.selector import AnyOf, Branches, Selector, as_filter, labels_of_namespaces
 from kopf_selectcache.selectors.signatures import check_call, nearest_argument
 from kopf_selectcache.selectors.special_values import EVERYTHING, UNSET, Everything, Unset
-from kopf_selectcache.selectors.text import LabelSelector
+from kopf_selectcache.selectors.text import LabelDict, LabelSelector
 
 from .kind_options import OPTIONS
 from .namespaces import Assembled, Namespaces, NamespacesGiven, assemble, namespaces_in, require_namespaced
@@ -49,9 +49,7 @@ from .precedence import Origin
 from .quantity import Size
 from .retention import indexes, projection, require_received
 
-Filter: TypeAlias = (
-    str | Mapping[str, str | Collection[str]] | Branches | Everything | Sequence[Branches | str]
-)
+Filter: TypeAlias = str | LabelDict | Branches | Everything | Sequence[Branches | str]
 """A filter of a kind: a label selector as text or as a dict, a Selector, EVERYTHING, or a list of these: an
 OR."""
 

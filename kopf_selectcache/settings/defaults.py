@@ -13,7 +13,7 @@ from kopf_selectcache.core.store.compression import Storage
 from kopf_selectcache.core.store.projection import Path, Transform, as_written
 from kopf_selectcache.selectors.selector import Selector, make_selector
 from kopf_selectcache.selectors.special_values import UNSET, Everything, Unset
-from kopf_selectcache.selectors.text import FieldSelector, LabelSelector
+from kopf_selectcache.selectors.text import FieldDict, FieldSelector, LabelDict, LabelSelector
 
 from .checks import changed_late, no_option
 from .declaration import STORED, Cached, Selectors, stored_part
@@ -34,9 +34,9 @@ class Defaults:
     Defaults(labels='team=shop', namespaces={'blog': labels='team=blog', 'shop': UNSET})
     """
 
-    labels: str | Mapping[str, str | Collection[str]] | LabelSelector | Everything | Unset = UNSET
+    labels: str | LabelDict | LabelSelector | Everything | Unset = UNSET
     """The label selector."""
-    fields: str | Mapping[str, str | bool | int] | FieldSelector | Everything | Unset = UNSET
+    fields: str | FieldDict | FieldSelector | Everything | Unset = UNSET
     """The field selector."""
     namespaces: NamespacesGiven | Namespaces = UNSET
     """The namespaces, as a list, or as a dict with a selector for each. They do not concern cluster-scoped

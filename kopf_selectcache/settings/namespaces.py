@@ -24,11 +24,11 @@ from kopf_selectcache.selectors.special_values import (
     Everything,
     Unset,
 )
-from kopf_selectcache.selectors.text import FieldSelector, LabelSelector
+from kopf_selectcache.selectors.text import FieldSelector, LabelDict, LabelSelector
 
 from .precedence import Level, Origin, Place, first_set
 
-Entry: TypeAlias = str | Mapping[str, str | Collection[str]] | Selector | Everything | Unset
+Entry: TypeAlias = str | LabelDict | Selector | Everything | Unset
 """The selector of one namespace: as a filter of a kind, but no OR; UNSET for one that has only a name."""
 
 NamespacesGiven: TypeAlias = Mapping[Place, Entry] | Collection[Place] | LabelSelector | Everything | Unset

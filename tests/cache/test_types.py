@@ -99,6 +99,11 @@ def test_reads_of_several(cache: FakeCache) -> None:
         assert_type(read("pods", as_=PodInfo), list[PodInfo])
     for obj in cache.list_cached("pods"):
         assert_type(obj, Obj)
+    chosen = cache.list("pods", labels={"app": ["web", "www"], "team": kopf.PRESENT, "old": kopf.ABSENT})
+    assert_type(chosen, Objects[Obj])
+    assert_type(
+        cache.list("pods", fields={"spec.nodeName": kopf.PRESENT, "spec.hostNetwork": False}), Objects[Obj]
+    )
     for keys in (
         cache.list("pods").keys(),
         cache.list_cached("pods", labels="app=web").keys(),

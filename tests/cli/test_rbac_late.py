@@ -150,3 +150,19 @@ class TestSecondCaches:
         said = command("rbac", "def f(**_): return Caches({'v1/secrets': 'app in web'})")
         assert said.code == 1
         assert "app in web" in said.errors
+
+
+@pytest.mark.usefixtures("registry", "nowhere")
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        "{'app': 'web', 'team': kopf.PRESENT, 'old': kopf.ABSENT}",
+        "Selector(labels={'team': kopf.PRESENT}, fields={'metadata.name': kopf.PRESENT})",
+    ],
+)
+def test_20_constants_of_kopf_in_a_filter_are_understood(command: Command, chosen: str) -> None:
+    said = command("rbac", f"def f(cache): cache.blocking.declare('pods', {chosen})")
+    assert of_caches(said.output) == {"": [READ | {"resources": ["pods"]}]}
+    assert "--kind and --filter" not in said.output
+    said = command("rbac", "", "--kind", "pods", "--filter", chosen)
+    assert of_caches(said.output) == {"": [READ | {"resources": ["pods"]}]}

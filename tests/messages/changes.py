@@ -71,6 +71,9 @@ def start(kind: Any = "pods", filters: Mapping[str, Any] = FILTER, **options: An
 
 HANDLERS: dict[str, Callable[[], Any]] = {
     "a cause is no bool": declare(entered=1),
+    "a field of Kopf and its value": declare(field="spec.replicas", value=1),
+    "annotations of Kopf": declare(annotations={"a": "b"}),
+    "an old value of Kopf": declare(old=1),
     "no cause is left": declare(entered=False, updated=False, left=False, gone=False),
     "a path of where is empty": declare(where={"": 1}),
     "an argument does not exist": declare(names=["a"]),

@@ -282,6 +282,8 @@ SELECTORS: dict[str, Callable[[], Any]] = {
     "a parser of labels that is given a dict": lambda: LabelSelector.parse({}),  # type: ignore[arg-type]
     "a parser of fields that is given a dict": lambda: FieldSelector.parse({}),  # type: ignore[arg-type]
     "a dict that is none": lambda: LabelSelector.from_dict("app=web"),  # type: ignore[arg-type]
+    "a callback for a label": lambda: Selector({"app": take_nothing}),  # type: ignore[dict-item]
+    "None for a label": lambda: Selector({"app": None}),  # type: ignore[dict-item]
     "a dict with a dict as value": lambda: LabelSelector.from_dict({"matchLabels": {"app": "-"}}),
     "namespaces that are text": lambda: Selector(namespaces="shop"),
     "no namespaces": lambda: Selector(namespaces=[]),

@@ -60,6 +60,7 @@ MISUSED = {
     "an argument of another client": called(lambda cache: cache.fetch_list("pods", label_selector="a=b")),
     "an argument of a function of Kopf": called(lambda cache: cache.list("pods", when=len)),
     "annotations": called(lambda cache: cache.count("pods", annotations={"a": "b"})),
+    "a field and its value": called(lambda cache: cache.list("pods", field="spec.nodeName", value="a")),
     "an owner": called(lambda cache: cache.fetch_list("pods", owner={})),
     "labels of one object": called(lambda cache: cache.get("pods", "web-1", labels="app=web")),
     "an unknown argument": called(lambda cache: cache.get("pods", "web-1", nothing=1)),

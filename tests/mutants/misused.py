@@ -15,9 +15,30 @@ FILTERLESS = (
 
 ATTRIBUTE = "tests/plugin/test_attributes.py::test_20_an_attribute_of_a_"
 
+PRESENCE, TEXT = "tests/selectors/test_presence.py::test_", "selectors/text.py"
+
 SYNC = "tests/plugin/test_sync_handlers.py::test_20_"
 
 MISUSED: tuple[Mutant, ...] = (
+    Mutant(
+        "select what is present in place of what is absent",
+        TEXT,
+        "return Presence[value.name]",
+        "return Presence.PRESENT",
+        1,
+        (
+            PRESENCE + "1_filters_and_reads_select_what_is_present_or_absent",
+            PRESENCE + "1_fields_that_are_present_or_absent_are_selected_as_by_the_server",
+        ),
+    ),
+    Mutant(
+        "say nothing of a callback as a value of a label",
+        TEXT,
+        "if value is None or callable(value):",
+        "if value is None:",
+        20,
+        (PRESENCE + "20_a_callback_or_none_as_a_value_names_where",),
+    ),
     Mutant(
         "give a sync handler the cache of async ones",
         "plugin/handlers.py",
@@ -136,7 +157,7 @@ MISUSED: tuple[Mutant, ...] = (
     Mutant(
         "suggest nothing for arguments of decorators",
         CALLS,
-        'return next((_INSTEAD[name] for name in unknown if name in _INSTEAD), "")',
+        'return next(map(_INSTEAD.__getitem__, usable), "")',
         'return ""',
         20,
         (WAY,),

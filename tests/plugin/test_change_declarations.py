@@ -106,6 +106,22 @@ def test_wrong_arguments_are_refused_at_once(registry: kopf.OperatorRegistry, op
         selectcache.on.change("secrets", **{"registry": registry, **options})
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"field": "spec.x"},
+        {"field": "spec.x", "value": 1},
+        {"annotations": {"a": "b"}},
+        {"old": 1},
+        {"new": 1},
+    ],
+)
+def test_20_a_filter_of_kopf_by_values_names_where(options: Any) -> None:
+    with pytest.raises(DeclarationError) as info:
+        selectcache.on.change("secrets", **options)
+    assert "where=" in info.value.remedy
+
+
 def test_what_cannot_be_a_handler_is_refused(registry: kopf.OperatorRegistry) -> None:
     decorate = selectcache.on.change("secrets", registry=registry)
     with pytest.raises(DeclarationError):

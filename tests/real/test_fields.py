@@ -11,12 +11,14 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import kopf
 import pytest
 import trustme
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509 import CertificateSigningRequestBuilder, Name
 
+from kopf_selectcache import Selector
 from kopf_selectcache.core.selection import _field_table
 from kopf_selectcache.core.selection.kinds import BUILT_IN, Field, Kind
 from kopf_selectcache.core.selection.values import ALWAYS_EMPTY
@@ -389,6 +391,30 @@ def test_the_server_selects_by_the_values_of_the_table(api: ApiServer, kind: Kin
                     symbol,
                     value,
                 )
+
+
+def test_1_present_and_absent_are_what_the_server_selects(real_api: ApiServer) -> None:
+    namespace = real_api.namespace()
+    path = path_of("", "v1", "pods", namespace)
+    for name, node, labels in (("a", "node01", {"team": "x"}), ("b", "node01", {}), ("c", "", {"team": ""})):
+        metadata = {"name": name, "labels": labels}
+        spec = {"containers": [{"name": "main", "image": "none"}], "nodeName": node}
+        real_api.request(
+            "POST", path, body={"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+        )
+
+    def selected(selector: Selector) -> str:
+        answer = real_api.request("GET", path, query=selector.query())
+        return "".join(sorted(obj["metadata"]["name"] for obj in answer["items"]))
+
+    assert selected(Selector(labels={"team": kopf.PRESENT})) == "ac"
+    assert selected(Selector(labels={"team": kopf.ABSENT})) == "b"
+    assert selected(Selector(fields={"spec.nodeName": kopf.PRESENT})) == "ab"
+    assert selected(Selector(fields={"spec.nodeName": kopf.ABSENT})) == "c"
+    assert selected(Selector({"team": kopf.PRESENT}, fields={"spec.nodeName": kopf.PRESENT})) == "a"
+    # What is false or zero has a value.
+    assert selected(Selector(fields={"spec.hostNetwork": kopf.PRESENT})) == "abc"
+    assert selected(Selector(fields={"spec.hostNetwork": kopf.ABSENT})) == ""
 
 
 def answered_by_path(field: Field, value: str, objects: Mapping[str, Any]) -> set[str] | None:

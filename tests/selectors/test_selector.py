@@ -97,7 +97,7 @@ ANY_OF: Any = AnyOf
         lambda: MAKE(fields=LabelSelector.parse("a")),
         lambda: MAKE(labels={"a": "b,c=d"}),
         lambda: MAKE(labels={"app": "a b"}),
-        lambda: MAKE({"app": kopf.PRESENT}),
+        lambda: MAKE({"app": ["web", kopf.PRESENT]}),
         lambda: MAKE({"app": None}),
         lambda: MAKE({"app": True}),
         lambda: MAKE({"app": 10**5000}),

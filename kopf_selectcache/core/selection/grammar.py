@@ -13,6 +13,7 @@ from __future__ import annotations
 import reprlib
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from enum import Enum
 from typing import Literal, NamedTuple, NoReturn
 
 from kopf_selectcache.core.errors import BadText
@@ -29,6 +30,13 @@ KEY_RULE = (
     "up to 63 characters of A-Za-z0-9-_. with alphanumeric ends, after an optional DNS subdomain and a slash"
 )
 VALUE_RULE = "empty, or up to 63 characters of A-Za-z0-9-_. with alphanumeric ends"
+
+
+class Presence(Enum):
+    """Stands for a value in a dict. A field is absent if its value is the empty string."""
+
+    PRESENT = "present"
+    ABSENT = "absent"
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,14 +259,20 @@ def parse_labels(text: str) -> tuple[LabelRequirement, ...]:
     return tuple(sorted(_LabelParser(text).selector(), key=lambda requirement: requirement.key))
 
 
-def labels_from_dict(labels: Mapping[str, str | Collection[str]]) -> tuple[LabelRequirement, ...]:
+def labels_from_dict(
+    labels: Mapping[str, str | Collection[str] | Presence],
+) -> tuple[LabelRequirement, ...]:
     """Make requirements from a dict: a string is the value of the key (`=`), a list has the possible values
-    (`in`).
+    (`in`), and a Presence requires any value or none (`exists`, `!`).
     """
     requirements = []
     for key, given in labels.items():
         if not isinstance(key, str) or not is_label_key(key):
             raise BadText(f"{_shown(key)} is not a label key: {KEY_RULE}", text=_shown(key), column=1)
+        if isinstance(given, Presence):
+            presence: LabelOperator = "exists" if given is Presence.PRESENT else "!"
+            requirements.append(LabelRequirement(plain(key), presence))
+            continue
         values = [given] if isinstance(given, str) else given
         if not isinstance(values, Collection) or isinstance(values, (bytes, Mapping)) or not values:
             raise BadText(
@@ -328,9 +342,10 @@ def _unescape(text: str, start: int, value: str) -> str:
     return "".join(plain)
 
 
-def fields_from_dict(fields: Mapping[str, str | bool | int]) -> tuple[FieldTerm, ...]:
+def fields_from_dict(fields: Mapping[str, str | bool | int | Presence]) -> tuple[FieldTerm, ...]:
     """Make terms from a dict: each field is equal to the value. True, False and integers are written as the
-    server writes them.
+    server writes them. A Presence compares with the empty string (`!=`, `=`), as which the server has a field
+    that is absent.
     """
     terms = []
     for label, given in fields.items():
@@ -340,6 +355,10 @@ def fields_from_dict(fields: Mapping[str, str | bool | int]) -> tuple[FieldTerm,
                 text=_shown(label),
                 column=1,
             )
+        _refuse_unsendable(label)
+        if isinstance(given, Presence):
+            terms.append(FieldTerm(plain(label), "", equal=given is Presence.ABSENT))
+            continue
         if not isinstance(given, (str, bool, int)) or (isinstance(given, int) and abs(given) > MAX_INT):
             raise BadText(
                 f"{label} must be a string, an integer of 64 bits or a bool, got {_shown(given)}",
@@ -353,7 +372,6 @@ def fields_from_dict(fields: Mapping[str, str | bool | int]) -> tuple[FieldTerm,
             if isinstance(given, str)
             else str(given)
         )
-        _refuse_unsendable(label)
         _refuse_unsendable(value, of=f"{label}: ")
         terms.append(FieldTerm(plain(label), value))
     return tuple(sorted(terms, key=str))

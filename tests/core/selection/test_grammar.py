@@ -16,6 +16,7 @@ from kopf_selectcache.core.errors import BadText
 from kopf_selectcache.core.selection.grammar import (
     FieldTerm,
     LabelRequirement,
+    Presence,
     fields_from_dict,
     labels_from_dict,
     parse_fields,
@@ -113,6 +114,7 @@ def test_a_bad_dict_of_labels_is_refused(given: dict[str, str], reason: str) -> 
         ({"a": 10**5000}, "a must be"),
         ({"a": "\0"}, "NUL"),
         ({"\0": "a"}, "NUL"),
+        ({"\0": Presence.PRESENT}, "NUL"),
     ],
 )
 def test_a_bad_dict_of_fields_is_refused(given: dict[str, str], reason: str) -> None:
@@ -125,6 +127,14 @@ def test_dicts_become_requirements() -> None:
         LabelRequirement("a", "=", ("v",)),
         LabelRequirement("b", "in", ("x", "y")),
         LabelRequirement("c", "=", ("",)),
+    )
+    assert labels_from_dict({"b": Presence.ABSENT, "a": Presence.PRESENT}) == (
+        LabelRequirement("a", "exists"),
+        LabelRequirement("b", "!"),
+    )
+    assert fields_from_dict({"b": Presence.ABSENT, "a": Presence.PRESENT}) == (
+        FieldTerm("a", "", equal=False),
+        FieldTerm("b", ""),
     )
     assert fields_from_dict({"b": True, "a": 7, "c": "x,y=z\\"}) == (
         FieldTerm("a", "7"),
