@@ -213,10 +213,6 @@ class NotKept(ReadError):
     """The path that is asked for was dropped before storing."""
 
 
-class NoSuchRead(ReadError, AttributeError):
-    """There is no read of this name. It is also an AttributeError, as `hasattr` expects."""
-
-
 class ReadOnly(ReadError, TypeError):
     """A view is changed. It is also a TypeError, as Python raises for immutable objects."""
 

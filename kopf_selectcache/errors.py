@@ -13,8 +13,8 @@
     │   ├── Invalid                the server refuses the contents of the object
     │   ├── Expired                the version of the request is too old
     │   └── OutcomeUnknown         the answer was lost: the write may have been executed
-    ├── InvalidObject            an object lacks a part that a write needs
-    ├── Superseded              a newer change of a filter came before this one was complete
+    ├── InvalidObject          an object lacks a part that a write needs
+    ├── Superseded             a newer change of a filter came before this one was complete
     └── ReadError              the base of all errors of reads
         ├── NotDeclared            no cache is declared for this kind
         ├── NotSynced              the cache has not seen its first complete list yet
@@ -23,7 +23,6 @@
         ├── NotKept                the path that is asked for was dropped before storing
         ├── Unreadable             an object that is asked for exists, and cannot be decoded
         ├── Stale                  the answer would be older than the reader allows
-        ├── NoSuchRead             there is no read of this name; also an AttributeError
         ├── ReadOnly               a view of an object is changed; also a TypeError
         ├── NoClient               an object that was read from a cache has no client to write with; also an AttributeError
         └── StateError             the cache of this kind cannot be read, or a request has failed:
@@ -54,7 +53,6 @@ from ._errors import (
     InvalidObject,
     Missing,
     NoClient,
-    NoSuchRead,
     NotDeclared,
     NotKept,
     NotSelectable,
@@ -89,7 +87,6 @@ __all__ = [
     "InvalidObject",
     "Missing",
     "NoClient",
-    "NoSuchRead",
     "NotDeclared",
     "NotFound",
     "NotKept",

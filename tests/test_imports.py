@@ -24,6 +24,7 @@ FOLDERS = {
     "recorder",
     "selectors",
     "settings",
+    "types",
 }
 """The folders and modules of the package that an operator has. `recorder` and `reconciler` are public."""
 

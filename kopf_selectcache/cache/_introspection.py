@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from kopf_selectcache._errors import DeclarationError, NoSuchRead, NotKept, ReadError, awaited_call, call_of
+from kopf_selectcache._errors import DeclarationError, NotKept, ReadError, awaited_call, call_of
 from kopf_selectcache.core.errors import NO_VALUE, BadField
 from kopf_selectcache.core.protocol.query import written
 from kopf_selectcache.core.redact import clipped, shown
@@ -17,6 +17,7 @@ from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.informer.index_builder import Failed, Taken
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
+from kopf_selectcache.selectors.signatures import no_attribute
 from kopf_selectcache.selectors.suggestions import near
 from kopf_selectcache.settings.planner import questions
 from kopf_selectcache.settings.retention import indexes as declared_indexes
@@ -44,7 +45,7 @@ _LONGEST_FILTER = 80
 """The number of caches that `repr(cache)` lists, and the characters of each filter."""
 
 
-def no_such_read(cache: object, name: str) -> NoSuchRead:
+def no_such_read(cache: object, name: str) -> AttributeError:
     """Return the error of a read that a cache does not have."""
     what, remedy = f"a cache has no {name!r}", _suggest(cache, name, "cache.")
     if name == "blocking":  # This is a cache for threads, as below.
@@ -54,10 +55,10 @@ def no_such_read(cache: object, name: str) -> NoSuchRead:
     elif name in LIVE:
         removal = "; to cache a kind no more, cache.undeclare(...)" if name == "delete" else ""
         remedy = f"To write objects: cache.live.{name}(...){removal}"
-    return NoSuchRead(what, remedy=remedy)
+    return no_attribute(what, remedy=remedy)
 
 
-def no_such_write(name: str) -> NoSuchRead:
+def no_such_write(name: str) -> AttributeError:
     """Return the error of a write that `cache.live` does not have."""
     verb, _, part = name.partition("_")
     if part in ("status", "scale") and verb in ("patch", "replace", "update"):
@@ -66,10 +67,10 @@ def no_such_write(name: str) -> NoSuchRead:
         remedy = f"Did you mean {meant}?"
     else:
         remedy = f"It has {', '.join(LIVE)}"
-    return NoSuchRead(f"cache.live has no {name!r}", remedy=remedy)
+    return no_attribute(f"cache.live has no {name!r}", remedy=remedy)
 
 
-def no_such_pinned_read(snapshot: object, name: str, of: type) -> NoSuchRead:
+def no_such_pinned_read(snapshot: object, name: str, of: type) -> AttributeError:
     """Return the error of a read that `cache.snapshot` does not have. `of` is the class of the cache."""
     if name in AWAITED or name in LIVE:
         remedy = f"Write: {call_of(name if name in AWAITED else f'live.{name}')}"
@@ -79,7 +80,7 @@ def no_such_pinned_read(snapshot: object, name: str, of: type) -> NoSuchRead:
         remedy = f"Write: cache.{name}{'' if isinstance(getattr(of, name), property) else '(...)'}"
     else:
         remedy = _suggest(snapshot, name)
-    return NoSuchRead(f"a snapshot has no {name!r}", remedy=remedy)
+    return no_attribute(f"a snapshot has no {name!r}", remedy=remedy)
 
 
 def _suggest(of: object, name: str, prefix: str = "") -> str:

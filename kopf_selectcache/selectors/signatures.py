@@ -124,6 +124,13 @@ def miscalled(what: str, *, remedy: str) -> TypeError:
     return error
 
 
+def no_attribute(what: str, *, remedy: str) -> AttributeError:
+    """Return the error of an attribute that there is not, with the way out as a note."""
+    error = AttributeError(f"{what}.")
+    error.add_note(remedy)
+    return error
+
+
 class _Omitted:
     """Stands for the default of an option, in a signature."""
 

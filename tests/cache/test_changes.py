@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import pytest
 
 from kopf_selectcache import Change as ChangeView
-from kopf_selectcache import Forbidden, NotDeclared, NotKept, OutsideFilter, ReadError, Selector, Stalled
+from kopf_selectcache import Forbidden, NotDeclared, OutsideFilter, ReadError, Selector
 from kopf_selectcache._errors import Cause, StateError
 from kopf_selectcache.cache import changes as module
 from kopf_selectcache.cache.blocking import Waits
@@ -18,6 +18,7 @@ from kopf_selectcache.core.selection.kinds import Kind, find
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.core.store.store import Change, ChangeCause
+from kopf_selectcache.errors import NotKept, Stalled
 from kopf_selectcache.informer.health import Condition
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.testing import FakeCache

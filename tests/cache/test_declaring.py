@@ -15,20 +15,10 @@ from typing import Any, cast
 
 import pytest
 
-from kopf_selectcache import (
-    Cached,
-    DeclarationError,
-    Forbidden,
-    Missing,
-    NotDeclared,
-    NotSynced,
-    ReadError,
-    Rejected,
-    Selector,
-    UnknownKind,
-)
+from kopf_selectcache import Cached, DeclarationError, Forbidden, NotDeclared, NotSynced, ReadError, Selector
 from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.core.protocol.machine import Lost
+from kopf_selectcache.errors import Missing, Rejected, UnknownKind
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.informer.metrics import Collector

@@ -7,8 +7,9 @@ import logging
 
 import pytest
 
-from kopf_selectcache import Forbidden, Missing, Rejected
+from kopf_selectcache import Forbidden
 from kopf_selectcache.cache.cache import Cache
+from kopf_selectcache.errors import Missing, Rejected
 from kopf_selectcache.testing.faults import Refuse
 from tests.gated import Gated
 from tests.told import told

@@ -19,7 +19,7 @@ import msgspec
 import pytest
 
 import kopf_selectcache as selectcache
-from kopf_selectcache import BodyView, Cached, Key
+from kopf_selectcache import Cached, Key
 from kopf_selectcache.cache.freshness import event_of
 from kopf_selectcache.core import recursion
 from kopf_selectcache.core.protocol.decoder import Reader
@@ -29,6 +29,7 @@ from kopf_selectcache.core.store.record import Record, UnreadableRecord
 from kopf_selectcache.core.store.substore import Keys
 from kopf_selectcache.core.store.union import Union
 from kopf_selectcache.testing import FakeCache
+from kopf_selectcache.types import BodyView
 from tests.cache.environment import PODS, Environment, pod
 
 T = TypeVar("T")
@@ -206,9 +207,9 @@ def test_a_handlers_own_object_that_is_unreadable_is_so_to_its_reads() -> None:
     by_field.declare(selectcache.Selector(fields="spec.nodeName=n1")).hold(pod("web"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Reader, "record", lambda *_, **__: unreadable)
-        with pytest.raises(selectcache.Unreadable):
+        with pytest.raises(selectcache.errors.Unreadable):
             cache.list("pods", labels="app=web")
-        with pytest.raises(selectcache.Unreadable):
+        with pytest.raises(selectcache.errors.Unreadable):
             cache.get("pods", "web", namespace="ns")
         assert [obj["metadata"]["name"] for obj in cache.list_cached("pods")] == ["other"]
         assert cache.list_cached("pods").unreadable == [Key("web", namespace="ns")]

@@ -79,7 +79,7 @@ def test_an_error_says_what_happened_and_what_to_change() -> None:
     assert error.__notes__ == ["Wait"]
 
 
-@pytest.mark.parametrize("enum", [errors.Reason, Health, kopf_selectcache.Answer])
+@pytest.mark.parametrize("enum", [errors.Reason, Health, kopf_selectcache.types.Answer])
 def test_an_enum_compares_and_prints_as_its_text(enum: type[StrEnum]) -> None:
     for member in enum:
         assert member == member.value == str(member) == f"{member}", repr(member)
@@ -146,7 +146,7 @@ def test_the_public_names_are_those_that_are_listed() -> None:
         for name, value in vars(kopf_selectcache).items()
         if not name.startswith("_") and not isinstance(value, type(kopf_selectcache))
     }
-    modules = {"on", "predicates", "sources"}
+    modules = {"errors", "on", "predicates", "sources", "types"}
     assert public | modules == set(kopf_selectcache.__all__), "`on` is a module, as in Kopf"
 
 

@@ -8,17 +8,7 @@ from typing import Any
 
 import pytest
 
-from kopf_selectcache import (
-    BadSelector,
-    Forbidden,
-    Missing,
-    NotFound,
-    NotKept,
-    ReadError,
-    Rejected,
-    Selector,
-    Stalled,
-)
+from kopf_selectcache import BadSelector, Forbidden, NotFound, ReadError, Selector
 from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.client.discovery import NotServed
 from kopf_selectcache.client.transport import Refused, Unreachable
@@ -26,6 +16,7 @@ from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.protocol.messages import Refusal
 from kopf_selectcache.core.selection.kinds import Kind
 from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.errors import Missing, NotKept, Rejected, Stalled
 from tests.rows import each_row
 
 from .environment import JOBS, NODES, PODS, Environment, Obj, names, node, pod, run

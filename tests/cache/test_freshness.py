@@ -12,8 +12,9 @@ from typing import Any
 import kopf
 import pytest
 
-from kopf_selectcache import DeclarationError, Forbidden, Oversized, ReadError, Selector, Stale
+from kopf_selectcache import DeclarationError, Forbidden, ReadError, Selector, Stale
 from kopf_selectcache.core.reasons import MetricReason
+from kopf_selectcache.errors import Oversized
 from kopf_selectcache.informer._awaited_versions import AwaitedVersions
 from kopf_selectcache.plugin.handlers import with_cache
 from kopf_selectcache.testing.faults import DropEvents, Refuse, Silence

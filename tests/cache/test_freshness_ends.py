@@ -15,7 +15,7 @@ import pytest
 from kopf._core.actions import execution, progression
 from kopf._core.engines.posting import settings_var
 
-from kopf_selectcache import Forbidden, Oversized, Selector
+from kopf_selectcache import Forbidden, Selector
 from kopf_selectcache.cache.freshness import LONGEST, TICK, event_of
 from kopf_selectcache.core.reasons import MetricReason
 from kopf_selectcache.core.selection.kinds import Kind
@@ -23,6 +23,7 @@ from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.substore import SPARE, Keys
 from kopf_selectcache.core.store.unconfirmed import UnconfirmedLeave, UnconfirmedLeaves
 from kopf_selectcache.core.store.union import Union
+from kopf_selectcache.errors import Oversized
 from kopf_selectcache.plugin.handlers import with_cache
 from kopf_selectcache.testing.faults import ExpiredToken, Refuse, Silence
 from tests.cache.test_freshness import WEB, handling, names, names_later, pod

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from kopf_selectcache import Forbidden, Missing, ReadError, Selector, Stalled
+from kopf_selectcache import Forbidden, ReadError, Selector
 from kopf_selectcache.client.partial_metadata import ONE
 from kopf_selectcache.client.transport import Unreachable
 from kopf_selectcache.core.protocol.messages import Refusal
+from kopf_selectcache.errors import Missing, Stalled
 from kopf_selectcache.testing import FakeCache
 from tests.rows import each_row
 

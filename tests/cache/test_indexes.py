@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from kopf_selectcache import Cached, Key, NotKept, OutsideFilter, Selector
+from kopf_selectcache import Cached, Key, OutsideFilter, Selector
 from kopf_selectcache.cache._overlay import own_of
 from kopf_selectcache.cache.matcher import Obj
 from kopf_selectcache.core.errors import BadIndex
@@ -20,7 +20,7 @@ from kopf_selectcache.core.store.index_spec import PARTS
 from kopf_selectcache.core.store.indexes import WORTH
 from kopf_selectcache.core.store.projection import Projection
 from kopf_selectcache.core.store.record import UnreadableRecord
-from kopf_selectcache.errors import DeclarationError, ReadError, Stalled
+from kopf_selectcache.errors import DeclarationError, NotKept, ReadError, Stalled
 from kopf_selectcache.settings.retention import indexes
 from kopf_selectcache.testing import FakeCache
 from tests.rows import each_row

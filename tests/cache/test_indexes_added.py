@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from kopf_selectcache import NotKept
 from kopf_selectcache.cache.matcher import Obj
-from kopf_selectcache.errors import ReadError
+from kopf_selectcache.errors import NotKept, ReadError
 from kopf_selectcache.testing import FakeCache
 
 from .environment import PODS, names

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from kopf_selectcache import Cache, Key, Live, PinnedReads
+from kopf_selectcache import Cache, Key
 from kopf_selectcache.testing import FakeCache
+from kopf_selectcache.types import Live, PinnedReads
 from tests.cache.environment import node, pod
 from tests.rows import each_row
 from tests.told import told

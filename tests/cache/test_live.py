@@ -15,22 +15,21 @@ import pytest
 
 from kopf_selectcache import (
     AlreadyExists,
-    BodyView,
     Cached,
     Conflict,
     Forbidden,
     HiddenByFilter,
     InvalidObject,
     Key,
-    NoSuchRead,
     NotFound,
     ReadError,
     Selector,
-    Stalled,
 )
 from kopf_selectcache.cache import writes
 from kopf_selectcache.cache.formats.plain import plain
+from kopf_selectcache.errors import Stalled
 from kopf_selectcache.testing import FakeCache, faults
+from kopf_selectcache.types import BodyView
 from tests.cache.clients import APIObject, earlier, imported, model
 from tests.cache.clients import Pod as PykubePod
 from tests.cache.live_objects import DB, NODE, WEB, Obj, pod, provoked, secret
@@ -651,9 +650,9 @@ def test_a_write_is_awaited_on_the_operators_loop(cache: FakeCache) -> None:
 
 
 def test_an_unknown_write_is_an_error_that_names_the_others(cache: FakeCache) -> None:
-    with pytest.raises(NoSuchRead):
+    with pytest.raises(AttributeError):
         cache.blocking.live.creat(pod("a"))  # type: ignore[attr-defined]
-    with pytest.raises(NoSuchRead):
+    with pytest.raises(AttributeError):
         cache.blocking.live.nothing()  # type: ignore[attr-defined]
 
 

@@ -6,23 +6,12 @@ from typing import Any
 
 import pytest
 
-from kopf_selectcache import (
-    Conflict,
-    Expired,
-    Forbidden,
-    Invalid,
-    Missing,
-    NotFound,
-    OutcomeUnknown,
-    ServerError,
-    Stalled,
-    Unauthorized,
-    Unreadable,
-)
+from kopf_selectcache import Conflict, Forbidden, Invalid, NotFound, OutcomeUnknown, ServerError
 from kopf_selectcache.cache import _server_reads
 from kopf_selectcache.client.transport import Unreachable
 from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.protocol.messages import FieldCause
+from kopf_selectcache.errors import Expired, Missing, Stalled, Unauthorized, Unreadable
 from kopf_selectcache.testing import FakeCache, faults
 from tests.cache.live_objects import DB, NODE, WEB, pod, provoked, secret
 from tests.canaries import CANARY

@@ -12,10 +12,12 @@ from typing import Any, Generic, TypeVar
 import msgspec
 import pytest
 
-from kopf_selectcache import BodyView, Key, NotKept, Objects, ReadError, ReadOnly
+from kopf_selectcache import Key, Objects, ReadError
 from kopf_selectcache.cache.snapshots import Access
 from kopf_selectcache.core.store.projection import Projection
 from kopf_selectcache.core.store.record import Record
+from kopf_selectcache.errors import NotKept, ReadOnly
+from kopf_selectcache.types import BodyView
 from tests.rows import each_row
 
 from .environment import NODES, Environment, Obj, node, pod, reading

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from kopf_selectcache import Cached, Key, OutsideFilter, ReadError, Reason, Selector
+from kopf_selectcache import Cached, Key, OutsideFilter, ReadError, Selector
 from kopf_selectcache.testing import FakeCache
+from kopf_selectcache.types import Reason
 from tests.cache.environment import Obj, pod
 from tests.rows import each_row
 from tests.told import told

@@ -9,9 +9,10 @@ from typing import Any, ClassVar
 
 import pytest
 
-from kopf_selectcache import BodyView, Objects
+from kopf_selectcache import Objects
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.testing import FakeCache
+from kopf_selectcache.types import BodyView
 from tests.cache.test_freshness import WEB, pod
 from tests.rows import each_row
 

@@ -7,8 +7,9 @@ from typing import Any
 import kopf
 import pytest
 
-from kopf_selectcache import LabelSelector, NotKept, ReadError, Selector
+from kopf_selectcache import LabelSelector, ReadError, Selector
 from kopf_selectcache.core.store.projection import Projection
+from kopf_selectcache.errors import NotKept
 from tests.cache.environment import PODS, Environment, pod, reading, run
 from tests.rows import each_row
 

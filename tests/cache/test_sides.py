@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from kopf_selectcache import Cache, Cached, NotFound, OutsideFilter, ReadError, Reason, Selector, Stale
+from kopf_selectcache import Cache, Cached, NotFound, OutsideFilter, ReadError, Selector, Stale
 from kopf_selectcache.selectors.text import LabelSelector
 from kopf_selectcache.testing import FakeCache
+from kopf_selectcache.types import Reason
 from tests.both_sides import on_both_sides
 from tests.cache.test_freshness import WEB, pod
 from tests.gated import Gated, gated

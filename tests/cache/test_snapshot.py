@@ -11,13 +11,15 @@ from typing import Any, cast
 import kopf
 import pytest
 
-from kopf_selectcache import Cached, NotFound, OutsideFilter, Reason, Selector, Stalled
+from kopf_selectcache import Cached, NotFound, OutsideFilter, Selector
 from kopf_selectcache.cache._overlay import own_of
 from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.core.selection.kinds import Kind
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.own_writes import OwnWrite
 from kopf_selectcache.core.store.projection import ALL, Projection
+from kopf_selectcache.errors import Stalled
+from kopf_selectcache.types import Reason
 from tests.rows import each_row
 
 from .environment import NODES, PODS, Environment, FakeInformer, Obj, names, node, pod, run

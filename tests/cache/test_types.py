@@ -15,7 +15,6 @@ import msgspec
 import pytest
 
 from kopf_selectcache import (
-    BodyView,
     Cache,
     Cached,
     Change,
@@ -29,6 +28,7 @@ from kopf_selectcache import (
     with_cache,
 )
 from kopf_selectcache.testing import FakeCache
+from kopf_selectcache.types import BodyView
 
 Obj = dict[str, Any]
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from kopf_selectcache import Cached, Key, Rejected, Selector, Unreadable
+from kopf_selectcache import Cached, Key, Selector
 from kopf_selectcache.core.reasons import MetricReason
-from kopf_selectcache.errors import ReadError
+from kopf_selectcache.errors import ReadError, Rejected, Unreadable
 from kopf_selectcache.informer.log import LOG_INTERVAL
 from kopf_selectcache.plugin.operator import reports
 from kopf_selectcache.testing.faults import IgnoreSelectors, Inserted, Planned

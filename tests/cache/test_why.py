@@ -7,21 +7,13 @@ from typing import Any
 
 import pytest
 
-from kopf_selectcache import (
-    BranchResult,
-    Cached,
-    LabelSelector,
-    NotDeclared,
-    ReadError,
-    Selector,
-    Standing,
-    Why,
-)
+from kopf_selectcache import Cached, LabelSelector, NotDeclared, ReadError, Selector
 from kopf_selectcache.cache.why import ask_server
 from kopf_selectcache.core.selection.kinds import find
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.testing import FakeCache
 from kopf_selectcache.testing.faults import Refuse
+from kopf_selectcache.types import BranchResult, Standing, Why
 from tests.cache.environment import PODS, Server
 from tests.cache.environment import pod as answered
 from tests.cache.test_freshness import WEB, pod

@@ -20,8 +20,9 @@ import pykube
 import pytest
 from kubernetes.client import V1Pod
 
-from kopf_selectcache import Cached, ReadError, Selector, UnknownKind, settings_of, with_cache
+from kopf_selectcache import Cached, ReadError, Selector, settings_of, with_cache
 from kopf_selectcache.core.selection.kinds import BUILT_IN
+from kopf_selectcache.errors import UnknownKind
 from kopf_selectcache.selectors.kind_keys import key_of
 from kopf_selectcache.testing import FakeCache
 from kopf_selectcache.testing.sample_objects import Population

@@ -15,7 +15,8 @@ import kubernetes_asyncio.client
 import pykube
 import pytest
 
-from kopf_selectcache import Cached, InvalidObject, NotKept
+from kopf_selectcache import Cached, InvalidObject
+from kopf_selectcache.errors import NotKept
 from kopf_selectcache.testing import FakeCache
 from tests.rows import each_row
 

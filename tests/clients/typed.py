@@ -14,20 +14,8 @@ import pykube
 from kubernetes.client import V1Deployment, V1Pod
 from lightkube.resources.core_v1 import Pod as LightPod
 
-from kopf_selectcache import (
-    Audit,
-    BodyView,
-    Cache,
-    ChangePlan,
-    Key,
-    Objects,
-    SyncCache,
-    Why,
-    current,
-    on,
-    settings_of,
-    with_cache,
-)
+from kopf_selectcache import Cache, Key, Objects, SyncCache, current, on, settings_of, with_cache
+from kopf_selectcache.types import Audit, BodyView, ChangePlan, Why
 
 Obj = dict[str, Any]
 

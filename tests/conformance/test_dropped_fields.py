@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kopf_selectcache import Live
+from kopf_selectcache.types import Live
 from tests.real.inprocess import operating, run
 
 from .places import POD, SPECS, Place, fresh_group, once_ready

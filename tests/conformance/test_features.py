@@ -19,21 +19,17 @@ from kopf_selectcache import (
     Caches,
     DeclarationError,
     Forbidden,
-    Missing,
     NotDeclared,
-    NotKept,
     NotSynced,
     OutsideFilter,
-    Oversized,
     ReadError,
-    Reason,
     SelectCacheSettings,
     Selector,
     Stale,
-    WatchError,
-    Witness,
 )
+from kopf_selectcache.errors import Missing, NotKept, Oversized
 from kopf_selectcache.testing import FakeCache
+from kopf_selectcache.types import Reason, WatchError, Witness
 from tests.apiserver.cluster import Cluster
 from tests.faults.environment import connections_closed, nothing_left
 from tests.real.inprocess import Operator, credentials, operating, run, until

@@ -15,16 +15,15 @@ from kopf_selectcache import (
     UNSET,
     Cached,
     Caches,
-    ConflictingSelectors,
     DeclarationError,
     Key,
     LabelSelector,
-    Level,
     OutsideFilter,
-    Rejected,
     SelectCacheSettings,
     Selector,
 )
+from kopf_selectcache.errors import ConflictingSelectors, Rejected
+from kopf_selectcache.types import Level
 from tests.apiserver.cluster import Cluster
 from tests.faults.environment import until
 from tests.real.inprocess import credentials, run

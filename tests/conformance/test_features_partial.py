@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
-from kopf_selectcache import Cache, Cached, NotFound, NotKept, OutsideFilter, Reason, Selector, Standing
+from kopf_selectcache import Cache, Cached, NotFound, OutsideFilter, Selector
+from kopf_selectcache.errors import NotKept
+from kopf_selectcache.types import Reason, Standing
 from tests.apiserver.cluster import Cluster
 from tests.both_sides import on_both_sides
 from tests.real.inprocess import run, until

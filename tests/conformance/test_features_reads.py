@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from kopf_selectcache import Selector, Stale, Standing
+from kopf_selectcache import Selector, Stale
+from kopf_selectcache.types import Standing
 from tests.real.inprocess import run
 
 from .places import Place

@@ -16,11 +16,11 @@ from kopf_selectcache import (
     HiddenByFilter,
     Invalid,
     Key,
-    Live,
     NotFound,
     OutcomeUnknown,
     ServerError,
 )
+from kopf_selectcache.types import Live
 from tests.apiserver.cluster import Cluster
 from tests.real.inprocess import Operator, operating, run
 from tests.real.proxy import Loss, Proxy

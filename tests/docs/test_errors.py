@@ -2,7 +2,6 @@
 
 import re
 
-import kopf_selectcache
 from kopf_selectcache import errors
 from tests.cache.test_errors import drawn
 from tests.rows import each_row
@@ -12,8 +11,8 @@ from .pages import DOCS, fences, section
 PAGE = DOCS / "errors.md"
 PUBLIC = {
     name: value
-    for name in kopf_selectcache.__all__
-    if isinstance(value := getattr(kopf_selectcache, name), type) and issubclass(value, Exception)
+    for name in errors.__all__
+    if isinstance(value := getattr(errors, name), type) and issubclass(value, Exception)
 }
 NEVER_RAISED = {"SelectCacheError", "StateError"}
 """Base classes, to be caught only."""

@@ -39,7 +39,9 @@ def retired(heading: str) -> list[str]:
 
 
 NAMES = frozenset(retired("## Retired names"))
-PUBLIC = frozenset(kopf_selectcache.__all__)
+PUBLIC = frozenset(
+    (*kopf_selectcache.__all__, *kopf_selectcache.errors.__all__, *kopf_selectcache.types.__all__)
+)
 """Users depend on these names, so that they do not change."""
 PHRASES = re.compile(
     "|".join(rf"\b{re.escape(phrase)}\b" for phrase in retired("## Retired phrases")), re.IGNORECASE

@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from kopf_selectcache import Stalled
 from kopf_selectcache.core.protocol.backoff import SHORTEST
 from kopf_selectcache.core.protocol.pager import EMPTY_PAGES, FEW, KEYS_PER_PAGE, NOWHERE, PAGES_AT_ONCE
+from kopf_selectcache.errors import Stalled
 
 from .environment import Environment, Time, operating, run, until
 from .server import Answer, Script, Server, error, listed, pod, streamed

@@ -11,7 +11,7 @@ from typing import cast
 
 import pytest
 
-from kopf_selectcache import Cached, Forbidden, Key, NotSynced, Selector, Stalled, StateError
+from kopf_selectcache import Cached, Forbidden, Key, NotSynced, Selector, StateError
 from kopf_selectcache.client.partial_metadata import metadata_of
 from kopf_selectcache.client.transport import Refused
 from kopf_selectcache.core.errors import Garbled
@@ -22,6 +22,7 @@ from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.core.store.substore import Substore
 from kopf_selectcache.core.store.union import Union
+from kopf_selectcache.errors import Stalled
 from kopf_selectcache.informer import environment as injected
 from kopf_selectcache.informer.audit import audited
 from kopf_selectcache.settings.options import SelectCacheSettings

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from kopf_selectcache import Cached, Forbidden, Missing, NotFound, NotSynced, OutsideFilter, Selector, Stale
+from kopf_selectcache import Cached, Forbidden, NotFound, NotSynced, OutsideFilter, Selector, Stale
 from kopf_selectcache.core.protocol.machine import Lost
 from kopf_selectcache.core.reasons import MetricReason
+from kopf_selectcache.errors import Missing
 from kopf_selectcache.informer._confirmer import FEW
 from kopf_selectcache.informer._stream_factory import PAGES_AT_ONCE
 from kopf_selectcache.informer.health import Health

@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from kopf_selectcache import Cached, Forbidden, Key, NotSynced, Selector, Stalled
+from kopf_selectcache import Cached, Forbidden, Key, NotSynced, Selector
 from kopf_selectcache._errors import Superseded
 from kopf_selectcache.core.reasons import MetricReason
 from kopf_selectcache.core.store.own_writes import OwnWrite
 from kopf_selectcache.core.store.succession import Succession
+from kopf_selectcache.errors import Stalled
 from kopf_selectcache.informer._confirmer import Confirmer
 from kopf_selectcache.informer.health import Health
 from kopf_selectcache.testing.faults import NotServed, Refuse, Silence

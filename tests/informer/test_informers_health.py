@@ -9,9 +9,10 @@ from collections.abc import Callable
 
 import pytest
 
-from kopf_selectcache import Forbidden, NotSynced, Rejected, Stale, Stalled
+from kopf_selectcache import Forbidden, NotSynced, Stale
 from kopf_selectcache.core.protocol.messages import Refusal
 from kopf_selectcache.core.store.store import Change
+from kopf_selectcache.errors import Rejected, Stalled
 from kopf_selectcache.informer.health import SEVERAL, TOLERATED, Health
 from kopf_selectcache.informer.metrics import Collector
 from kopf_selectcache.plugin.operator import failing

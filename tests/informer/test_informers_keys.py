@@ -8,8 +8,9 @@ from collections.abc import Mapping
 
 import pytest
 
-from kopf_selectcache import Missing, NotDeclared, NotFound, NotSynced, ReadError, Rejected, Selector
+from kopf_selectcache import NotDeclared, NotFound, NotSynced, ReadError, Selector
 from kopf_selectcache.core.selection.kinds import KindKey
+from kopf_selectcache.errors import Missing, Rejected
 from kopf_selectcache.informer.health import Health
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.informer.metrics import Collector

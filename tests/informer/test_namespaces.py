@@ -17,7 +17,6 @@ from kopf_selectcache import (
     Cached,
     DeclarationError,
     Key,
-    Level,
     NotFound,
     OutsideFilter,
     Selector,
@@ -28,6 +27,7 @@ from kopf_selectcache.informer.health import Health
 from kopf_selectcache.settings.planner import MOST_STREAMS
 from kopf_selectcache.testing import EmbeddedCluster, FakeCache
 from kopf_selectcache.testing.faults import Disconnect, MalformedJSON, Refuse
+from kopf_selectcache.types import Level
 from tests.faults.environment import run, until
 from tests.rows import each_row
 from tests.secrets import caching, labelled, named, secret

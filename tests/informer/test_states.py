@@ -20,20 +20,11 @@ from kopf._core.intents import causes
 from prometheus_client import CollectorRegistry, generate_latest
 
 import kopf_selectcache as selectcache
-from kopf_selectcache import (
-    Cached,
-    Forbidden,
-    Missing,
-    Oversized,
-    Rejected,
-    Selector,
-    Stalled,
-    StateError,
-    Unauthorized,
-)
+from kopf_selectcache import Cached, Forbidden, Selector, StateError
 from kopf_selectcache._errors import in_one_line
 from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.client.transport import KopfTransport
+from kopf_selectcache.errors import Missing, Oversized, Rejected, Stalled, Unauthorized
 from kopf_selectcache.informer.health import Health
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.plugin.hooks import hook

@@ -111,7 +111,7 @@ def test_15_who_follows_a_namespace_goes_on_while_it_is_unknown_if_it_is_served(
             fault.release()
             try:
                 await changing
-            except selectcache.Missing:  # The new watch was refused just before the release.
+            except selectcache.errors.Missing:  # The new watch was refused just before the release.
                 await cache.declare("secrets", TENANTS, replace=True)
             await reached(lambda: len(seen) > 1 or task.done())
             assert seen == ["entered s-0", "deleted s-0"]

@@ -9,12 +9,13 @@ from typing import Any, cast
 
 import msgspec
 
-from kopf_selectcache import AnyOf, Cached, LabelSelector, PinnedReads, Selector
+from kopf_selectcache import AnyOf, Cached, LabelSelector, Selector
 from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.core.selection.kinds import Kind
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.projection import Projection
 from kopf_selectcache.testing import FakeCache
+from kopf_selectcache.types import PinnedReads
 from tests.cache.clients import Pod, current, imported
 from tests.cache.environment import NODES, Environment, node, pod, reading
 from tests.cache.test_reads import HARD, PIGEONS

@@ -231,8 +231,8 @@ def test_namespaces_are_a_text_or_a_list(registry: kopf.OperatorRegistry, namesp
 @pytest.mark.parametrize(
     ("options", "error"),
     [
-        ({"labels": "app=web,app=db"}, selectcache.ConflictingSelectors),
-        ({"fields": "spec.nope=1"}, selectcache.NotSelectable),
+        ({"labels": "app=web,app=db"}, selectcache.errors.ConflictingSelectors),
+        ({"fields": "spec.nope=1"}, selectcache.errors.NotSelectable),
         ({"namespace": "shop"}, DeclarationError),
     ],
 )

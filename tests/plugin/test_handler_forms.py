@@ -156,8 +156,8 @@ def test_13_a_dict_of_which_a_part_is_kept_says_so(registry: kopf.OperatorRegist
             assert await reached(lambda: bodies)
 
     run(main())
-    assert isinstance(bodies[0], selectcache.PartialObject)
-    with pytest.raises(selectcache.NotKept):
+    assert isinstance(bodies[0], selectcache.types.PartialObject)
+    with pytest.raises(selectcache.errors.NotKept):
         bodies[0]["data"]
 
 

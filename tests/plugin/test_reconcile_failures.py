@@ -14,8 +14,9 @@ import pytest
 from kopf._core.reactor.inventory import ResourceMemories
 
 import kopf_selectcache as selectcache
-from kopf_selectcache import NotSynced, Oversized, _kopf
+from kopf_selectcache import NotSynced, _kopf
 from kopf_selectcache.cache import snapshots
+from kopf_selectcache.errors import Oversized
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.plugin import _reconcile_calls, _reconciler, runtimes
 from kopf_selectcache.plugin.operator import operator_of

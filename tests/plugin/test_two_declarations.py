@@ -13,8 +13,9 @@ from typing import Any
 import kopf
 import pytest
 
-from kopf_selectcache import ConflictingSelectors, Selector, _kopf
+from kopf_selectcache import Selector, _kopf
 from kopf_selectcache.__main__ import main
+from kopf_selectcache.errors import ConflictingSelectors
 from kopf_selectcache.settings.declaration import Cached, Selectors
 from kopf_selectcache.settings.options import settings_of
 from tests.kopf_operators import activity, called, context, run

@@ -45,7 +45,6 @@ READS = {
     "Rejected": "cache.list_cached('example.com/v1/widgets')",
     "Oversized": "cache.list_cached('serviceaccounts')",
     "NotSynced": "cache.list_cached('endpoints')",
-    "NoSuchRead": "cache.exist('configmaps', 'other', 'NS')",
     "ReadOnly": "kopf_selectcache.BodyView(b'{}').update(a=1)",
     "ReadError": "cache.get('configmaps', 'other')",
 }
@@ -191,7 +190,7 @@ def test_a_read(operator: Operator, name: str) -> None:
         operator.until(expression, name)  # Whatever else is in the way while caches begin.
     answer = operator.ask(expression)
     assert answer.error == name, answer
-    if name not in ("NoSuchRead", "ReadOnly", "ReadError", "NotDeclared", "NotKept"):
+    if name not in ("ReadOnly", "ReadError", "NotDeclared", "NotKept"):
         assert answer.text.startswith(expression), answer.text
 
 

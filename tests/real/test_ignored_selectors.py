@@ -8,8 +8,9 @@ import asyncio
 import pytest
 from kopf._cogs.structs.credentials import Vault
 
-from kopf_selectcache import Rejected, Selector
+from kopf_selectcache import Selector
 from kopf_selectcache.cache.cache import Cache
+from kopf_selectcache.errors import Rejected
 from kopf_selectcache.informer.health import Health
 from tests.apiserver.cluster import Cluster
 from tests.faults.environment import keeping, run

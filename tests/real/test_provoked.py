@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from kopf_selectcache import Stalled
+from kopf_selectcache.errors import Stalled
 from tests.apiserver.client import ApiError
 from tests.apiserver.cluster import Cluster
 from tests.apiserver.server import ApiServer

@@ -7,7 +7,7 @@ import asyncio
 
 import pytest
 
-from kopf_selectcache import Stalled
+from kopf_selectcache.errors import Stalled
 from tests.apiserver.server import ApiServer
 from tests.real.inprocess import operating, run
 from tests.real.proxy import Fault, Proxy

@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 from kopf._cogs.structs.credentials import Vault
 
-from kopf_selectcache import Cached, Selector, Unreadable
+from kopf_selectcache import Cached, Selector
 from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.core.reasons import MetricReason
 from kopf_selectcache.core.recursion import decoded
+from kopf_selectcache.errors import Unreadable
 from kopf_selectcache.testing.faults.payloads import nested
 from tests.apiserver.cluster import Cluster
 from tests.faults.environment import keeping, run

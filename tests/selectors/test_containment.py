@@ -15,8 +15,9 @@ from typing import Any
 
 import pytest
 
-from kopf_selectcache import Answer, AnyOf, FieldSelector, LabelSelector, Selector
+from kopf_selectcache import AnyOf, FieldSelector, LabelSelector, Selector
 from kopf_selectcache.core.selection.regions import overlap, uncovered
+from kopf_selectcache.types import Answer
 
 PAIRS, MORE = 2_500, 10_000
 """So many pairs are drawn of each universe in the default run, and in the soak."""

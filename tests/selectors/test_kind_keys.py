@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from kopf_selectcache import UnknownKind, _kopf
+from kopf_selectcache import _kopf
+from kopf_selectcache.errors import UnknownKind
 from kopf_selectcache.selectors.kind_keys import checked_key, key_of, not_declared
 from tests.rows import each_row
 

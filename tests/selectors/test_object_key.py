@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from kopf_selectcache import Cached, HiddenObject, Key
+from kopf_selectcache import Cached, Key
 from kopf_selectcache.testing import FakeCache
+from kopf_selectcache.types import HiddenObject
 from tests.cache.environment import pod
 from tests.rows import each_row
 

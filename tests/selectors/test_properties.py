@@ -8,7 +8,8 @@ from typing import Any
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from kopf_selectcache import Answer, AnyOf, FieldSelector, LabelSelector, Selector
+from kopf_selectcache import AnyOf, FieldSelector, LabelSelector, Selector
+from kopf_selectcache.types import Answer
 
 # What a run explores is fixed, so that one who changes nothing sees nothing new.
 laws = settings(

@@ -11,18 +11,9 @@ from typing import Any
 import kopf
 import pytest
 
-from kopf_selectcache import (
-    AnyOf,
-    BadSelector,
-    ConflictingSelectors,
-    FieldSelector,
-    LabelSelector,
-    NotSelectable,
-    Selector,
-    UnknownKind,
-    _kopf,
-)
+from kopf_selectcache import AnyOf, BadSelector, FieldSelector, LabelSelector, Selector, _kopf
 from kopf_selectcache.core.selection.kinds import Kind, find
+from kopf_selectcache.errors import ConflictingSelectors, NotSelectable, UnknownKind
 from tests.rows import each_row
 
 

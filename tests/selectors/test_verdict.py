@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 import kopf_selectcache
-from kopf_selectcache import Answer, AnyOf, Selector, Verdict
+from kopf_selectcache import AnyOf, Selector
+from kopf_selectcache.types import Answer, Verdict
 from tests.rows import each_row
 
 WEB = Selector("app=web")
@@ -364,7 +365,8 @@ def test_verdicts_and_witnesses_can_be_kept_in_sets_and_not_be_changed() -> None
 
 
 def test_what_a_verdict_is_about_is_of_public_types() -> None:
-    hints = typing.get_type_hints(Verdict, vars(kopf_selectcache))
+    public = vars(kopf_selectcache) | vars(kopf_selectcache.types)
+    hints = typing.get_type_hints(Verdict, public)
     assert hints["filter"] == hints["request"] == Selector | AnyOf
     narrowest = vars(Verdict)["narrowest"].func
-    assert typing.get_type_hints(narrowest, vars(kopf_selectcache))["return"] == Selector | AnyOf | None
+    assert typing.get_type_hints(narrowest, public)["return"] == Selector | AnyOf | None

@@ -13,13 +13,12 @@ from kopf_selectcache import (
     UNSET,
     BadSelector,
     Cached,
-    ConflictingSelectors,
     DeclarationError,
     Defaults,
-    NotSelectable,
     Selector,
 )
 from kopf_selectcache.cache.declaring import Options
+from kopf_selectcache.errors import ConflictingSelectors, NotSelectable
 from kopf_selectcache.settings.kind_options import OPTIONS
 from kopf_selectcache.settings.options import SelectCacheSettings
 from tests.rows import each_row

@@ -10,10 +10,10 @@ import kopf
 import msgspec
 import pytest
 
-from kopf_selectcache import Cached, NotKept, Selector
+from kopf_selectcache import Cached, Selector
 from kopf_selectcache.core.protocol.decoder import Reader
 from kopf_selectcache.core.store.projection import Projection
-from kopf_selectcache.errors import DeclarationError
+from kopf_selectcache.errors import DeclarationError, NotKept
 from kopf_selectcache.selectors.selecting import selects
 from kopf_selectcache.settings.options import settings_of
 from kopf_selectcache.testing import FakeCache

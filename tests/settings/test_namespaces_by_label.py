@@ -13,7 +13,6 @@ from kopf_selectcache import (
     AnyOf,
     BadSelector,
     Cached,
-    ConflictingSelectors,
     DeclarationError,
     Key,
     LabelSelector,
@@ -23,6 +22,7 @@ from kopf_selectcache import (
 )
 from kopf_selectcache.core.selection.kinds import Kind, find
 from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.errors import ConflictingSelectors
 from kopf_selectcache.selectors.selector import labels_of_namespaces
 from kopf_selectcache.settings.declaration import checked
 from kopf_selectcache.settings.differences import select_alike

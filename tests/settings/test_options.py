@@ -12,17 +12,9 @@ from typing import Any, get_args
 import kopf
 import pytest
 
-from kopf_selectcache import (
-    AnyOf,
-    BadSelector,
-    Cached,
-    ConflictingSelectors,
-    DeclarationError,
-    NotSelectable,
-    Selector,
-    UnknownKind,
-)
+from kopf_selectcache import AnyOf, BadSelector, Cached, DeclarationError, Selector
 from kopf_selectcache.client.transport import MAX_BYTES
+from kopf_selectcache.errors import ConflictingSelectors, NotSelectable, UnknownKind
 from kopf_selectcache.informer.health import Health
 from kopf_selectcache.settings.declaration import Selectors
 from kopf_selectcache.settings.options import SelectCacheSettings, State, settings_of

@@ -9,15 +9,7 @@ from typing import Any
 
 import pytest
 
-from kopf_selectcache import (
-    AnyOf,
-    Cached,
-    NotFound,
-    OutsideFilter,
-    ReadError,
-    Reason,
-    Selector,
-)
+from kopf_selectcache import AnyOf, Cached, NotFound, OutsideFilter, ReadError, Selector
 from kopf_selectcache.cache.snapshots import Snapshot
 from kopf_selectcache.core.selection.kinds import find
 from kopf_selectcache.core.selection.resource import Resource
@@ -28,6 +20,7 @@ from kopf_selectcache.settings.declaration import Selectors
 from kopf_selectcache.settings.outside import MOST_NAMES, outer_streams
 from kopf_selectcache.settings.planner import Stream, plan
 from kopf_selectcache.testing import FakeCache
+from kopf_selectcache.types import Reason
 from tests.both_sides import on_both_sides
 from tests.gated import gated
 from tests.kopf_operators import run

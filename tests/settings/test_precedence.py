@@ -9,25 +9,15 @@ from typing import Any
 import kopf
 import pytest
 
-from kopf_selectcache import (
-    ALL_OTHERS,
-    EVERYTHING,
-    UNSET,
-    AnyOf,
-    Cached,
-    ConflictingSelectors,
-    DeclarationError,
-    Kind,
-    Level,
-    Origin,
-    Selector,
-)
+from kopf_selectcache import ALL_OTHERS, EVERYTHING, UNSET, AnyOf, Cached, DeclarationError, Selector
 from kopf_selectcache.core.selection.kinds import find
 from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.errors import ConflictingSelectors
 from kopf_selectcache.selectors.text import LabelSelector
 from kopf_selectcache.settings.options import SelectCacheSettings, settings_of
 from kopf_selectcache.settings.precedence import first_set
 from kopf_selectcache.testing import FakeCache
+from kopf_selectcache.types import Kind, Level, Origin
 from tests.rows import each_row
 
 LEVELS = (Level.ENTRY, Level.KIND, Level.DEFAULT_ENTRY, Level.DEFAULTS)

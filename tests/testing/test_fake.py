@@ -9,22 +9,20 @@ import kopf
 import pytest
 
 from kopf_selectcache import (
-    ConflictingSelectors,
     DeclarationError,
     Key,
-    Missing,
     NotDeclared,
     NotFound,
-    NotSelectable,
     OutsideFilter,
     ReadError,
-    Reason,
     Selector,
     settings_of,
 )
 from kopf_selectcache.core.protocol.decoder import SLICE
+from kopf_selectcache.errors import ConflictingSelectors, Missing, NotSelectable
 from kopf_selectcache.testing import FakeCache
 from kopf_selectcache.testing.sample_objects import Population
+from kopf_selectcache.types import Reason
 from tests.rows import each_row
 
 Obj = dict[str, Any]

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 import kopf_selectcache
-from kopf_selectcache import Forbidden, Missing, ReadError, Rejected, Stalled
+from kopf_selectcache import Forbidden, ReadError
+from kopf_selectcache.errors import Missing, Rejected, Stalled
 from kopf_selectcache.testing import FakeCache
 from kopf_selectcache.testing.faults import (
     BadGateway,
@@ -62,7 +63,7 @@ def fake() -> FakeCache:
         (Refuse(500), Stalled),
         (Refuse(503), Stalled),
         (MalformedJSON(), Stalled),
-        (Unauthorized(), kopf_selectcache.Unauthorized),
+        (Unauthorized(), kopf_selectcache.errors.Unauthorized),
         (LeaderChanged(), Stalled),
         (BadGateway(), Stalled),
         (Gone(), Stalled),

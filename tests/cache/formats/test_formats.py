@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 
-from kopf_selectcache import BodyView, Cached, NotFound, NotSynced, OutsideFilter, ReadError
+from kopf_selectcache import Cached, NotFound, NotSynced, OutsideFilter, ReadError
 from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.core.store.projection import Projection
 from kopf_selectcache.testing import FakeCache
+from kopf_selectcache.types import BodyView
 from tests.cache.clients import APIObject, Pod, V1Pod, current, earlier, imported, model
 from tests.cache.environment import PODS, Environment, Obj, names, pod, reading, run
 from tests.rows import each_row

@@ -12,8 +12,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from kopf_selectcache import BodyView, Cached, InvalidObject, NotKept, PartialObject, Selector
+from kopf_selectcache import Cached, InvalidObject, Selector
+from kopf_selectcache.errors import NotKept
 from kopf_selectcache.testing import FakeCache
+from kopf_selectcache.types import BodyView, PartialObject
 from tests.rows import each_row
 
 Obj = dict[str, Any]

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from kopf_selectcache import Cached, InvalidObject, NotKept
+from kopf_selectcache import Cached, InvalidObject
+from kopf_selectcache.errors import NotKept
 from kopf_selectcache.testing import FakeCache
 from tests.cache.clients import Pod, current, earlier, imported
 from tests.rows import each_row

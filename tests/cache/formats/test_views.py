@@ -13,9 +13,11 @@ import kopf
 import msgspec
 import pytest
 
-from kopf_selectcache import BodyView, ReadError, ReadOnly
+from kopf_selectcache import ReadError
 from kopf_selectcache.core.store.record import Record
+from kopf_selectcache.errors import ReadOnly
 from kopf_selectcache.testing import FakeCache
+from kopf_selectcache.types import BodyView
 from tests.cache.environment import Obj, pod, reading
 
 POD = pod("web-1", app="web")

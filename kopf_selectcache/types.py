@@ -1,0 +1,47 @@
+"""Types of what calls return, for your annotations: `from kopf_selectcache.types import Why`."""
+
+from .cache.errors import Reason
+from .cache.explanation import Explanation
+from .cache.formats.partial import PartialObject
+from .cache.formats.views import BodyView
+from .cache.info import Info, Memory
+from .cache.live import Live
+from .cache.pinned import PinnedReads
+from .cache.planning import ChangePlan, PlannedStream
+from .cache.sides import HiddenObject
+from .cache.why import BranchResult, Standing, Why
+from .core.selection.kinds import Kind
+from .core.selection.witness import Answer, Witness
+from .informer.audit import Audit
+from .selectors.selector import Verdict
+from .settings.declaration import Selectors
+from .settings.precedence import Level, Origin
+from .settings.rights import Right
+from .settings.watch_error import WatchError
+
+__all__ = [
+    "Answer",
+    "Audit",
+    "BodyView",
+    "BranchResult",
+    "ChangePlan",
+    "Explanation",
+    "HiddenObject",
+    "Info",
+    "Kind",
+    "Level",
+    "Live",
+    "Memory",
+    "Origin",
+    "PartialObject",
+    "PinnedReads",
+    "PlannedStream",
+    "Reason",
+    "Right",
+    "Selectors",
+    "Standing",
+    "Verdict",
+    "WatchError",
+    "Why",
+    "Witness",
+]
