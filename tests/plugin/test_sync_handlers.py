@@ -191,7 +191,7 @@ def test_20_a_callback_has_the_reads_that_never_wait_and_no_others(fake: FakeCac
             cache.fetch("pods", "db-1", namespace="shop")
         with pytest.raises(ReadError, match=r"event loop(?s:.*)or ask in the handler"):
             cache.live.create(WEB)
-        assert remedy_in(cache).endswith("server: cache.fetch(...) in the handler")
+        assert remedy_in(cache).endswith(f"To find out: cache.fetch{CALL} in the handler")
         return True
 
     async def main() -> None:

@@ -11,7 +11,6 @@ import pytest
 import kopf_selectcache as selectcache
 from kopf_selectcache import (
     BadSelector,
-    ConflictingSelectors,
     FieldSelector,
     LabelSelector,
     Objects,
@@ -20,6 +19,7 @@ from kopf_selectcache import (
     Selector,
     predicates,
 )
+from kopf_selectcache.errors import ConflictingSelectors
 from kopf_selectcache.plugin.on import change_handlers
 from kopf_selectcache.reconciler.predicates import Event
 from kopf_selectcache.settings.defaults import Defaults
