@@ -19,7 +19,41 @@ PRESENCE, TEXT = "tests/selectors/test_presence.py::test_", "selectors/text.py"
 
 SYNC = "tests/plugin/test_sync_handlers.py::test_20_"
 
+TOLD = "tests/plugin/test_told_to_kopf.py::test_20_"
+
 MISUSED: tuple[Mutant, ...] = (
+    Mutant(
+        "leave the ways out of what Kopf logs",
+        "_errors.py",
+        "    error.is_for_kopf = True\n",
+        "    error.is_for_kopf = False\n",
+        20,
+        (TOLD + "an_error_that_is_raised_to_kopf_has_the_ways_out_in_its_text_and_not_in_notes",),
+    ),
+    Mutant(
+        "show no way out as a note",
+        "_errors.py",
+        "ways, known = [] if self.is_for_kopf else self.remedy.splitlines(), state",
+        "ways, known = list[str](), state",
+        20,
+        (TOLD + "an_error_that_is_raised_to_kopf_has_the_ways_out_in_its_text_and_not_in_notes",),
+    ),
+    Mutant(
+        "leave the frames of the package in the traceback that Kopf logs",
+        "_errors.py",
+        "        last.tb_next = None\n",
+        "        pass\n",
+        20,
+        (TOLD + "the_log_the_event_and_the_annotation_have_the_way_out",),
+    ),
+    Mutant(
+        "count any owner as the controller",
+        "cache/matcher.py",
+        'each.get("uid") == uid and each.get("controller") is True',
+        'each.get("uid") == uid',
+        1,
+        ("tests/cache/test_owners.py::test_controller_narrows_to_the_objects_that_the_owner_controls",),
+    ),
     Mutant(
         "select what is present in place of what is absent",
         TEXT,
