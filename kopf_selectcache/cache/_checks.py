@@ -87,7 +87,7 @@ def require_stored(request: Request, resource: Resource, projection: Projection)
     if form.of_client is None:
         return
     if not stands_for(form.of_client, resource):
-        what = f"{form.of_client.__name__} is the class of another kind than {resource}"
+        what = f"{form.of_client.__name__} is not a class of {resource}"
         raise ReadError(what, remedy=f"Use the class of {resource.api_version}/{resource.kind.kind}")
 
 

@@ -230,9 +230,7 @@ def test_20_a_class_that_is_not_of_the_custom_resource_is_told_of_once_the_clust
 
     async def main() -> None:
         async with serving(app(), config("a")) as cluster, operated(registry, cluster):
-            assert await reached(
-                lambda: "V1Pod is the class of another kind than webapps.example.com" in caplog.text
-            )
+            assert await reached(lambda: "V1Pod is not a class of webapps.example.com" in caplog.text)
 
     run(main())
 

@@ -37,7 +37,8 @@ async def answer_the_test(cache, body, name, type, **kwargs):
         answer = {'value': await value if inspect.isawaitable(value) else value}
     except Exception as error:
         reason = getattr(error, 'reason', None)
-        answer = {'error': type_of(error), 'text': str(error), 'reason': getattr(reason, 'value', None),
+        answer = {'error': type_of(error), 'text': getattr(error, 'line', str(error)),
+                  'reason': getattr(reason, 'value', None),
                   'witness': dict(getattr(getattr(error, 'witness', None), 'labels', {}) or {})}
     path.with_suffix('.new').write_text(json.dumps(answer))
     path.with_suffix('.new').rename(path)
@@ -49,7 +50,7 @@ def type_of(error):
 
 @dataclass(frozen=True)
 class Answer:
-    """What an expression came to: a value, or an error by its name, with its text and reason."""
+    """What an expression came to: a value, or an error by its name, with its text, ways out and reason."""
 
     value: Any = None
     error: str = ""

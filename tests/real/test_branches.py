@@ -180,11 +180,11 @@ def test_what_leaves_all_branches_is_gone_and_what_leaves_one_stays(
     create(api, shop, *(pod(name, app="web", tier="gold") for name in ("stays", "leaves", "is-deleted")))
     create(api, infra, pod("ca"), pod("other", app="web"))
     with operating(tmp_path, api, EITHER, shop, infra=infra) as operator:
-        operator.until(listed("held('pods')"), ["ca", "is-deleted", "leaves", "stays"])
+        operator.until(listed("list_cached('pods')"), ["ca", "is-deleted", "leaves", "stays"])
         relabel(api, shop, "stays", app=None)
         relabel(api, shop, "leaves", app=None, tier=None)
         delete(api, shop, "is-deleted")
-        operator.until(listed("held('pods')"), ["ca", "stays"])
+        operator.until(listed("list_cached('pods')"), ["ca", "stays"])
         hidden = operator.ask(get("pods", "leaves", shop))
         assert (hidden.error, hidden.reason) == ("OutsideFilter", "hidden")
         assert "which only has app=web or tier=gold" in hidden.text
@@ -200,13 +200,13 @@ def test_gone_tells_a_deleted_object_from_one_that_left(
     create(api, shop, *(pod(name, app="web", tier="gold") for name in names))
     uids = {name: uid_of(api, shop, name) for name in names}
     with operating(tmp_path, api, EITHER, shop, infra=infra) as operator:
-        operator.until(listed("held('pods')"), sorted(names))
+        operator.until(listed("list_cached('pods')"), sorted(names))
         relabel(api, shop, "stays", app=None)
         relabel(api, shop, "leaves", app=None, tier=None)
         delete(api, shop, "is-deleted")
         delete(api, shop, "is-replaced")
         create(api, shop, pod("is-replaced", app="web"))
-        operator.until(listed("held('pods')"), ["is-replaced", "stays"])
+        operator.until(listed("list_cached('pods')"), ["is-replaced", "stays"])
 
         def gone(name: str, uid: str = "") -> object:
             return operator.ask(
@@ -269,14 +269,14 @@ def test_a_right_that_one_branch_lacks_spoils_its_reads_alone_and_once_granted_t
             " resourceNames: ['ca']"
         )
         assert rule in refused.text
-        assert operator.ask(listed("held('secrets')")).error == "Forbidden"
+        assert operator.ask(listed("list_cached('secrets')")).error == "Forbidden"
         assert operator.ask(listed(f"list('secrets', namespace='{shop}', labels='app=web')")).value == [
             "ours"
         ]
         assert operator.ask(get("secrets", "other", shop)).error == "OutsideFilter"
         api.grant(user, [may("ca")], namespace=infra)
         operator.until(get("secrets", "ca", infra), "ca")
-        assert operator.ask(listed("held('secrets')")).value == ["ca", "ours"]
+        assert operator.ask(listed("list_cached('secrets')")).value == ["ca", "ours"]
 
 
 # ---- Which namespaces.
@@ -300,5 +300,8 @@ def test_all_namespaces_that_the_operator_is_run_for_are_kept_and_no_others(
         operator.until(both, ["web-1", "web-2"])
         create(api, infra, pod("web-4", app="web"))
         operator.until(both, ["web-1", "web-2", "web-4"])
-        for read in (listed("list('pods', labels='app=web')"), listed(f"held('pods', namespace='{other}')")):
+        for read in (
+            listed("list('pods', labels='app=web')"),
+            listed(f"list_cached('pods', namespace='{other}')"),
+        ):
             assert operator.ask(read).error == "OutsideFilter"

@@ -45,7 +45,7 @@ READS = {
     "Rejected": "cache.list_cached('example.com/v1/widgets')",
     "Oversized": "cache.list_cached('serviceaccounts')",
     "NotSynced": "cache.list_cached('endpoints')",
-    "ReadOnly": "kopf_selectcache.BodyView(b'{}').update(a=1)",
+    "ReadOnly": "kopf_selectcache.types.BodyView(b'{}').update(a=1)",
     "ReadError": "cache.get('configmaps', 'other')",
 }
 """An expression that raises each error. NS stands for the namespace. tests/messages has the wording."""
@@ -55,7 +55,7 @@ ELSEWHERE = {
         (
             "AlreadyExists",
             "Conflict",
-            "Gone",
+            "Expired",
             "HiddenByFilter",
             "Invalid",
             "InvalidObject",
@@ -88,8 +88,8 @@ DECLARATIONS = {
 def test_every_error_is_provoked() -> None:
     errors = {
         name
-        for name in selectcache.__all__
-        if isinstance(each := getattr(selectcache, name), type)
+        for name in selectcache.errors.__all__
+        if isinstance(each := getattr(selectcache.errors, name), type)
         and issubclass(each, selectcache.SelectCacheError)
     }
     bases = {"SelectCacheError", "StateError"}

@@ -74,10 +74,10 @@ def test_a_role_in_three_namespaces_of_thirty_is_enough_for_default_namespaces(
     api.grant(user, [{"apiGroups": [""], "resources": ["namespaces"], "verbs": ["list", "watch"]}])
     kopf_may_look_around(api, user)
     with operating(tmp_path, api, DEFAULTS, spaces, token=user.token) as operator:
-        operator.until(listed("held('pods')"), sorted([f"web-{a}", f"db-{b}", f"web-{c}", f"db-{c}"]))
+        operator.until(listed("list_cached('pods')"), sorted([f"web-{a}", f"db-{b}", f"web-{c}", f"db-{c}"]))
         create(api, b, pod("late", app="db"), pod("web-late", app="web"))
         delete(api, c, f"web-{c}")
-        operator.until(listed("held('pods')"), sorted([f"web-{a}", f"db-{b}", "late", f"db-{c}"]))
+        operator.until(listed("list_cached('pods')"), sorted([f"web-{a}", f"db-{b}", "late", f"db-{c}"]))
         assert operator.ask(listed(f"list('pods', namespace='{c}')")).value == [f"db-{c}"]
         for read, reason in (
             (f"list('pods', namespace='{other}', labels='app=web')", "excluded"),
@@ -141,11 +141,11 @@ def test_more_namespaces_than_lists_and_watches_are_held_by_one(api: Cluster, tm
     api.grant(user, [PODS])
     kopf_may_look_around(api, user)
     with operating(tmp_path, api, MANY, spaces, token=user.token) as operator:
-        operator.until(listed("held('pods')"), sorted([f"web-{a}", f"web-{b}"]))
+        operator.until(listed("list_cached('pods')"), sorted([f"web-{a}", f"web-{b}"]))
         create(api, b, pod("late", app="web"))
         create(api, c, pod("elsewhere", app="web"))
-        operator.until(listed("held('pods')"), sorted([f"web-{a}", f"web-{b}", "late"]))
-        assert operator.ask(listed(f"held('pods', namespace='{c}')")).error == "OutsideFilter"
+        operator.until(listed("list_cached('pods')"), sorted([f"web-{a}", f"web-{b}", "late"]))
+        assert operator.ask(listed(f"list_cached('pods', namespace='{c}')")).error == "OutsideFilter"
 
 
 def test_without_the_right_to_list_all_namespaces_each_has_its_own_list(api: Cluster, tmp_path: Path) -> None:
@@ -157,6 +157,6 @@ def test_without_the_right_to_list_all_namespaces_each_has_its_own_list(api: Clu
     kopf_may_look_around(api, user)
     with operating(tmp_path, api, MANY, spaces, token=user.token) as operator:
         operator.until("cache.count('pods')", "Forbidden")
-        assert "in the namespace n-" in operator.ask(listed("held('pods')")).text
+        assert "in the namespace n-" in operator.ask(listed("list_cached('pods')")).text
         api.grant(user, [PODS])
-        operator.until(listed("held('pods')"), sorted([f"web-{a}", f"web-{b}"]))
+        operator.until(listed("list_cached('pods')"), sorted([f"web-{a}", f"web-{b}"]))
