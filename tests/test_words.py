@@ -20,8 +20,9 @@ OLD = {
     "defaults.label": r"\bdefaults\.(?:label|field)\b",
     "held": r"\b(?:cache|blocking|now)\.held\b",
     "hidden": r"\b(?:cache|blocking|now)\.hidden\(",
-    "gone": r"\b(?:cache|blocking)\.(?:wait_)?gone\b|ChangeCause\.GONE|predicates\.gone\b|\bcause == .gone",
-    "info": r"\b(?:cache|blocking)\.(?:scope|age|stats)\(",
+    "gone": r"\b(?:cache|blocking)\.(?:wait_)?gone\b|`await gone`"
+    r"|ChangeCause\.GONE|predicates\.gone\b|\bcause == .gone",
+    "info": r"\b(?:cache|blocking)\.(?:scope|age|stats)\b|\b(?:scope|age|stats)\(kind\)|`(?:scope|stats)`",
     "pages": r"\b(?:cache|blocking|now)\.pages\(|keys_only",
     "change": r"\b(?:cache|blocking)\.change\b",
     "remove": r"\b(?:cache|blocking)\.remove\b",
