@@ -80,7 +80,7 @@ def test_reads_and_declarations_keep_within_their_targets() -> None:
 
 def test_the_structure_keeps_within_its_targets() -> None:
     """The targets of `make structure` that are met."""
-    assert count_entries(ROOT / PACKAGE) <= 12
+    assert count_entries(ROOT / PACKAGE) <= 13  # With `types`, of what calls return.
     assert count_layers(ROOT / "setup.cfg") <= 12  # The target was set before there was `reconciler`.
     assert find_cycles(PACKAGE) == []
 

@@ -16,7 +16,7 @@ MANY_LABELS = 100_000
 # ---- Pages.
 
 
-@LISTS("two tokens in turn", reason="lead nowhere")
+@LISTS("two tokens in turn", reason="never end")
 async def two_tokens(talk: Exchange) -> None:
     """The continue tokens A and B in turn, each with the same object"""
     one = talk.query.get("continue") != "A"
@@ -25,7 +25,7 @@ async def two_tokens(talk: Exchange) -> None:
     )
 
 
-@LISTS("new tokens, same objects", reason="lead nowhere")
+@LISTS("new tokens, same objects", reason="never end")
 async def new_tokens(talk: Exchange) -> None:
     """Ever-new continue tokens with the same two objects"""
     await talk.answer(

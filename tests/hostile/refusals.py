@@ -33,7 +33,7 @@ async def unauthorized_sometimes(talk: Exchange) -> None:
         await talk.answer(status(401, "Unauthorized"), code=401)
 
 
-@REFUSALS("403", "list", "watch", held="forbidden", fresh="forbidden", reason="may not")
+@REFUSALS("403", "list", "watch", held="forbidden", fresh="forbidden", reason="does not have permission")
 async def forbidden(talk: Exchange) -> None:
     """403 with a hostile message"""
     await talk.answer(status(403, "Forbidden", "\x1b[2J\r\nforged" + "x" * 100_000), code=403)

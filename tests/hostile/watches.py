@@ -17,7 +17,7 @@ WATCHES = Attacks()
 # ---- A dead watch that is kept open.
 
 
-@WATCHES("watch: a byte per second", "watch", held="synced", fresh="synced", reason="silent")
+@WATCHES("watch: a byte per second", "watch", held="synced", fresh="synced", reason="stopped sending")
 async def bytes_of_a_line(talk: Exchange) -> None:
     """One byte of an event per second"""
     await talk.open()
@@ -25,21 +25,21 @@ async def bytes_of_a_line(talk: Exchange) -> None:
     await talk.drip(*(b"1\r\n%c\r\n" % byte for byte in line[:-1]))
 
 
-@WATCHES("watch: blank lines", "watch", held="synced", fresh="synced", reason="silent")
+@WATCHES("watch: blank lines", "watch", held="synced", fresh="synced", reason="stopped sending")
 async def blank_lines(talk: Exchange) -> None:
     """A blank line per second"""
     await talk.open()
     await talk.drip(b"1\r\n\n\r\n", b"4\r\n  \r\n\r\n")
 
 
-@WATCHES("watch: flood of blank lines", "watch", held="synced", fresh="synced", reason="silent")
+@WATCHES("watch: flood of blank lines", "watch", held="synced", fresh="synced", reason="stopped sending")
 async def flood_of_blank_lines(talk: Exchange) -> None:
     """1,000 chunks with a blank line each, once a second"""
     await talk.open()
     await talk.drip(b"1\r\n\n\r\n" * 1_000)
 
 
-@WATCHES("watch: older bookmarks", "watch", held="synced", fresh="synced", reason="silent")
+@WATCHES("watch: older bookmarks", "watch", held="synced", fresh="synced", reason="stopped sending")
 async def older_bookmarks(talk: Exchange) -> None:
     """A bookmark of an older version per second"""
     await talk.open()
@@ -56,7 +56,7 @@ async def foreign_bookmark(talk: Exchange) -> None:
     )
 
 
-@WATCHES("watch: nothing", "watch", held="synced", fresh="synced", reason="silent")
+@WATCHES("watch: nothing", "watch", held="synced", fresh="synced", reason="stopped sending")
 async def nothing(talk: Exchange) -> None:
     """An accepted watch, and silence"""
     await talk.events(event("BOOKMARK", talk.kind.bookmark("100")))

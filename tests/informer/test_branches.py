@@ -369,13 +369,12 @@ def test_what_is_complete_is_read_while_other_lists_are_still_awaited() -> None:
     async def main() -> None:
         async with caching(BOTH, secret("a", app="web"), secret("ca", "infra"), held="infra") as environment:
             await until(lambda: environment.informer.part(Selector(namespaces=["shop"])).store.version)
-            assert environment.informer.age() is None, "of all"
+            assert environment.cache.info("secrets").age is None, "of all"
             assert environment.cache.get("secrets", "a", namespace="shop")["metadata"]["name"] == "a"
             assert environment.cache.explain("secrets", namespace="shop", labels="app=web").verdict
             for read in (
                 lambda: environment.cache.get("secrets", "ca", namespace="infra"),
                 lambda: environment.cache.list_cached("secrets"),
-                lambda: environment.cache.info("secrets").age,
             ):
                 with pytest.raises(NotSynced):
                     read()
