@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kopf_selectcache._errors import ReadError
+from kopf_selectcache._errors import BadSelector, ReadError
 from kopf_selectcache.core.redact import clipped, shown, shown_by_type
 from kopf_selectcache.core.selection.resource import Resource
-from kopf_selectcache.core.selection.values import is_dns_label
 from kopf_selectcache.core.store.index_spec import Indexed, joined, wrong_key
 from kopf_selectcache.core.store.json_values import key_of
 from kopf_selectcache.core.store.projection import Projection, keys_of
 from kopf_selectcache.selectors.client_classes import stands_for
-from kopf_selectcache.selectors.names import is_name
+from kopf_selectcache.selectors.names import is_name, namespaces_of
 from kopf_selectcache.selectors.object_key import Key, arguments
 from kopf_selectcache.selectors.suggestions import near
 
 from .errors import path_not_stored
 from .matcher import paths_of
-from .request import Request, replace
+from .request import Request, in_namespace, misdeclared
 
 
 def require_namespaces(request: Request, resource: Resource) -> None:
@@ -36,8 +35,7 @@ def require_place(request: Request, resource: Resource) -> None:
     is_namespaced = resource.kind.namespaced
     require_place_of_key(request, str(resource), is_namespaced=is_namespaced)
     if is_namespaced is True and not request.namespace:
-        what = f"{resource} need a namespace"
-        raise ReadError(what, remedy=f"Write: {replace(request, namespace='<namespace>')!r}")
+        raise ReadError(f"{resource} need a namespace", remedy=f"Write: {in_namespace(request)}")
     require_namespaces(request, resource)
 
 
@@ -49,7 +47,7 @@ def require_place_of_key(request: Request, plural: str, *, is_namespaced: bool |
         return
     scope, has = ("namespaced", "no") if is_namespaced else ("cluster-scoped", "a")
     key = Key(request.name or "", namespace=request.namespace)
-    names = arguments(key.name, "..." if is_namespaced else None)
+    names = f"{key.name!r}, namespace=namespace" if is_namespaced else arguments(key.name)
     raise ValueError(
         f"cache.{request.verb}(): {plural} are {scope}, and the key {clipped(key, 300)} has {has} namespace."
         f" Write: Key({clipped(names, 300)})"
@@ -58,14 +56,20 @@ def require_place_of_key(request: Request, plural: str, *, is_namespaced: bool |
 
 def require_names_of(request: Request) -> None:
     """Raise ReadError if no object can have the name, or be in the namespace."""
-    name, namespace = request.name or "", request.namespace
-    for argument, given, fits in (
-        ("name", name, is_name(name)),
-        ("namespace", namespace, namespace is None or is_dns_label(namespace)),
-    ):
-        if not fits:
-            what = f"no object can have the {argument} {clipped(repr(given), 200)}"
-            raise ReadError(what, remedy="Give the name of one object. Patterns are not supported")
+    name = request.name or ""
+    if not is_name(name):
+        what = f"no object can have the name {clipped(repr(name), 200)}"
+        raise ReadError(what, remedy="Give the name of one object. Patterns are not supported")
+    require_namespace(request)
+
+
+def require_namespace(request: Request) -> None:
+    """Raise ReadError if there can be no namespace of this name, as `list` does."""
+    if request.namespace:
+        try:
+            namespaces_of([request.namespace])
+        except BadSelector as error:
+            raise misdeclared(request.verb, error) from None
 
 
 def require_stored(request: Request, resource: Resource, projection: Projection) -> None:

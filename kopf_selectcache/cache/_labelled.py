@@ -10,7 +10,7 @@ from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.state import InformerState, Serving
 from kopf_selectcache.selectors.selector import Selector
 
-from .errors import OutsideFilter, for_request
+from .errors import Hint, OutsideFilter, for_request
 from .matcher import Comparisons, Coverage
 from .request import Request
 
@@ -24,7 +24,7 @@ def serving_of(informer: Informer, state: InformerState) -> Serving | None:
 
 
 def outside_labelled(
-    request: Request, coverage: Coverage, comparisons: Comparisons, serving: Serving
+    request: Request, coverage: Coverage, comparisons: Comparisons, serving: Serving, hint: Hint
 ) -> ReadError:
     """Return the error of a read that the filter does not cover. A namespace that has gained the label is not
     synced yet; another one lacks it.
@@ -60,4 +60,4 @@ def outside_labelled(
             lacking[f"the namespace {without[0]!r} does not have the label {as_of}"] = None
         elif without:
             lacking[f"the namespaces {clipped(without, 200)} do not have the label {as_of}"] = None
-    return OutsideFilter(request, coverage, lacking=" and ".join(lacking))
+    return OutsideFilter(request, coverage, lacking=" and ".join(lacking), hint=hint)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from kopf_selectcache.core.store.own_writes import OwnWrite
 from kopf_selectcache.core.store.record import OutsideRecord, Record, is_older, rank_of
+from kopf_selectcache.selectors.object_key import names_hint
 from kopf_selectcache.selectors.selecting import failures, failures_outside
 
 from ._overlay import Own
-from .errors import NotFound, OutsideFilter
+from .errors import Hint, NotFound, OutsideFilter
 from .matcher import Comparisons, Coverage
 from .request import Request
 
@@ -28,14 +31,25 @@ def shown_outside(
 
 
 def require_inside(
-    request: Request, coverage: Coverage, comparisons: Comparisons, found: Record | None, version: str
+    request: Request,
+    coverage: Coverage,
+    comparisons: Comparisons,
+    found: Record | None,
+    version: str,
+    hint: Hint,
 ) -> Record:
     """Return the located object; raise NotFound if there is none, and OutsideFilter if it is outside."""
     if found is None:
-        raise NotFound(request, version, is_split=True)
+        raise NotFound(request, version, is_split=True, hint=hint)
     if failed := failures_of(comparisons, found):
         raise OutsideFilter(request, coverage, outside=found, failed=failed)
     return found
+
+
+def swap_hint(get: Callable[[str, str], tuple[Record | None, str]], namespace: str, name: str) -> str:
+    """Return what was meant if an object has these two swapped; else an empty text."""
+    found = get(name, namespace)[0] if namespace else None
+    return "" if found is None else names_hint(namespace, name)
 
 
 def failures_of(comparisons: Comparisons, record: Record) -> tuple[str, ...]:

@@ -6,11 +6,11 @@ The functions return errors of the states of a cache, and of the server's answer
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
 from functools import cached_property, partial
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from kopf_selectcache._errors import (
     NO_CAUSE,
@@ -55,6 +55,9 @@ _E = TypeVar("_E", bound=NotSynced | Stale | StateError)
 _WITHOUT_CACHE = dict.fromkeys(("list", "list_cached", "count"), "fetch_list")
 """The read that asks the server, for each read of several objects."""
 
+_MOST_REPEATED = 100
+"""Characters of a filter that a sentence says twice."""
+
 _LATER = 30
 """Seconds after which a read may be tried again, if the server names no time."""
 
@@ -83,6 +86,16 @@ class Reason(StrEnum):
     """It would cost too much to find out if the filter holds all requested objects."""
 
 
+Hint: TypeAlias = Callable[[], str]
+"""Returns what was probably meant by the names of an object, or an empty text. It is called for the text of
+an error.
+"""
+
+
+def no_hint() -> str:
+    return ""
+
+
 class OutsideFilter(ReadError):
     """The read asks for something that the declared filter does not hold, so that "not found" would be a
     guess.
@@ -97,6 +110,7 @@ class OutsideFilter(ReadError):
         outside: Record | None = None,
         failed: tuple[str, ...] = (),
         remedy: str = "",
+        hint: Hint = no_hint,
     ) -> None:
         self._coverage = coverage
         self.uid = "" if outside is None else outside.uid
@@ -109,9 +123,8 @@ class OutsideFilter(ReadError):
         self.reason = Reason.OUTSIDE if outside is not None else _reason(request, coverage)
         describe = partial(_describe, self.reason, request, coverage, lacking, self.labels, failed)
         server = awaited_call("%s")  # It depends on the place of the read.
-        super().__init__(
-            describe, remedy=remedy or partial(_ways, self.reason, request, coverage, lacking, server)
-        )
+        ways = partial(_ways, self.reason, request, coverage, lacking, server, hint)
+        super().__init__(describe, remedy=remedy or ways)
 
     @cached_property
     def witness(self) -> Witness | None:
@@ -156,9 +169,9 @@ def _describe(
         return f"{request.subject} can't be in the cache: {lacking}"
     if reason is Reason.HIDDEN:
         wanted = _short(coverage.wanted)
-        return (
-            f"{request.subject} is not in the cache, which only has {wanted}. It may not exist, or not match"
-        )
+        is_plain = len(wanted) <= _MOST_REPEATED and "!" not in wanted and " notin " not in wanted
+        fails = f"exist without {wanted}" if is_plain else "exist and not match it"
+        return f"{request.subject} is not in the cache, which only has {wanted}. It may be absent, or {fails}"
     filter_ = _in_words(coverage.filter)
     if reason is Reason.EXCLUDED:
         return f"{request.subject} can't be in the cache, which only has {filter_}"
@@ -189,16 +202,18 @@ def _describe_outside(
     return f"{request.subject} exists, but it is outside of the filter{behind}"
 
 
-def _ways(reason: Reason, request: Request, coverage: Coverage, lacking: str, server: str) -> str:
+def _ways(reason: Reason, request: Request, coverage: Coverage, lacking: str, server: str, hint: Hint) -> str:
     """Return the ways out of a read outside of the filter."""
-    ways = [f"For example, it would not have {_short(coverage.witness)}"] if reason is Reason.OVERLAPS else []
+    ways = [hint()]
+    if reason is Reason.OVERLAPS and coverage.witness is not None:
+        ways.append(f"For example, {_short(_in_example(request, coverage.witness))} would be missing")
     ways += ["Label the namespace"] if lacking else []
     if request.name is not None:
         asked = repr(replace(request, verb="fetch")).removeprefix("cache.")
         purpose = "To read it" if reason is Reason.OUTSIDE else "To find out"
         ways.append(f"{purpose}: {server.replace('%s', asked)}")
         if request.default is not RAISE:
-            ways.append("default= is only for an object that the filter selects and that does not exist")
+            ways.append("default= can't answer that: it needs proof that the object is absent")
     elif request.uid is not None and reason is not Reason.EXCLUDED:  # No server selects by an owner.
         cached = repr(replace(request, verb="list_cached"))
         ways.append(f"To read what is cached: {f'len({cached})' if request.verb == 'count' else cached}")
@@ -212,7 +227,16 @@ def _ways(reason: Reason, request: Request, coverage: Coverage, lacking: str, se
         ways.append(f"To ask the server: {server.replace('%s', asked.removeprefix('cache.'))}")
     if reason is Reason.UNDECIDED:
         ways.append("Or declare a simpler filter")
-    return "\n".join(ways)
+    return "\n".join(filter(None, ways))
+
+
+def _in_example(request: Request, witness: Witness) -> str:
+    """Return the objects that a witness stands for, in words. Its names count if the read has some."""
+    names = request.selector is not None and request.selector.names is not None
+    what = f"{request.kind_text}/{witness.name}" if names else request.kind_text
+    within = f" in {witness.namespace}" if witness.namespace not in ("", "default") else ""
+    has = [f"{key}={value}" for each in (witness.labels, witness.fields) for key, value in each.items()]
+    return f"{what}{within} {'with ' + ','.join(has) if has else 'without labels'}"
 
 
 class NotFound(ReadError):
@@ -226,15 +250,20 @@ class NotFound(ReadError):
         why: str = "",
         remedy: str = "",
         is_split: bool = False,
+        hint: Hint = no_hint,
     ) -> None:
         self.version = version
-        if not remedy:
-            takes_default = request.verb in ("get", "fetch", "live.get")
-            remedy = f"If it may not exist, {'give a default' if takes_default else 'catch NotFound'}"
         source = f", as of version {version}" if version else " on the server"
         if is_split:
             source += ", inside or outside of the filter"
-        super().__init__(why or f"{request.subject} does not exist{source}", remedy=remedy)
+        what = why or f"{request.subject} does not exist{source}"
+        super().__init__(what, remedy=remedy or partial(_ways_of_absent, request, hint))
+
+
+def _ways_of_absent(request: Request, hint: Hint) -> str:
+    takes_default = request.verb in ("get", "fetch", "live.get")
+    default = f"If it may not exist, {'give a default' if takes_default else 'catch NotFound'}"
+    return "\n".join(filter(None, (hint(), default)))
 
 
 class Unreadable(ReadError):

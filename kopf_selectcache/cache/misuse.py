@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any, TypeVar, cast
 
 from kopf_selectcache._kopf import Body, Meta, Spec, Status
+from kopf_selectcache.core.redact import shown
 from kopf_selectcache.selectors.signatures import (
     check_call,
     miscalled,
@@ -22,8 +23,9 @@ from kopf_selectcache.selectors.signatures import (
     signature_of,
 )
 
+from .formats.formats import RAISE
 from .formats.lazy_list import Objects
-from .request import written_call
+from .request import CHECK_NAMESPACE, written_call
 
 _logger = logging.getLogger("kopf_selectcache")
 _T = TypeVar("_T")
@@ -96,12 +98,26 @@ def naming(verb: str, kind: object) -> str:
     return f"Name the object: {written_call(verb, None, None)}"
 
 
-def _advise(method: Callable[..., object], args: tuple[object, ...], unknown: Mapping[str, object]) -> str:
+def _advise(
+    method: Callable[..., object],
+    args: tuple[object, ...],
+    unknown: Mapping[str, object],
+    given: Mapping[str, object],
+) -> str:
     verb = _verb_of(method)
     if named := naming(verb, args[1] if len(args) > 1 else None):
         return named
     if _has_positional_namespace(method, args):
-        return f"Write: {written_call(verb, *args[1:4])}"
+        options = {
+            name: each
+            for name, each in given.items()
+            if name not in ("changes", "function", "namespace") and each is not RAISE
+        }
+        check = f"\n{CHECK_NAMESPACE}" if all(isinstance(each, str) for each in args[2:4]) else ""
+        kind, name, namespace = args[1:4]
+        return f"Write: {written_call(verb, kind, name, namespace, options)}{check}"
+    if selecting := _selecting(method, args, unknown):
+        return f"Write: cache.{verb}({shown(args[1])}, {selecting})"
     if verb == "changes" and any(name in _CAUSES for name in unknown):
         return "Look at `change.cause`. Only @selectcache.on.change takes causes as options"
     if verb in _OF_SEVERAL and any(
@@ -111,6 +127,29 @@ def _advise(method: Callable[..., object], args: tuple[object, ...], unknown: Ma
     has_where = "where" in signature_of(method).parameters
     usable = (name for name in unknown if name in _INSTEAD and (has_where or name not in _COMPARING))
     return next(map(_INSTEAD.__getitem__, usable), "")
+
+
+def _selecting(method: Callable[..., object], args: tuple[object, ...], unknown: Mapping[str, object]) -> str:
+    """Return the filter of a declaration, or of a read of several objects, that was given in another way than
+    the method takes it; an empty text for other calls.
+    """
+    parameters = signature_of(method).parameters
+    if len(args) < 2 or not isinstance(args[1], str):
+        return ""
+    if "filter" in parameters:
+        found = ((nearest_argument(name, _SELECTING[:3]), value) for name, value in unknown.items())
+        name, value = next(((name, value) for name, value in found if name is not None), ("", None))
+        if not name:
+            return ""
+        return shown(value) if name == "labels" and isinstance(value, str) else f"Selector({name}=...)"
+    if (
+        len(args) != 3
+        or "namespace" not in parameters
+        or "name" in parameters
+        or not isinstance(args[2], str)
+    ):
+        return ""
+    return f"{'labels' if '=' in args[2] else 'namespace'}={shown(args[2])}"
 
 
 def _has_positional_namespace(method: Callable[..., object], args: tuple[object, ...]) -> bool:

@@ -77,7 +77,8 @@ class Reads:
         The default is returned for an object that is proved absent, never for one that is only not held.
         """
         if extra or (options and not options.keys() <= _AS_OF):
-            raise misuse(Reads.get, self, kind, name, *extra, namespace=namespace, **options)
+            given = {"namespace": namespace, "default": default, **options}
+            raise misuse(Reads.get, self, kind, name, *extra, **given)
         make = Record.decode if as_ is None else quick(as_)
         if make is not None and (not options or self._is_reached(kind, **options)):
             lossless = as_ is not None and as_ != "view"

@@ -157,6 +157,13 @@ class Request(msgspec.Struct, frozen=True, eq=False, kw_only=True):
 replace = msgspec.structs.replace
 
 
+def in_namespace(request: Request) -> str:
+    """Return the call of a request with a variable as its namespace: a placeholder would be copied."""
+    return repr(replace(request, namespace="namespace")).replace(
+        "namespace='namespace'", "namespace=namespace"
+    )
+
+
 def _write_selector(selector: Selector) -> list[str]:
     parts = [
         f"{name}={str(value)!r}"
@@ -411,31 +418,50 @@ def split_name(verb: str, kind: object, given: object, namespace: Any) -> tuple[
         is_pair = len(given) == 2 and all(isinstance(each, str) and each for each in given)
         of_pair = (given[1], given[0]) if is_pair else (None, None)
         what, call = "a tuple as the name", written_call(verb, kind, *of_pair)
+        call = f"{call}. {CHECK_NAMESPACE}." if is_pair else call
     else:
         return given, namespace
     raise TypeError(f"cache.{verb}() was given {what}. Write: {call}")
 
 
-def written_call(verb: str, kind: object, name: object, namespace: object = None) -> str:
-    """Return the call to write for an object. What is no text is a name of a variable.
+CHECK_NAMESPACE = "Check which of the two is the namespace"
+"""Stands beside a call whose name and namespace may be swapped."""
+
+
+def written_call(
+    verb: str,
+    kind: object,
+    name: object,
+    namespace: object = None,
+    options: Mapping[str, object] | None = None,
+) -> str:
+    """Return the call to write for an object. What is no text is a name of a variable. A name and a namespace
+    that were given as two texts are both written with their arguments: they may have been swapped.
 
     >>> written_call("live.patch", "pods", "web-1", "shop")
-    "cache.live.patch('pods', 'web-1', {...}, namespace='shop')"
+    "cache.live.patch('pods', name='web-1', changes={...}, namespace='shop')"
+    >>> written_call("get", "pods", "web-1", "shop", {"default": None, "at_least": {}})
+    "cache.get('pods', name='web-1', namespace='shop', default=None, at_least=...)"
+    >>> written_call("live.patch", "pods", "web-1")
+    "cache.live.patch('pods', 'web-1', {...}, namespace=namespace)"
     >>> written_call("get", object, Key("web-1", namespace="shop"))
     "cache.get(kind, Key('web-1', namespace='shop'))"
     """
+    argument, between = _BETWEEN.get(verb, ("", ""))
+    by_name = isinstance(name, str) and isinstance(namespace, str)
     parts = [
         repr(kind) if isinstance(kind, str) else "kind",
-        repr(name) if isinstance(name, (str, Key)) else "name",
-        *_BETWEEN.get(verb, ()),
+        f"{'name=' if by_name else ''}{name!r}" if isinstance(name, (str, Key)) else "name",
+        *([f"{argument}={between}" if by_name else between] if between else []),
     ]
     if not isinstance(name, Key):
         parts.append(f"namespace={namespace!r}" if isinstance(namespace, str) else "namespace=namespace")
+    parts += [f"{key}={'None' if value is None else '...'}" for key, value in (options or {}).items()]
     return clipped(f"cache.{verb}({', '.join(parts)})", _LONGEST)
 
 
-_BETWEEN = {"live.patch": ("{...}",), "live.update": ("function",)}
-"""The argument that comes after the name, as examples have it."""
+_BETWEEN = {"live.patch": ("changes", "{...}"), "live.update": ("function", "function")}
+"""The argument that comes after the name, and its value as examples have it."""
 
 
 def require_names(request: Request) -> None:

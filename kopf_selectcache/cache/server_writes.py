@@ -41,7 +41,7 @@ from .formats.partial import partial_of
 from .misuse import naming
 from .noting import noting
 from .own_writes import read_written, remember_answer, remember_deletion, shown_uids
-from .request import Request, replace, requested_key, split_name
+from .request import Request, replace, requested_key, split_name, written_call
 
 TIMEOUT = 30.0
 """Seconds for a write with all its tries."""
@@ -159,11 +159,11 @@ async def resource_for(runtime: Runtime, request: Request) -> Resource:
 def _require_place(request: Request, plural: str, *, is_namespaced: bool | None) -> None:
     require_place_of_key(request, plural, is_namespaced=is_namespaced)
     if is_namespaced is True and not request.namespace:
-        raise not_writable(
-            request,
-            f"{plural} are namespaced, and there is no namespace",
-            split_hint(request.name or "") or "Give it a namespace",
-        )
+        what, way = f"{plural} need a namespace", "Give it a namespace"
+        if request.obj:
+            raise not_writable(request, what, way)
+        call = written_call(request.verb, request.kind, request.name)
+        raise InvalidObject(what, remedy=split_hint(request.name or "") or f"Write: {call}")
     if is_namespaced is False and request.namespace:
         raise not_writable(
             request,

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from operator import itemgetter
 from typing import Any, NamedTuple, TypeVar, cast
@@ -39,16 +40,18 @@ from kopf_selectcache.selectors.selector import Selector
 from kopf_selectcache.settings.planner import Plan
 
 from ._at_least import is_as_new, require_comparable, wait
-from ._checks import index_values, require_place, require_stored
+from ._checks import index_values, require_namespace, require_place, require_stored
 from ._labelled import outside_labelled, serving_of
-from ._outside import require_inside, shown_outside
+from ._outside import require_inside, shown_outside, swap_hint
 from ._overlay import Own, Pair, is_of, laid_over, latest_of, own_of
 from .errors import (
+    Hint,
     NotFound,
     OutsideFilter,
     Unreadable,
     behind,
     for_request,
+    no_hint,
     not_whole,
     stale,
     unanswered,
@@ -527,13 +530,15 @@ def get_record(request: Request, snapshot: Snapshot) -> Record:
     record, version = snapshot.get(namespace, name)
     if record is not None:
         return record
+    require_namespace(request)
     coverage = comparisons.of_object(namespace, name)
     plan = snapshot.plan
+    hint = partial(swap_hint, snapshot.get, namespace, name)
     if plan is not None and plan.is_split and plan.proves(namespace):
-        return require_inside(request, coverage, comparisons, *snapshot.locate(namespace, name))
+        return require_inside(request, coverage, comparisons, *snapshot.locate(namespace, name), hint)
     if coverage.answer is Answer.YES:
-        raise NotFound(request, version)
-    raise outside_of(request, coverage, snapshot)
+        raise NotFound(request, version, hint=hint)
+    raise outside_of(request, coverage, snapshot, hint)
 
 
 def get_object(request: Request, snapshot: Snapshot) -> Any:
@@ -684,8 +689,8 @@ def form_objects(
     return [form.make(record, obj) for record, obj in pairs[:limit]]
 
 
-def outside_of(request: Request, coverage: Coverage, snapshot: Snapshot) -> ReadError:
+def outside_of(request: Request, coverage: Coverage, snapshot: Snapshot, hint: Hint = no_hint) -> ReadError:
     """Return the error of a read that the filter does not cover."""
     if snapshot.serving is None or coverage.possible:
-        return OutsideFilter(request, coverage)
-    return outside_labelled(request, coverage, snapshot.comparisons, snapshot.serving)
+        return OutsideFilter(request, coverage, hint=hint)
+    return outside_labelled(request, coverage, snapshot.comparisons, snapshot.serving, hint)

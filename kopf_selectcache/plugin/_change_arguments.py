@@ -83,7 +83,7 @@ _INSTEAD = {
 """Remedies for options that Kopf's decorators have, and this one has not."""
 
 
-def remedy_of(args: tuple[object, ...], kwargs: Mapping[str, object]) -> str:
+def remedy_of(args: tuple[object, ...], kwargs: Mapping[str, object], _: object) -> str:
     """Return the remedy for a call with positional arguments, or with a filter of Kopf; empty for others."""
     if len(args) in (2, 3) and all(isinstance(each, str) for each in args):
         return f"Name the kind in one text: {shown('/'.join(filter(None, map(str, args))))}"

@@ -193,7 +193,7 @@ class Reconciler(_kopf.Handler):
                     yield watch.kind, verb
 
 
-def _remedy(args: tuple[object, ...], given: Mapping[str, object]) -> str:
+def _remedy(args: tuple[object, ...], given: Mapping[str, object], _: object) -> str:
     if len(args) in (2, 3) and all(isinstance(each, str) for each in args):
         return f"Name the kind in one text: {'/'.join(filter(None, map(str, args)))!r}"
     if any(name in given for name in ("annotations", "field", "label", "labels", "value", "when")):

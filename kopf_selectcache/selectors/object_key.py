@@ -106,7 +106,11 @@ def split_hint(name: str) -> str:
     namespace, slash, rest = name.rpartition("/")
     if not slash or "/" in namespace or not namespace or not rest:
         return ""
-    return clipped(f"Did you mean name={rest!r}, namespace={namespace!r}?", 600)
+    return names_hint(rest, namespace)
+
+
+def names_hint(name: str, namespace: str) -> str:
+    return clipped(f"Did you mean name={name!r}, namespace={namespace!r}?", 600)
 
 
 def _refuse_name(name: object) -> NoReturn:

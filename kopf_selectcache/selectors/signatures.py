@@ -17,8 +17,10 @@ from .suggestions import near
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
-Advise: TypeAlias = Callable[[tuple[object, ...], Mapping[str, object]], str]
-"""Returns the remedy for the positional arguments of a call, and those of unknown names; or an empty text."""
+Advise: TypeAlias = Callable[[tuple[object, ...], Mapping[str, object], Mapping[str, object]], str]
+"""Returns the remedy for the positional arguments of a call, the keywords of unknown names, and all keywords;
+or an empty text.
+"""
 
 
 def check_call(
@@ -89,7 +91,7 @@ def misfit(
         meant = None
     starred = (f"*{each.name}" for each in fitting if each.kind is each.VAR_POSITIONAL)
     listed = f"Did you mean {meant}=?" if meant else f"It takes {', '.join((*taken.values(), *starred))}"
-    return reason, instead or advise(args, unknown) or listed
+    return reason, instead or advise(args, unknown, kwargs) or listed
 
 
 _ELSEWHERE = {
@@ -118,9 +120,10 @@ def is_async(fn: object) -> bool:
 
 
 def miscalled(what: str, *, remedy: str) -> TypeError:
-    """Return the error of a call that stays a TypeError, with the remedy as a note."""
+    """Return the error of a call that stays a TypeError, with each line of the remedy as a note."""
     error = TypeError(f"{what}.")
-    error.add_note(remedy)
+    for note in remedy.splitlines():
+        error.add_note(note)
     return error
 
 

@@ -59,7 +59,7 @@ _FILTERS = (
 )
 
 
-def _begin(args: tuple[object, ...], unknown: Mapping[str, object]) -> str:
+def _begin(args: tuple[object, ...], unknown: Mapping[str, object], _: object) -> str:
     """Return the remedy of a Cached that is given parts of its filter, or none; empty for others."""
     for name in unknown:
         if part := nearest_argument(name, ("labels", "fields", "names")):

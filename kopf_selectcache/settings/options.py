@@ -397,7 +397,7 @@ _CHECKS: Mapping[str, Callable[[object], Complaint]] = {
 }
 
 
-def _suggest(_: tuple[object, ...], given: Mapping[str, object]) -> str:
+def _suggest(_: tuple[object, ...], given: Mapping[str, object], __: object) -> str:
     """Return a remedy that names the option nearest to the first unknown one."""
     unknown = next((name for name in given if name not in _CHECKS), "")
     meant = near(unknown, _CHECKS)

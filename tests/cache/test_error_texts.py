@@ -42,7 +42,7 @@ def test_20_a_traceback_and_the_log_show_the_sentence_and_the_ways_out() -> None
     for text in ("".join(traceback.format_exception(error)), shown.getvalue()):
         assert text.rstrip().splitlines()[-6:] == [
             f"kopf_selectcache.errors.OutsideFilter: {error}",
-            "For example, it would not have default/example (no labels)",
+            "For example, pods without labels would be missing",
             "To read a part: cache.list('pods', labels='app=web')",
             "To read what is cached: cache.list_cached(...)",
             "To ask the server: cache.blocking.fetch_list('pods')",

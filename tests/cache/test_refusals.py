@@ -121,7 +121,7 @@ def test_what_is_no_read_is_told_with_what_there_is(
 def test_20_a_default_that_does_not_apply_says_why(cache: Cache) -> None:
     with pytest.raises(OutsideFilter) as info:
         cache.get("pods", "db-1", namespace="ns", default=None)
-    way = "default= is only for an object that the filter selects and that does not exist"
+    way = "default= can't answer that: it needs proof that the object is absent"
     for error in (info.value, pickle.loads(pickle.dumps(info.value))):
         assert error.__notes__[1:] == [way]
     with pytest.raises(OutsideFilter) as info:

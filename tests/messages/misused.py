@@ -72,6 +72,21 @@ MISUSED = {
     "a second cache without async": caches_without_async,
     "a namespace by its place": called(lambda cache: cache.get("pods", *("web-1", "shop"))),
     "a namespace by its place in a write": called(lambda cache: cache.live.patch("pods", *("a", "b"), {})),
+    "a namespace by its place, with a default": called(
+        lambda cache: cache.get("pods", *("shop", "web-1"), default=None)
+    ),
+    "a selector by its place": called(lambda cache: cache.fetch_list("pods", "app=web")),
+    "a name and a namespace that are swapped": called(
+        lambda cache: cache.get("pods", "ns", namespace="web-1")
+    ),
+    "a placeholder as the namespace": called(
+        lambda cache: cache.get("pods", "web-1", namespace="<namespace>")
+    ),
+    "a write without a namespace": called(lambda cache: cache.live.patch("pods", "web-1", {})),
+    "a part of the filter in declare": called(lambda cache: cache.declare("v1/jobs", labels="app=db")),
+    "several parts of the filter in declare": called(
+        lambda cache: cache.declare("v1/jobs", field_selector="metadata.name=a")
+    ),
     "a pair in the place of the name": called(lambda cache: cache.get("pods", ("shop", "web-1"))),
     "a key and a namespace": called(lambda cache: cache.get("pods", SHOP, namespace="shop")),
     "a key without a namespace": called(lambda cache: cache.get("pods", Key("web-1"))),
