@@ -253,7 +253,9 @@ def reconcile(
             )
     watched = _watches_of("watches", watches)
     if not all(each.controller for each in (primary, *watched)):
-        raise DeclarationError("reconcile(): controller=False only works in owns=", remedy="Leave it out")
+        raise DeclarationError(
+            "reconcile(): controller=False only works in owns=", remedy="Move it to the Watch in owns="
+        )
     for each in watched:
         if (
             each.kind is not None

@@ -123,7 +123,7 @@ def test_18_an_object_that_has_changed_meanwhile_gets_the_finalizer_in_its_newer
                 assert finalizers(cluster) == [DONE]
 
     times.run(main())
-    assert "Not applied" not in caplog.text
+    assert "not applied" not in caplog.text
 
 
 @pytest.mark.parametrize("others", [[], [OTHER]])
@@ -164,7 +164,7 @@ def test_18_an_object_that_is_first_seen_while_it_is_deleted_gets_no_finalizer(
                 assert len(calls) == 1  # With the other object.
 
     times.run(main())
-    assert "Not applied" not in caplog.text
+    assert "not applied" not in caplog.text
 
 
 def test_18_an_object_that_is_deleted_between_the_finalizer_and_the_call_is_cleaned_up_in_the_first_call(

@@ -267,7 +267,7 @@ def test_a_patch_that_the_server_refuses_is_repeated(
             await until(lambda: len(calls) == 3)
 
     run(main())
-    assert "Not applied: a patch of Reconciler " in caplog.text
+    assert "A patch was not applied: a patch of Reconciler " in caplog.text
 
 
 # ---- Departures.
@@ -387,7 +387,7 @@ async def is_relevant(old: Any, new: Any) -> bool:
         (lambda: selectcache.Watch("pods", predicates=[is_relevant]), "a sync function"),
         (
             lambda: selectcache.reconcile(APPS, watches=[selectcache.Watch("pods", controller=False)]),
-            "elsewhere",
+            "the Watch in owns=",
         ),
         (lambda: selectcache.reconcile(APPS, watches=["webapps"]), "map="),
         (lambda: selectcache.reconcile(APPS, labels={"app": "web"}), "labelled('app=web')"),  # type: ignore[call-arg]

@@ -83,7 +83,7 @@ def test_a_function_whose_result_the_server_refuses_is_an_error(
             await until(lambda: len(calls) == 2)
 
     run(main())
-    assert "Not applied: a patch of Reconciler " in caplog.text
+    assert "A patch was not applied: a patch of Reconciler " in caplog.text
 
 
 def test_functions_have_the_whole_object_where_the_cache_has_a_part(
@@ -222,7 +222,7 @@ def test_20_a_refused_patch_is_named_with_its_reconciler_and_repeated_with_backo
     run(main())
     lines = [each for each in caplog.records if each.levelname == "ERROR"]
     about = (
-        "Not applied: a patch of Reconciler 'follow' for webapps.example.com shop/a: the server refuses the"
+        "A patch was not applied: a patch of Reconciler 'follow' for webapps.example.com shop/a: the server refuses the"
         f" object: {part}.x ({part}: Invalid value: …). Correct these fields. The reconciler is called again"
     )
     assert [each.getMessage().rpartition(" in ")[0] for each in lines] == [about] * 2
@@ -242,7 +242,7 @@ def test_20_a_refused_patch_of_a_call_that_has_failed_waits_for_the_call(
 
     async def main() -> None:
         async with serving(app("a")) as cluster, operated(registry, cluster):
-            await until(lambda: "Not applied" in caplog.text)
+            await until(lambda: "not applied" in caplog.text)
 
     run(main())
     assert "is called again in 600 s" in caplog.text

@@ -37,8 +37,9 @@ def plain(about: str, value: Any, *at: object) -> Any:
     >>> plain('the patch', {'status': {'pods': [{'x': {1, 2}}]}})
     Traceback (most recent call last):
     ...
-    kopf_selectcache.errors.InvalidObject: the patch: status.pods[0].x is a set, which JSON lacks. Give texts, numbers, lists and dicts
-    """  # A line of an example is not broken.  # noqa: E501
+    kopf_selectcache.errors.InvalidObject: the patch: status.pods[0].x is a set, which JSON does not have.
+    Give texts, numbers, lists and dicts
+    """
     whole = [value]
     left: list[tuple[Any, tuple[object, ...]]] = [(whole, ())]
     while left:  # No recursion: a value may be nested as deeply as a server accepts.
