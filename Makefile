@@ -76,7 +76,7 @@ PARALLEL := --numprocesses=auto --maxprocesses=4 --dist=worksteal
 # Tests wait for each other's servers and processes as well: one more has something to do meanwhile.
 WAITING := --numprocesses=$(shell $(PYTHON) -c 'import os; print(min(4, 1 + (os.cpu_count() or 1)))') --dist=worksteal
 # What relies on Kopf's private names, and calls of its code that nobody promises to stay as they are.
-TOUCHING_KOPF := plugin cache/formats $(addprefix cli/test_,check.py hidden.py rbac.py rbac_late.py)
+TOUCHING_KOPF := plugin cache/formats $(addprefix cli/test_,check.py outside.py rbac.py rbac_late.py)
 SCANNING := $(addprefix tests/,core/test_scanner.py core/protocol/test_splitter.py core/protocol/test_unreadable_cost.py cache/test_unreadable.py)
 # Each process has a real API server of its own, and waits more than it works.
 SERVERS := --numprocesses=3

@@ -134,6 +134,14 @@ def test_the_site_is_hosted_as_make_docs_builds_it() -> None:
     assert f"-e '.[{install['extra_requirements'][0]}]'" in recipe
 
 
+def test_the_environments_of_other_versions_run_test_files_that_exist() -> None:
+    recipe = (ROOT / "Makefile").read_text(encoding="utf-8")
+    listed = re.search(r"^TOUCHING_KOPF := (.*) \$\(addprefix (\S+),(.*)\)$", recipe, re.MULTILINE)
+    assert listed is not None
+    named = [*listed[1].split(), *(listed[2] + each for each in listed[3].split())]
+    assert [each for each in named if not (ROOT / "tests" / each).exists()] == []
+
+
 def test_a_source_distribution_has_the_pages_that_readme_links_to() -> None:
     manifest = (ROOT / "MANIFEST.in").read_text(encoding="utf-8")
     pages = {file.name for file in ROOT.glob("*.md")} - {"README.md"}
