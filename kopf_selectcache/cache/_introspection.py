@@ -31,7 +31,7 @@ from .snapshots import Snapshot, match_of
 
 _logger = logging.getLogger("kopf_selectcache")
 
-_FIRST = ("get", "list", "held", "count", "fetch", "fetch_list")
+_FIRST = ("get", "list", "list_cached", "count", "info", "fetch", "fetch_list")
 """The reads that an error names."""
 
 NO_CONTAINER = (

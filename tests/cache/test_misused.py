@@ -150,3 +150,12 @@ def test_20_a_second_cache_says_that_its_with_is_async() -> None:
 @pytest.mark.parametrize("name", ["get", "exists", "list", "list_cached", "count", "list_outside"])
 def test_reads_that_answer_at_once_are_not_wrapped(name: str) -> None:
     assert inspect.unwrap(ALL[name]) is ALL[name], "a wrapper takes a tenth of the time of a read"
+
+
+def test_20_an_unknown_read_names_reads_that_exist() -> None:
+    cache = FakeCache()
+    with pytest.raises(AttributeError) as raised:
+        cache.query  # type: ignore[attr-defined]  # noqa: B018  # It raises.
+    (way,) = raised.value.__notes__
+    assert way == "To read: get, list, list_cached, count, info, fetch, fetch_list"
+    assert all(hasattr(cache, name) for name in way.removeprefix("To read: ").split(", "))
