@@ -347,7 +347,7 @@ class Unauthorized(StateError, ServerError):
 
 
 class Forbidden(StateError, ServerError):
-    """The operator lacks a right on this resource."""
+    """The operator lacks a permission on this resource."""
 
 
 class Missing(StateError):

@@ -27,7 +27,7 @@
         ├── NoClient               an object that was read from a cache has no client to write with; also an AttributeError
         └── StateError             the cache of this kind cannot be read, or a request has failed:
             ├── Unauthorized           the server accepts no credentials of the operator, or no login handler returns any; also a ServerError
-            ├── Forbidden              a right is missing; also a ServerError
+            ├── Forbidden              a permission is missing; also a ServerError
             ├── Missing                the cluster does not serve the kind
             ├── Rejected               the cluster refuses the declared selector
             ├── Stalled                the server has stopped answering

@@ -8,7 +8,7 @@ from .cache.info import Info, Memory
 from .cache.live import Live
 from .cache.pinned import PinnedReads
 from .cache.planning import ChangePlan, PlannedStream
-from .cache.sides import HiddenObject
+from .cache.sides import OutsideObject
 from .cache.why import BranchResult, Standing, Why
 from .core.selection.kinds import Kind
 from .core.selection.witness import Answer, Witness
@@ -26,13 +26,13 @@ __all__ = [
     "BranchResult",
     "ChangePlan",
     "Explanation",
-    "HiddenObject",
     "Info",
     "Kind",
     "Level",
     "Live",
     "Memory",
     "Origin",
+    "OutsideObject",
     "PartialObject",
     "PinnedReads",
     "PlannedStream",

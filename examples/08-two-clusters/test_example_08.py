@@ -54,4 +54,4 @@ def test_the_operator_follows_the_hub(cluster, operator, tmp_path, monkeypatch):
             hub.create(config("hours", "registry", shared))
             cluster.wait_for(config("hours"), bool)
             hub.patch(config("prices", "registry"), {"metadata": {"labels": {"example.com/shared": None}}})
-            cluster.wait_gone(config("prices"))
+            cluster.wait_deleted(config("prices"))

@@ -271,6 +271,6 @@ def test_a_deleted_database_is_dropped_at_the_service_even_if_it_is_busy_at_firs
     cluster.delete(SHOP)  # No operator is there: the finalizer keeps the object.
     calls.refused = 1
     with running():
-        cluster.wait_gone(SHOP)
+        cluster.wait_deleted(SHOP)
     assert calls.seen == [("PUT", uid), ("DELETE", uid), ("DELETE", uid)]
     assert databases == {}

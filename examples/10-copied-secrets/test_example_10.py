@@ -92,5 +92,5 @@ def test_the_operator_follows_a_source_and_removes_copies_in_the_end(cluster, op
         cluster.create(namespace("team-green"))
         cluster.wait_for(secret("authority", "team-green"), bool)
         cluster.delete(clustersecret("registry"))
-        cluster.wait_gone(copy)
+        cluster.wait_deleted(copy)
     assert cluster.get(secret("authority", "team-red"))["data"]["theirs"] == "eWVz"

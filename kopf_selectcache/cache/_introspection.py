@@ -166,7 +166,7 @@ def _is_without_values(index: Indexed, records: Sequence[Record]) -> bool:
 async def add_indexes(
     informer: Informer, request: Request, snapshot: Snapshot, indexes: Mapping[str, object]
 ) -> None:
-    """Build indexes of the held objects, and keep them."""
+    """Build indexes of the cached objects, and keep them."""
     if not indexes:
         raise ReadError("cache.add_index() needs an index", remedy="Give one, such as node='spec.nodeName'")
     try:

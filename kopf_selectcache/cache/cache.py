@@ -151,7 +151,7 @@ class Cache(AnyCache):
 
     `own` is the body that the handler was called with: reads show that object at least as new. `deleted` is
     True if it was called with a deletion. `departed` is the uid of an object that may be gone although it is
-    held. `waits` are the waits of the handler's threads, so that they can be ended.
+    cached. `waits` are the waits of the handler's threads, so that they can be ended.
     """
 
     @property
@@ -193,7 +193,7 @@ class Cache(AnyCache):
         as_: Any = None,
         **options: Unpack[FetchOptions],
     ) -> Any:
-        """Return one object, from the cache if it is held or proved absent there, and else from the server.
+        """Return one object, from the cache if it is cached or proved absent there, and else from the server.
 
             if await cache.fetch('configmaps', name, namespace=namespace, default=None) is None:
                 create_config(name, namespace)
@@ -301,11 +301,11 @@ class Cache(AnyCache):
         as_: Any = None,
         **options: Unpack[WaitOptions],
     ) -> Any:
-        """Wait until a held object that matches satisfies the predicate, and return it as it was then.
+        """Wait until a cached object that matches satisfies the predicate, and return it as it was then.
 
             pod = await cache.wait_for('pods', is_ready, namespace=namespace, timeout=60)
 
-        The predicate gets dicts with every `as_`. It is called for the held objects first, then for each
+        The predicate gets dicts with every `as_`. It is called for the cached objects first, then for each
         change. Raises TimeoutError after `timeout` seconds, if there is one. With `at_least=` it waits for
         that version first, so that no older state satisfies it, and raises Stale if it is not reached.
         """
@@ -350,11 +350,11 @@ class Cache(AnyCache):
 
     @awaited
     async def why(self, kind: AnyKey, name: Name, *, namespace: str | None = None, ask: bool = True) -> Why:
-        """Return why an object is held or not: the requirements that it fails, and the state of the cache.
+        """Return why an object is cached or not: the requirements that it fails, and the state of the cache.
 
             print(await cache.why('pods', 'db-1', namespace=namespace))
 
-        Unless `ask=False`, the server is asked for the metadata of an object that is not held.
+        Unless `ask=False`, the server is asked for the metadata of an object that is not cached.
         """
         request = self._access.requests.one("why", kind, name, namespace)
         return await explain_standing(self._access, request, ask=ask)
@@ -398,7 +398,7 @@ class Cache(AnyCache):
 
     @awaited
     async def add_index(self, /, kind: AnyKey, **indexes: Path | Function) -> None:
-        """Index the held objects, and later ones, by a path or a function; return when the index is complete.
+        """Index all objects, also later ones, by a path or a function; return when the index is complete.
 
             await cache.add_index('pods', image=images)
             pods = cache.list_cached('pods', index={'image': 'nginx:1'})
@@ -411,7 +411,7 @@ class Cache(AnyCache):
 
     @awaited
     async def audit(self, kind: AnyKey) -> Audit:
-        """Compare the held objects with a list of the server, now; relist at once if they differ.
+        """Compare the cached objects with a list of the server, now; relist at once if they differ.
 
         if not (found := await cache.audit('pods')):
             logger.warning('the cache of pods: %s', found)

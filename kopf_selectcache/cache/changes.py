@@ -280,7 +280,7 @@ class Subscription:
 
 def match_for(informer: Informer, request: Request, *, must_overlap: bool = True) -> Match | None:
     """Return the predicate of the objects whose changes are wanted, under any filter, None for all; raise
-    OutsideFilter if it is known that none can be held at present.
+    OutsideFilter if it is known that none can be cached at present.
     """
     state = informer.state
     serving = serving_of(informer, state)

@@ -292,6 +292,6 @@ async def remove(runtime: Runtime, kind: AnyKey, place: str) -> None:
     try:
         informer = informer_of(runtime, request)
     except NotDeclared as error:
-        remedy = f"{_suggestion(runtime, key)}Only declared kinds can be removed"
+        remedy = f"{_suggestion(runtime, key)}Only declared kinds can be undeclared"
         raise NotDeclared(error.what, remedy=remedy) from None
     await runtime.remove(informer, place)

@@ -75,11 +75,11 @@ class Reason(StrEnum):
     """Why a read falls outside the filter."""
 
     EXCLUDED = "excluded"
-    """Nothing that is asked for can ever be held."""
+    """Nothing that is asked for can ever be cached."""
     HIDDEN = "hidden"
     """The object is absent, or it exists and fails the filter: from here the two look the same."""
     OVERLAPS = "overlaps"
-    """Some of the requested objects may be held, and some of them cannot be."""
+    """Some of the requested objects may be cached, and some of them can't be."""
     OUTSIDE = "outside"
     """The object exists, and the filter does not select it. Split caches know its labels."""
     UNDECIDED = "undecided"

@@ -50,14 +50,14 @@ class Explanation:
         how = " and decodes those that fit so far" if self.decodes else ""
         found = [each for each in self.by if each not in ("names", "namespace")]
         which = f" that it finds by its {' and '.join(map(in_words, found))}," if found else ""
-        objects = f"{self.looks_at:,} held object{'' if self.looks_at == 1 else 's'}"
+        objects = f"{self.looks_at:,} cached object{'' if self.looks_at == 1 else 's'}"
         lines = [
             str(self.verdict),
             f"The cache looks at {objects}{which}{how}".rstrip(",") + ".",
         ]
         if self.indexes:
             lines.append(f"Such a read has an index of {self.indexes} made, for the next ones.")
-        lines += [f"No held object has a value by the index {each}." for each in self.nowhere]
+        lines += [f"No cached object has a value by the index {each}." for each in self.nowhere]
         if self.laid_over:
             lines.append(
                 f"It shows {self.laid_over:,} object{'' if self.laid_over == 1 else 's'} newer than the watch"

@@ -117,7 +117,7 @@ class CountOptions(Explained, OwnerOptions, AsOf, total=False):
     """The options of `count`."""
 
 
-class HiddenOptions(AsOf, total=False):
+class OutsideOptions(AsOf, total=False):
     """The options of `list_outside`."""
 
     namespace: Namespaces

@@ -1,6 +1,6 @@
-"""Plans: the streams, rights and memory of a declaration or a change, computed before it is made.
+"""Plans: the streams, permissions and memory of a declaration or a change, computed before it is made.
 
-Asks the server for the rights of the operator, and for the objects of streams that would be opened. Changes
+Asks the server for the operator's permissions, and for the objects of streams that would be opened. Changes
 nothing.
 """
 
@@ -72,8 +72,8 @@ class ChangePlan:
     """The present streams that would go on."""
     ended: tuple[PlannedStream, ...]
     """The present streams that would end."""
-    rights: tuple[Right, ...]
-    """The rights that all its streams need."""
+    permissions: tuple[Right, ...]
+    """The permissions that all its streams need."""
     missing: tuple[Right, ...] | None
     """Those of them that the operator lacks; None if the server does not tell."""
     objects: int | None
@@ -86,13 +86,13 @@ class ChangePlan:
         lines = [f"{self.kind} with {clipped(self.filter)}{former}"]
         for what, streams in (("opens", self.opened), ("keeps", self.kept), ("ends", self.ended)):
             lines += [f"  {what} {each}" for each in streams]
-        lines += [f"  needs the right to {each}" for each in self.rights]
+        lines += [f"  needs permission to {each}" for each in self.permissions]
         if self.missing is None:
-            lines.append("  The server does not tell which rights are missing.")
+            lines.append("  The server does not tell which permissions are missing.")
         else:
-            lines += [f"  lacks the right to {each}: {each.written()}" for each in self.missing]
+            lines += [f"  lacks permission to {each}: {each.written()}" for each in self.missing]
         if self.objects is None or self.bytes is None:
-            lines.append("  The objects cannot be counted without the rights.")
+            lines.append("  The objects can't be counted without these permissions.")
         else:
             number = f"{self.objects:,} object{'' if self.objects == 1 else 's'}"
             lines.append(f"  holds {number}, about {sized(self.bytes)} of memory")

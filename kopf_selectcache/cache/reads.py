@@ -18,10 +18,10 @@ from .errors import NotFound, OutsideFilter, is_there
 from .formats.formats import RAISE, As, AsView, C, Else, Made, quick
 from .formats.lazy_list import Objects
 from .formats.views import BodyView
-from .matcher import AsOf, CountOptions, Get, HiddenOptions, Name, Obj, ReadOptions
+from .matcher import AsOf, CountOptions, Get, Name, Obj, OutsideOptions, ReadOptions
 from .misuse import misuse, public_name, same_types
 from .request import Request, owner_of
-from .sides import HiddenObject, hiding
+from .sides import OutsideObject, hiding
 from .snapshots import Access, Snapshot
 
 _T = TypeVar("_T")
@@ -67,14 +67,14 @@ class Reads:
         **options: Unpack[AsOf],
     ) -> Any:
         """Return one object; raise NotFound if it is proved absent, OutsideFilter if it may exist and not be
-        held.
+        cached.
 
             pod = cache.get('pods', 'web-1', namespace=namespace)
             config = cache.get('configmaps', name, namespace=namespace, default=None)
             pod = cache.get('pods', key, as_='view')      # read-only, also as Kopf's body
             pod = cache.get(V1Pod, key)                   # as kubernetes' or pykube's class
 
-        The default is returned for an object that is proved absent, never for one that is only not held.
+        The default is returned for an object that is proved absent, never for one that is only not cached.
         """
         if extra or (options and not options.keys() <= _AS_OF):
             given = {"namespace": namespace, "default": default, **options}
@@ -102,7 +102,7 @@ class Reads:
         namespace: str | None = None,
         **options: Unpack[AsOf],
     ) -> bool:
-        """Return True if the object is held, False if it is proved absent; else raise the errors of `get`.
+        """Return True if the object is cached, False if it is proved absent; else raise the errors of `get`.
 
         if not cache.exists('secrets', 'ca-bundle', namespace='infra'):
             raise kopf.TemporaryError('no CA yet')
@@ -163,7 +163,7 @@ class Reads:
         as_: Any = None,
         **options: Unpack[ReadOptions],
     ) -> Any:
-        """Return all objects that there are; raise OutsideFilter if some of them might not be held.
+        """Return all objects that there are; raise OutsideFilter if some of them might not be cached.
 
             pods = cache.list('pods', namespace=namespace, labels='app=web,tier=gold')
             oldest = cache.list('jobs', labels={'run': run}, sort_by='metadata.creationTimestamp', limit=1)
@@ -184,7 +184,7 @@ class Reads:
         as_: Any = None,
         **options: Unpack[ReadOptions],
     ) -> Any:
-        """Return those of the held objects that match; raise OutsideFilter if none can ever be held.
+        """Return those of the cached objects that match; raise OutsideFilter if none can ever be cached.
 
             mine = cache.list_cached('pods', namespace=namespace, labels={'instance': name})
 
@@ -197,7 +197,7 @@ class Reads:
 
     @public_name
     def count(self, kind: AnyKey, *extra: Never, **options: Unpack[CountOptions]) -> int:
-        """Return how many objects there are; raise OutsideFilter if some of them might not be held.
+        """Return how many objects there are; raise OutsideFilter if some of them might not be cached.
 
         replicas = cache.count('pods', namespace=namespace, labels={'app': name})
         """
@@ -205,8 +205,8 @@ class Reads:
 
     @public_name
     def list_outside(
-        self, kind: AnyKey, *extra: Never, owner: object = None, **options: Unpack[HiddenOptions]
-    ) -> builtins.list[HiddenObject]:
+        self, kind: AnyKey, *extra: Never, owner: object = None, **options: Unpack[OutsideOptions]
+    ) -> builtins.list[OutsideObject]:
         """Return the objects outside of the filter of a split cache that match, with what each fails.
 
             for pod in cache.list_outside('pods', owner=body):
@@ -219,5 +219,5 @@ class Reads:
             within = None
         elif within is not None:
             options["namespace"] = within
-        taken = HiddenOptions.__optional_keys__
+        taken = OutsideOptions.__optional_keys__
         return self._several("list_outside", kind, extra, taken, options, hiding(uid, within))

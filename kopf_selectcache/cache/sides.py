@@ -19,7 +19,7 @@ from .snapshots import Snapshot, compare, outside_of
 
 
 @dataclass(frozen=True, slots=True)
-class HiddenObject:
+class OutsideObject:
     """An object that exists, and that the filter of a split cache does not select."""
 
     namespace: str | None
@@ -34,12 +34,12 @@ class HiddenObject:
     """The requirements that it fails, one of each branch of the filter."""
 
 
-def hiding(owner: str | None, within: str | None) -> Callable[[Request, Snapshot], list[HiddenObject]]:
+def hiding(owner: str | None, within: str | None) -> Callable[[Request, Snapshot], list[OutsideObject]]:
     """Return the function that finds objects outside of the filter, of one owner or of any. `within` is the
     namespace of the owner, if no other one is requested: objects of a cluster-scoped kind have none.
     """
 
-    def find(request: Request, snapshot: Snapshot) -> list[HiddenObject]:
+    def find(request: Request, snapshot: Snapshot) -> list[OutsideObject]:
         if within is not None and not snapshot.resource.kind.namespaced and request.selector is not None:
             request = replace(request, selector=request.selector.in_namespaces(None))
         match = dataclasses.replace(_match(request, snapshot), owner=owner)
@@ -50,8 +50,8 @@ def hiding(owner: str | None, within: str | None) -> Callable[[Request, Snapshot
     return find
 
 
-def _hidden(record: Record, wanted: tuple[str, ...]) -> HiddenObject:
-    return HiddenObject(
+def _hidden(record: Record, wanted: tuple[str, ...]) -> OutsideObject:
+    return OutsideObject(
         record.namespace or None,
         record.name,
         record.uid,

@@ -554,19 +554,19 @@ def get_object(request: Request, snapshot: Snapshot) -> Any:
 
 
 def list_objects(request: Request, snapshot: Snapshot) -> Sequence[Any]:
-    """Return all requested objects; raise OutsideFilter if some of them may not be held."""
+    """Return all requested objects; raise OutsideFilter if some of them may not be cached."""
     return form_objects(request, *_find_all(request, snapshot))
 
 
 def list_held(request: Request, snapshot: Snapshot) -> Sequence[Any]:
-    """Return the held objects that are requested; raise OutsideFilter if none can ever be held."""
+    """Return the cached objects that are requested; raise OutsideFilter if none can ever be cached."""
     compared = compare(request, snapshot)
     require_overlap(request, compared, snapshot)
     return form_objects(request, *find(request, snapshot, compared))
 
 
 def count_objects(request: Request, snapshot: Snapshot) -> int:
-    """Return the number of requested objects; raise OutsideFilter if some of them may not be held."""
+    """Return the number of requested objects; raise OutsideFilter if some of them may not be cached."""
     found = _find_all(request, snapshot)
     return found.match.count(found.records)
 
@@ -596,7 +596,7 @@ def compare(request: Request, snapshot: Snapshot) -> Compared:
 
 
 def require_overlap(request: Request, compared: Compared, snapshot: Snapshot, *, lasts: bool = False) -> None:
-    """Raise OutsideFilter if none of the requested objects can ever be held. A read that lasts goes on if
+    """Raise OutsideFilter if none of the requested objects can ever be cached. A read that lasts goes on if
     it names no namespace, and another one may gain the label.
     """
     if lasts and snapshot.serving is not None and compared.selector.namespaces is None:

@@ -123,7 +123,7 @@ class Seen:
 
     @property
     def departures(self) -> str:
-        """A clause about the objects that have departed; empty if all are held."""
+        """A clause about the objects that have departed; empty if all are there."""
         counts = Counter(self._departed.values())
         texts = ", ".join(f"{count} {text}" for text, count in counts.items())
         return f"; departed since: {texts}" if texts else ""
@@ -134,7 +134,7 @@ class Seen:
 
 
 async def wait_for(access: Access, request: Request, predicate: Callable[[Obj], object]) -> Any:
-    """Wait until a held object that is requested satisfies the predicate, and return it as it was then."""
+    """Wait until a cached object that is requested satisfies the predicate, and return it as it was then."""
     if not callable(predicate):
         raise ReadError(
             f"cache.wait_for(): the predicate is {shown_by_type(predicate)}",

@@ -1,5 +1,5 @@
-"""`cache.why`: one object, held or not, with the reason: the requirement that it fails in each branch of the
-filter, the state of the cache, and the right that is missing. Shows labels, and nothing else of an object.
+"""`cache.why`: one object, cached or not, with the reason: the requirement that it fails in each branch of
+the filter, the state of the cache, and the missing permission. Shows labels, and nothing else of an object.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ METADATA_ONLY = Projection(metadata_only=True)
 class Standing(StrEnum):
     """Where an object stands in a cache."""
 
-    HELD = "held"
+    CACHED = "cached"
     ABSENT = "absent"
-    """It does not exist: the server says so, or the filter would hold it."""
+    """It does not exist: the server says so, or the cache would have it."""
     OUTSIDE = "outside"
     """It exists, and no branch of the filter selects it."""
     DUE = "due"
-    """It exists, and a branch selects it, but the cache does not hold it: look at the state of the cache."""
+    """It exists, and a branch selects it, but the cache does not have it: look at the state of the cache."""
     UNKNOWN = "unknown"
-    """It is not held, and nobody knows whether it exists and is selected: look at the state of the cache."""
+    """It is not cached, and may exist and be selected: look at the state of the cache."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ class Why:
 
     def _described(self) -> str:
         match self.standing:
-            case Standing.HELD:
+            case Standing.CACHED:
                 return f"is cached, at version {self.object_version}"
             case Standing.ABSENT:
                 there = "" if self.has_namespace else f": the namespace {self.namespace!r} doesn't exist"
@@ -217,14 +217,14 @@ def compare(
 
 
 def right_to_get(resource: Resource, namespace: str | None, name: str) -> Right:
-    """Return the right that `why` needs."""
+    """Return the permission that `why` needs."""
     return Right(resource.kind.group, resource.kind.plural, frozenset({"get"}), namespace, frozenset({name}))
 
 
 async def ask_server(
     client: _Client, declared: Branches, resource: Resource, namespace: str | None, name: str
 ) -> Why:
-    """Return where an object stands that is not held, as the server answers."""
+    """Return where an object stands that is not cached, as the server answers."""
     metadata = Metadata(client, resource, namespace, name)
     why = partial(Why, str(resource), namespace, name)
     try:
@@ -251,7 +251,7 @@ async def why(access: Access, request: Request, *, ask: bool) -> Why:
     require_place(request, resource)
     require_names_of(request)
     namespace, name = request.namespace, request.name or ""
-    known, standing, is_absent = None, Standing.HELD, False
+    known, standing, is_absent = None, Standing.CACHED, False
     try:
         known, standing = access.read(request, _located)
     except NotFound:
@@ -285,11 +285,11 @@ async def _has_namespace(client: _Client, namespace: str | None) -> bool:
 
 
 def _located(request: Request, snapshot: Snapshot) -> tuple[Record, Standing]:
-    """Return an object that is held, or that a split cache knows outside of its filter; raise the errors of
+    """Return an object that is cached, or that a split cache knows outside of its filter; raise the errors of
     `get` for any other.
     """
     try:
-        return snapshots.get_record(request, snapshot), Standing.HELD
+        return snapshots.get_record(request, snapshot), Standing.CACHED
     except OutsideFilter as error:
         found, _ = snapshot.locate(request.namespace or "", request.name or "")
         if error.reason is not Reason.OUTSIDE or found is None:

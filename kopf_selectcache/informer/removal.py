@@ -36,7 +36,7 @@ class Removal(NamedTuple):
     def error(self) -> NotDeclared:
         """Return the error of a read after the removal."""
         return NotDeclared(
-            f"the cache of {text_of(self.key)} was removed at {self.at} by {self.place}",
+            f"the cache of {text_of(self.key)} was undeclared at {self.at} by {self.place}",
             remedy=f"To declare it again: {awaited_call(f'declare({self.key!r}, ...)')}",
         )
 

@@ -57,7 +57,7 @@ class Recorder:
 
     `host` is the machine, if Events are told apart by it. `writes_per_second` limits the requests, with None
     for no limit; `waiting` is the number of Events that may wait. `api` is `'v1'`, `'events.k8s.io/v1'`, or
-    `'auto'` for what the rights allow. `reference=True` does exactly as client-go does. `sink` takes the
+    `'auto'` for what the permissions allow. `reference=True` does exactly as client-go does. `sink` takes the
     Events: `'server'`, `'log'`, a function of one `Event`, or a collection of these. A function is called in
     the thread that records. The further options are those of `Limits`.
 

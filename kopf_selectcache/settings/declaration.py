@@ -89,8 +89,8 @@ class Cached:
     share_watches: bool
     """True if the names of a Selector share one watch of their namespace, rather than have one each.
 
-    That takes the right to list and watch all objects there. The server sends all of them, and only the named
-    ones are stored. With a watch for each name, a Role with `resourceNames` is enough. """
+    That needs permission to list and watch all objects there. The server sends all of them, and only the
+    named ones are stored. With a watch for each name, a Role with `resourceNames` is enough. """
 
     storage: Storage | None
     """The storage of objects, `"packed"`, `"raw"` or `"auto"`, if it differs from `storage` of

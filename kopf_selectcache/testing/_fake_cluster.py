@@ -40,8 +40,8 @@ class OfflineCluster(EmbeddedCluster):
         self.api.webhooks.are_called = False
         self._followers: list[Callable[[], None]] = []
         self.faults = self._failing = OfflineFaults(post=self._do)
-        """The faults of the requests to the server: those of `cache.live`, `fetch`, `fetch_list`, `gone` and
-        every other read that is not served from the cache alone.
+        """The faults of the requests to the server: those of `cache.live`, `fetch`, `fetch_list`,
+        `is_deleted` and every other read that is not served from the cache alone.
         """
         del self.requests  # No request would ever be recorded.
 

@@ -348,10 +348,10 @@ class EmbeddedCluster:
         assert found is not None, "the predicate saw it"
         return found
 
-    def wait_gone(self, obj: Mapping[str, Any], *, timeout: float = 60) -> None:
+    def wait_deleted(self, obj: Mapping[str, Any], *, timeout: float = 60) -> None:
         """Wait until an object does not exist, in a thread without a loop; raise TimeoutError.
 
-        cluster.wait_gone(shop)
+        cluster.wait_deleted(shop)
         """
         __tracebackhide__ = True
         self._do(lambda: self._admin.path(obj))  # An unknown kind is a mistake.

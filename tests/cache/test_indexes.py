@@ -315,7 +315,8 @@ def test_explain_says_which_index_is_used_and_which_would_be_made() -> None:
     before = cache.explain("pods", labels="app=a-7,tier!=a")
     assert (before.looks_at, before.by, before.indexes) == (2 * WORTH, (), "label app")
     assert (
-        "The cache looks at 400 held objects.\nSuch a read has an index of label app made, for the next ones."
+        "The cache looks at 400 cached objects.\n"
+        "Such a read has an index of label app made, for the next ones."
     ) in str(before)
     assert not informer.store.build(1), "it only explains"
     cache.count("pods", labels="app=a-7,tier!=a")
@@ -323,10 +324,10 @@ def test_explain_says_which_index_is_used_and_which_would_be_made() -> None:
         pass
     after = cache.explain("pods", labels="app=a-7,tier!=a")
     assert (after.looks_at, after.by, after.indexes) == (8, ("label app",), "")
-    assert "The cache looks at 8 held objects that it finds by its index of label app.\n" in str(after)
+    assert "The cache looks at 8 cached objects that it finds by its index of label app.\n" in str(after)
     decoded = cache.explain("pods", labels="app=a-7", where={"status.phase": "Running"})
     assert (
-        "The cache looks at 8 held objects that it finds by its index of label app, and decodes those that"
+        "The cache looks at 8 cached objects that it finds by its index of label app, and decodes those that"
         " fit so far.\n"
     ) in str(decoded)
     assert cache.explain("pods", names=["p-1"], namespace="ns").by == ("names",)
@@ -346,7 +347,7 @@ def test_explain_says_that_no_object_has_a_value_by_an_index() -> None:
             }
         )
     )
-    assert "\nNo held object has a value by the index 'typo': 'spec.nodeNam'.\n" in str(
+    assert "\nNo cached object has a value by the index 'typo': 'spec.nodeNam'.\n" in str(
         cache.explain("pods", index={"typo": "n1"})
     )
     assert cache.explain("pods", where={"spec.nodeNam": "n1"}).nowhere == ("'typo': 'spec.nodeNam'",)

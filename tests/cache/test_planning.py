@@ -57,7 +57,7 @@ def test_a_plan_of_a_declaration_opens_all_streams_and_changes_nothing() -> None
         assert plan.former is None
         assert reasons(plan) == [("app=web", Relist.NEW), ("tier=gold", Relist.NEW)]
         assert (plan.kept, plan.ended, plan.missing, plan.objects) == ((), (), (), 3)
-        (right,) = plan.rights
+        (right,) = plan.permissions
         assert right == Right("", "configmaps", READ, what_for=right.what_for)
         with pytest.raises(NotDeclared):
             cache.list_cached("configmaps")
@@ -135,7 +135,7 @@ def test_a_plan_keeps_the_present_options_as_a_change_does() -> None:
         some = Selector(names=["web", "db"], namespaces=["shop"])
         await cache.declare("configmaps", some, share_watches=True, replace=True)
         plan, informer = await cache.plan("configmaps", some), gated.operator.runtime.informer("configmaps")
-        (right,) = plan.rights
+        (right,) = plan.permissions
         assert (right.names, right.namespace) == (None, "shop")
         present = informer.reflectors
         assert [each.filter for each in plan.kept] == [each.stream.selector for each in present]
@@ -177,7 +177,7 @@ def test_a_plan_needs_the_rights_of_kept_streams_too() -> None:
     async def test(_: Gated, cache: Cache) -> None:
         plan = await cache.plan("configmaps", FILTER)
         assert not plan.opened
-        assert [right.resource for right in plan.rights] == ["configmaps"]
+        assert [right.resource for right in plan.permissions] == ["configmaps"]
 
     operated(test)
 
@@ -186,7 +186,7 @@ def test_a_plan_names_ended_streams() -> None:
     async def test(_: Gated, cache: Cache) -> None:
         plan = await cache.plan("configmaps", Selector(names=["db"], namespaces=["shop"]))
         assert [each.filter for each in plan.ended] == [Selector(FILTER)]
-        (right,) = plan.rights
+        (right,) = plan.permissions
         assert (right.names, right.namespace) == (frozenset({"db"}), "shop")
         assert plan.objects == 1
 
@@ -227,7 +227,7 @@ def test_a_plan_names_missing_rights_and_does_not_count_without_them(monkeypatch
         gated.cluster.faults.add(Refuse(403), verb="list")
         monkeypatch.setattr(Reviewer, "lacks", lacks)
         plan = await cache.plan("configmaps", "tier=gold")
-        assert plan.missing == plan.rights
+        assert plan.missing == plan.permissions
         assert (plan.objects, plan.bytes) == (None, None)
 
     operated(test)

@@ -37,7 +37,7 @@ def why(cache: FakeCache, name: str = "db-1", **options: Any) -> Why:
 
 def test_a_held_object_is_compared_with_each_branch() -> None:
     found = why(fake(["app=web", "tier=gold"]), "web-1")
-    assert (found.standing, fails(found)) == (Standing.HELD, [(), ("tier=gold",)])
+    assert (found.standing, fails(found)) == (Standing.CACHED, [(), ("tier=gold",)])
     assert found.version
     assert found.object_version
     assert str(found).startswith("pods/web-1 in shop is cached, at version ")
@@ -70,7 +70,7 @@ def test_the_server_decides_about_fields() -> None:
     cache = fake(declared, mine)
     assert fails(why(cache)) == [("spec.nodeName=n1",)]
     assert fails(why(cache, "mine")) == [()]
-    assert why(cache, "mine").standing is Standing.HELD
+    assert why(cache, "mine").standing is Standing.CACHED
     cache = fake([declared, Selector(fields="metadata.name=other")])
     assert fails(why(cache, "web-1")) == [("app=db",), ("name=other",)]
 
@@ -210,7 +210,7 @@ def test_a_field_that_a_cache_of_metadata_does_not_have_is_left_to_the_server() 
     declared = Cached(Selector("app=db", fields="spec.nodeName=n1"), metadata_only=True)
     cache = fake(declared, pod("mine", **DB) | {"spec": {"nodeName": "n1"}})
     found = why(cache, "mine")
-    assert (found.standing, found.branches[0].is_known) == (Standing.HELD, False)
+    assert (found.standing, found.branches[0].is_known) == (Standing.CACHED, False)
     assert fails(why(cache)) == [("spec.nodeName=n1",)]
 
 
@@ -256,7 +256,7 @@ def test_a_split_cache_knows_an_object_outside_of_the_filter_and_asks_nothing() 
             stored = environment.cluster.get(pod("db-1"))
             assert found.object_version == stored["metadata"]["resourceVersion"]
             assert (await cache.why("pods", "none", namespace="shop")).standing is Standing.ABSENT
-            assert (await cache.why("pods", "web-1", namespace="shop")).standing is Standing.HELD
+            assert (await cache.why("pods", "web-1", namespace="shop")).standing is Standing.CACHED
             assert len(environment.cluster.requests) == before
             await environment.cut()
             cache.remember(*environment.cluster.create(pod("db-2", **DB)))

@@ -555,12 +555,12 @@ def test_b8_the_rights_that_a_filter_needs_are_known_and_enough(configs: Place, 
         user = api.user()
         async with operating(api, configs.namespace, {}, token=user.token) as operator:
             plan = await operator.cache.plan("v1/configmaps", "app=web")
-            assert plan.missing == plan.rights
-            assert {verb for right in plan.rights for verb in right.verbs} == {"list", "watch"}
+            assert plan.missing == plan.permissions
+            assert {verb for right in plan.permissions for verb in right.verbs} == {"list", "watch"}
             with pytest.raises(Forbidden) as raised:
                 await operator.cache.declare("v1/configmaps", "app=web")
             assert raised.value.code == 403
-            api.grant(user, [right.rule() for right in plan.rights], configs.namespace)
+            api.grant(user, [right.rule() for right in plan.permissions], configs.namespace)
             await operator.cache.declare("v1/configmaps", "app=web")
             assert names(operator.cache.list_cached("configmaps")) == ["web-1"]
 

@@ -141,6 +141,6 @@ def test_b11_the_reason_for_one_object_is_known(place: Place) -> None:
             assert (found.state, found.message) == ("synced", "")
             assert (await cache.why("pods", "db-2", namespace=place.namespace)).standing is Standing.ABSENT
         async with cached(place, {"v1/pods": Selector(fields="spec.nodeName=n1")}) as cache:
-            assert (await cache.why("pods", "db-1", namespace=place.namespace)).standing is Standing.HELD
+            assert (await cache.why("pods", "db-1", namespace=place.namespace)).standing is Standing.CACHED
 
     run(main())

@@ -194,9 +194,9 @@ def test_the_reconciler_takes_over_what_kopfs_handlers_have_left_without_a_write
         cluster.wait_for(ROUTES, lambda now: now.get("data") == {"shop.web": "new.example.com"})
         assert writes(cluster) == ["patch /api/v1/namespaces/front/configmaps/routes"]
         cluster.delete(WEB)
-        cluster.wait_gone(WEB)
+        cluster.wait_deleted(WEB)
         assert not cluster.get(ROUTES).get("data")
-        cluster.wait_gone(DEPLOYMENT)
+        cluster.wait_deleted(DEPLOYMENT)
     assert "failed" not in running.output
 
 
@@ -207,7 +207,7 @@ def test_the_reconciler_cleans_up_after_an_object_that_was_deleted_while_it_was_
     leave(cluster)
     cluster.delete(WEB)
     with operator(after, "-A", "--standalone"):
-        cluster.wait_gone(WEB)
+        cluster.wait_deleted(WEB)
     assert not cluster.get(ROUTES).get("data")
 
 

@@ -327,7 +327,7 @@ def test_16_a_filter_is_changed_to_namespaces_by_label_and_back() -> None:
             await serves(environment, "shop", "blog")
             planned = await cache.plan("secrets", TENANTS)
             assert [each.path for each in planned.opened] == ["/api/v1/namespaces/infra/secrets"]
-            assert "list, watch namespaces" in [str(each) for each in planned.rights]
+            assert "list, watch namespaces" in [str(each) for each in planned.permissions]
             assert not runtime.namespaces.labelled
             kept = next(each for each in environment.informer.reflectors if "shop" in str(each.filter))
             await cache.declare("secrets", TENANTS, replace=True)

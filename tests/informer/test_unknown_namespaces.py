@@ -190,6 +190,8 @@ def test_1_why_says_nothing_of_a_label_that_it_does_not_know(fault: Fault) -> No
             assert (found.standing, found.branches) == (Standing.UNKNOWN, ())
             planned.release()
             await until(lambda: environment.informer.ready)
-            assert (await environment.cache.why("secrets", "s-0", namespace="shop")).standing is Standing.HELD
+            assert (
+                await environment.cache.why("secrets", "s-0", namespace="shop")
+            ).standing is Standing.CACHED
 
     run(main())

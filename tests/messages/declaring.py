@@ -153,7 +153,7 @@ async def _plan(cache: Cache, _: Cluster) -> Lines:
 def _plan_with_reviews() -> Lines:
     cache = FakeCache([], {"pods": "app=web"})
     planned = cache.blocking.plan("pods", "tier=gold")
-    lacking = replace(planned, missing=planned.rights, objects=None, bytes=None)
+    lacking = replace(planned, missing=planned.permissions, objects=None, bytes=None)
     return Lines(f"{planned}\n{lacking}")
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from kopf_selectcache import Cached, Key
 from kopf_selectcache.testing import FakeCache
-from kopf_selectcache.types import HiddenObject
+from kopf_selectcache.types import OutsideObject
 from tests.cache.environment import pod
 from tests.rows import each_row
 
@@ -60,7 +60,7 @@ def test_a_key_is_no_pair() -> None:
         SimpleNamespace(name="web-1", namespace="shop"),
         SimpleNamespace(metadata=SimpleNamespace(name="web-1", namespace="shop")),
         SimpleNamespace(metadata={"name": "web-1", "namespace": "shop"}),
-        HiddenObject("shop", "web-1", "uid", "1", {}, (), ()),
+        OutsideObject("shop", "web-1", "uid", "1", {}, (), ()),
         WEB,
     ],
 )

@@ -479,13 +479,13 @@ class TestWaiting:
     def test_the_absence_of_an_object_can_be_awaited(self, cluster: EmbeddedCluster) -> None:
         cluster.create(pod("a"))
         with pytest.raises(TimeoutError):
-            cluster.wait_gone(pod("a"), timeout=0.01)
+            cluster.wait_deleted(pod("a"), timeout=0.01)
         deleting = threading.Thread(target=lambda: cluster.delete(pod("a"), grace_period=0))
         deleting.start()
-        cluster.wait_gone(pod("a"))
+        cluster.wait_deleted(pod("a"))
         deleting.join()
         with pytest.raises(Exception, match="Widget"):
-            cluster.wait_gone({"kind": "Widget", "metadata": {"name": "a"}})
+            cluster.wait_deleted({"kind": "Widget", "metadata": {"name": "a"}})
 
     def test_a_long_status_is_clipped_and_no_data_is_told(self, cluster: EmbeddedCluster) -> None:
         secret = {

@@ -76,7 +76,7 @@ def error_of(wait: Callable[[], object]) -> BaseException | None:
 
 WAITS: dict[str, Callable[[EmbeddedCluster], object]] = {
     "wait_for": lambda cluster: cluster.wait_for(SHOP, lambda _: False, timeout=20),
-    "wait_gone": lambda cluster: cluster.wait_gone(SHOP, timeout=20),
+    "wait_gone": lambda cluster: cluster.wait_deleted(SHOP, timeout=20),
     "requests.wait": lambda cluster: cluster.requests.wait("list", "pods", timeout=20),
     "faults.wait": lambda cluster: cluster.faults.add(Refuse(503), resource="pods").wait(timeout=20),
     "until": lambda cluster: asyncio.run(asyncio.wait_for(cluster.until(SHOP, lambda _: False), 20)),
