@@ -2,18 +2,24 @@
 tests/real/ tells."""
 
 import ast
+import runpy
 from pathlib import Path
 
+import kopf
 import pytest
+
+from kopf_selectcache import settings_of
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
 LONGER = {"10-copied-secrets": 130}
 """Lines of an operator that does all that others with its purpose do."""
 
-EACH = pytest.mark.parametrize(
-    "file", sorted(EXAMPLES.glob("*/example.py")), ids=lambda file: file.parent.name
-)
+CONNECTING = {"08-two-clusters"}
+"""They ask a cluster before they declare a filter."""
+
+FILES = sorted(EXAMPLES.glob("*/example.py"))
+EACH = pytest.mark.parametrize("file", FILES, ids=lambda file: file.parent.name)
 
 
 @EACH
@@ -22,6 +28,20 @@ def test_each_is_short_and_explained_and_needs_no_rescue(file: Path) -> None:
     assert len(text.splitlines()) < LONGER.get(file.parent.name, 70)
     assert "OutsideFilter" not in text
     assert (file.parent / "README.md").is_file()
+
+
+@pytest.mark.parametrize(
+    "file", [each for each in FILES if each.parent.name not in CONNECTING], ids=lambda file: file.parent.name
+)
+def test_each_configures_an_operator(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NODE_NAME", "node01")
+    registry, settings = kopf.get_default_registry(), kopf.OperatorSettings()
+    kopf.set_default_registry(kopf.OperatorRegistry())
+    try:
+        runpy.run_path(str(file))["configure"](settings=settings, memo=kopf.Memo())
+    finally:
+        kopf.set_default_registry(registry)
+    assert settings_of(settings).selectors
 
 
 @EACH
