@@ -72,7 +72,8 @@ def test_20_the_log_names_each_kept_path_that_no_object_can_have(
     (line,) = warned(place, kind, (*KNOWN[kind], *unknown), caplog)
     for path, meant in unknown.items():
         assert (f"'{path}' (did you mean '{meant}'?)" if meant else f"'{path}',") in line
-    assert line.count("'") == 2 * len(
+    named = line.removesuffix(" don't have that field. Correct the path.")
+    assert named.count("'") == 2 * len(
         [*unknown, *filter(None, unknown.values()), "metadata.nothing", "the key"]
     )
 
@@ -111,7 +112,7 @@ def test_20_the_schema_of_a_custom_resource_decides_about_its_paths(
     left_open = ("spec.free.x", "spec.map.any.b.x")
     mistakes, careful = warned(place, f"{group}/v1/things", (*known, *unknown, *left_open), caplog)
     assert "'spec.siz' (did you mean 'spec.size'?)" in mistakes
-    assert "no object has a value there" in careful
+    assert "none of 1 things" in careful
     for path in known[1:]:
         assert f"'{path}'" not in mistakes + careful
     for path in unknown:

@@ -271,7 +271,7 @@ def test_reads_answer_as_in_any_handler(admission: Admission, how: str) -> None:
 
 
 def test_what_is_not_held_is_fetched(admission: Admission) -> None:
-    fetch = f"fetch('pods', 'db-1', '{admission.namespace}')['metadata']['name']"
+    fetch = f"fetch('pods', 'db-1', namespace='{admission.namespace}')['metadata']['name']"
     assert admission.ask(f"cache.{fetch}", how="sync") == "db-1"
     assert (
         admission.ask(
@@ -290,8 +290,10 @@ def test_what_the_filter_hides_is_a_refusal_that_says_so(
         labels, pod="db-1", ask=f"cache.get('pods', 'db-1', namespace='{admission.namespace}')"
     )
     assert code == 500
-    assert f"cache.get('pods', 'db-1', namespace='{admission.namespace}'): " in text
-    assert "is not in the cache, which only has app=web" in text
+    assert text.startswith(
+        f"pods/db-1 in {admission.namespace} is not in the cache, which only has app=web. "
+    )
+    assert f"cache.fetch('pods', 'db-1', namespace='{admission.namespace}')." in text
 
 
 def test_when_decides_by_the_cache(admission: Admission) -> None:

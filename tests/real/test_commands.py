@@ -109,7 +109,9 @@ def test_an_operator_with_the_printed_rights_and_no_others_does_its_work(
     assert f"missing: get, list, watch secrets in {namespace}, for caches, fetches" in missing
     apply(cluster, commands.run("rbac", *where)[1])
     wait_until(
-        lambda: commands.run("rbac", *where, "--check") == (0, "The rights are those that are needed.\n"),
+        lambda: (
+            commands.run("rbac", *where, "--check") == (0, "Nothing is missing, and nothing is too much.\n")
+        ),
         "the rights are in force",
     )
     create(cluster, namespace, "secrets", "ca")
@@ -141,11 +143,11 @@ def test_check_counts_what_a_cache_of_the_same_filter_holds(cluster: Cluster, co
         create(cluster, namespace, "secrets", f"key-{number}", kind="key" if number % 2 else "lock")
     code, output = commands.run("check", "-n", namespace, "-o", "json")
     cache = next(each for each in json.loads(output)["caches"] if each["kind"] == "secrets")
-    assert (code, cache["held"]["objects"], cache["all"]["objects"]) == (0, 3, 7)
+    assert (code, cache["cached"]["objects"], cache["all"]["objects"]) == (0, 3, 7)
     listed = cluster.request(
         "GET", f"/api/v1/namespaces/{namespace}/secrets", query={"labelSelector": "kind=key"}
     )["items"]
-    assert cache["held"]["aboutBytes"] == pytest.approx(
+    assert cache["cached"]["bytes"] == pytest.approx(
         sum(len(json.dumps(each, separators=(",", ":"))) for each in listed), rel=0.5
     )
 
@@ -155,8 +157,8 @@ def test_check_tells_the_rights_that_an_account_lacks(cluster: Cluster, commands
     cluster.grant(user, [{"apiGroups": [""], "resources": ["secrets"], "verbs": ["list"]}], namespace)
     code, output = commands.run("check", "-n", namespace, "--account", f"{USERS}/{user.account}")
     assert code == 1
-    assert f"the right is missing to watch secrets in {namespace}" in output
-    assert f"the right is missing to list, watch notes.example.com in {namespace}" in output
+    assert f"permission is missing to watch secrets in {namespace}" in output
+    assert f"permission is missing to list, watch notes.example.com in {namespace}" in output
 
 
 def test_check_tells_a_field_that_the_server_cannot_select_by(commands: Commands) -> None:

@@ -190,14 +190,15 @@ def test_a_read(operator: Operator, name: str) -> None:
         operator.until(expression, name)  # Whatever else is in the way while caches begin.
     answer = operator.ask(expression)
     assert answer.error == name, answer
-    if name not in ("ReadOnly", "ReadError", "NotDeclared", "NotKept"):
-        assert answer.text.startswith(expression), answer.text
+    if name != "ReadOnly":
+        kind = expression.split("'")[1].rpartition("/")[2]
+        assert kind in answer.text, answer.text
 
 
 def test_a_cache_that_has_no_list_for_too_long(start: Start) -> None:
     operator = start(1)
     operator.until("cache.list_cached('endpoints')", "Stalled")
-    assert operator.ask("cache.list_cached('endpoints')").text.startswith("cache.list_cached('endpoints'): ")
+    assert operator.ask("cache.list_cached('endpoints')").text.startswith("endpoints: no answer came in time")
 
 
 @pytest.mark.parametrize("name", DECLARATIONS)

@@ -187,7 +187,7 @@ def test_a_second_operator_in_one_loop_with_the_same_settings_is_refused(
         ) as caught:  # The class is Kopf's own, and private.
             await asyncio.create_task(run())
         assert "these settings belong to another running operator" in str(caught.value.__cause__)
-        with pytest.raises(selectcache.ReadError, match="belong to another operator"):
+        with pytest.raises(selectcache.ReadError, match="these settings belong to another running operator"):
             caches[1].count("pods", namespace=namespace)
         assert caches[0].count("pods", namespace=namespace) == 1
         stop.set()
