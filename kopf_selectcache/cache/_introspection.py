@@ -34,6 +34,18 @@ _logger = logging.getLogger("kopf_selectcache")
 _FIRST = ("get", "list", "list_cached", "count", "info", "fetch", "fetch_list")
 """The reads that an error names."""
 
+_NOW = {
+    **dict.fromkeys(("age", "scope", "stats"), "info(kind)"),
+    "held": "list_cached(kind, ...)",
+    "owned": "list_cached(kind, owner=...)",
+    "hidden": "list_outside(kind, ...)",
+    "gone": "is_deleted(kind, name, ...)",
+    "pages": "list_cached(kind, ...).batches(100)",
+    "change": "declare(kind, filter, replace=True)",
+    "remove": "undeclare(kind)",
+}
+"""The call that gives what a read of an earlier version, or of another cache, gives."""
+
 NO_CONTAINER = (
     "`in` doesn't work with a cache. For an object, write cache.exists(kind, name, namespace=...). For a"
     " kind that"
@@ -52,6 +64,8 @@ def no_such_read(cache: object, name: str) -> AttributeError:
         remedy = "Call its methods directly, such as cache.fetch(...): they wait in this thread"
     elif name == "changes":
         remedy = "In sync code, use a handler: @selectcache.on.change(kind)"
+    elif name in _NOW:
+        remedy = f"Write: cache.{_NOW[name]}"
     elif name in LIVE:
         removal = "; to cache a kind no more, cache.undeclare(...)" if name == "delete" else ""
         remedy = f"To write objects: cache.live.{name}(...){removal}"

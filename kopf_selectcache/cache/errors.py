@@ -42,7 +42,7 @@ from kopf_selectcache.core.selection.witness import Answer, Witness
 from kopf_selectcache.core.store.projection import Keys, Projection, as_written
 from kopf_selectcache.core.store.record import Record, UnreadableRecord
 from kopf_selectcache.informer.causes import NO_ANSWER, cause_of
-from kopf_selectcache.selectors.kind_keys import key_of, unserved
+from kopf_selectcache.selectors.kind_keys import is_misspelt, key_of, unserved
 from kopf_selectcache.selectors.object_key import Key
 from kopf_selectcache.selectors.selector import Branches, Selector
 
@@ -354,8 +354,9 @@ def for_request(error: _E, declared: Branches | None = None) -> _E:
 def undeclared(error: ReadError, request: Request) -> NotDeclared:
     """Return the error of a kind without a cache, with the read of the same objects that needs none."""
     verb = "fetch" if request.name is not None else _WITHOUT_CACHE.get(request.verb)
-    server = f"\nTo ask the server: {call_of(verb)}" if verb is not None else ""
-    return NotDeclared(error.what, remedy=f"{error.remedy}{server}")
+    if verb is None or ("Did you mean" in error.remedy and is_misspelt(key_of(request.kind))):
+        return NotDeclared(error.what, remedy=error.remedy)
+    return NotDeclared(error.what, remedy=f"{error.remedy}\nTo ask the server: {call_of(verb)}")
 
 
 def unsynced(key: str, message: str, remedy: str, *, after: float | None = None) -> NotSynced:

@@ -8,13 +8,17 @@ methods are wrapped.
 from __future__ import annotations
 
 import inspect
+import linecache
 import logging
+import re
+import traceback
 from collections.abc import Callable, Coroutine, Generator, Mapping
 from functools import partial
 from typing import Any, TypeVar, cast
 
 from kopf_selectcache._kopf import Body, Meta, Spec, Status
 from kopf_selectcache.core.redact import shown
+from kopf_selectcache.selectors.object_key import EXAMPLE
 from kopf_selectcache.selectors.signatures import (
     check_call,
     miscalled,
@@ -196,14 +200,40 @@ class Call(Coroutine[Any, Any, _T]):
             )
 
 
-# ---- Attributes of dicts. Plain dicts are decoded fastest, and cannot explain themselves.
+# ---- Errors of Python itself in handlers. Plain dicts are decoded fastest, and cannot explain themselves.
 
 _VIEWS = (Body, Meta, Spec, Status)
 _OF_VIEWS = ("metadata", "spec", "status")
 
 
+_NOT_AWAITED = re.compile(r"\bawait\s+cache\.(get|list|list_cached|list_outside|count|exists|info|explain)\(")
+"""Reads that answer at once, where they are awaited."""
+
+_OF_TYPES = (
+    ("Object of type Objects is not JSON", "", "Write: json.dumps(list(found))"),
+    ("Extra positional arguments", "Key(", f"Write: {EXAMPLE}"),
+    ("Unexpected keyword argument", "Key(", f"Write: {EXAMPLE}"),
+)
+"""The beginning of a TypeError, a part of the line that raised it, and the note."""
+
+
+def _explain_type(error: TypeError) -> None:
+    """Add a note to an error of Python, json or msgspec, whose place is the line that raised it."""
+    places = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)]
+    source = linecache.getline(*places[-1]) if places else ""
+    if "await" in str(error) and (found := _NOT_AWAITED.search(source)):
+        error.add_note(f"cache.{found[1]}() needs no await")
+    for begins, part, note in _OF_TYPES:
+        if str(error).startswith(begins) and part in source:
+            error.add_note(note)
+
+
 def explain_attribute(error: Exception) -> None:
-    """Add a note that says what to write, if the error is that of an attribute of a dict or of `Objects`."""
+    """Add a note that says what to write, if the error is that of an attribute of a dict or of `Objects`, or
+    one of Python that does not say so.
+    """
+    if type(error) is TypeError:
+        _explain_type(error)
     if not isinstance(error, AttributeError) or not error.name:
         return
     if isinstance(error.obj, Objects):

@@ -197,6 +197,11 @@ def _full(kind: Kind) -> str:
     return "/".join(filter(None, (kind.group, kind.versions[0], kind.plural)))
 
 
+def is_misspelt(key: KindKey) -> bool:
+    """Return True for a name without a group that is that of no built-in kind: none can be declared by it."""
+    return find(key) is None and parse_key(key)[0] is None
+
+
 def declared_like(key: KindKey, declared: Iterable[KindKey]) -> KindKey | None:
     """Return the declared key whose kind has the name that is most like that of another key."""
     names: dict[str, KindKey] = {}
@@ -214,6 +219,10 @@ def not_declared(key: KindKey, declared: Iterable[KindKey], site: Site = SETTING
     some = ", ".join(map(text_of, listed[:MOST_NAMED]))
     known = f", only for {some}{more}" if listed else ""
     meant = declared_like(key, listed)
-    ask = f"Did you mean {meant!r}?\nDeclare it" if meant is not None else "Declare it"
-    remedy = f"{ask} {site.remedy(key)}\nTo declare it later: {awaited_call(f'declare({key!r}, ...)')}"
+    ask = f"Did you mean {meant!r}?" if meant is not None else ""
+    ways = [
+        f"Declare it {site.remedy(key)}",
+        f"To declare it later: {awaited_call(f'declare({key!r}, ...)')}",
+    ]
+    remedy = "\n".join(filter(None, (ask, *([] if ask and is_misspelt(key) else ways))))
     return NotDeclared(f"no cache is declared for {text_of(key)}{known}", remedy=remedy)

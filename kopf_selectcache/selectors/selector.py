@@ -437,6 +437,9 @@ def _parsed(argument: str, given: object, cls: type[_Text]) -> _Text | Everythin
         return cls.parse(given)
     if isinstance(given, Mapping):
         return cls.from_dict(given)
+    if isinstance(given, (list, tuple, set, frozenset)):
+        example = "'app=web' or {'app': ['web', 'db']}" if argument == "labels" else "'spec.nodeName=node01'"
+        raise BadSelector(f"{argument}= is a {type(given).__name__}", remedy=f"Write {example}")
     if given is not None and not isinstance(given, cls):
         require(None, BadSelector, "Selector()", argument, given, f"text, a dict, or a {cls.__name__}")
     return cast("_Text | None", given)

@@ -111,6 +111,40 @@ def test_what_is_no_read_is_told_with_what_there_is(
 
 
 @each_row(
+    ("name", "call"),
+    [
+        ("age", "info(kind)"),
+        ("held", "list_cached(kind, ...)"),
+        ("gone", "is_deleted(kind, name, ...)"),
+        ("change", "declare(kind, filter, replace=True)"),
+    ],
+)
+def test_20_a_read_of_another_name_is_told_with_the_call_to_write(name: str, call: str) -> None:
+    with pytest.raises(AttributeError) as caught:
+        getattr(reading("app=web", WEB), name)
+    assert caught.value.__notes__ == [f"Write: cache.{call}"]
+
+
+def test_20_a_kind_that_is_misspelt_is_not_proposed_for_a_declaration() -> None:
+    cache = FakeCache([WEB], {"v1/pods": "app=web"})
+    for read in (
+        lambda: cache.info("podz"),
+        lambda: cache.list("podz"),
+        lambda: cache.get("podz", "a", namespace="b"),
+    ):
+        with pytest.raises(NotDeclared) as caught:
+            read()
+        assert caught.value.__notes__ == ["Did you mean 'v1/pods'?"]
+
+
+def test_20_a_list_of_labels_is_told_with_what_to_write() -> None:
+    for labels in (["app=web"], ("app=web",)):
+        with pytest.raises(ReadError, match=r"labels= is a (list|tuple)\.") as caught:
+            reading("app=web", WEB).list("pods", labels=labels)  # type: ignore[call-overload]
+        assert caught.value.__notes__ == ["Write 'app=web' or {'app': ['web', 'db']}"]
+
+
+@each_row(
     "cache",
     [
         reading("app=web", WEB),  # Hidden.

@@ -205,6 +205,22 @@ MISUSED: tuple[Mutant, ...] = (
         ("tests/cache/test_keys.py::test_a_positional_namespace_is_refused_with_the_call_to_write",),
     ),
     Mutant(
+        "say nothing of a read that is awaited without need",
+        "cache/misuse.py",
+        'if "await" in str(error) and',
+        "if False and",
+        20,
+        ("tests/plugin/test_attributes.py::test_20_a_read_that_answers_at_once_and_is_awaited_says_so",),
+    ),
+    Mutant(
+        "propose to declare a kind that is misspelt",
+        "selectors/kind_keys.py",
+        "[] if ask and is_misspelt(key) else ways",
+        "ways",
+        20,
+        ("tests/cache/test_refusals.py::test_20_a_kind_that_is_misspelt_is_not_proposed_for_a_declaration",),
+    ),
+    Mutant(
         "say nothing of a name and a namespace that are swapped",
         "cache/_outside.py",
         "    found = get(name, namespace)[0] if namespace else None\n",

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
+import json
 from collections.abc import Callable
 from typing import Any
 
 import kopf
 import pytest
 
-from kopf_selectcache import Cached
+from kopf_selectcache import Cached, Key
 from kopf_selectcache.plugin.handlers import with_cache
 from tests.kopf_operators import Cluster, called, changing, declaring, launched, only, run
 from tests.kopf_operators import pod as listed
@@ -30,7 +32,8 @@ def notes_of(read: Read, filter_: Any = "", *, is_async: bool = True) -> list[st
         read(cache)
 
     async def handle_async(cache: Any, **_: Any) -> None:
-        read(cache)
+        if inspect.isawaitable(answer := read(cache)):
+            await answer
 
     kopf.on.create("pods", registry=registry)(with_cache(handle_async if is_async else handle))
     caught: list[BaseException] = []
@@ -72,6 +75,43 @@ def test_20_an_attribute_of_a_partial_object_says_how_the_key_is_written() -> No
     assert notes == ["It is a dict. Write: ['spec']"]
 
 
+async def await_object(cache: Any) -> None:
+    await cache.get("pods", "web-1", namespace="shop")
+
+
+async def await_number(cache: Any) -> None:
+    await cache.count("pods")
+
+
+async def await_own(_: Any) -> None:
+    await {}  # type: ignore[misc]  # The mistake.
+
+
+def test_20_a_read_that_answers_at_once_and_is_awaited_says_so() -> None:
+    assert notes_of(await_object) == ["cache.get() needs no await"]
+    assert notes_of(await_number) == ["cache.count() needs no await"]
+    assert notes_of(await_own) == []
+
+
+def test_20_the_answer_of_a_list_says_how_it_is_used() -> None:
+    (note,) = notes_of(lambda cache: cache.list("pods")["web-1"])
+    assert note == "To read one object: cache.get(kind, name, namespace=namespace)"
+    assert notes_of(lambda cache: json.dumps(cache.list("pods"))) == ["Write: json.dumps(list(found))"]
+
+
+def key_by_place(_: Any) -> None:
+    Key("web-1", "shop")  # type: ignore[call-arg]  # The mistake.
+
+
+def key_by_another_word(_: Any) -> None:
+    Key("web-1", ns="shop")  # type: ignore[call-arg]  # The mistake.
+
+
+@pytest.mark.parametrize("read", [key_by_place, key_by_another_word])
+def test_20_a_key_that_is_written_in_another_way_says_how(read: Read) -> None:
+    assert notes_of(read) == ["Write: Key('web-1', namespace='shop')"]
+
+
 def test_20_an_attribute_of_a_list_says_that_it_is_a_sequence() -> None:
     notes = notes_of(lambda cache: cache.list_cached("pods").items)
     assert notes == ["It is a sequence. Write: for obj in cache.list(...), or cache.list(...)[0]"]
@@ -82,7 +122,6 @@ def test_20_an_attribute_of_a_list_says_that_it_is_a_sequence() -> None:
     [
         lambda cache: get(cache).nothing,
         lambda cache: {1: cache, "a": 3}.spec,  # type: ignore[attr-defined]  # As a user may write it.
-        lambda cache: cache.nothing,
         lambda cache: get(cache)["nothing"],
         lambda cache: id(cache).metadata,  # type: ignore[attr-defined]  # As above.
         lambda cache: kopf.Memo(cache=cache).spec,

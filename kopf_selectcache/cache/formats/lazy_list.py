@@ -13,6 +13,7 @@ from kopf_selectcache._errors import ReadOnly
 from kopf_selectcache.core.redact import shown
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.selectors.object_key import Key
+from kopf_selectcache.selectors.signatures import miscalled
 
 _T_co = TypeVar("_T_co", covariant=True)
 
@@ -90,6 +91,9 @@ class Objects(Sequence[_T_co]):
     @overload
     def __getitem__(self, index: slice) -> Objects[_T_co]: ...
     def __getitem__(self, index: int | slice) -> Any:
+        if isinstance(index, (str, Key)):
+            what = f"the answer of a read takes the number of an object, and got {shown(str(index))}"
+            raise miscalled(what, remedy="To read one object: cache.get(kind, name, namespace=namespace)")
         return (
             Objects(self._records[index], self._make, self._unreadable, self.version)
             if isinstance(index, slice)
