@@ -222,8 +222,9 @@ def test_20_a_refused_patch_is_named_with_its_reconciler_and_repeated_with_backo
     run(main())
     lines = [each for each in caplog.records if each.levelname == "ERROR"]
     about = (
-        "A patch was not applied: a patch of Reconciler 'follow' for webapps.example.com shop/a: the server refuses the"
-        f" object: {part}.x ({part}: Invalid value: …). Correct these fields. The reconciler is called again"
+        "A patch was not applied: a patch of Reconciler 'follow' for webapps.example.com shop/a: the server"
+        f" refuses the object: {part}.x ({part}: Invalid value: …). Correct these fields. The reconciler"
+        " is called again"
     )
     assert [each.getMessage().rpartition(" in ")[0] for each in lines] == [about] * 2
     assert [each.exc_info for each in lines] == [None, None]

@@ -29,8 +29,8 @@ _TOO_DEEP = "the value is nested too deeply"
 def plain(about: str, value: Any, *at: object) -> Any:
     """Return a copy of a value as JSON has it: dicts, lists, texts, numbers, booleans and None.
 
-    Raise InvalidObject, with the path and the type, for a part that JSON cannot have. `about` begins its text,
-    and the value itself is at a path.
+    Raise InvalidObject, with the path and the type, for a part that JSON cannot have. `about` begins its
+    text, and the value itself is at a path.
 
     >>> plain('the patch', {'ready': (1, 2)})
     {'ready': [1, 2]}
