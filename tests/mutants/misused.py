@@ -21,7 +21,61 @@ SYNC = "tests/plugin/test_sync_handlers.py::test_20_"
 
 TOLD = "tests/plugin/test_told_to_kopf.py::test_20_"
 
+CALLED, BY_CACHES = (
+    TOLD + "a_temporary_error_has_the_ways_out_of_the_error_that_caused_it",
+    "plugin/_calls.py",
+)
+LOGGED = TOLD + "the_log_of_calls_by_caches_has_the_ways_out"
+
 MISUSED: tuple[Mutant, ...] = (
+    Mutant(
+        "leave the ways out of a read error of a handler of changes or a reconciler",
+        BY_CACHES,
+        "            tell_kopf(error)\n            raise\n",
+        "            raise\n",
+        20,
+        (LOGGED,),
+    ),
+    Mutant(
+        "leave the ways out of another error of a handler of changes or a reconciler",
+        BY_CACHES,
+        "    except Exception as error:\n        tell_kopf(error)\n",
+        "    except Exception:\n",
+        20,
+        (LOGGED,),
+    ),
+    Mutant(
+        "leave the ways out of a reconciler's call that is too early",
+        BY_CACHES,
+        "kopf.TemporaryError(error.line, delay=RETRY) from error",
+        "kopf.TemporaryError(str(error), delay=RETRY) from error",
+        20,
+        (LOGGED,),
+    ),
+    Mutant(
+        "leave the ways out of a handler's call that is too early",
+        "plugin/handlers.py",
+        "  # The client retries.\n        raise kopf.TemporaryError(error.line,",
+        "\n        raise kopf.TemporaryError(str(error),",
+        20,
+        (CALLED,),
+    ),
+    Mutant(
+        "leave the ways out of a call whose cache is older than its object",
+        "plugin/handlers.py",
+        "except Stale as error:\n            raise kopf.TemporaryError(error.line,",
+        "except Stale as error:\n            raise kopf.TemporaryError(str(error),",
+        20,
+        (CALLED,),
+    ),
+    Mutant(
+        "leave the ways out of the answer to an admission request",
+        "plugin/handlers.py",
+        "kopf.AdmissionError(error.line, code=503)",
+        "kopf.AdmissionError(str(error), code=503)",
+        20,
+        (CALLED,),
+    ),
     Mutant(
         "leave the ways out of what Kopf logs",
         "_errors.py",

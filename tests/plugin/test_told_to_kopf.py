@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,9 +13,15 @@ import kopf
 import pytest
 
 import kopf_selectcache as selectcache
-from kopf_selectcache import NotSynced, OutsideFilter
+from kopf_selectcache import InvalidObject, NotSynced, OutsideFilter, ReadError, Stale
 from kopf_selectcache._errors import tell_kopf
+from kopf_selectcache.plugin.handlers import with_cache
 from kopf_selectcache.testing import EmbeddedCluster, FakeCache
+from tests.faults.environment import until
+from tests.kopf_operators import Cluster, admission, called, changing, declaring, launched, only, run
+from tests.plugin.test_change_handlers import operating
+from tests.rows import each_row
+from tests.secrets import secret
 
 if TYPE_CHECKING:
     from kopf_selectcache.testing._operator import OperatorRun
@@ -111,7 +117,60 @@ def test_20_a_declaration_error_has_the_ways_out_in_its_text() -> None:
     assert caught.value.__notes__ == []
 
 
-def test_20_a_temporary_error_has_the_ways_out_of_the_error_that_caused_it() -> None:
-    error = NotSynced("pods are not synced", remedy="Wait\nAsk the server")
-    assert (str(error), error.__notes__) == ("pods are not synced.", ["Wait", "Ask the server"])
-    assert error.line == "pods are not synced. Wait. Ask the server."
+def test_20_a_temporary_error_has_the_ways_out_of_the_error_that_caused_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """So does the answer to an admission request."""
+    registry = kopf.OperatorRegistry()
+
+    @with_cache
+    async def early(**_: Any) -> None:
+        raise NotSynced("pods are not synced", remedy="Wait\nAsk the server")
+
+    async def gate(*_: object, **__: object) -> bool:
+        raise Stale("pods are too old", remedy="Try again")
+
+    kopf.on.create("pods", id="it", registry=registry)(early)
+    kopf.on.validate("pods", id="it", registry=registry)(early)
+
+    async def main() -> None:
+        async with launched(declaring(pods=""), Cluster()) as operator:
+            with pytest.raises(kopf.TemporaryError) as temporary:
+                await called(only(registry._changing), changing())
+            assert str(temporary.value) == "pods are not synced. Wait. Ask the server."
+            with pytest.raises(kopf.AdmissionError) as refused:
+                await called(only(registry._webhooks), admission())
+            assert str(refused.value) == "pods are not synced. Wait. Ask the server."
+            monkeypatch.setattr(operator, "gate", gate)
+            with pytest.raises(kopf.TemporaryError) as stale:
+                await called(only(registry._changing), changing())
+            assert str(stale.value) == "pods are too old. Try again."
+
+    run(main())
+
+
+@each_row("decorate", [selectcache.on.change, selectcache.reconcile], ids=["on.change", "reconcile"])
+def test_20_the_log_of_calls_by_caches_has_the_ways_out(
+    decorate: Callable[..., Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    registry = kopf.OperatorRegistry()
+    errors: dict[str, selectcache.SelectCacheError] = {
+        "early": NotSynced("secrets are not synced", remedy="Wait"),
+        "narrow": ReadError("secrets are not all cached", remedy="Ask the server"),
+        "wrong": InvalidObject("a secret is wrong", remedy="Correct it"),
+    }
+
+    async def follow(name: str, **_: Any) -> None:
+        raise errors[name]
+
+    decorate("secrets", registry=registry)(follow)
+
+    def logged(text: str) -> bool:
+        return any(text in record.getMessage() for record in caplog.records)
+
+    async def main() -> None:
+        async with operating(registry, *(secret(name, app="web") for name in errors)):
+            await until(lambda: all(logged(error.what) for error in errors.values()))
+
+    run(main())
+    assert [error.line for error in errors.values() if not logged(error.line)] == []
