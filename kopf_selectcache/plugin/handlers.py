@@ -158,9 +158,8 @@ def _wrapper(fn: _Function, waiting: _Waiting) -> _Function:
             return _handle(fn, waiting, args, kwargs)
         try:
             cache = cache_for(fn, _cache_for_callback(kwargs))
-            with as_current(cache):
-                return fn(*args, **kwargs | {"cache": cache})
-        except ReadError:
+            return _call_plain(fn, cache, args, kwargs | {"cache": cache})
+        except (ReadError, DeclarationError):
             if "resource" not in kwargs:
                 raise  # A direct call of the user's code.
             # An error of `when=` would drop the event for all handlers. The handler itself waits, evaluates
@@ -191,10 +190,16 @@ def _call_directly(fn: _Function, args: tuple[Any, ...], kwargs: dict[str, Any])
         with as_current(cache):
             return await fn(*args, **kwargs)
 
-    if _kopf.is_async_fn(fn):
-        return call_async()
+    return call_async() if _kopf.is_async_fn(fn) else _call_plain(fn, cache, args, kwargs)
+
+
+def _call_plain(fn: _Function, cache: AnyCache, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    """Call a function such as `when=` at once, whose answer counts as it is: a coroutine would be true."""
     with as_current(cache):
-        return fn(*args, **kwargs)
+        result = fn(*args, **kwargs)
+    if not _kopf.is_async_fn(fn):
+        _refuse_coroutine(fn, result)
+    return result
 
 
 def for_handler(fn: _Function, cache: Cache) -> AnyCache:
@@ -452,7 +457,7 @@ def _refuse_coroutine(fn: _Function, result: object) -> None:
         result.close()
         raise DeclarationError(
             f"{_id_of(_undecorated(fn))} is a plain function that returned a coroutine, and nobody awaits it",
-            remedy="Write async def; or, in a decorator, functools.wraps",
+            remedy=f"Write async def; or, in a decorator, functools.wraps\nIn when=: {NOT_ASYNC}",
         )
 
 

@@ -11,12 +11,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Hashable
-from inspect import isawaitable
 from typing import Any, TypeVar, cast
 
 from kopf_selectcache.core.errors import let_exit
 from kopf_selectcache.core.protocol.backoff import delay
 from kopf_selectcache.selectors.object_key import Key
+from kopf_selectcache.selectors.signatures import refuse_awaitable
 
 from .mapping import Itself, Mapping, checked_keys
 from .predicates import Event, Obj, Predicate
@@ -145,10 +145,7 @@ class Deliveries:
         keys: list[Key] = []
         for state in states:
             found = self._mapping.map(state, self._cache)
-            if isawaitable(found):
-                if hasattr(found, "close"):
-                    found.close()
-                raise TypeError("map= returned an awaitable, but is not declared with `async def`")
+            refuse_awaitable(found, "map= returned an awaitable, but is not declared with `async def`")
             keys += checked_keys(cast("Any", found))
         return list(dict.fromkeys(keys))
 

@@ -13,7 +13,7 @@ from inspect import signature
 from typing import Any, TypeAlias, cast
 
 from kopf_selectcache._errors import DeclarationError, require
-from kopf_selectcache.selectors.signatures import is_async
+from kopf_selectcache.selectors.signatures import is_async, refuse_awaitable
 from kopf_selectcache.selectors.text import LabelDict, LabelSelector
 
 Obj: TypeAlias = Mapping[str, Any]
@@ -119,7 +119,9 @@ class _Function(Predicate):
     fn: Decision
 
     def admits(self, event: Event) -> bool:
-        return bool(self.fn(event.old, event.new))
+        decision = self.fn(event.old, event.new)
+        refuse_awaitable(decision, "a function in predicates= returned an awaitable, and nobody awaits it")
+        return bool(decision)
 
 
 @dataclass(frozen=True)

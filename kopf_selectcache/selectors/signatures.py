@@ -119,6 +119,14 @@ def is_async(fn: object) -> bool:
     return any(inspect.iscoroutinefunction(each) or inspect.isasyncgenfunction(each) for each in called)
 
 
+def refuse_awaitable(result: object, what: str) -> None:
+    """Raise TypeError for a result of a plain function that somebody would have to await."""
+    if inspect.isawaitable(result):
+        if hasattr(result, "close"):
+            result.close()
+        raise TypeError(what)
+
+
 def miscalled(what: str, *, remedy: str) -> TypeError:
     """Return the error of a call that stays a TypeError, with each line of the remedy as a note."""
     error = TypeError(f"{what}.")

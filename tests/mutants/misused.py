@@ -25,6 +25,10 @@ CALLED, BY_CACHES = (
     TOLD + "a_temporary_error_has_the_ways_out_of_the_error_that_caused_it",
     "plugin/_calls.py",
 )
+PREDICATE = (
+    "tests/reconciler/test_predicates.py"
+    "::test_20_a_predicate_that_returns_a_coroutine_is_an_error_and_not_true"
+)
 LOGGED = TOLD + "the_log_of_calls_by_caches_has_the_ways_out"
 
 MISUSED: tuple[Mutant, ...] = (
@@ -75,6 +79,22 @@ MISUSED: tuple[Mutant, ...] = (
         "kopf.AdmissionError(str(error), code=503)",
         20,
         (CALLED,),
+    ),
+    Mutant(
+        "count a coroutine of when= as true",
+        "plugin/handlers.py",
+        "        _refuse_coroutine(fn, result)\n    return result",
+        "        pass\n    return result",
+        20,
+        (SYNC + "a_when_that_returns_a_coroutine_is_refused_by_its_handler",),
+    ),
+    Mutant(
+        "count a coroutine of a predicate as true",
+        "reconciler/predicates.py",
+        "refuse_awaitable(decision, ",
+        "str(",
+        20,
+        (PREDICATE,),
     ),
     Mutant(
         "leave the ways out of what Kopf logs",

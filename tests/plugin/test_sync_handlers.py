@@ -130,6 +130,39 @@ def test_20_a_plain_function_that_returns_a_coroutine_is_refused_at_its_first_ca
     run(main())
 
 
+@each_row("decorate", [selectcache.on.change, selectcache.reconcile], ids=["on.change", "reconcile"])
+def test_20_a_plain_function_that_a_cache_calls_must_not_return_a_coroutine_either(
+    decorate: Callable[..., Any], registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture
+) -> None:
+    decorate("secrets", registry=registry)(lambda cache, **_: async_class_of(cache))
+
+    async def main() -> None:
+        async with operating(registry, secret("a", app="web")):
+            await until(lambda: "failed permanently" in caplog.text)
+
+    run(main())
+    assert "plain function that returned a coroutine" in caplog.text
+
+
+def test_20_a_when_that_returns_a_coroutine_is_refused_by_its_handler(
+    registry: kopf.OperatorRegistry,
+) -> None:
+    """An error in `when=` itself would drop the event for all handlers."""
+    when: Any = with_cache(lambda cache, **_: async_class_of(cache))
+    kopf.on.create("pods", id="it", when=when, registry=registry)(with_cache(lambda **_: "called"))
+
+    async def main() -> None:
+        async with launched(declaring(pods=""), Cluster(pod())) as operator:
+            await operator.gate(None, None)
+            (chosen,) = registry._changing.get_handlers(changing())
+            with pytest.raises(DeclarationError) as raised:
+                await called(chosen, changing())
+            assert "plain function that returned a coroutine" in raised.value.what
+            assert "await in the handler" in raised.value.remedy
+
+    run(main())
+
+
 # ---- Calls as they are written there.
 
 

@@ -161,3 +161,12 @@ def test_a_mapping_returns_keys_or_objects(given: Any) -> None:
 
 def test_a_mapping_may_return_nothing() -> None:
     assert checked_keys(None) == []
+
+
+def test_20_a_predicate_that_returns_a_coroutine_is_an_error_and_not_true() -> None:
+    async def is_relevant() -> bool:
+        return False
+
+    decide: Any = lambda _old, _new: is_relevant()  # noqa: E731  # It is what a user writes.
+    with pytest.raises(TypeError, match=r"predicates= returned an awaitable, and nobody awaits it"):
+        p.predicate_of(decide).admits(Event("entered", None, {}))
