@@ -337,7 +337,7 @@ class Needs:
                 f"only the cluster knows the group of {text_of(key)}: {why}",
                 f"Write group/version/{text_of(key)}",
             )
-        self._unknown(f"{text_of(key)}: {why}. It counts as the plural of a namespaced kind.")
+        self._unknown(f"{text_of(key)}: {why}. Assumed to be namespaced.")
         return Resource(Kind.unknown(group, name, name, namespaced=True), version or "v1", fields_known=False)
 
     def _note(self, text: str) -> None:

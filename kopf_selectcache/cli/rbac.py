@@ -105,8 +105,11 @@ def _compared(missing: Iterable[Right], excess: Iterable[tuple[Right, list[str]]
         for right in missing
     ]
     for right, used in excess:
+        is_all = {right.group, right.resource, *right.verbs} == {"*"}
+        head = f"too much: everything ({right})" if is_all else f"too much: {right}"
+        needed = ". Needed are only:" if is_all else ", of which is needed:"
         if len(used) > 1:
-            lines += [f"too much: {right}, of which is needed:", *(f"  {each}" for each in used)]
+            lines += [f"{head}{needed}", *(f"  {each}" for each in used)]
         else:
-            lines.append(f"too much: {right}{f', of which is needed: {used[0]}' if used else ''}")
+            lines.append(f"{head}{f'{needed} {used[0]}' if used else ''}")
     return lines or ["Nothing is missing, and nothing is too much."]

@@ -62,6 +62,8 @@ async def run(arguments: argparse.Namespace) -> Answer:
             missing = await reviewer.missing(merged(of_cache(resource, planned)))
             lacks = [f"The cache lacks permission to {right}: {right.written()}" for right in missing]
             remedy = [f"To include it: {command}"] if (command := _labelling(why)) else []
+            if why.standing is Standing.ABSENT and place and not _names_place(arguments, words):
+                remedy = ["To look elsewhere: -n NAMESPACE"]
             texts.append("\n".join([str(why), *remedy, *lacks]))
             is_held = why.standing is Standing.DUE and not missing
             codes.append(UNKNOWN if why.standing is Standing.UNKNOWN else 0 if is_held else PROBLEM)
@@ -77,6 +79,11 @@ def _split(words: Sequence[str], *, has_file: bool) -> tuple[list[str], list[str
     if "/" in last or len(files) <= has_file:
         return files, [last]
     return files[:-1], [files[-1], last]
+
+
+def _names_place(arguments: argparse.Namespace, words: Sequence[str]) -> bool:
+    """Return True if the namespace of the object is given, and is not the default."""
+    return bool(arguments.namespace) or words[0].count("/") > 1
 
 
 def _labelling(why: Why) -> str:

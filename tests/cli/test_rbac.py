@@ -396,7 +396,7 @@ class TestManifestsOfHandlers:
         assert {"apiGroups": ["example.com"], "resources": ["widgets"], "verbs": ["list", "watch"]} in rules(
             said.output
         )["shop"]
-        assert "It counts as the plural of a namespaced kind" in said.output
+        assert "Assumed to be namespaced" in said.output
 
     def test_without_a_cluster_a_kind_of_no_group_is_an_error(self, command: Command) -> None:
         said = command("rbac", "select['widgets'] = ''")
@@ -407,7 +407,7 @@ class TestManifestsOfHandlers:
         handlers = "\n@kopf.on.event('widgets')\ndef react(**_): ...\n"
         said = command("rbac", "select['example.com/v1/widgets'] = ''", "-n", "shop", handlers=handlers)
         assert said.code == 0
-        assert "It counts as the plural of a namespaced kind" in said.output
+        assert "Assumed to be namespaced" in said.output
 
     def test_it_is_none_of_several_groups(self, command: Command) -> None:
         handlers = "\n@kopf.on.event('widgets')\ndef react(**_): ...\n"
@@ -519,14 +519,17 @@ class TestComparedWithTheCluster:
     def test_without_an_account_it_is_about_the_operators_own_login(self, command: Command) -> None:
         said = command("rbac", self.DECLARED, "--standalone", "--check")
         assert said.code == 0  # It is the admin's.
-        assert said.output == "too much: * *.*, of which is needed: list, watch secrets ca, tls in infra\n"
+        assert (
+            said.output
+            == "too much: everything (* *.*). Needed are only: list, watch secrets ca, tls in infra\n"
+        )
 
     def test_each_right_that_is_needed_of_a_wider_one_has_a_line(self, command: Command) -> None:
         said = command("rbac", f"{self.DECLARED}\nselect['v1/pods'] = ''", "--standalone", "--check")
         assert (said.code, said.output.splitlines()) == (
             0,
             [
-                "too much: * *.*, of which is needed:",
+                "too much: everything (* *.*). Needed are only:",
                 "  list, watch pods",
                 "  list, watch secrets ca, tls in infra",
             ],

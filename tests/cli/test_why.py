@@ -19,7 +19,8 @@ READS = {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "wat
         ("pods/web-1", 0, "pods/web-1 in default exists at version "),
         ("pods/default/web-1", 0, "\n  app=web: selects it\n"),
         ("Pod/db-1", 1, "\n  app=web: it has app=db\n"),
-        ("po/db-9", 1, "pods/db-9 in default doesn't exist.\n"),
+        ("po/db-9", 1, "pods/db-9 in default doesn't exist.\nTo look elsewhere: -n NAMESPACE\n"),
+        ("po/default/db-9", 1, "pods/db-9 in default doesn't exist.\n"),
         ("po/other/a", 1, "pods/a in other doesn't exist: the namespace 'other' doesn't exist.\n"),
     ],
 )
@@ -27,6 +28,7 @@ def test_an_object_is_compared_with_the_filter(command: Command, named: str, cod
     said = command("why", "select['v1/pods'] = 'app=web'", named)
     assert (said.code, said.errors) == (code, "")
     assert text in said.output
+    assert ("-n NAMESPACE" in said.output) == (named == "po/db-9")
     assert "The cache" not in said.output, "none runs"
 
 
