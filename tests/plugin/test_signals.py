@@ -109,7 +109,7 @@ def waiting(cluster: EmbeddedCluster) -> None:
 
 CASES: dict[str, tuple[Callable[[EmbeddedCluster], None], float, str]] = {
     "while it syncs": (syncing, 600, ""),
-    "while it is stalled": (stalled, 0.001, "meanwhile, await cache.fetch(...)"),
+    "while it is stalled": (stalled, 0.001, "Meanwhile, await cache.fetch(...)"),
     "while a thread waits": (waiting, 600, "a thread waits"),
 }
 """What to do to the cluster, how long a first list may fail to come, and the sign in the log that it is so

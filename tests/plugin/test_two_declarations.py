@@ -69,7 +69,7 @@ def test_20_two_files_of_one_name_are_told_apart(tmp_path: Path, monkeypatch: py
     db = module("web", "select['pods'] = 'app=db'", folder=tmp_path / "blog")
     with pytest.raises(ConflictingSelectors) as caught:
         started(web, db)
-    assert "labels='app=web' at shop/web.py:1, and with labels='app=db' at blog/web.py:1" in str(caught.value)
+    assert "labels='app=web' at shop/web.py:1 and with labels='app=db' at blog/web.py:1" in str(caught.value)
 
 
 def test_kinds_are_declared_although_the_current_folder_was_deleted(
