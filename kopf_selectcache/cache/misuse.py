@@ -20,6 +20,7 @@ from kopf_selectcache._kopf import Body, Meta, Spec, Status
 from kopf_selectcache.core.redact import shown
 from kopf_selectcache.selectors.object_key import EXAMPLE
 from kopf_selectcache.selectors.signatures import (
+    FIELD_OR_PATH,
     check_call,
     miscalled,
     misfit,
@@ -48,7 +49,8 @@ _OF_SEVERAL = {"get": "list", "exists": "count", "fetch": "fetch_list", "live.ge
 _INSTEAD = {
     "annotations": "Compare them by where={('metadata', 'annotations', 'example.com/key'): 'value'}",
     "owner": "To list the objects of an owner: cache.list_cached(kind, owner=...)",
-    **dict.fromkeys(("field", "new", "old", "value"), "Compare values by where={'spec.nodeName': 'node01'}"),
+    **dict.fromkeys(("field", "value"), FIELD_OR_PATH),
+    **dict.fromkeys(("new", "old"), "Compare values by where={'spec.nodeName': 'node01'}"),
     "when": "Filter the answer: [obj for obj in cache.list(...) if ...]",
 }
 """The remedies for arguments of Kopf's decorators, and of reads of other names."""

@@ -19,6 +19,7 @@ from kopf_selectcache.core.selection.kinds import Kind, KindKey, find, parse_key
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.projection import Projection
 from kopf_selectcache.selectors.selector import Selector, listed_namespaces
+from kopf_selectcache.selectors.signatures import FIELD_OR_PATH
 
 from .handlers import is_decorated, refuse_async_object
 
@@ -77,7 +78,7 @@ _INSTEAD = {
     "annotations": "Write where={('metadata', 'annotations', 'example.com/key'): 'value'}",
     "deleted": "For departures only, write entered=False, updated=False",
     **dict.fromkeys(("new", "old"), "Compare old and new in the handler\nTo select by values, write where="),
-    **dict.fromkeys(("field", "value"), "Write where={'spec.nodeName': 'node01'}"),
+    **dict.fromkeys(("field", "value"), FIELD_OR_PATH),
     "when": "Write labels=, fields= or where=\nReturn early from the handler",
 }
 """Remedies for options that Kopf's decorators have, and this one has not."""

@@ -38,7 +38,7 @@ from kopf_selectcache.core.selection.witness import Answer, Witness
 
 from .kind_keys import AnyKey, checked_key, key_of, likely, text_of
 from .names import names_of, namespaces_of, selects_by_nothing, too_many
-from .signatures import check_call
+from .signatures import check_call, field_or_path
 from .special_values import EVERYTHING, Everything
 from .suggestions import near
 from .text import FieldDict, FieldSelector, LabelDict, LabelSelector
@@ -185,7 +185,7 @@ class Selector(Branches):
     _hashes: list[int] = dataclasses.field(init=False, compare=False)
     """The hash, once it was computed: reads look verdicts up by their request."""
 
-    @check_call(BadSelector, "Selector")
+    @check_call(BadSelector, "Selector", advise=field_or_path)
     def __init__(
         self,
         labels: str | LabelDict | LabelSelector | Everything | None = None,

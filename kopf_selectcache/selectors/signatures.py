@@ -105,6 +105,18 @@ _ELSEWHERE = {
 """Arguments of other clients, and those of this package that mean the same."""
 
 
+FIELD_OR_PATH = (
+    "fields= takes fields that the server can select by\n"
+    "For any other path, reads and on.change take where={'spec.replicas': 3}"
+)
+"""The remedy for Kopf's `field=` and `value=`, which compare a path."""
+
+
+def field_or_path(_: object, unknown: Mapping[str, object], __: object) -> str:
+    """Return the remedy of a call with Kopf's `field=` or `value=`; an empty text for another call."""
+    return FIELD_OR_PATH if unknown.keys() & {"field", "value"} else ""
+
+
 def nearest_argument(unknown: str, known: Collection[str]) -> str | None:
     """Return the known argument that was probably meant, or None."""
     elsewhere = _ELSEWHERE.get(unknown)

@@ -16,7 +16,9 @@ from kopf_selectcache.plugin.on import (
     check_change_handlers,
     undeclared_change_handlers,
 )
+from kopf_selectcache.testing import FakeCache
 from tests.kopf_operators import declaring, started
+from tests.told import told
 
 
 @pytest.fixture
@@ -120,6 +122,26 @@ def test_20_a_filter_of_kopf_by_values_names_where(options: Any) -> None:
     with pytest.raises(DeclarationError) as info:
         selectcache.on.change("secrets", **options)
     assert "where=" in info.value.remedy
+
+
+@pytest.mark.parametrize("options", [{"field": "spec.x"}, {"field": "spec.x", "value": 1}])
+@pytest.mark.parametrize(
+    "call",
+    [
+        selectcache.Selector,
+        functools.partial(selectcache.on.change, "secrets"),
+        functools.partial(FakeCache().list, "secrets"),
+        functools.partial(FakeCache().explain, "secrets"),
+    ],
+    ids=["Selector", "on.change", "list", "explain"],
+)
+def test_20_field_of_kopf_names_fields_and_where(call: Any, options: Any) -> None:
+    with pytest.raises((TypeError, DeclarationError)) as raised:
+        call(**options)
+    shown = told(raised.value)
+    assert "Did you mean" not in shown
+    assert "fields= takes fields that the server can select by" in shown
+    assert "where={'spec.replicas': 3}" in shown
 
 
 def test_what_cannot_be_a_handler_is_refused(registry: kopf.OperatorRegistry) -> None:
