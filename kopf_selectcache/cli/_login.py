@@ -8,6 +8,7 @@ import contextlib
 import json
 import logging
 import os
+import re
 import sys
 import sysconfig
 import tempfile
@@ -187,7 +188,11 @@ def answered() -> Iterator[None]:
 def unanswered(error: Exception) -> CommandError:
     """Return the error for a request that failed."""
     if isinstance(error, Unreachable):
-        return CommandError(f"the server gives no answer: {error}")
+        host = re.search(r"Cannot connect to host (\S+)", str(error))
+        why = f"cannot connect to {host[1]}" if host else str(error)
+        return CommandError(
+            f"the server gives no answer: {why}", "To choose another cluster: --context or --kubeconfig"
+        )
     if isinstance(error, Refused):
         refusal = error.refusal
         return CommandError(
