@@ -13,6 +13,7 @@ from kopf_selectcache.core.store.projection import Projection, keys_of
 from kopf_selectcache.selectors.client_classes import stands_for
 from kopf_selectcache.selectors.names import is_name, namespaces_of
 from kopf_selectcache.selectors.object_key import Key, arguments
+from kopf_selectcache.selectors.signatures import noted
 from kopf_selectcache.selectors.suggestions import near
 
 from .errors import path_not_stored
@@ -48,10 +49,10 @@ def require_place_of_key(request: Request, plural: str, *, is_namespaced: bool |
     scope, has = ("namespaced", "no") if is_namespaced else ("cluster-scoped", "a")
     key = Key(request.name or "", namespace=request.namespace)
     names = f"{key.name!r}, namespace=namespace" if is_namespaced else arguments(key.name)
-    raise ValueError(
+    what = (
         f"cache.{request.verb}(): {plural} are {scope}, and the key {clipped(key, 300)} has {has} namespace."
-        f" Write: Key({clipped(names, 300)})"
     )
+    raise noted(ValueError(what), f"Write: Key({clipped(names, 300)})")
 
 
 def require_names_of(request: Request) -> None:

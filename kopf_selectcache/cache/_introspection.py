@@ -17,7 +17,7 @@ from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.informer.index_builder import Failed, Taken
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
-from kopf_selectcache.selectors.signatures import no_attribute
+from kopf_selectcache.selectors.signatures import miscalled, no_attribute
 from kopf_selectcache.selectors.suggestions import near
 from kopf_selectcache.settings.planner import questions
 from kopf_selectcache.settings.retention import indexes as declared_indexes
@@ -46,15 +46,21 @@ _NOW = {
 }
 """The call that gives what a read of an earlier version, or of another cache, gives."""
 
-NO_CONTAINER = (
-    "`in` doesn't work with a cache. For an object, write cache.exists(kind, name, namespace=...). For a"
-    " kind that"
-    " was declared at the start, write `key in settings.selectcache.selectors`"
-)
-
 _CACHES_IN_REPR = 10
 _LONGEST_FILTER = 80
 """The number of caches that `repr(cache)` lists, and the characters of each filter."""
+
+
+def no_container(what: str) -> TypeError:
+    """Return the error of a cache that is used as if it were a dict of its kinds."""
+    return miscalled(
+        f"{what} doesn't work: a cache isn't a dict",
+        remedy=(
+            "For one object: cache.get(kind, name, namespace=...), or cache.exists(...)\n"
+            "For several: cache.list(kind)\n"
+            "For the kinds that are declared at the start: settings.selectcache.selectors"
+        ),
+    )
 
 
 def no_such_read(cache: object, name: str) -> AttributeError:

@@ -138,8 +138,14 @@ class AnyCache(Reads):
                 raise AttributeError(name)
             raise _introspection.no_such_read(self, name)
 
+        def __getitem__(self, _: object) -> NoReturn:
+            raise _introspection.no_container("cache[...]")
+
+        def __iter__(self) -> NoReturn:
+            raise _introspection.no_container("`for` over a cache")
+
     def __contains__(self, _: object) -> NoReturn:
-        raise TypeError(_introspection.NO_CONTAINER)
+        raise _introspection.no_container("`in`")
 
     def __repr__(self) -> str:
         return _introspection.describe(type(self), self._runtime)

@@ -197,7 +197,7 @@ def _require_alike(informer: Informer, key: KindKey, cached: Cached) -> None:
     differing = ["the same filter" if selects_alike else clipped(informer.filter, 500)]
     differing += [f"another {', '.join(options)}"] if options else []
     raise DeclarationError(
-        f"{informer} is declared already, with {' and '.join(differing)}",
+        f"{informer} are declared already, with {' and '.join(differing)}",
         remedy=f"To change it: {call_of('declare', 'replace=True')}",
     )
 

@@ -120,6 +120,7 @@ class CountOptions(Explained, OwnerOptions, AsOf, total=False):
 class OutsideOptions(AsOf, total=False):
     """The options of `list_outside`."""
 
+    owner: object
     namespace: Namespaces
     labels: Label
     names: Collection[str] | None

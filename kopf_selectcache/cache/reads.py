@@ -205,7 +205,7 @@ class Reads:
 
     @public_name
     def list_outside(
-        self, kind: AnyKey, *extra: Never, owner: object = None, **options: Unpack[OutsideOptions]
+        self, kind: AnyKey, *extra: Never, **options: Unpack[OutsideOptions]
     ) -> builtins.list[OutsideObject]:
         """Return the objects outside of the filter of a split cache that match, with what each fails.
 
@@ -214,7 +214,7 @@ class Reads:
 
         Raise OutsideFilter if the cache has no metadata of all of them.
         """
-        uid, within = (None, None) if owner is None else owner_of("list_outside", owner)
+        uid, within = owner_of("list_outside", options.pop("owner")) if "owner" in options else (None, None)
         if options.get("namespace") is not None:
             within = None
         elif within is not None:

@@ -17,6 +17,7 @@ from kopf_selectcache.selectors.client_classes import to_dict
 from kopf_selectcache.selectors.kind_keys import AnyKey, as_given, key_of, text_of
 from kopf_selectcache.selectors.object_key import Key, split_hint
 from kopf_selectcache.selectors.selector import Selector, listed_namespaces
+from kopf_selectcache.selectors.signatures import miscalled
 from kopf_selectcache.settings.retention import PATHS, wrong_path
 
 from .formats.formats import RAISE, Form, form_of
@@ -418,10 +419,10 @@ def split_name(verb: str, kind: object, given: object, namespace: Any) -> tuple[
         is_pair = len(given) == 2 and all(isinstance(each, str) and each for each in given)
         of_pair = (given[1], given[0]) if is_pair else (None, None)
         what, call = "a tuple as the name", written_call(verb, kind, *of_pair)
-        call = f"{call}. {CHECK_NAMESPACE}." if is_pair else call
+        call = f"{call}\n{CHECK_NAMESPACE}" if is_pair else call
     else:
         return given, namespace
-    raise TypeError(f"cache.{verb}() was given {what}. Write: {call}")
+    raise miscalled(f"cache.{verb}() was given {what}", remedy=f"Write: {call}")
 
 
 CHECK_NAMESPACE = "Check which of the two is the namespace"

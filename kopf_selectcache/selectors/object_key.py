@@ -9,6 +9,8 @@ import msgspec
 
 from kopf_selectcache.core.redact import clipped, shown_by_type
 
+from .signatures import miscalled, noted
+
 
 class _Place(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """The part of a key that is given by keyword."""
@@ -56,7 +58,9 @@ class Key(_Place, frozen=True, gc=False):
             name, namespace = getattr(metadata, "name", None), getattr(metadata, "namespace", None)
         if not isinstance(name, str) or not name:
             if isinstance(obj, (str, bytes, tuple)):
-                raise TypeError(f"Key.of() takes an object, not {shown_by_type(obj)}. Write: {EXAMPLE}")
+                raise miscalled(
+                    f"Key.of() takes an object, not {shown_by_type(obj)}", remedy=f"Write: {EXAMPLE}"
+                )
             raise ValueError(f"Key.of() was given {shown_by_type(obj)} without a metadata.name.")
         return cls(name, namespace=namespace or None)
 
@@ -115,14 +119,15 @@ def names_hint(name: str, namespace: str) -> str:
 
 def _refuse_name(name: object) -> NoReturn:
     if not isinstance(name, str):
-        raise TypeError(f"The name of a Key must be a text, not {shown_by_type(name)}. Write: {EXAMPLE}")
-    what = f"No object can have the name {clipped(repr(name), 300)}."
-    raise ValueError(" ".join(filter(None, (what, split_hint(name)))))
+        what = f"The name of a Key must be a text, not {shown_by_type(name)}"
+        raise miscalled(what, remedy=f"Write: {EXAMPLE}")
+    error = ValueError(f"No object can have the name {clipped(repr(name), 300)}.")
+    raise noted(error, hint) if (hint := split_hint(name)) else error
 
 
 def _refuse_namespace(name: str, namespace: object) -> NoReturn:
     if not isinstance(namespace, str):
-        raise TypeError(
-            f"The namespace of a Key must be a text, not {shown_by_type(namespace)}. Write: {EXAMPLE}"
-        )
-    raise ValueError(f"The namespace of a Key is empty. For a cluster-scoped object, write: Key({name!r})")
+        what = f"The namespace of a Key must be a text, not {shown_by_type(namespace)}"
+        raise miscalled(what, remedy=f"Write: {EXAMPLE}")
+    remedy = f"For a cluster-scoped object, write: Key({name!r})"
+    raise noted(ValueError("The namespace of a Key is empty."), remedy)

@@ -16,6 +16,7 @@ from .suggestions import near
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
+_E = TypeVar("_E", bound=Exception)
 
 Advise: TypeAlias = Callable[[tuple[object, ...], Mapping[str, object], Mapping[str, object]], str]
 """Returns the remedy for the positional arguments of a call, the keywords of unknown names, and all keywords;
@@ -139,19 +140,21 @@ def refuse_awaitable(result: object, what: str) -> None:
         raise TypeError(what)
 
 
-def miscalled(what: str, *, remedy: str) -> TypeError:
-    """Return the error of a call that stays a TypeError, with each line of the remedy as a note."""
-    error = TypeError(f"{what}.")
+def noted(error: _E, remedy: str) -> _E:
+    """Return the error with each line of the remedy as a note."""
     for note in remedy.splitlines():
         error.add_note(note)
     return error
 
 
+def miscalled(what: str, *, remedy: str) -> TypeError:
+    """Return the error of a call that stays a TypeError, with each line of the remedy as a note."""
+    return noted(TypeError(f"{what}."), remedy)
+
+
 def no_attribute(what: str, *, remedy: str) -> AttributeError:
     """Return the error of an attribute that there is not, with the way out as a note."""
-    error = AttributeError(f"{what}.")
-    error.add_note(remedy)
-    return error
+    return noted(AttributeError(f"{what}."), remedy)
 
 
 class _Omitted:

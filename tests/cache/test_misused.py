@@ -159,3 +159,10 @@ def test_20_an_unknown_read_names_reads_that_exist() -> None:
     (way,) = raised.value.__notes__
     assert way == "To read: get, list, list_cached, count, info, fetch, fetch_list"
     assert all(hasattr(cache, name) for name in way.removeprefix("To read: ").split(", "))
+
+
+@pytest.mark.parametrize("use", [lambda cache: cache["pods"], list, lambda cache: "pods" in cache])
+def test_20_a_cache_that_is_used_as_a_dict_names_its_reads(use: Callable[[Any], object]) -> None:
+    with pytest.raises(TypeError, match="a cache isn't a dict") as raised:
+        use(FakeCache())
+    assert "cache.get(kind, name, namespace=...)" in "".join(raised.value.__notes__)

@@ -103,6 +103,8 @@ def test_9_the_newer_of_an_own_write_and_the_body_is_shown() -> None:
 def test_hidden_objects_of_a_cluster_scoped_kind_have_an_owner_with_a_namespace() -> None:
     cache = FakeCache([node(app="db")], {"nodes": SPLIT})
     assert [each.name for each in cache.list_outside("nodes", owner=OWNER)] == ["n1"]
+    with pytest.raises(ReadError, match="the owner is None"):
+        cache.list_outside("nodes", owner=None)
     assert cache.list_outside("nodes", owner={"metadata": {"uid": "o-2", "namespace": "shop"}}) == []
     with pytest.raises(ReadError):
         cache.list_outside("nodes", owner=OWNER, namespace="shop")

@@ -212,6 +212,8 @@ MISTAKES = {
     "a write": web(lambda cache: cache.patch("pods")),  # type: ignore[attr-defined]
     "a deletion": web(lambda cache: cache.delete("pods")),  # type: ignore[attr-defined]
     "in": web(lambda cache: "pods" in cache),
+    "a cache as a dict": web(lambda cache: cache["pods"]),  # type: ignore[index]  # The mistake.
+    "a loop over a cache": web(list),  # type: ignore[arg-type]  # The mistake.
     "a namespaced object without a namespace": web(lambda cache: cache.get("pods", "x")),
     "an empty namespace": web(lambda cache: cache.get("pods", "x", namespace="")),
     "a cluster-scoped object with a namespace": web(lambda cache: cache.get("nodes", "n1", namespace="ns")),

@@ -15,6 +15,7 @@ from kopf_selectcache.testing import FakeCache
 from kopf_selectcache.types import OutsideObject
 from tests.cache.environment import pod
 from tests.rows import each_row
+from tests.told import told
 
 WEB = Key("web-1", namespace="shop")
 
@@ -90,7 +91,7 @@ def test_a_key_that_no_object_can_have_is_refused_with_what_to_write(
     with pytest.raises(error) as caught:
         Key(name, namespace=namespace)
 
-    assert text in str(caught.value)
+    assert text in told(caught.value)
 
 
 @each_row(
