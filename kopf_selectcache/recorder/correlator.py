@@ -51,7 +51,7 @@ class Limits:
     >>> Limits(burst=0)
     Traceback (most recent call last):
     kopf_selectcache.errors.DeclarationError: Limits(): burst is 0, of the type int. Give a
-    whole number of 1 or more
+    whole number of 1 or more.
     """
 
     similar: int = 10

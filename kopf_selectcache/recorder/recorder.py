@@ -63,7 +63,7 @@ class Recorder:
 
     >>> Recorder('web apps')
     Traceback (most recent call last):
-    kopf_selectcache.errors.DeclarationError: Recorder(): component is 'web apps', of the type str. Give a name such as 'webapps' or 'example.com/webapps'
+    kopf_selectcache.errors.DeclarationError: Recorder(): component is 'web apps', of the type str. Give a name such as 'webapps' or 'example.com/webapps'.
     """  # A line of an example is not broken.  # noqa: E501
 
     def __init__(

@@ -49,7 +49,7 @@ class SelectCacheSettings:
     >>> settings.selectors['pods'] = 'app in web'
     Traceback (most recent call last):
     kopf_selectcache.errors.BadSelector: the filter of pods: label selector 'app in web', column 8: expected
-    '(' before the values, found 'web'. Write it like 'app=web,tier in (gold,silver),!legacy'
+    '(' before the values, found 'web'. Write it like 'app=web,tier in (gold,silver),!legacy'.
     """
 
     selectors: Selectors = field(default_factory=Selectors)

@@ -55,7 +55,7 @@ def projection(
     >>> projection(drop=['metadata.name'])
     Traceback (most recent call last):
     kopf_selectcache.errors.DeclarationError: drop=['metadata.name'] would drop metadata.name, which is always
-    kept. Take it out of drop=
+    kept. Take it out of drop=.
     """
     if not isinstance(metadata_only, bool):
         require(None, DeclarationError, "Cached()", "metadata_only", metadata_only, "True or False")

@@ -165,7 +165,7 @@ def test_a_custom_kind_is_found_by_its_other_names() -> None:
         await cache.undeclare("webapps")
         with pytest.raises(NotDeclared) as caught:
             cache.list("WebApp")
-        assert "removed" in caught.value.what
+        assert "undeclared" in caught.value.what
 
     operated(test)
 
@@ -329,7 +329,7 @@ def test_reads_of_a_removed_kind_name_the_time_and_the_place() -> None:
             await cache.undeclare("configmaps")
         with pytest.raises(NotDeclared) as caught:
             cache.list_cached("secrets")
-        assert "removed" not in caught.value.what
+        assert "undeclared" not in caught.value.what
         await cache.declare("configmaps", "app=db")
         assert names(cache.list_cached("configmaps")) == ["db"]
 

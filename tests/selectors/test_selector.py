@@ -142,7 +142,7 @@ def test_bad_input_is_refused_where_it_is_written(make: Callable[[], Any]) -> No
     ("call", "meant"),
     [
         (lambda: MAKE(label="app=web"), "labels="),
-        (lambda: MAKE("a", field="b=c"), "fields="),
+        (lambda: MAKE("a", fieldz="b=c"), "fields="),
         (lambda: MAKE(namespace="a"), "namespaces="),
         (lambda: MAKE("a").covers(Selector("b"), kinds="pods"), "kind="),
     ],

@@ -100,11 +100,11 @@ def test_only_those_that_want_resyncs_receive_them() -> None:
         ([entered(A1), updated(A1, A2)], [("entered", None, "2")]),
         ([updated(A1, A2), updated(A2, A3)], [("updated", "1", "3")]),
         ([updated(A1, A2), left(A2)], [("left", "2", None)]),
-        ([entered(A1), left(A1, GONE)], [("gone", "1", None)]),
+        ([entered(A1), left(A1, GONE)], [("deleted", "1", None)]),
         ([left(A1), entered(A2)], [("left", "1", None), ("entered", None, "2")]),
         ([left(A1), entered(A2), left(A2)], [("left", "2", None)]),
-        ([left(A1, GONE), entered(B4)], [("gone", "1", None), ("entered", None, "4")]),
-        ([left(A1, GONE), entered(B4), left(B4, GONE)], [("gone", "1", None), ("gone", "4", None)]),
+        ([left(A1, GONE), entered(B4)], [("deleted", "1", None), ("entered", None, "4")]),
+        ([left(A1, GONE), entered(B4), left(B4, GONE)], [("deleted", "1", None), ("deleted", "4", None)]),
         ([resync(A1), resync(A1)], [("resync", "1", "1")]),
         ([resync(A1), updated(A1, A2), resync(A2)], [("updated", "1", "2")]),
         ([entered(A1), resync(A1)], [("entered", None, "1")]),
@@ -138,7 +138,7 @@ def test_15_an_object_is_not_handed_out_again_before_it_is_finished() -> None:
     [
         ([A1], []),
         ([A2], [("updated", "1", "2")]),
-        ([B4], [("gone", "1", None), ("entered", None, "4")]),
+        ([B4], [("deleted", "1", None), ("entered", None, "4")]),
         ([], [("left", "1", None)]),
     ],
 )
@@ -301,7 +301,7 @@ def seen_of(changes: list[Change]) -> list[tuple[str, Record | None, Record | No
         ([updated(WEB, DB)], [("left", WEB, None)]),
         ([updated(DB, WEB5)], [("entered", None, WEB5)]),
         ([updated(DB, DB)], []),
-        ([left(WEB, GONE)], [("gone", WEB, None)]),
+        ([left(WEB, GONE)], [("deleted", WEB, None)]),
         ([left(DB)], []),
         ([resync(WEB), resync(DB), resync(ODD)], [("resync", WEB, WEB)]),
         ([updated(WEB, ODD), resync(ODD), updated(ODD, WEB5)], [("updated", WEB, WEB5)]),
@@ -321,7 +321,7 @@ def test_15_a_narrowed_change_is_the_one_of_the_matching_objects(changes: list[C
         ([updated(DB, ODD), updated(ODD, DB)], []),
         ([updated(WEB, ODD), updated(ODD, WEB5)], [("updated", WEB, WEB5)]),
         ([updated(WEB, ODD), updated(ODD, ODD), updated(ODD, DB)], [("left", WEB, None)]),
-        ([updated(WEB, ODD), left(ODD, GONE)], [("gone", WEB, None)]),
+        ([updated(WEB, ODD), left(ODD, GONE)], [("deleted", WEB, None)]),
         ([updated(WEB, ODD_DB)], [("left", WEB, None)]),
         ([updated(WEB, ODD), updated(ODD, ODD_DB), left(ODD_DB)], [("left", WEB, None)]),
     ],
@@ -336,11 +336,11 @@ def test_15_an_object_that_cannot_be_read_stands_for_its_last_known_record(
     ("changes", "seen"),
     [
         ([left(WEB, DROPPED), entered(DB)], [("left", WEB, None)]),
-        ([left(WEB, DROPPED), entered(OTHER)], [("gone", WEB, None)]),
+        ([left(WEB, DROPPED), entered(OTHER)], [("deleted", WEB, None)]),
         ([left(WEB, DROPPED), entered(ODD)], []),
         ([left(WEB, DROPPED), entered(ODD), updated(ODD, WEB5)], [("updated", WEB, WEB5)]),
         ([left(WEB, DROPPED), entered(ODD), left(ODD)], [("left", WEB, None)]),
-        ([left(WEB, DROPPED), entered(ODD_OTHER)], [("gone", WEB, None)]),
+        ([left(WEB, DROPPED), entered(ODD_OTHER)], [("deleted", WEB, None)]),
         ([left(WEB, DROPPED), entered(ODD_DB), left(ODD_DB)], [("left", WEB, None)]),
         ([updated(WEB, ODD), left(ODD, DROPPED), entered(ODD), left(ODD)], [("left", WEB, None)]),
         ([left(ODD, DROPPED), entered(ODD), updated(ODD, WEB5)], [("entered", None, WEB5)]),
@@ -354,7 +354,7 @@ def test_15_after_a_restart_an_object_that_is_there_departs_only_for_who_does_no
 
 
 def test_an_unreadable_object_is_kept_through_an_eviction_as_it_is() -> None:
-    assert seen_of([left(ODD, EVICTED)]) == [("gone", ODD, None)]
+    assert seen_of([left(ODD, EVICTED)]) == [("deleted", ODD, None)]
 
 
 # ---- Against a model.
