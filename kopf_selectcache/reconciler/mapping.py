@@ -18,7 +18,7 @@ from kopf_selectcache._errors import DeclarationError, require
 from kopf_selectcache.cache.access import in_callback
 from kopf_selectcache.core.redact import shown_by_type
 from kopf_selectcache.selectors.object_key import EXAMPLE, Key
-from kopf_selectcache.selectors.signatures import is_async
+from kopf_selectcache.selectors.signatures import is_async, miscalled
 
 from .predicates import Obj, takes
 
@@ -163,4 +163,4 @@ def _checked(given: object) -> Key:
 
 
 def _no_keys(but: str) -> TypeError:
-    return TypeError(f"map= must return a list of Keys or objects, {but}. Write: [{EXAMPLE}]")
+    return miscalled(f"map= must return a list of Keys or objects, {but}", remedy=f"Write: [{EXAMPLE}]")

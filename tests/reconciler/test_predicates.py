@@ -155,8 +155,9 @@ def test_an_async_function_is_described_and_not_awaited() -> None:
     "given", ["web", 5, ["web"], [("shop", "web")], Key("web"), {"metadata": {"name": "web"}}, [{}], [1]]
 )
 def test_a_mapping_returns_keys_or_objects(given: Any) -> None:
-    with pytest.raises(TypeError, match="a list of Keys or objects"):
+    with pytest.raises(TypeError, match="a list of Keys or objects") as raised:
         checked_keys(given)
+    assert raised.value.__notes__ == ["Write: [Key('web-1', namespace='shop')]"]
 
 
 def test_a_mapping_may_return_nothing() -> None:
