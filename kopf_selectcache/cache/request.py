@@ -108,18 +108,9 @@ class Request(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         return clipped(f"{kind}{wanted and f' with {wanted}'}{spaces and f' in {spaces}'}", 500)
 
     def __repr__(self) -> str:
-        if self.text:
-            return self.text
-        parts = list[str]()
-        if self.obj:
-            parts.append(f"<{clipped(self.obj, 300)}>")
-        elif type(self.kind) is str:
-            parts += [repr(self.kind)] if self.kind else []
-        else:
-            parts.append(as_given(self.kind))
-        if self.obj:
-            pass
-        elif self.name is not None:
+        kind = repr(self.kind) if type(self.kind) is str else as_given(self.kind)
+        parts = [kind] if self.kind else []
+        if self.name is not None:
             parts.append(repr(self.name))
             parts += [] if self.namespace is None else [f"namespace={self.namespace!r}"]
         elif self.selector is not None:

@@ -101,7 +101,7 @@ class Branches(ABC):
     def compared_with(self, request: Selector | AnyOf, known: Kind | None) -> Verdict:
         """Return the verdict on a valid request, of reads."""
         _require_known(self)
-        this = as_filter(self)
+        this = cast("Selector | AnyOf", self)
         union = [branch.box(known) for branch in self.branches]
         answer = Answer.YES
         for asked in request.branches:
@@ -530,16 +530,9 @@ def _fill(
 
 def _request(given: object, method: str) -> Selector | AnyOf:
     require(isinstance(given, Branches), BadSelector, f"{method}()", "the request", given, "a Selector")
-    request = as_filter(cast("Branches", given))
+    request = cast("Selector | AnyOf", given)
     _require_known(request)
     return request
-
-
-def as_filter(given: Branches) -> Selector | AnyOf:
-    """Return a filter as a selector or an OR; a scope has the branches of one."""
-    if isinstance(given, (Selector, AnyOf)):
-        return given
-    return given.branches[0] if len(given.branches) == 1 else AnyOf(given.branches)
 
 
 def _kind(kind: AnyKind | None) -> Kind | None:

@@ -36,7 +36,7 @@ from kopf_selectcache.core.store.projection import (
     Transform,
 )
 from kopf_selectcache.selectors.kind_keys import SETTINGS, AnyKey, Site, checked_key, key_of, text_of
-from kopf_selectcache.selectors.selector import AnyOf, Branches, Selector, as_filter, labels_of_namespaces
+from kopf_selectcache.selectors.selector import AnyOf, Branches, Selector, labels_of_namespaces
 from kopf_selectcache.selectors.signatures import check_call, nearest_argument
 from kopf_selectcache.selectors.special_values import EVERYTHING, UNSET, Everything, Unset
 from kopf_selectcache.selectors.text import LabelDict, LabelSelector
@@ -576,12 +576,12 @@ def _filter_of(value: object) -> Selector | AnyOf:
         value = AnyOf(value)
     if isinstance(value, AnyOf) and len(value.branches) == 1:
         return value.branches[0]
-    if not isinstance(value, Branches):
+    if not isinstance(value, (Selector, AnyOf)):
         what = f"the filter is {shown_with_type(value)}"
         raise BadSelector(
             what, remedy=f"Assign {_FILTERS}\nFor options, assign a Cached(...) with one of these"
         )
-    return as_filter(value)
+    return value
 
 
 def check(key: KindKey, kind: Kind | None, cached: Cached) -> None:

@@ -199,3 +199,11 @@ def test_each_namespace_is_given_by_keyword() -> None:
         if parameter.name == "namespace" and parameter.kind is not parameter.KEYWORD_ONLY
     }
     assert positional == set()
+
+
+def test_a_write_takes_a_key_in_place_of_a_name() -> None:
+    cache = FakeCache([pod("web-1", namespace="shop", app="web")], {"v1/pods": ""})
+    live = cache.blocking.live
+    assert live.patch("pods", WEB, CHANGES)["metadata"]["labels"] == {"app": "web", "seen": "yes"}
+    live.delete("pods", WEB, grace_period=0)
+    assert cache.get("pods", WEB, default=None) is None

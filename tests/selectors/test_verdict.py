@@ -370,3 +370,8 @@ def test_what_a_verdict_is_about_is_of_public_types() -> None:
     assert hints["filter"] == hints["request"] == Selector | AnyOf
     narrowest = vars(Verdict)["narrowest"].func
     assert typing.get_type_hints(narrowest, public)["return"] == Selector | AnyOf | None
+
+
+def test_equal_witnesses_are_one_in_a_set() -> None:
+    witnesses = [Selector("app=web").covers(Selector("tier=gold")).witness for _ in range(2)]
+    assert len({*witnesses}) == 1
