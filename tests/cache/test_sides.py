@@ -131,7 +131,7 @@ def test_a_request_beyond_the_namespaces_of_both_sides_names_these() -> None:
         with pytest.raises(OutsideFilter) as raised:
             read()
         # None is hidden with this label.
-        assert "labels='app=web', namespace='shop'" not in str(raised.value)
+        assert "labels='app=web', namespace='shop'" not in raised.value.line
         assert raised.value.witness is not None
         assert raised.value.witness.namespace != "shop"
     assert [each.name for each in cache.list_outside("pods", namespace="shop")] == ["b"]
