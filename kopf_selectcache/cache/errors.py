@@ -132,9 +132,9 @@ class OutsideFilter(ReadError):
         return self._coverage.witness
 
     def __reduce__(self) -> tuple[Any, ...]:
-        assert self.witness is self.witness, "it is made"
         again, (cls, args, state) = super().__reduce__()
-        return again, (cls, args, {name: value for name, value in state.items() if name != "_coverage"})
+        state = {name: value for name, value in state.items() if name != "_coverage"}
+        return again, (cls, args, state | {"witness": self.witness})
 
 
 def is_there(error: NotFound | OutsideFilter) -> bool:

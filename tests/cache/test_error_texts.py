@@ -10,13 +10,16 @@ import inspect
 import io
 import logging
 import pickle
+import pydoc
+import subprocess
+import sys
 import traceback
 import weakref
 from typing import Any
 
 import pytest
 
-from kopf_selectcache import NotSynced, OutsideFilter, SelectCacheError, Selector
+from kopf_selectcache import Cache, NotSynced, OutsideFilter, SelectCacheError, Selector, SyncCache
 from kopf_selectcache.selectors.selector import Branches
 from kopf_selectcache.testing import FakeCache
 from tests.kopf_operators import pod
@@ -88,6 +91,29 @@ def test_an_error_that_is_kept_keeps_no_generation_of_the_store() -> None:
     gc.collect()
     assert informer() is None
     assert "app=web" in str(error)
+
+
+def test_an_error_is_pickled_where_python_leaves_out_assertions() -> None:
+    code = (
+        "import pickle\n"
+        "from kopf_selectcache.testing import FakeCache\n"
+        "try:\n"
+        "    FakeCache([], {'v1/pods': 'app=web'}).list('pods')\n"
+        "except Exception as error:\n"
+        "    print(pickle.loads(pickle.dumps(error)).line)\n"
+    )
+    ran = subprocess.run([sys.executable, "-O", "-c", code], check=True, capture_output=True, text=True)
+    assert "app=web, so this list may be incomplete." in ran.stdout
+
+
+def test_help_shows_each_option_and_an_example() -> None:
+    for of, call in ((Cache, "await cache.fetch("), (SyncCache, "cache.fetch(")):
+        shown = pydoc.plain(pydoc.render_doc(of.fetch))
+        assert all(
+            f"{option}:" in shown for option in ("namespace", "default", "max_age", "at_least", "whole")
+        )
+        assert call in shown
+        assert ("await" in shown) is (of is Cache)
 
 
 @pytest.mark.parametrize("again", [copy.copy, lambda error: pickle.loads(pickle.dumps(error))])
