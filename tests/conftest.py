@@ -66,6 +66,12 @@ def pytest_configure(config: pytest.Config) -> None:
     config.add_cleanup(patch.undo)
 
 
+@hypothesis.settings(max_examples=1, database=None)
+@hypothesis.given(hypothesis.strategies.none())
+def _draw(_: None) -> None:
+    """Draw something."""
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
     """Put what is collected out of reach of the garbage collector: many tests ask it to run, and would have
@@ -74,6 +80,7 @@ def pytest_collection() -> Generator[None, object, object]:
     try:
         return (yield)
     finally:
+        _draw()  # Hypothesis asks the collector once for its source of randomness, and must find it.
         gc.collect()
         gc.freeze()
         gc.enable()
