@@ -23,7 +23,7 @@ from typing import TypeAlias
 import grimp
 
 WIDTH = 110
-APART = ("cli", "reconciler", "recorder", "testing")
+APART = ("cli", "reactions", "recorder", "testing")
 """The folders of the package that are no part of the product's lines."""
 NO_ENTRIES = ("__init__", "__main__", "_errors", "_kopf")
 LOGGING = ("critical", "debug", "error", "exception", "info", "log", "warning")

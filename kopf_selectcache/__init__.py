@@ -34,7 +34,7 @@ from .plugin.caches import Caches
 from .plugin.handlers import with_cache
 from .plugin.operator import collector
 from .plugin.reconcile import Watch, reconcile
-from .reconciler import predicates, sources
+from .reactions import predicates, sources
 from .recorder.recorder import Recorder
 from .selectors.object_key import Key
 from .selectors.selector import AnyOf, Selector

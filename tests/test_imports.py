@@ -20,13 +20,13 @@ FOLDERS = {
     "errors",
     "informer",
     "plugin",
-    "reconciler",
+    "reactions",
     "recorder",
     "selectors",
     "settings",
     "types",
 }
-"""The folders and modules of the package that an operator has. `recorder` and `reconciler` are public."""
+"""The folders and modules of the package that an operator has. `recorder` and `reactions` are public."""
 
 LIBRARIES = {"msgspec", "zstandard"}
 """The libraries that it has besides those of Kopf. msgspec imports `typing_extensions` if it can."""

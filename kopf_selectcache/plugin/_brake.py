@@ -19,7 +19,7 @@ from typing import TypeAlias
 
 from kopf_selectcache.cache.noting import Target, Written, notes
 from kopf_selectcache.core.redact import printable_name
-from kopf_selectcache.reconciler.queue import MOST_CAUSES
+from kopf_selectcache.reactions.queue import MOST_CAUSES
 from kopf_selectcache.selectors.object_key import Key
 
 LIMIT = 20

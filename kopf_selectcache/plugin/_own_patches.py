@@ -16,7 +16,7 @@ from typing import Any
 
 from kopf_selectcache.cache.noting import Path
 from kopf_selectcache.core.store.record import is_number, is_older
-from kopf_selectcache.reconciler.predicates import Event, Obj, Predicate
+from kopf_selectcache.reactions.predicates import Event, Obj, Predicate
 from kopf_selectcache.selectors.object_key import Key
 
 ROUNDS = 3

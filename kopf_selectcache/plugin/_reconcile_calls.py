@@ -26,9 +26,9 @@ from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.store import ChangeCause
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
-from kopf_selectcache.reconciler.predicates import Event, all_of
-from kopf_selectcache.reconciler.queue import Cause, Run, WorkQueue
-from kopf_selectcache.reconciler.worker import RunAgain
+from kopf_selectcache.reactions.predicates import Event, all_of
+from kopf_selectcache.reactions.queue import Cause, Run, WorkQueue
+from kopf_selectcache.reactions.worker import RunAgain
 from kopf_selectcache.selectors.object_key import Key
 
 from ._brake import Brake, Caller, Chains

@@ -14,7 +14,7 @@ from kopf_selectcache._errors import NotDeclared
 from kopf_selectcache.cache.own_writes import informers_of
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.informer.informers import Runtime
-from kopf_selectcache.reconciler.predicates import Event, Predicate
+from kopf_selectcache.reactions.predicates import Event, Predicate
 
 from .narrowing import handlers_of
 from .reconcile import Reconciler

@@ -29,7 +29,7 @@ from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.informer.log import in_words
 from kopf_selectcache.informer.metrics import Collector
 from kopf_selectcache.informer.phrase import one_line
-from kopf_selectcache.reconciler.metrics import queue_metrics
+from kopf_selectcache.reactions.metrics import queue_metrics
 from kopf_selectcache.recorder.metrics import event_metrics
 from kopf_selectcache.recorder.recorder import Recorder, end_recordings
 from kopf_selectcache.selectors.kind_keys import text_of

@@ -19,9 +19,9 @@ from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.cache.formats.formats import Form
 from kopf_selectcache.core.selection.kinds import KindKey, find, parse_key
 from kopf_selectcache.core.selection.values import is_label_key
-from kopf_selectcache.reconciler.mapping import AnyMapping, mapping_of
-from kopf_selectcache.reconciler.predicates import AnyPredicate, predicate_of
-from kopf_selectcache.reconciler.sources import Channel, Source
+from kopf_selectcache.reactions.mapping import AnyMapping, mapping_of
+from kopf_selectcache.reactions.predicates import AnyPredicate, predicate_of
+from kopf_selectcache.reactions.sources import Channel, Source
 from kopf_selectcache.selectors.kind_keys import AnyKey, are_alike, assigned, checked_key, text_of
 from kopf_selectcache.selectors.signatures import check_call
 

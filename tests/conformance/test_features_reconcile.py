@@ -14,7 +14,7 @@ from kopf._cogs.structs.credentials import Vault
 import kopf_selectcache as selectcache
 from kopf_selectcache import Caches, DeclarationError, sources
 from kopf_selectcache.plugin.hooks import checked
-from kopf_selectcache.reconciler.predicates import labels_changed
+from kopf_selectcache.reactions.predicates import labels_changed
 from kopf_selectcache.settings.options import settings_of
 from tests.faults.environment import connections_closed
 from tests.real.inprocess import credentials, until

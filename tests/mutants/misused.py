@@ -26,7 +26,7 @@ CALLED, BY_CACHES = (
     "plugin/_calls.py",
 )
 PREDICATE = (
-    "tests/reconciler/test_predicates.py"
+    "tests/reactions/test_predicates.py"
     "::test_20_a_predicate_that_returns_a_coroutine_is_an_error_and_not_true"
 )
 LOGGED = TOLD + "the_log_of_calls_by_caches_has_the_ways_out"
@@ -90,7 +90,7 @@ MISUSED: tuple[Mutant, ...] = (
     ),
     Mutant(
         "count a coroutine of a predicate as true",
-        "reconciler/predicates.py",
+        "reactions/predicates.py",
         "refuse_awaitable(decision, ",
         "str(",
         20,

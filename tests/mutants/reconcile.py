@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from .mutant import Mutant
 
-QUEUE = "tests/reconciler/test_queue.py::"
-FAILING = "tests/reconciler/test_failing_functions.py::test_"
+QUEUE = "tests/reactions/test_queue.py::"
+FAILING = "tests/reactions/test_failing_functions.py::test_"
 PURE, SOURCES, WORKER = (
-    "tests/reconciler/test_predicates.py::",
-    "tests/reconciler/test_sources.py::",
-    "tests/reconciler/test_worker.py::",
+    "tests/reactions/test_predicates.py::",
+    "tests/reactions/test_sources.py::",
+    "tests/reactions/test_worker.py::",
 )
 
 RECONCILE: tuple[Mutant, ...] = (
     Mutant(
         "let a map that raises CancelledError end its source",
-        "reconciler/_deliveries.py",
+        "reactions/_deliveries.py",
         "        except BaseException as error:  # It is the operator's code.  # noqa: BLE001\n            let_exit(error)\n            self._report",
         "        except Exception as error:  # noqa: BLE001\n            self._report",
         17,
@@ -23,7 +23,7 @@ RECONCILE: tuple[Mutant, ...] = (
     ),
     Mutant(
         "let changes starve the keys of a list",
-        "reconciler/queue.py",
+        "reactions/queue.py",
         "return since - priority * self._ageing",
         "return since - priority * 1e9",
         17,
@@ -31,7 +31,7 @@ RECONCILE: tuple[Mutant, ...] = (
     ),
     Mutant(
         "run failing keys before healthy ones",
-        "reconciler/queue.py",
+        "reactions/queue.py",
         "RETRY = -150",
         "RETRY = 150",
         17,
@@ -39,7 +39,7 @@ RECONCILE: tuple[Mutant, ...] = (
     ),
     Mutant(
         "never finish a shutdown that drops",
-        "reconciler/queue.py",
+        "reactions/queue.py",
         "if not drain or entry.state is _State.WAITING",
         "if entry.state is _State.WAITING",
         17,
@@ -47,7 +47,7 @@ RECONCILE: tuple[Mutant, ...] = (
     ),
     Mutant(
         "hand a key out while it runs",
-        "reconciler/queue.py",
+        "reactions/queue.py",
         "        if key in self._running:\n            entry.state",
         "        if False:\n            entry.state",
         17,
@@ -58,7 +58,7 @@ RECONCILE: tuple[Mutant, ...] = (
     ),
     Mutant(
         "let the later of two delays count",
-        "reconciler/queue.py",
+        "reactions/queue.py",
         "elif now + seconds < entry.due or is_raised:",
         "elif now + seconds > entry.due or entry.due == math.inf:",
         17,
@@ -66,7 +66,7 @@ RECONCILE: tuple[Mutant, ...] = (
     ),
     Mutant(
         "leave the delay of a failed key as it is",
-        "reconciler/queue.py",
+        "reactions/queue.py",
         "self._failures[key] = failures + 1",
         "self._failures[key] = 1",
         17,
@@ -74,7 +74,7 @@ RECONCILE: tuple[Mutant, ...] = (
     ),
     Mutant(
         "lose a run that something else has cancelled",
-        "reconciler/worker.py",
+        "reactions/worker.py",
         "except (Exception, asyncio.CancelledError) as error:",
         "except Exception as error:",
         17,
@@ -82,7 +82,7 @@ RECONCILE: tuple[Mutant, ...] = (
     ),
     Mutant(
         "map only the new object",
-        "reconciler/_deliveries.py",
+        "reactions/_deliveries.py",
         "for state in (event.old if event.is_whole else None, event.new)",
         "for state in (event.new,)",
         17,
@@ -90,7 +90,7 @@ RECONCILE: tuple[Mutant, ...] = (
     ),
     Mutant(
         "map only the last of joined states",
-        "reconciler/_deliveries.py",
+        "reactions/_deliveries.py",
         "        self.last = states[-1]",
         "        self.first, self.last = None, states[-1]",
         17,
@@ -98,7 +98,7 @@ RECONCILE: tuple[Mutant, ...] = (
     ),
     Mutant(
         "drop changes whose predicate fails",
-        "reconciler/_deliveries.py",
+        "reactions/_deliveries.py",
         "return is_admitted is not False",
         "return bool(is_admitted)",
         17,
@@ -106,7 +106,7 @@ RECONCILE: tuple[Mutant, ...] = (
     ),
     Mutant(
         "look for labels in the new object alone",
-        "reconciler/predicates.py",
+        "reactions/predicates.py",
         "for obj in (event.old, event.new)",
         "for obj in (event.new or event.old,)",
         17,
@@ -114,7 +114,7 @@ RECONCILE: tuple[Mutant, ...] = (
     ),
     Mutant(
         "start a source twice",
-        "reconciler/sources.py",
+        "reactions/sources.py",
         "        if self._deliveries is not None:\n            raise DeclarationError(",
         "        if False:\n            raise DeclarationError(",
         17,
@@ -122,15 +122,15 @@ RECONCILE: tuple[Mutant, ...] = (
     ),
     Mutant(
         "run the objects of a resync like changes",
-        "reconciler/sources.py",
+        "reactions/sources.py",
         "is_live = not is_of_list and change.cause is not ChangeCause.RESYNC",
         "is_live = not is_of_list",
         17,
-        ("tests/reconciler/test_following.py::test_a_resync_of_the_kind_goes_after_live_changes",),
+        ("tests/reactions/test_following.py::test_a_resync_of_the_kind_goes_after_live_changes",),
     ),
     Mutant(
         "send to a channel that is full",
-        "reconciler/sources.py",
+        "reactions/sources.py",
         "if any(len(source.events) >= self._size for source in self._sources):",
         "if False:",
         17,
@@ -138,7 +138,7 @@ RECONCILE: tuple[Mutant, ...] = (
     ),
     Mutant(
         "compare a change with what the cache holds",
-        "reconciler/sources.py",
+        "reactions/sources.py",
         "old = view.old if change.after is not None else view.body",
         "old = view.new if change.after is not None else view.body",
         17,
@@ -149,7 +149,7 @@ RECONCILE: tuple[Mutant, ...] = (
     ),
     Mutant(
         "hold back the keys of a state while the other one fails",
-        "reconciler/_deliveries.py",
+        "reactions/_deliveries.py",
         "if last is not None and await",
         "if last is not None and first is None and await",
         17,
@@ -157,7 +157,7 @@ RECONCILE: tuple[Mutant, ...] = (
     ),
     Mutant(
         "map departed objects without a limit",
-        "reconciler/_deliveries.py",
+        "reactions/_deliveries.py",
         "if self._departed < MOST_DEPARTED or",
         "if True or",
         17,

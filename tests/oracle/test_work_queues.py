@@ -6,9 +6,9 @@ from itertools import pairwise
 
 import pytest
 
-from kopf_selectcache.reconciler.queue import AGEING
+from kopf_selectcache.reactions.queue import AGEING
 from tests.oracle.work_queues import COUNT, DIFFERENCES, GO, SORTS, ask, build, scripts, stored
-from tests.reconciler.virtual import SECOND, Answer, Script, play
+from tests.reactions.virtual import SECOND, Answer, Script, play
 
 WITHOUT = 1e6
 """Seconds that no key of a script waits: priorities do not age."""

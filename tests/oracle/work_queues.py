@@ -18,7 +18,7 @@ from typing import Any
 from tests.apiserver.build import Go
 from tests.oracle import golang
 from tests.oracle.golang import NoGo, OracleError, find_go
-from tests.reconciler.virtual import SECOND, Answer, Operation, Script
+from tests.reactions.virtual import SECOND, Answer, Operation, Script
 
 MODULE = Path(__file__).parent / "workqueue"
 GOLDEN = Path(__file__).parent / "testdata" / "work_queues.jsonl.gz"

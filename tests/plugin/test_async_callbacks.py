@@ -12,8 +12,8 @@ import pytest
 
 from kopf_selectcache import DeclarationError, Watch, with_cache
 from kopf_selectcache.plugin.hooks import checked
-from kopf_selectcache.reconciler.mapping import Function
-from kopf_selectcache.reconciler.predicates import predicate_of
+from kopf_selectcache.reactions.mapping import Function
+from kopf_selectcache.reactions.predicates import predicate_of
 from kopf_selectcache.settings.options import settings_of
 from tests.kopf_operators import declaring
 

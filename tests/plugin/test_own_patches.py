@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kopf_selectcache.plugin._own_patches import MOST_WRITES, OwnPatches, Write, merged, stored_part
-from kopf_selectcache.reconciler.predicates import Event, predicate_of
+from kopf_selectcache.reactions.predicates import Event, predicate_of
 from kopf_selectcache.selectors.object_key import Key
 
 KEY = Key("web", namespace="shop")

@@ -15,7 +15,7 @@ import kopf_selectcache as selectcache
 from kopf_selectcache import Cache, DeclarationError, Key, OutsideFilter, ReadError, SyncCache
 from kopf_selectcache.cache.access import in_callback
 from kopf_selectcache.plugin.handlers import with_cache
-from kopf_selectcache.reconciler.mapping import mapping_of
+from kopf_selectcache.reactions.mapping import mapping_of
 from kopf_selectcache.testing import FakeCache
 from tests.faults.environment import until
 from tests.kopf_operators import Cluster, called, changing, declaring, launched, only, pod, run

@@ -21,7 +21,7 @@ from kopf_selectcache import (
 )
 from kopf_selectcache.errors import ConflictingSelectors
 from kopf_selectcache.plugin.on import change_handlers
-from kopf_selectcache.reconciler.predicates import Event
+from kopf_selectcache.reactions.predicates import Event
 from kopf_selectcache.settings.defaults import Defaults
 from kopf_selectcache.testing import FakeCache
 from tests.cache.environment import pod

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kopf_selectcache import Key
-from kopf_selectcache.reconciler.queue import AGEING, MOST_CAUSES, Cause, Priority, Run, WorkQueue
+from kopf_selectcache.reactions.queue import AGEING, MOST_CAUSES, Cause, Priority, Run, WorkQueue
 
 KEYS: list[Key] = [Key(name, namespace="shop") for name in "abcdef"]
 PRIORITIES = [Priority.LIVE, Priority.INITIAL, Priority.RETRY, 7]

@@ -10,11 +10,11 @@ import pytest
 
 from kopf_selectcache import Key
 from kopf_selectcache.core.errors import let_exit
-from kopf_selectcache.reconciler.queue import WorkQueue
-from kopf_selectcache.reconciler.sources import Kind
+from kopf_selectcache.reactions.queue import WorkQueue
+from kopf_selectcache.reactions.sources import Kind
 from kopf_selectcache.testing import FakeCache
 from tests.faults.environment import run, until
-from tests.reconciler.test_sources import keys_in, pod, queue_of, sleep_briefly
+from tests.reactions.test_sources import keys_in, pod, queue_of, sleep_briefly
 
 
 async def start(source: Kind, queue: WorkQueue) -> None:

@@ -11,12 +11,12 @@ from kopf_selectcache import Cached, Key, NotSynced
 from kopf_selectcache._errors import Cause, StateError
 from kopf_selectcache.cache.snapshots import informer_of
 from kopf_selectcache.core.protocol.backoff import delay
-from kopf_selectcache.reconciler import sources
-from kopf_selectcache.reconciler.queue import Priority
-from kopf_selectcache.reconciler.sources import Kind
+from kopf_selectcache.reactions import sources
+from kopf_selectcache.reactions.queue import Priority
+from kopf_selectcache.reactions.sources import Kind
 from kopf_selectcache.testing import FakeCache
 from tests.faults.environment import run, until
-from tests.reconciler.test_sources import keys_in, pod, queue_of
+from tests.reactions.test_sources import keys_in, pod, queue_of
 from tests.secrets import caching, secret
 
 

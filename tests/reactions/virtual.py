@@ -8,7 +8,7 @@ from itertools import count
 from typing import TypedDict
 
 from kopf_selectcache import Key
-from kopf_selectcache.reconciler.queue import Cause, WorkQueue
+from kopf_selectcache.reactions.queue import Cause, WorkQueue
 
 SECOND = 1_000_000_000
 

@@ -11,9 +11,9 @@ from kopf_selectcache import BadSelector, Key, LabelSelector
 from kopf_selectcache._errors import DeclarationError
 from kopf_selectcache.cache.access import of_class
 from kopf_selectcache.cache.cache import Cache
-from kopf_selectcache.reconciler import predicates as p
-from kopf_selectcache.reconciler.mapping import Function, Itself, Mapping, Owner, checked_keys, mapping_of
-from kopf_selectcache.reconciler.predicates import Event
+from kopf_selectcache.reactions import predicates as p
+from kopf_selectcache.reactions.mapping import Function, Itself, Mapping, Owner, checked_keys, mapping_of
+from kopf_selectcache.reactions.predicates import Event
 from kopf_selectcache.testing import FakeCache
 
 

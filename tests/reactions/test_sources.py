@@ -15,10 +15,10 @@ from kopf_selectcache import Cached, Forbidden, Key, NotDeclared, NotSynced
 from kopf_selectcache._errors import DeclarationError
 from kopf_selectcache.cache.access import of_class
 from kopf_selectcache.cache.cache import Cache, SyncCache
-from kopf_selectcache.reconciler import _deliveries
-from kopf_selectcache.reconciler._deliveries import Deliveries
-from kopf_selectcache.reconciler.mapping import ITSELF, Owner
-from kopf_selectcache.reconciler.predicates import (
+from kopf_selectcache.reactions import _deliveries
+from kopf_selectcache.reactions._deliveries import Deliveries
+from kopf_selectcache.reactions.mapping import ITSELF, Owner
+from kopf_selectcache.reactions.predicates import (
     Event,
     annotations_changed,
     deleted,
@@ -27,8 +27,8 @@ from kopf_selectcache.reconciler.predicates import (
     left,
     updated,
 )
-from kopf_selectcache.reconciler.queue import Priority, Run, WorkQueue
-from kopf_selectcache.reconciler.sources import Channel, Informer, Kind, Source
+from kopf_selectcache.reactions.queue import Priority, Run, WorkQueue
+from kopf_selectcache.reactions.sources import Channel, Informer, Kind, Source
 from kopf_selectcache.testing import FakeCache
 from kopf_selectcache.testing.faults import Silence
 from tests.faults.environment import run, until

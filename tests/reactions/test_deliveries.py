@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from kopf_selectcache import Key
-from kopf_selectcache.reconciler._deliveries import Deliveries
-from kopf_selectcache.reconciler.mapping import ITSELF, mapping_of
-from kopf_selectcache.reconciler.predicates import Event, all_of
-from kopf_selectcache.reconciler.queue import WorkQueue
+from kopf_selectcache.reactions._deliveries import Deliveries
+from kopf_selectcache.reactions.mapping import ITSELF, mapping_of
+from kopf_selectcache.reactions.predicates import Event, all_of
+from kopf_selectcache.reactions.queue import WorkQueue
 from tests.faults.environment import run, until
-from tests.reconciler.test_sources import Failing, by_target, keys_in, queue_of, sleep_briefly
+from tests.reactions.test_sources import Failing, by_target, keys_in, queue_of, sleep_briefly
 
 
 def test_the_keys_of_an_evicted_object_run_when_it_departs_although_its_mapping_has_failed() -> None:
