@@ -1,5 +1,8 @@
 """Count the Python calls of short paths: lists, a refused get, a declaration, a line of a watch.
 
+`python -m bench.call_paths` prints the counts. With `--show on.change` or `--show reconcile` it prints the
+calls from a line of a watch to such a handler, in their order and by file.
+
 Only functions that are written in a file of the package count, each resumption of a coroutine or generator
 as a call. A module is a file. A switch is a call in another module than the call before it. The counts do not
 depend on time, but they depend on the version of Python: later versions inline comprehensions. The figures of
@@ -8,13 +11,16 @@ version 0.1.0 are from CPython 3.11.
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any, NamedTuple, TypeAlias
 
 import kopf
@@ -27,8 +33,12 @@ STORE = "Store"
 """The class that stores objects. The path of a line ends with the last call of one of its methods."""
 LINES = 5
 """The number of lines of a watch. The shortest path counts: others train compression or meet a timer."""
+PARTS = frozenset({"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"})
+"""Frames that are part of a function. The paths to handlers leave them out."""
 
 Obj: TypeAlias = dict[str, Any]
+Register: TypeAlias = Callable[[kopf.OperatorRegistry], object]
+"""Registers the handlers of an operator."""
 
 
 class Counts(NamedTuple):
@@ -89,7 +99,7 @@ def measure_paths() -> Mapping[str, Counts]:
         "refused": _refused(),
         "declare": _declare(),
         "line": asyncio.run(_line()),
-    }
+    } | {name: summarize(trace_handler(name)) for name in HANDLERS}
 
 
 def _pod(name: str, **labels: str) -> Obj:
@@ -163,34 +173,48 @@ def _declare() -> Counts:
 
 async def _line() -> Counts:
     """Count the path of a line of a watch in a running operator, from the event loop to the store."""
+    found: asyncio.Future[selectcache.Cache] = asyncio.get_running_loop().create_future()
+
+    def register(registry: kopf.OperatorRegistry) -> None:
+        @kopf.on.event("configmaps", registry=registry)
+        @selectcache.with_cache
+        async def hand_over(cache: selectcache.Cache, **_: Any) -> None:
+            if not found.done():
+                found.set_result(cache)
+
+    async with _operator(register, found) as cluster:
+        return min([await _count_line(cluster, found.result(), str(number)) for number in range(LINES)])
+
+
+@asynccontextmanager
+async def _operator(register: Register, ready: asyncio.Future[Any]) -> AsyncIterator[EmbeddedCluster]:
+    """Run an operator beside a server with a pod and a ConfigMap, once `ready` is done."""
     with EmbeddedCluster().in_thread() as cluster:
         cluster.namespace("shop")
         cluster.create(
             _pod("web-1", app="web"),
             {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x", "namespace": "shop"}},
         )
-        found: asyncio.Future[selectcache.Cache] = asyncio.get_running_loop().create_future()
-        operator = asyncio.create_task(
-            kopf.operator(registry=_registry(cluster, found), clusterwide=True, standalone=True)
-        )
-        operator.add_done_callback(lambda _: _fail(found))
+        registry = _registry(cluster)
+        register(registry)
+        operator = asyncio.create_task(kopf.operator(registry=registry, clusterwide=True, standalone=True))
+        operator.add_done_callback(lambda _: _fail(ready))
         try:
             async with asyncio.timeout(60):
-                await found
-            paths = [await _count_line(cluster, found.result(), str(number)) for number in range(LINES)]
+                await ready
+            yield cluster
         finally:
             operator.cancel()
             await asyncio.wait({operator})
-    return min(paths)
 
 
-def _fail(found: asyncio.Future[selectcache.Cache]) -> None:
-    if not found.done():
-        found.set_exception(RuntimeError("the operator has ended"))
+def _fail(ready: asyncio.Future[Any]) -> None:
+    if not ready.done():
+        ready.set_exception(RuntimeError("the operator has ended"))
 
 
-def _registry(cluster: EmbeddedCluster, found: asyncio.Future[selectcache.Cache]) -> kopf.OperatorRegistry:
-    """Return the handlers of an operator that hands over its cache."""
+def _registry(cluster: EmbeddedCluster) -> kopf.OperatorRegistry:
+    """Return what all operators here have: the login, and a filter of pods."""
     registry = kopf.OperatorRegistry()
 
     @kopf.on.login(registry=registry)
@@ -202,20 +226,18 @@ def _registry(cluster: EmbeddedCluster, found: asyncio.Future[selectcache.Cache]
         settings.posting.enabled = False
         selectcache.settings_of(settings).selectors["v1/pods"] = "app=web"
 
-    @kopf.on.event("configmaps", registry=registry)
-    @selectcache.with_cache
-    async def hand_over(cache: selectcache.Cache, **_: Any) -> None:
-        if not found.done():
-            found.set_result(cache)
-
     return registry
+
+
+async def _change(cluster: EmbeddedCluster, value: str) -> None:
+    await asyncio.to_thread(cluster.patch, _pod("web-1"), {"metadata": {"labels": {"value": value}}})
 
 
 async def _count_line(cluster: EmbeddedCluster, cache: selectcache.Cache, value: str) -> Counts:
     """Change an object; count the step of the event loop that stores it."""
     calls: list[Call] = []
     with recording(calls):
-        await asyncio.to_thread(cluster.patch, _pod("web-1"), {"metadata": {"labels": {"value": value}}})
+        await _change(cluster, value)
     async with asyncio.timeout(60):
         while (
             cache.get("pods", "web-1", namespace="shop")["metadata"]["labels"].get("value") != value
@@ -245,3 +267,137 @@ def cut_at_store(calls: Sequence[Call]) -> Sequence[Call]:
             f"no line was stored by a class called {STORE}: give its present name in {Path(__file__).name}"
         )
     return max(paths, key=len)
+
+
+# ---- The path to a handler, over the steps of the event loop.
+
+HANDLERS: Mapping[str, Callable[..., Callable[..., Any]]] = {
+    "on.change": selectcache.on.change,
+    "reconcile": selectcache.reconcile,
+}
+"""The decorators of the handlers that a line of a watch leads to."""
+
+
+@dataclass(eq=False)
+class Step:
+    """A step of the event loop: what one handle runs."""
+
+    before: tuple[Step, int] | None
+    """The step that scheduled it, and the number of calls which that had made by then."""
+    calls: list[Call] = field(default_factory=list)
+
+
+class Steps:
+    """Records which steps of the loop lead to the first call of a function, as a profiler of this thread."""
+
+    def __init__(self, target: CodeType, folder: str = PACKAGE) -> None:
+        self._target, self._folder = target, folder
+        self._step: Step | None = None
+        self._scheduled: dict[int, tuple[asyncio.Handle, tuple[Step, int] | None]] = {}
+        """The handles by their ids, which stay theirs while they are here, with what scheduled them."""
+        self._found: tuple[Step, int] | None = None
+
+    def __call__(self, frame: FrameType, event: str, _: object) -> None:
+        if event != "call":
+            return
+        code = frame.f_code
+        if code is _SCHEDULES:
+            handle = frame.f_locals["self"]
+            self._scheduled[id(handle)] = handle, self._here()
+        elif code is _RUNS:
+            _, before = self._scheduled.get(id(frame.f_locals["self"]), (None, None))
+            self._step = Step(before)
+        elif code is self._target:
+            self._found = self._found or self._here()
+        elif (
+            self._step is not None and code.co_filename.startswith(self._folder) and code.co_name not in PARTS
+        ):
+            calls = self._step.calls
+            calls.append(Call(code.co_filename, code.co_qualname, outermost=not calls))
+
+    def _here(self) -> tuple[Step, int] | None:
+        return None if self._step is None else (self._step, len(self._step.calls))
+
+    def path(self) -> list[Call]:
+        """Return the calls up to the function. Of each step, those before it scheduled the next."""
+        parts: list[list[Call]] = []
+        at = self._found
+        while at is not None:
+            step, count = at
+            parts.append(step.calls[:count])
+            at = step.before
+        return [call for part in reversed(parts) for call in part]
+
+
+_SCHEDULES = asyncio.Handle.__init__.__code__
+_RUNS = asyncio.Handle._run.__code__  # Nothing public shows the steps of a loop.  # noqa: SLF001
+
+
+def trace_handler(name: str) -> Sequence[Call]:
+    """Return the calls from a line of a watch to a handler of an operator that has no other."""
+    return asyncio.run(_trace_handler(HANDLERS[name]))
+
+
+async def _trace_handler(decorator: Callable[..., Callable[..., Any]]) -> Sequence[Call]:
+    called: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    awaited = ""
+
+    async def handle(labels: Mapping[str, str], **_: Any) -> None:
+        if labels.get("value", "") == awaited and not called.done():
+            called.set_result(awaited)
+
+    def register(registry: kopf.OperatorRegistry) -> None:
+        options = {"initial": True} if decorator is selectcache.on.change else {}
+        decorator("pods", registry=registry, **options)(handle)
+
+    paths = []
+    async with _operator(register, called) as cluster:
+        for number in range(LINES):
+            awaited, called = str(number), asyncio.get_running_loop().create_future()
+            steps = Steps(handle.__code__)
+            sys.setprofile(steps)
+            try:
+                async with asyncio.timeout(60):
+                    await _change(cluster, awaited)
+                    await called
+            finally:
+                sys.setprofile(None)
+            path = steps.path()
+            if any(call.function.startswith(f"{STORE}.") for call in path):  # The line has led to the call.
+                paths.append(path)
+    if not paths:
+        raise RuntimeError(f"no line led from a class called {STORE} to the handler")
+    return min(paths, key=len)
+
+
+def show(calls: Sequence[Call]) -> str:
+    """Return the calls in their order, and then by file."""
+    lines = [f"{call.file.removeprefix(PACKAGE):40} {call.function}" for call in calls]
+    files = Counter(call.file for call in calls)
+    lines += ["", f"{len(calls)} calls in {len(files)} files:"]
+    for file, count in files.most_common():
+        functions = Counter(call.function for call in calls if call.file == file)
+        names = ", ".join(f"{name} {times}x" if times > 1 else name for name, times in functions.items())
+        lines.append(f"{count:4}  {file.removeprefix(PACKAGE)}: {names}")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.call_paths", description=(__doc__ or "").partition("\n")[0]
+    )
+    parser.add_argument(
+        "--show", choices=HANDLERS, help="print the calls from a line of a watch to a handler"
+    )
+    given = parser.parse_args()
+    if given.show:
+        print(show(trace_handler(given.show)))
+    else:
+        for name, counts in measure_paths().items():
+            print(
+                f"{name:10} {counts.calls:4} calls, {counts.modules:3} modules, {counts.switches:4} switches"
+            )
+
+
+if __name__ == "__main__":
+    main()

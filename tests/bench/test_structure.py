@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import sys
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.call_paths import Call, Counts, cut_at_store, recording, summarize
+from bench.call_paths import Call, Counts, Steps, cut_at_store, recording, show, summarize
 from bench.source_figures import (
     Source,
     count_entries,
@@ -61,6 +62,10 @@ def test_the_script_measures_this_checkout(tmp_path: Path) -> None:
     for name in ("list", "get", "refused", "declare", "line"):
         calls, modules, switches = figures[name]
         assert 5 < modules <= switches < calls < 1_000
+    for name in ("on.change", "reconcile"):
+        calls, modules = figures[name]
+        assert figures["line"][0] < calls < 1_000
+        assert 5 < modules < calls
 
 
 def test_reads_and_declarations_keep_within_their_targets() -> None:
@@ -70,7 +75,7 @@ def test_reads_and_declarations_keep_within_their_targets() -> None:
         [sys.executable, "-c", command], cwd=ROOT, check=True, capture_output=True, text=True
     ).stdout
     figures = json.loads(printed.splitlines()[-1])
-    assert set(figures) == {"list", "get", "refused", "declare", "line"}
+    assert set(figures) == {"list", "get", "refused", "declare", "line", "on.change", "reconcile"}
     if sys.version_info[:2] == MEASURED_ON:
         assert is_met("list", figures["list"])
         assert is_met("get", figures["get"])
@@ -239,6 +244,46 @@ def test_a_line_is_the_longest_step_of_the_loop_that_stores_up_to_the_store() ->
     assert cut_at_store(calls) == line[:4]
     with pytest.raises(RuntimeError):
         cut_at_store(step("Reflector.run", "Stores.put"))
+
+
+def test_a_path_to_a_handler_follows_the_steps_of_the_loop_that_lead_to_it() -> None:
+    """Of each step it has the calls until the next was scheduled."""
+
+    async def handle() -> None:
+        pass
+
+    async def deliver(heard: asyncio.Event) -> None:
+        await heard.wait()
+        inner(1)
+        await asyncio.create_task(handle())
+
+    async def run() -> None:
+        heard = asyncio.Event()
+        delivery = asyncio.create_task(deliver(heard))
+        await asyncio.sleep(0)
+        asyncio.get_running_loop().call_soon(read, heard)
+        asyncio.get_running_loop().call_soon(unrelated)
+        await delivery
+
+    def read(heard: asyncio.Event) -> None:
+        inner(sum(number for number in range(2)))
+        heard.set()
+        unrelated()
+
+    def unrelated() -> None:
+        pass
+
+    steps = Steps(handle.__code__, __file__)
+    with asyncio.Runner() as runner:
+        loop = runner.get_loop()
+        sys.setprofile(steps)
+        try:
+            loop.run_until_complete(run())
+        finally:
+            sys.setprofile(None)
+    functions = [call.function.rpartition(".")[2] for call in steps.path()]
+    assert functions == ["run", "run", "read", "inner", "deliver", "inner"]
+    assert "6 calls in 1 files:" in show(steps.path())
 
 
 def test_a_target_is_met_if_no_figure_is_more() -> None:
