@@ -213,7 +213,6 @@ _NOT_AWAITED = re.compile(r"\bawait\s+cache\.(get|list|list_cached|list_outside|
 
 _OF_TYPES = (
     ("Object of type Objects is not JSON", "", "Write: json.dumps(list(found))"),
-    ("Extra positional arguments", "Key(", f"Write: {EXAMPLE}"),
     ("Unexpected keyword argument", "Key(", f"Write: {EXAMPLE}"),
 )
 """The beginning of a TypeError, a part of the line that raised it, and the note."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NoReturn
+from typing import Never, NoReturn, cast
 
 import msgspec
 
@@ -34,11 +34,13 @@ class Key(_Place, frozen=True, gc=False):
     """
 
     name: str
+    _by_place: Never = cast("Never", None)  # A second positional argument: msgspec's error has no way out.
 
     def __post_init__(self) -> None:
-        name, namespace = self.name, self.namespace
-        if not isinstance(name, str) or not name or "/" in name:
-            _refuse_name(name)
+        name = self.name
+        if not isinstance(name, str) or not name or "/" in name or self._by_place is not None:
+            _refuse(name, self._by_place)
+        namespace = self.namespace
         if namespace is not None and (not isinstance(namespace, str) or not namespace):
             _refuse_namespace(name, namespace)
 
@@ -71,7 +73,8 @@ class Key(_Place, frozen=True, gc=False):
         >>> Key.stored(('', 'node01'))
         Key('node01')
         """
-        return cls(pair[1], namespace=pair[0] or None)
+        namespace, name = pair
+        return cls(name, namespace=namespace or None)
 
     @property
     def pair(self) -> tuple[str, str]:
@@ -117,7 +120,9 @@ def names_hint(name: str, namespace: str) -> str:
     return clipped(f"Did you mean name={name!r}, namespace={namespace!r}?", 600)
 
 
-def _refuse_name(name: object) -> NoReturn:
+def _refuse(name: object, by_place: object) -> NoReturn:
+    if by_place is not None:
+        raise miscalled("A Key takes its namespace by keyword", remedy=f"Write: {EXAMPLE}")
     if not isinstance(name, str):
         what = f"The name of a Key must be a text, not {shown_by_type(name)}"
         raise miscalled(what, remedy=f"Write: {EXAMPLE}")

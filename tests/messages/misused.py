@@ -96,6 +96,7 @@ MISUSED = {
     "a key with a namespace, of a cluster-scoped kind": called(lambda cache: cache.fetch("nodes", SHOP)),
     "a namespace in the name": called(lambda cache: cache.get("pods", "shop/web-1")),
     "a namespace in the name of a write": called(lambda cache: cache.live.delete("pods", "shop/web-1")),
+    "a key with its namespace by place": lambda: Key("web-1", cast("Any", "shop")),
     "a pair as a key": lambda: Key(cast("Any", ("shop", "web-1"))),
     "a namespace in the name of a key": lambda: Key("shop/web-1"),
     "a key with an empty namespace": lambda: Key("web-1", namespace=""),

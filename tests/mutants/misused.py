@@ -279,6 +279,14 @@ MISUSED: tuple[Mutant, ...] = (
         ("tests/cache/test_keys.py::test_a_positional_namespace_is_refused_with_the_call_to_write",),
     ),
     Mutant(
+        "drop the namespace of a key that is given by place",
+        "selectors/object_key.py",
+        " or self._by_place is not None",
+        "",
+        20,
+        ("tests/selectors/test_object_key.py::test_20_a_key_takes_its_namespace_by_keyword",),
+    ),
+    Mutant(
         "say nothing of a read that is awaited without need",
         "cache/misuse.py",
         'if "await" in str(error) and',

@@ -100,7 +100,7 @@ def test_20_the_answer_of_a_list_says_how_it_is_used() -> None:
 
 
 def key_by_place(_: Any) -> None:
-    Key("web-1", "shop")  # type: ignore[call-arg]  # The mistake.
+    Key("web-1", "shop")  # type: ignore[arg-type]  # The mistake.
 
 
 def key_by_another_word(_: Any) -> None:

@@ -94,6 +94,13 @@ def test_a_key_that_no_object_can_have_is_refused_with_what_to_write(
     assert text in told(caught.value)
 
 
+def test_20_a_key_takes_its_namespace_by_keyword() -> None:
+    with pytest.raises(TypeError, match=r"^A Key takes its namespace by keyword\.") as caught:
+        Key("web-1", "shop")  # type: ignore[arg-type]  # The mistake.
+
+    assert caught.value.__notes__ == ["Write: Key('web-1', namespace='shop')"]
+
+
 @each_row(
     ("obj", "error"),
     [(("shop", "web-1"), TypeError), ("web-1", TypeError), ({}, ValueError), (1, ValueError)],
