@@ -86,7 +86,7 @@ def no_such_write(name: str) -> AttributeError:
     elif meant := near(name, LIVE):
         remedy = f"Did you mean {meant}?"
     else:
-        remedy = f"It has {', '.join(LIVE)}"
+        remedy = f"It has {', '.join(sorted(LIVE))}"
     return no_attribute(f"cache.live has no {name!r}", remedy=remedy)
 
 

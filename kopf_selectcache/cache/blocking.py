@@ -207,21 +207,8 @@ coroutine has nothing of an object."""
 WAITS = ("wait_for", "wait_deleted", "wait_synced")
 """The awaited reads that may wait for longer than a request takes."""
 
-AWAITED = (
-    "add_index",
-    "audit",
-    "declare",
-    "fetch",
-    "fetch_list",
-    "is_deleted",
-    "plan",
-    "undeclare",
-    "why",
-    *WAITS,
-)
-
-LIVE = ("apply", "create", "delete", "ensure", "get", "list", "patch", "replace", "update")
-"""The awaited methods of `cache.live`."""
+AWAITED, LIVE = list[str](), list[str]()
+"""The awaited methods of a cache and of `cache.live`: all that `in_thread` was given."""
 
 
 class Threaded(Protocol):
@@ -240,6 +227,7 @@ def in_thread(
 ) -> Callable[Concatenate[Any, _P], _T]:
     """Return an awaited method as one that waits in its thread: with its overloads, and its docstring."""
     name = method.__name__
+    (LIVE if method.__qualname__.startswith("Live.") else AWAITED).append(name)
 
     @wraps(method)
     def call(self: Threaded, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
