@@ -8,9 +8,9 @@ import ast
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from kopf_selectcache.cache.blocking import AWAITED
+from kopf_selectcache.cache.blocking import AWAITED, LIVE
 
-from ._code import LIVE, LIVE_OBJECTS
+from ._constants import is_cache
 
 
 class Unawaited(NamedTuple):
@@ -21,8 +21,8 @@ class Unawaited(NamedTuple):
 
 
 def unawaited_in(tree: ast.AST, file: str) -> Iterator[Unawaited]:
-    """Yield the calls of `cache` and `cache.live` whose coroutine is thrown away, or taken for an answer. A
-    sync function that calls one gets an error.
+    """Yield the calls of a cache, and of its `live`, whose coroutine is thrown away, or taken for an answer.
+    A sync function that calls one gets an error.
 
     >>> code = "async def f(cache): cache.live.delete('pods', 'a', namespace='b')"
     >>> list(unawaited_in(ast.parse(code), 'web.py'))
@@ -65,12 +65,13 @@ def _wasted(node: ast.AST, used: set[str]) -> list[ast.expr]:
 
 
 def _awaited(node: ast.expr) -> str:
-    """Return the awaited method that is called; empty for other code."""
+    """Return the awaited method that is called, as it is written; empty for other code."""
     match node:
-        case ast.Call(func=ast.Attribute(value=ast.Name(id="cache"), attr=name)) if name in AWAITED:
-            return f"cache.{name}"
-        case ast.Call(
-            func=ast.Attribute(value=ast.Attribute(value=ast.Name(id="cache"), attr="live"), attr=name)
-        ) if name in LIVE or name in LIVE_OBJECTS:
-            return f"cache.live.{name}"
+        case ast.Call(func=ast.Attribute(value=cache, attr=name) as method):
+            names = AWAITED
+            if isinstance(cache, ast.Attribute) and cache.attr == "live":
+                cache, names = cache.value, LIVE
+            is_blocking = isinstance(cache, ast.Attribute)
+            if name in names and is_cache(cache) and not is_blocking:
+                return ast.unparse(method)
     return ""

@@ -397,6 +397,14 @@ SILENCE: tuple[Mutant, ...] = (
         ("tests/cli/test_unawaited.py::test_20_a_call_that_nobody_awaits_is_found",),
     ),
     Mutant(
+        "check no call of current() for an await",
+        "cli/_unawaited.py",
+        "if name in names and is_cache(cache)",
+        "if name in names and isinstance(cache, ast.Name) and is_cache(cache)",
+        20,
+        ("tests/cli/test_unawaited.py::test_20_a_call_is_found_and_named_as_it_is_written",),
+    ),
+    Mutant(
         "check no file for calls that nobody awaits",
         "cli/check.py",
         "for call in needs.unawaited",
