@@ -52,7 +52,7 @@ class Standing(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class BranchResult:
-    """One branch of the filter, compared with an object."""
+    """One branch of the filter, as it was declared, compared with an object."""
 
     filter: Selector
     fails: tuple[str, ...]
@@ -61,15 +61,31 @@ class BranchResult:
     """The labels that the object has instead, such as `app=db` or `no label tier`."""
     is_known: bool = True
     """False if only the server can tell, and was not asked."""
+    operator_namespaces: tuple[str, ...] = ()
+    """The namespaces of the operator (`-n`), if they confine the branch; empty if it has its own, or all."""
 
     def __str__(self) -> str:
-        filter_, needs = clipped(brief(self.filter), 300), " and ".join(self.fails)
+        return f"{clipped(brief(self.filter), 300)}{self._confined()}: {self._compared()}"
+
+    def _confined(self) -> str:
+        names = clipped(" -n ".join(self.operator_namespaces), 300)
+        return f" (the operator runs with -n {names})" if names else ""
+
+    def _compared(self) -> str:
+        needs = " and ".join(self.fails)
         if self.fails and self.has:
             but = f"it has {', '.join(self.has)}"
-            return f"{filter_}: {but}" if needs == filter_ else f"{filter_}: it needs {needs}, but {but}"
+            return but if needs == brief(self.filter) else f"it needs {needs}, but {but}"
         if self.fails:
-            return f"{filter_}: it fails {needs}"
-        return f"{filter_}: selects it" if self.is_known else f"{filter_}: only the server knows"
+            return f"it fails {needs}"
+        return "selects it" if self.is_known else "only the server knows"
+
+    def as_declared(self, declared: Branches) -> BranchResult:
+        """Return the result with the namespaces of the operator apart from the declared branch."""
+        branch = self.filter.in_namespaces(None)
+        if self.filter in declared.branches or branch not in declared.branches:
+            return self
+        return replace(self, filter=branch, operator_namespaces=self.filter.namespaces or ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +127,10 @@ class Why:
         elif self.unanswered:
             lines.append(f"The server doesn't answer: {self.unanswered}.")
         return "\n".join([*lines, *self._state()])
+
+    def as_declared(self, declared: Branches) -> Why:
+        """Return the answer with the namespaces of the operator apart from each declared branch."""
+        return replace(self, branches=tuple(each.as_declared(declared) for each in self.branches))
 
     def _described(self) -> str:
         match self.standing:
@@ -273,7 +293,7 @@ async def why(access: Access, request: Request, *, ask: bool) -> Why:
         found = Why(str(resource), namespace, name, standing, has_namespace=has_namespace)
     else:
         found = await ask_server(access.runtime.fetches, declared, resource, namespace, name)
-    return _with_state(found, informer)
+    return _with_state(found.as_declared(informer.declared.filter_for(resource)), informer)
 
 
 async def _has_namespace(client: _Client, namespace: str | None) -> bool:

@@ -57,8 +57,9 @@ async def run(arguments: argparse.Namespace) -> Answer:
             raise CommandError(f"the operator declares no cache of {resource}", code=PROBLEM)
         reviewer = operator_loader.reviewer_of(operator.transport, operator_loader.user_of(arguments))
         texts, codes, data = list[str](), list[int](), list[dict[str, Any]]()
-        for _, _, planned in caches:
-            why = await ask_server(operator.transport, planned.filter, resource, place, name)
+        for _, cached, planned in caches:
+            found = await ask_server(operator.transport, planned.filter, resource, place, name)
+            why = found.as_declared(cached.filter_for(resource))
             missing = await reviewer.missing(merged(of_cache(resource, planned)))
             lacks = [f"The cache lacks permission to {right}: {right.written()}" for right in missing]
             remedy = [f"To include it: {command}"] if (command := _labelling(why)) else []
@@ -102,7 +103,12 @@ def _plain(why: Why, missing: Sequence[Right]) -> dict[str, Any]:
     return {
         "standing": str(why.standing),
         "alternatives": [
-            {"filter": str(each.filter), "fails": list(each.fails), "has": list(each.has)}
+            {
+                "filter": str(each.filter),
+                "operatorNamespaces": list(each.operator_namespaces),
+                "fails": list(each.fails),
+                "has": list(each.has),
+            }
             for each in why.branches
         ],
         "remedy": _labelling(why) or None,

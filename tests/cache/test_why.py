@@ -54,6 +54,15 @@ def test_an_object_outside_of_the_filter_fails_a_requirement_of_each_branch() ->
     assert "\nThe cache is synced, for 0 s, as of version " in str(found)
 
 
+def test_20_the_namespaces_of_the_operator_stand_apart_from_the_filter() -> None:
+    declared = ["app=web", Selector("app=db", namespaces=["infra"])]
+    cache = FakeCache([pod("db-1", **DB)], {"v1/pods": declared}, namespaces=["shop"])
+    found = why(cache)
+    assert [each.operator_namespaces for each in found.branches] == [("shop",), ()]
+    assert "\n  app=web (the operator runs with -n shop): it has app=db\n" in str(found)
+    assert "\n  labels='app=db', namespaces=['infra']: it fails namespace=infra\n" in str(found)
+
+
 def test_an_object_of_a_namespace_without_the_label_fails_that() -> None:
     infra = {
         "apiVersion": "v1",

@@ -72,11 +72,12 @@ def test_why_has_in_json_what_its_text_says(command: Command) -> None:
     text, data = both(command, "why", "pod/db-1", "-n", "shop")
     assert data["object"] == {"kind": "pods", "namespace": "shop", "name": "db-1"}
     ((cache),) = data["caches"]
-    assert (cache["standing"], cache["alternatives"][0]["has"]) == ("outside", ["app=db"])
+    (only,) = cache["alternatives"]
+    assert (cache["standing"], only["has"], only["operatorNamespaces"]) == ("outside", ["app=db"], ["shop"])
     assert cache["remedy"] == "kubectl -n shop label pods db-1 app=web --overwrite"
     assert text.splitlines() == [
         "pods/db-1 in shop exists, but the filter leaves it out:",
-        "  labels='app=web', namespaces=['shop']: it needs app=web, but it has app=db",
+        "  app=web (the operator runs with -n shop): it has app=db",
         f"To include it: {cache['remedy']}",
     ]
 

@@ -397,6 +397,14 @@ SILENCE: tuple[Mutant, ...] = (
         ("tests/cli/test_unawaited.py::test_20_a_call_that_nobody_awaits_is_found",),
     ),
     Mutant(
+        "mix the operator's namespaces into the filter that why shows",
+        "cache/why.py",
+        "if self.filter in declared.branches or branch not in declared.branches:",
+        "if branch:",
+        20,
+        ("tests/cache/test_why.py::test_20_the_namespaces_of_the_operator_stand_apart_from_the_filter",),
+    ),
+    Mutant(
         "check no call of current() for an await",
         "cli/_unawaited.py",
         "if name in names and is_cache(cache)",
