@@ -11,13 +11,14 @@ Changes that arrive while a patch is sent wait for its answer, which has the ver
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from kopf_selectcache.cache.noting import Path
 from kopf_selectcache.core.store.record import is_number, is_older
 from kopf_selectcache.reactions.predicates import Event, Obj, Predicate
 from kopf_selectcache.selectors.object_key import Key
+
+from ._key_records import KeyRecord, KeyRecords, Write
 
 ROUNDS = 3
 """Patches in a row of which the server has not taken over a path, until the log says so."""
@@ -32,14 +33,6 @@ _REMOVED_IF_EMPTY = (("metadata", "annotations"), ("metadata", "finalizers"), ("
 """Paths that the server removes if a patch makes them empty."""
 
 
-@dataclass(frozen=True)
-class Write:
-    """A patch that the server has accepted: the version that it has led to, and its effect on an object."""
-
-    version: str
-    effect: Callable[[Any], Any]
-
-
 class OwnPatches(Predicate):
     """Drops the changes that are explained by own patches of the object, and notes departures.
 
@@ -49,50 +42,44 @@ class OwnPatches(Predicate):
 
     def __init__(
         self,
+        records: KeyRecords,
         call: Callable[[Key, Event], object],
         depart: Callable[[Key, Event], object],
         others: Predicate,
     ) -> None:
-        self._call, self._depart, self._others = call, depart, others
+        self._records, self._call, self._depart, self._others = records, call, depart, others
         self.paths = others.paths
-        self._writes: dict[Key, list[Write]] = {}
-        """The patches whose changes have not arrived, the oldest first."""
-        self._held: dict[Key, list[tuple[Event, bool]]] = {}
-        """The changes that wait for the answer to a patch, and if other predicates admit them."""
-        self._rounds: dict[Key, dict[Path, int]] = {}
-        """The paths that the server has not taken over, with the number of patches in a row."""
 
     # ---- Patches.
 
     def begin(self, key: Key) -> None:
         """Note that a patch is sent."""
-        self._held.setdefault(key, [])
+        record = self._records[key]
+        record.waiting = record.waiting or []
 
     def note(self, key: Key, write: Write) -> None:
         """Note the answer to a patch."""
-        writes = self._writes.setdefault(key, [])
+        writes = self._records[key].writes
         writes.append(write)
         del writes[:-MOST_WRITES]
 
     def end(self, key: Key) -> None:
         """Note that no patch is sent any more, and look at the changes that have waited."""
-        for event, is_admitted in self._held.pop(key, ()):
-            if self._must_call(key, event, is_admitted=is_admitted):
+        record = self._records[key]
+        waiting, record.waiting = record.waiting, None
+        for event, is_admitted in waiting or ():
+            if self._must_call(record, event, is_admitted=is_admitted):
                 self._call(key, event)
+        self._records.tidy(key)
 
     def note_lost(self, key: Key, paths: Sequence[Path]) -> list[Path]:
         """Note the paths of a patch that the server has not taken over; return those for which that is so for
         the third time in a row.
         """
-        before = self._rounds.pop(key, {})
-        if paths:
-            self._rounds[key] = {path: before.get(path, 0) + 1 for path in paths}
-        return [path for path in paths if self._rounds[key][path] == ROUNDS]
-
-    def forget(self, key: Key) -> None:
-        """Forget the patches of an object that has departed."""
-        self._writes.pop(key, None)
-        self._rounds.pop(key, None)
+        record = self._records[key]
+        before = record.rounds
+        record.rounds = {path: before.get(path, 0) + 1 for path in paths}
+        return [path for path in paths if record.rounds[path] == ROUNDS]
 
     # ---- Changes.
 
@@ -101,24 +88,25 @@ class OwnPatches(Predicate):
         if event.new is None:
             self._depart(key, event)
         is_admitted = self._others.admits(event)
-        if event.cause != "updated":
+        if event.cause != "updated" or (record := self._records.get(key)) is None:
             return is_admitted
-        if key in self._held:
-            self._held[key].append((event, is_admitted))
+        if record.waiting is not None:
+            record.waiting.append((event, is_admitted))
             return False
-        return self._must_call(key, event, is_admitted=is_admitted)
+        must_call = self._must_call(record, event, is_admitted=is_admitted)
+        self._records.tidy(key)
+        return must_call
 
-    def _must_call(self, key: Key, event: Event, *, is_admitted: bool) -> bool:
+    def _must_call(self, record: KeyRecord, event: Event, *, is_admitted: bool) -> bool:
         """Return True if the reconciler must be called."""
         old, new = event.old, event.new
         assert new is not None, "it is an update"
-        writes, version = self._writes.get(key, []), version_of(new)
+        writes, version = record.writes, version_of(new)
         index = next((index for index, write in enumerate(writes) if write.version == version), None)
         if index is None:
-            self._keep(key, [write for write in writes if not _has_reached(version, write.version)])
+            record.writes = [write for write in writes if not _has_reached(version, write.version)]
             return is_admitted
-        passed = writes[: index + 1]
-        self._keep(key, writes[index + 1 :])
+        passed, record.writes = writes[: index + 1], writes[index + 1 :]
         if not is_admitted:
             return False
         if old is None or not event.is_whole:
@@ -132,12 +120,6 @@ class OwnPatches(Predicate):
                 except Exception:  # The object before was another one than that of the patch.  # noqa: BLE001
                     return True
         return any(_differing(_without(expected), _without(new)))
-
-    def _keep(self, key: Key, writes: list[Write]) -> None:
-        if writes:
-            self._writes[key] = writes
-        else:
-            self._writes.pop(key, None)
 
 
 # ---- Merge patches.

@@ -33,6 +33,7 @@ from kopf_selectcache.selectors.object_key import Key
 
 from ._brake import Brake, Caller, Chains
 from ._calls import Attempts, wait_until_callable
+from ._key_records import Departure, KeyRecords
 from ._own_patches import OwnPatches, version_of
 from ._patching import Patcher, log_refused
 from .finalizers import (
@@ -63,7 +64,7 @@ class ReconcileArguments(_kopf.Cause):
 
     @property
     def _kwargs(self) -> dict[str, Any]:
-        body = self.body
+        body, meta = self.body, self.body.metadata
         return {
             "logger": self.logger,
             "body": body,
@@ -72,24 +73,15 @@ class ReconcileArguments(_kopf.Cause):
             "causes": self.causes,
             "deleted": self.deleted,
             "deleting": self.deleting,
-            "name": body.metadata.name,
-            "namespace": body.metadata.namespace,
-            "uid": body.metadata.uid,
-            "meta": body.metadata,
+            "name": meta.name,
+            "namespace": meta.namespace,
+            "uid": meta.uid,
+            "meta": meta,
             "spec": body.spec,
             "status": body.status,
-            "labels": body.metadata.labels,
-            "annotations": body.metadata.annotations,
+            "labels": meta.labels,
+            "annotations": meta.annotations,
         }
-
-
-@dataclass
-class _Departure:
-    """An object that has departed, and for which the reconciler is still to be called."""
-
-    body: BodyView
-    is_gone: bool
-    """True if that is proved."""
 
 
 class Calls:
@@ -105,15 +97,17 @@ class Calls:
         now: Callable[[], datetime],
         queue: WorkQueue,
         resource: Resource,
+        records: KeyRecords,
         cleanup: Cleanup,
     ) -> None:
         self._handler, self._operator, self._runtime = handler, operator, runtime
         self._parts, self._memos, self._now, self._queue = parts, memos, now, queue
-        self._resource, self._cleanup = resource, cleanup
+        self._resource, self._records, self._cleanup = resource, records, cleanup
+        self._kind = handler.kind
         others = all_of(handler.predicates, handler.primary.predicates)
         if handler.finalizer is not None:
             others = ConcernsFinalizer(handler.finalizer) | others
-        self.own = OwnPatches(self._call_again, self._note_departure, others)
+        self.own = OwnPatches(records, self._call_again, self._note_departure, others)
         """Drops the changes that the patches of the calls have caused."""
         self._patcher = Patcher(
             runtime, resource, self._informer, self.own, f"a patch of {handler}", self._warn_of_lost
@@ -121,13 +115,6 @@ class Calls:
         self._brake = Brake(
             str(handler), str(resource), runtime.retries.clock, runtime.extensions.get(Chains)
         )
-        self._attempts: dict[tuple[Key, str], Attempts] = {}
-        """The attempts for a key that have failed so far; those of a cleanup apart, and those for a departed
-        object with its uid."""
-        self._departures: dict[Key, dict[str, _Departure]] = {}
-        """The departed objects of each key, by uid. Their runs are still to come."""
-        self._unapplied: dict[tuple[Key, str], int] = {}
-        """The patches in a row that were not applied, less one, as the attempts."""
         self._waiting: set[asyncio.Task[Any]] = set()
         """The runs that wait until the handler may be called."""
         self._warned: set[str] = set()
@@ -160,8 +147,8 @@ class Calls:
     def _note_departure(self, key: Key, event: Event) -> None:
         body = event.old
         assert isinstance(body, BodyView), "it departs from a cache"
-        departure = _Departure(body, event.cause == ChangeCause.DELETED)
-        self._departures.setdefault(key, {})[str(body.metadata.uid)] = departure
+        departure = Departure(body, event.cause == ChangeCause.DELETED)
+        self._records[key].departures[str(body.metadata.uid)] = departure
         self._call_again(key, event)  # No predicate keeps it from its last run.
 
     def _warn_of_lost(self, key: Key, paths: list[str]) -> None:
@@ -226,6 +213,8 @@ class Calls:
             return RunAgain(RETRY)
         except NotDeclared:  # The kind is removed. Once it is declared again, all its objects are listed.
             return None
+        finally:
+            self._records.tidy(key)
 
     async def _wait(self) -> None:
         """Wait until the handler may be called."""
@@ -240,7 +229,7 @@ class Calls:
             self._waiting.discard(task)
 
     def _informer(self) -> Informer:
-        return self._runtime.informer(self._handler.kind)
+        return self._runtime.informer(self._kind)
 
     def _read(self, key: Key) -> BodyView | None:
         """Return the object of a key as the cache has it, with own writes; None if it has none. Raise
@@ -256,7 +245,7 @@ class Calls:
                     {**self._names, "place": place},
                 )
             return None
-        request = Request(verb="get", kind=self._handler.kind, name=key.name, namespace=key.namespace)
+        request = Request(verb="get", kind=self._kind, name=key.name, namespace=key.namespace)
         try:
             snapshot = open_snapshot(self._informer(), request, None, deleted=False)
         except StateError as error:  # The cache has logged it, for all of its objects.
@@ -266,13 +255,11 @@ class Calls:
 
     async def _run_departures(self, key: Key, body: BodyView | None, run: Run) -> RunAgain | None:
         """Call the handler for the objects of a key that are gone."""
-        departures = self._departures.get(key, {})
-        if departures or body is None:
-            for each in ("", DELETING):
-                self._attempts.pop((key, each), None)
-                self._unapplied.pop((key, each), None)
-            self.own.forget(key)
-        for uid, departure in list(departures.items()):
+        record = self._records.get(key)
+        if record is None or not (record.departures or body is None):
+            return None
+        record.forget_object()
+        for uid, departure in list(record.departures.items()):
             present = None if body is None else body.metadata.uid
             if present != uid:
                 departure.is_gone = departure.is_gone or present is not None
@@ -282,15 +269,12 @@ class Calls:
                     if again is not None:
                         return again
                 await self._memos.forget(departure.body)
-                self._cleanup.forget(uid)
-            del departures[uid]
-        if not departures:
-            self._departures.pop(key, None)
+            record.forget_departure(uid)
         return None
 
     async def _is_gone(self, key: Key, uid: str) -> bool:
         """Ask the server: an object that has left the filter may still exist."""
-        return await Cache(self._runtime).is_deleted(self._handler.kind, key, uid=uid)
+        return await Cache(self._runtime).is_deleted(self._kind, key, uid=uid)
 
     async def _run_present(self, key: Key, body: BodyView, run: Run) -> RunAgain | None:
         """Call the handler for an object that there is. If it has a finalizer, put that on before."""
@@ -341,23 +325,25 @@ class Calls:
         DELETING, or the uid of a departed object.
         """
         clock, deleted = self._runtime.retries.clock, phase not in ("", DELETING)
-        attempts = self._attempts.get((key, phase)) or Attempts(self._now(), clock(), clock)
+        record = self._records.get(key)
+        attempts = None if record is None else record.attempts.get(phase)
+        attempts = attempts or Attempts(self._now(), clock(), clock)
         logger = _kopf.ObjectLogger(body=body, settings=self._operator.settings)
         patch = kopf.Patch(body=body)
         memo = await self._memos.recall(body, self._resource)
         arguments = ReconcileArguments(
             logger, body, patch, memo, run.causes, deleted, deleting=phase == DELETING
         )
-        self._cleanup.begin(body.metadata.uid)
+        self._cleanup.begin(key)
         with self._brake.watching(key, _callers(run)):
             outcome = await _kopf.execute_handler_once(
                 settings=self._operator.settings, handler=self._handler, cause=arguments, state=attempts
             )
-            if outcome.final:
-                self._attempts.pop((key, phase), None)
-            else:
+            if not outcome.final:
                 attempts.retries += 1
-                self._attempts[key, phase] = attempts
+                self._records[key].attempts[phase] = attempts
+            elif record is not None:
+                record.attempts.pop(phase, None)
             is_over = phase == DELETING and outcome.final and seconds_of(outcome.result) is None
             # As Kopf does it: also after an error.
             try:
@@ -369,7 +355,8 @@ class Calls:
             return RunAgain(outcome.delay or 0.0)
         if not is_applied:
             return self._retry_patch(key, phase, refused, outcome.delay or 0.0)
-        self._unapplied.pop((key, phase), None)
+        if (record := self._records.get(key)) is not None:
+            record.unapplied.pop(phase, None)
         return self._again_after(outcome.result)
 
     async def _apply(
@@ -384,7 +371,7 @@ class Calls:
         newest = await self._patcher.apply(key, body, arguments.patch, is_exact=is_over)
         if newest is None or name is None or not is_over:
             return newest is not None
-        is_released = not self._cleanup.end(body.metadata.uid) or await self._patcher.remove_finalizer(
+        is_released = not self._cleanup.end(key, body.metadata.uid) or await self._patcher.remove_finalizer(
             key, newest, name
         )
         if error is not None and is_released:
@@ -405,7 +392,8 @@ class Calls:
     def _retry_patch(
         self, key: Key, phase: str, refused: ServerError | StateError | None, at_least: float = 0.0
     ) -> RunAgain:
-        failures = self._unapplied[key, phase] = self._unapplied.get((key, phase), -1) + 1
+        unapplied = self._records[key].unapplied
+        failures = unapplied[phase] = unapplied.get(phase, -1) + 1
         asked = None if refused is None else refused.retry_after
         seconds = delay(failures, self._runtime.retries.chance(), at_least=asked or 0.0)
         seconds = max(seconds, at_least)

@@ -32,6 +32,7 @@ from kopf_selectcache.reactions.worker import Worker
 
 from ._calls import CALLS_AT_ONCE, call_with_cache
 from ._change_arguments import formed_request
+from ._key_records import KeyRecords
 from ._own_patches import OwnPatches
 from ._reconcile_calls import Calls
 from .finalizers import Cleanup
@@ -124,8 +125,9 @@ class _Runner:
 
             declared = self._runtime.informer(handler.kind).declared
             check_resource(handler, declared, resource, kopfs, self._registry)
+        records = KeyRecords()
         cleanup = Cleanup(
-            handler, self._handlers, self._runtime, resource, kopfs=kopfs, registry=self._registry
+            handler, self._handlers, self._runtime, resource, records, kopfs=kopfs, registry=self._registry
         )
         calls = Calls(
             self._called,
@@ -136,6 +138,7 @@ class _Runner:
             self._now,
             queue,
             resource,
+            records,
             cleanup,
         )
         limit = handler.limit or operator.settings.queueing.worker_limit or CALLS_AT_ONCE

@@ -15,7 +15,9 @@ from kopf_selectcache.cache.own_writes import informers_of
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.reactions.predicates import Event, Predicate
+from kopf_selectcache.selectors.object_key import Key
 
+from ._key_records import KeyRecords
 from .narrowing import handlers_of
 from .reconcile import Reconciler
 
@@ -73,8 +75,8 @@ class Cleanups:
     """The reconcilers of one operator that have cleaned up after objects that are being deleted."""
 
     def __init__(self, _: Runtime) -> None:
-        self.done: dict[str, set[int]] = {}
-        """Those whose last call has cleaned up, by the uid of the object."""
+        self.records: dict[int, KeyRecords] = {}
+        """What each remembers of its keys, by the id of the reconciler."""
         self.adding: list[tuple[str, str | None]] = []
         """The uids of the objects on which a finalizer is being put, with its name."""
         self.warned: set[str] = set()
@@ -82,7 +84,7 @@ class Cleanups:
 
     def close(self) -> None:
         """Forget all."""
-        self.done.clear()
+        self.records.clear()
 
 
 class Cleanup:
@@ -98,14 +100,16 @@ class Cleanup:
         handlers: Sequence[Reconciler],
         runtime: Runtime,
         resource: Resource,
+        records: KeyRecords,
         *,
         kopfs: str,
         registry: _kopf.OperatorRegistry | None,
     ) -> None:
-        self._handler, self._runtime, self._resource = handler, runtime, resource
+        self._handler, self._runtime, self._resource, self._records = handler, runtime, resource, records
         self._alike = [each for each in handlers if each.finalizer == handler.finalizer]
         cleanups = runtime.extensions.get(Cleanups)
-        self._done, self._warned, self._adding = cleanups.done, cleanups.warned, cleanups.adding
+        self._warned, self._adding, self._of_all = cleanups.warned, cleanups.adding, cleanups.records
+        self._of_all[id(handler)] = records
         self.released = kopfs if handler.kopfs is False else None
         """Kopf's finalizer, if this reconciler takes it off."""
         caring = any(
@@ -117,8 +121,9 @@ class Cleanup:
 
     def leftover_of(self, obj: Mapping[str, Any]) -> str | None:
         """Return Kopf's finalizer if an object has it, and nobody takes it off: once for a kind."""
-        resource = str(self._resource)
-        if self._left not in finalizers_of(obj) or resource in self._warned:
+        if self._left is None or self._left not in finalizers_of(obj):
+            return None
+        if (resource := str(self._resource)) in self._warned:
             return None
         self._warned.add(resource)
         return self._left
@@ -133,21 +138,21 @@ class Cleanup:
         finally:
             self._adding.remove(added)
 
-    def begin(self, uid: str) -> None:
+    def begin(self, key: Key) -> None:
         """Note that a call begins."""
-        self._done.get(uid, set()).discard(id(self._handler))
+        if (record := self._records.get(key)) is not None:
+            record.cleaned = ""
 
-    def end(self, uid: str) -> bool:
+    def end(self, key: Key, uid: str) -> bool:
         """Note that a call has cleaned up; return True if those of all other reconcilers have."""
-        done = self._done.setdefault(uid, set())
-        done.add(id(self._handler))
-        return all(id(each) in done for each in self._alike if self._is_of_kind(each))
+        self._records[key].cleaned = uid
+        return all(self._has_cleaned(each, key, uid) for each in self._alike if self._is_of_kind(each))
+
+    def _has_cleaned(self, reconciler: Reconciler, key: Key, uid: str) -> bool:
+        record = self._of_all.get(id(reconciler), KeyRecords()).get(key)
+        return record is not None and record.cleaned == uid
 
     def _is_of_kind(self, other: Reconciler) -> bool:
         with suppress(NotDeclared):
             return self._runtime.informer(other.kind) in informers_of(self._runtime, self._resource)
         return False
-
-    def forget(self, uid: str) -> None:
-        """Forget an object that has departed."""
-        self._done.pop(uid, None)

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from kopf_selectcache.plugin._own_patches import MOST_WRITES, OwnPatches, Write, merged, stored_part
+from kopf_selectcache.plugin._key_records import KeyRecords, Write
+from kopf_selectcache.plugin._own_patches import MOST_WRITES, OwnPatches, merged, stored_part
 from kopf_selectcache.reactions.predicates import Event, predicate_of
 from kopf_selectcache.selectors.object_key import Key
 
@@ -30,7 +31,9 @@ class Patches(OwnPatches):
     def __init__(self) -> None:
         self.calls: list[str] = []
         self.departed: list[str] = []
+        self.records = KeyRecords()
         super().__init__(
+            self.records,
             lambda _, event: self.calls.append(event.version),
             lambda _, event: self.departed.append(event.cause),
             predicate_of(lambda old, new: not (new or old or {}).get("status", {}).get("quiet")),

@@ -9,7 +9,8 @@ import kopf
 import pytest
 
 import kopf_selectcache as selectcache
-from kopf_selectcache.plugin._own_patches import OwnPatches, Write
+from kopf_selectcache.plugin._key_records import Write
+from kopf_selectcache.plugin._own_patches import OwnPatches
 from kopf_selectcache.selectors.object_key import Key
 from kopf_selectcache.testing import faults
 from tests.faults.environment import run, until
@@ -155,7 +156,7 @@ def test_the_patches_of_an_object_that_departs_meanwhile_are_forgotten(
             operated(registry, cluster, filters={APPS: "app=web"}),
         ):
             await until(lambda: all("status" in cluster.get(app(name)) for name in names))
-            await until(lambda: not made[0]._writes)  # Otherwise they would stay for ever.
+            await until(lambda: not made[0]._records)  # Otherwise they would stay for ever.
 
     run(main())
 
