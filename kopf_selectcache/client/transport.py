@@ -32,7 +32,7 @@ from kopf_selectcache.core.protocol.pager import PageSize
 from kopf_selectcache.core.redact import printable
 
 from ._credentials import TRIES, Logins
-from ._pacing import BATCH_DELAY, is_waking, paced
+from .pacing import BATCH_DELAY, is_waking, paced
 
 _T = TypeVar("_T")
 

@@ -12,8 +12,8 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import replace
 
+from kopf_selectcache.client.pacing import IdleTimeout
 from kopf_selectcache.client.partial_metadata import accept_of
-from kopf_selectcache.client.read_timeout import IdleTimeout
 from kopf_selectcache.client.transport import NoCredentials, Refused, Unreachable, ask_in_size
 from kopf_selectcache.core.errors import Garbled, TooLarge
 from kopf_selectcache.core.protocol.backoff import delay

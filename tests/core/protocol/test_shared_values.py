@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import tracemalloc
 
+from kopf_selectcache.core.protocol._shared_metadata import FEW, MOST, Sharing
 from kopf_selectcache.core.protocol.decoder import Reader
-from kopf_selectcache.core.store.interning import FEW, MOST, Sharing
 
 
 def listed(sharing: Sharing[list[str]], texts: list[bytes]) -> int:
