@@ -273,9 +273,10 @@ class Memos:
     async def recall(self, body: Any, resource: object) -> Any:
         """Return the memo of an object of a resource."""
         uid = self._memories._build_key(body)
-        if uid not in self._memories._items:
+        if (memory := self._memories._items.get(uid)) is None:
             self._unseen[uid] = resource
-        return (await self._recall(body, memobase=self._base)).memo
+            memory = await self._recall(body, memobase=self._base)
+        return memory.memo
 
     async def forget(self, body: Any) -> None:
         """Forget the memo of an object, unless Kopf has seen the object: Kopf forgets it itself."""

@@ -141,6 +141,8 @@ class Chains:
 
     def forget_old(self, now: float) -> None:
         """Forget the changes that have led to their calls, and the oldest of too many."""
+        if not self._steps:
+            return
         over = now - LONGEST_PAUSE - QUIET
         old = [each for each, _ in takewhile(lambda item: item[1][0] < over, self._steps.items())]
         for oldest in old or list(islice(self._steps, max(0, len(self._steps) - MOST_CHANGES))):

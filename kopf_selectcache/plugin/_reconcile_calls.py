@@ -328,9 +328,15 @@ class Calls:
         record = self._records.get(key)
         attempts = None if record is None else record.attempts.get(phase)
         attempts = attempts or Attempts(self._now(), clock(), clock)
-        logger = _kopf.ObjectLogger(body=body, settings=self._operator.settings)
+        # A dict, since Kopf reads it often.
+        identity: Any = {
+            "apiVersion": self._resource.api_version,
+            "kind": self._resource.kind.kind,
+            "metadata": {"name": key.name, "uid": body["metadata"].get("uid"), "namespace": key.namespace},
+        }
+        logger = _kopf.ObjectLogger(body=identity, settings=self._operator.settings)
         patch = kopf.Patch(body=body)
-        memo = await self._memos.recall(body, self._resource)
+        memo = await self._memos.recall(identity, self._resource)
         arguments = ReconcileArguments(
             logger, body, patch, memo, run.causes, deleted, deleting=phase == DELETING
         )

@@ -74,6 +74,10 @@ class Cause(NamedTuple):
         return f"{self.event}: {self.source} {named}".rstrip(": ").replace(":  ", ": ")
 
 
+_ADDED = Cause("added")
+"""The cause of an add that gives none."""
+
+
 class Run(NamedTuple):
     """A key that was taken: run it, then call `done`."""
 
@@ -238,20 +242,23 @@ class WorkQueue:
         if self._is_shut_down:
             return False
         now = self._clock()
-        self._promote(now)
+        if self._waiting:
+            self._promote(now)
         if seconds > 0:
             self._retries += 1
         entry = self._entries.get(key)
         if entry is None:
             entry = self._entries[key] = _Entry(priority)
+        event, source, obj, _, version = cause or _ADDED
         entry.joined += 1
-        entry.causes.append((cause or Cause("added"))._replace(time=now))
+        entry.causes.append(Cause(event, source, obj, now, version))
         is_raised = priority > entry.priority
-        entry.priority = max(priority, entry.priority)
+        if is_raised:
+            entry.priority = priority
         if entry.state is not _State.WAITING:
             if is_raised:
                 # An earlier deadline stays: a higher priority must not make a key wait longer.
-                self._place(key, entry, min(entry.deadline, self._deadline(now, priority)))
+                self._place(key, entry, min(entry.deadline, now - priority * self._ageing))
         elif seconds <= 0:
             self._set_ready(key, entry, now)
             self.wake()
@@ -261,7 +268,11 @@ class WorkQueue:
             self._places += 1
             entry.place = self._places
             heappush(self._waiting, (entry.due, -entry.priority, entry.place, key))
-            self._compact()
+            if len(self._waiting) > 2 * len(self._entries) + _SPARE:
+                self._waiting = [
+                    each for each in self._waiting if self._is_current(each[2], each[3], _State.WAITING)
+                ]
+                heapify(self._waiting)
             if is_next:
                 self.wake()
         return True
@@ -275,28 +286,18 @@ class WorkQueue:
         else:
             entry.state = _State.READY
             self._count_ready += 1
-        self._place(key, entry, self._deadline(since, entry.priority))
-
-    def _deadline(self, since: float, priority: int) -> float:
-        return since - priority * self._ageing
+        self._place(key, entry, since - entry.priority * self._ageing)
 
     def _place(self, key: Key, entry: _Entry, deadline: float) -> None:
         self._places += 1
         entry.deadline, entry.place = deadline, self._places
         if entry.state is _State.READY:
             heappush(self._ready, (deadline, entry.place, key))
-            self._compact()
-
-    def _compact(self) -> None:
-        """Drop the outdated places of the heaps, if most are outdated."""
-        if len(self._ready) > 2 * self._count_ready + _SPARE:
-            self._ready = [each for each in self._ready if self._is_current(each[1], each[2], _State.READY)]
-            heapify(self._ready)
-        if len(self._waiting) > 2 * len(self._entries) + _SPARE:
-            self._waiting = [
-                each for each in self._waiting if self._is_current(each[2], each[3], _State.WAITING)
-            ]
-            heapify(self._waiting)
+            if len(self._ready) > 2 * self._count_ready + _SPARE:
+                self._ready = [
+                    each for each in self._ready if self._is_current(each[1], each[2], _State.READY)
+                ]
+                heapify(self._ready)
 
     def _is_current(self, place: int, key: Key, state: _State) -> bool:
         entry = self._entries.get(key)
@@ -313,7 +314,8 @@ class WorkQueue:
     def take(self) -> Run | None:
         """Return the key that goes first; None if there is none to take now. Call `done` after its run."""
         now = self._clock()
-        self._promote(now)
+        if self._waiting:
+            self._promote(now)
         while self._ready:
             _, place, key = heappop(self._ready)
             if not self._is_current(place, key, _State.READY):
@@ -322,7 +324,7 @@ class WorkQueue:
             self._count_ready -= 1
             self._running[key] = now
             self._queue_duration.observe(now - entry.ready_since)
-            return Run(key, entry.priority, tuple(entry.causes), entry.joined, self.failures(key))
+            return Run(key, entry.priority, tuple(entry.causes), entry.joined, self._failures.get(key, 0))
         return None
 
     def next_due(self) -> float | None:

@@ -137,21 +137,22 @@ class BodyView(Body):
         made = self._made
         if made is None:
             made = self._made = {}
-        if key not in made:
-            members = self._members()
-            partial = self.partial
-            tree = tree_of(partial) if partial else None
-            if partial and key not in members and not is_stored(key, tree):
-                refuse_key(key, partial)
-            part = members[key]
-            try:
-                found = _frozen(msgspec.json.decode(part))
-            except (msgspec.ValidationError, RecursionError):
-                found = _converted(decoded(part), dict, list, Dict, List)
-            if tree is not None and tree.part(key).parts:
-                found = marked(found, partial, tree.part(key), PartialDict)
-            made[key] = found
-        return made[key]
+        elif key in made:
+            return made[key]
+        members = self._split or self._members()
+        partial = self.partial
+        tree = tree_of(partial) if partial else None
+        if partial and key not in members and not is_stored(key, tree):
+            refuse_key(key, partial)
+        part = members[key]
+        try:
+            found = _frozen(msgspec.json.decode(part))
+        except (msgspec.ValidationError, RecursionError):
+            found = _converted(decoded(part), dict, list, Dict, List)
+        if tree is not None and tree.part(key).parts:
+            found = marked(found, partial, tree.part(key), PartialDict)
+        made[key] = found
+        return found
 
     def get(self, key: str, default: Any = None) -> Any:
         """Return the member, or the default if the object has none; raise NotKept if it is not stored."""
