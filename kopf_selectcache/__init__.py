@@ -2,8 +2,8 @@
 
 from . import errors, types
 from .cache.cache import Cache, SyncCache
-from .cache.changes import Change
 from .cache.formats.lazy_list import Objects
+from .core.store.change import Change
 from .errors import (
     AlreadyExists,
     BadSelector,

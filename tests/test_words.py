@@ -26,6 +26,7 @@ OLD = {
     "pages": r"\b(?:cache|blocking|now)\.pages\(|keys_only",
     "change": r"\b(?:cache|blocking)\.change\b",
     "remove": r"\b(?:cache|blocking)\.remove\b",
+    "event": r"\bpredicates\.Event\b|predicates import .*\bEvent\b|\bStoreChange\b|\bby_filter\b",
     "errors": r"\b(?:NotWritable|Overtaken)\b|\bselectcache\.Gone\b",
 }
 

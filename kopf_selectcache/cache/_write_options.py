@@ -9,7 +9,7 @@ Changes: TypeAlias = Mapping[str, Any] | Sequence[Mapping[str, Any]]
 """The changes of a patch: a list of operations for a JSON patch, else a part of the object."""
 PatchType: TypeAlias = Literal["merge", "json", "strategic"]
 Propagation: TypeAlias = Literal["background", "foreground", "orphan"]
-Change: TypeAlias = Callable[[dict[str, Any]], Mapping[str, Any] | None]
+Edit: TypeAlias = Callable[[dict[str, Any]], Mapping[str, Any] | None]
 """A function that changes an object, or returns another one."""
 
 

@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, Unpack, overload
 
 from kopf_selectcache._errors import IN_CALLBACK, IN_SYNC_HANDLER, ReadError
+from kopf_selectcache.core.store.change import Change
 from kopf_selectcache.core.store.index_spec import Function
 from kopf_selectcache.core.store.projection import Path
 from kopf_selectcache.informer.audit import Audit
@@ -19,7 +20,6 @@ from kopf_selectcache.settings.declaration import Declared
 
 from . import _fallback, _introspection, _server_reads, changes, declaring, own_writes, waits
 from .blocking import Threaded, Waits, awaited, in_thread, run_in_thread
-from .changes import Change
 from .declaring import Options, placed
 from .explanation import Explanation
 from .formats.formats import RAISE, As, AsView, C, Else, Made

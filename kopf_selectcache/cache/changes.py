@@ -6,14 +6,14 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
 
+from msgspec.structs import replace
+
 from kopf_selectcache._errors import ConflictingSelectors, NotDeclared, ReadError, require
 from kopf_selectcache.core.errors import BadField
 from kopf_selectcache.core.redact import printable_name
-from kopf_selectcache.core.selection.resource import Resource
-from kopf_selectcache.core.store.change_queue import ChangeQueue, Narrowing, key_of
-from kopf_selectcache.core.store.record import Record, compact_json
-from kopf_selectcache.core.store.store import Change as StoreChange
-from kopf_selectcache.core.store.store import ChangeCause
+from kopf_selectcache.core.store.change import Change, ChangeCause
+from kopf_selectcache.core.store.change_queue import ChangeQueue, Narrowing
+from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.informer.environment import sleep_until
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.selectors.selector import of_unknown_namespaces
@@ -22,7 +22,7 @@ from ._labelled import serving_of
 from .blocking import Waits, end_with
 from .errors import OutsideFilter, unknown_field
 from .formats.lazy_list import Objects
-from .formats.views import BodyView
+from .formats.views import BodyView, Views
 from .matcher import Match
 from .request import Request, misdeclared
 from .snapshots import (
@@ -46,119 +46,19 @@ FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0
 """Seconds between two requests for an object that no watch reports."""
 
 
-class Change:
-    """A change of a cached object. The objects are views, as those of `as_='view'`.
+class Resumed(Change, frozen=True, gc=False):
+    """The present state, for a reader that was too slow for the changes."""
 
-    async for change in cache.changes('jobs', labels='app=web'):
-        if change.new is None:
-            print(change.name, change.cause, change.old['status'])
-    """
-
-    __slots__ = (
-        "_change",
-        "_resource",
-        "_views",
-        "cause",
-        "filter_changed",
-        "initial",
-        "known_by",
-        "objects",
-    )
-
-    def __init__(
-        self,
-        change: StoreChange | None,
-        resource: Resource,
-        cause: ChangeCause,
-        objects: Sequence[BodyView] = (),
-    ) -> None:
-        self._change = change
-        self._resource = resource
-        self._views: dict[Record, BodyView] = {}
-        self.cause = cause
-        """`entered`, `updated`, `resync`, `left`, `deleted`, or `resumed`."""
-        self.filter_changed = change is not None and change.by_filter
-        """True if it entered or left because the filter of the cache was changed, and not the object."""
-        self.initial = change is not None and change.initial
-        """True if it entered because it was there when its subscriber began to follow the kind."""
-        self.known_by = None if change is None else change.known_by
-        """From what it is known that the object is `deleted`, or has `left` and exists; else None.
-
-        `'filter by name'`: the filter selects by name and namespace alone. `'metadata'`: a split cache has
-        all others. `'confirmed'`: by a request, or by another object of the name. `'cache'`: the cache has
-        it, and it does not match what was asked for any more."""
-        self.objects = objects
-        """With `resumed`: all present objects that match. Otherwise empty."""
-
-    @property
-    def name(self) -> str:
-        return self._record.name
-
-    @property
-    def namespace(self) -> str | None:
-        """The namespace; None for a cluster-scoped object."""
-        return self._record.namespace or None
-
-    @property
-    def uid(self) -> str:
-        return self._record.uid
-
-    @property
-    def old(self) -> BodyView | None:
-        """The object before; None if it enters, or if it could not be read."""
-        record = None if self._change is None else self._change.before
-        return None if record is None or not record.stored else self._view(record)
-
-    @property
-    def new(self) -> BodyView | None:
-        """The object now; None if it has departed."""
-        record = None if self._change is None else self._change.after
-        return None if record is None else self._view(record)
-
-    @property
-    def body(self) -> BodyView:
-        """The object as it was last known. If only its metadata is known, it has no other part."""
-        return self._view(self._record)
+    objects: Sequence[BodyView] = ()
 
     @property
     def _record(self) -> Record:
-        if self._change is None:
-            raise ReadError(
-                "a change with the cause 'resumed' is about several objects", remedy="Read its `objects`"
-            )
-        record = self._change.after or self._change.before
-        assert record is not None, "a change has an object"
-        return record
-
-    def _view(self, record: Record) -> BodyView:
-        view = self._views.get(record)
-        if view is None:
-            view = self._views[record] = BodyView(record if record.stored else self._metadata_of(record))
-        return view
-
-    def _metadata_of(self, record: Record) -> bytes:
-        metadata = {
-            "name": record.name,
-            "namespace": record.namespace,
-            "uid": record.uid,
-            "resourceVersion": record.version,
-            "labels": record.labels,
-        }
-        return compact_json(
-            {
-                "apiVersion": self._resource.api_version,
-                "kind": self._resource.kind.kind,
-                "metadata": {name: value for name, value in metadata.items() if value},
-            }
+        raise ReadError(
+            "a change with the cause 'resumed' is about several objects", remedy="Read its `objects`"
         )
 
     def __repr__(self) -> str:
-        """Return the identity of the object without its contents."""
-        if self.cause is ChangeCause.RESUMED:
-            return f"<Change: {self._resource} resumed with {len(self.objects)} objects>"
-        return (
-            f"<Change: {self._resource} {'/'.join(filter(None, (self.namespace, self.name)))} {self.cause}>"
-        )
+        return f"<Change: {self.views} resumed with {len(self.objects)} objects>"
 
 
 class Subscription:
@@ -170,7 +70,7 @@ class Subscription:
         request: Request | None,
         *,
         initial: bool = True,
-        by_filter: bool = False,
+        filter_changed: bool = False,
         causes: Collection[ChangeCause] = frozenset(ChangeCause),
         buffer: int | None = None,
     ) -> None:
@@ -190,14 +90,14 @@ class Subscription:
         self._buffer = self._limit = float("inf") if buffer is None else buffer
         self._narrowing = Narrowing(self.queue, self._matches)
         self._wants_initial = initial
-        self._is_start = not (by_filter or informer.is_complete)
+        self._is_start = not (filter_changed or informer.is_complete)
         """True until the first lists are complete: until then, objects that enter were there before."""
         self._end = informer.subscribe(self._add, self._complete)
         if initial:
             present = informer.store.records()[0]
             for record in present:
-                # With `by_filter` they are wanted only since the filter has changed.
-                change = StoreChange(None, record, ChangeCause.ENTERED, by_filter, initial=not by_filter)
+                # With `filter_changed` they are wanted only since the filter has changed.
+                change = Change(None, record, ChangeCause.ENTERED, filter_changed, initial=not filter_changed)
                 self._narrowing.add(change)
             self._limit += len(self.queue)  # A reader is not slow because there are many objects.
             self.news.set()
@@ -219,7 +119,7 @@ class Subscription:
             self.news.set()
             return False
 
-    def _add(self, change: StoreChange | None) -> None:
+    def _add(self, change: Change | None) -> None:
         informer = self._informer
         has_changed = self._filter is not informer.filter or self._projection is not informer.projection
         if self._request is not None and has_changed:
@@ -231,7 +131,7 @@ class Subscription:
         if self._is_start and change.cause is ChangeCause.ENTERED and not self._is_refused:
             if not self._wants_initial:
                 return
-            change = StoreChange(None, change.after, change.cause, change.by_filter, initial=True)
+            change = Change(None, change.after, change.cause, change.filter_changed, initial=True)
         pending = len(self.queue)
         if not pending:
             self._limit = self._buffer
@@ -254,7 +154,7 @@ class Subscription:
         errors = [condition.error() for condition in self._informer.state.stream_conditions]
         return any(error is not None and not error.transient for error in errors)
 
-    def _complete(self, departure_of: Callable[[Record], StoreChange]) -> None:
+    def _complete(self, departure_of: Callable[[Record], Change]) -> None:
         self._is_start = False
         self.queue.complete(departure_of)
         self._limit_pending()
@@ -347,11 +247,12 @@ async def follow(
                     except OutsideFilter as error:
                         outside = error  # The departures come first.
                 if subscription.can_resume:
-                    yield Change(None, resource, ChangeCause.RESUMED, subscription.resume())
+                    present = subscription.resume()
+                    yield Resumed(None, None, ChangeCause.RESUMED, views=Views(resource), objects=present)
                 for change in subscription.queue.drain():
                     if ending.reached:
                         return
-                    yield Change(change, resource, change.cause)
+                    yield replace(change, views=Views(resource))
                 if outside is not None:
                     raise outside
                 if subscription.can_resume:
@@ -379,8 +280,8 @@ async def wait_deleted(
     informer = _informer_if_any(access, request)
     departed = asyncio.Event()
 
-    def see(change: StoreChange | None) -> None:
-        if change is not None and change.after is None and key_of(change) == key:
+    def see(change: Change | None) -> None:
+        if change is not None and change.after is None and change.key == key:
             departed.set()
 
     end = informer.subscribe(see) if informer is not None else (lambda: None)

@@ -18,8 +18,8 @@ from ._introspection import no_such_write
 from ._write_options import (
     AnyOptions,
     ApplyOptions,
-    Change,
     Changes,
+    Edit,
     EnsureOptions,
     Patch,
     PatchType,
@@ -287,26 +287,26 @@ class Live:
 
     @overload
     async def update(
-        self, kind: AnyName, name: Name, function: Change, *, as_: None = None, **options: Unpack[Update]
+        self, kind: AnyName, name: Name, function: Edit, *, as_: None = None, **options: Unpack[Update]
     ) -> Obj: ...
     @overload
     async def update(
-        self, kind: AnyKey, name: Name, function: Change, *, as_: AsView, **options: Unpack[Update]
+        self, kind: AnyKey, name: Name, function: Edit, *, as_: AsView, **options: Unpack[Update]
     ) -> BodyView: ...
     @overload
     async def update(
-        self, kind: type[C], name: Name, function: Change, *, as_: None = None, **options: Unpack[Update]
+        self, kind: type[C], name: Name, function: Edit, *, as_: None = None, **options: Unpack[Update]
     ) -> C: ...
     @overload
     async def update(
-        self, kind: AnyKey, name: Name, function: Change, *, as_: As[Made], **options: Unpack[Update]
+        self, kind: AnyKey, name: Name, function: Edit, *, as_: As[Made], **options: Unpack[Update]
     ) -> Made: ...
     @awaited
     async def update(
         self,
         kind: AnyKey,
         name: Name,
-        function: Change,
+        function: Edit,
         *,
         namespace: str | None = None,
         subresource: str = "",

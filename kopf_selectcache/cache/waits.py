@@ -11,8 +11,7 @@ from typing import Any
 
 from kopf_selectcache._errors import NotDeclared, ReadError, Stale
 from kopf_selectcache.core.redact import clipped, shown_by_type
-from kopf_selectcache.core.store.change_queue import key_of
-from kopf_selectcache.core.store.store import Change, ChangeCause
+from kopf_selectcache.core.store.change import Change, ChangeCause
 from kopf_selectcache.core.store.substore import ObjectKey
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
@@ -114,7 +113,7 @@ class Seen:
 
     def follow(self, change: Change) -> None:
         """Note that an object of these has departed, or is there again."""
-        key = key_of(change)
+        key = change.key
         if change.after is not None:
             self._departed.pop(key, None)
         elif key in self.names and change.cause in (ChangeCause.LEFT, ChangeCause.DELETED):

@@ -17,7 +17,7 @@ from kopf_selectcache.informer.informers import Runtime
 
 from ._adoption import adoption_of, require_selected
 from ._server_reads import fetch_record, fetch_subresource
-from ._write_options import Change
+from ._write_options import Edit
 from .errors import NotFound
 from .formats.given import Given, given_object
 from .formats.plain import plain
@@ -159,7 +159,7 @@ async def delete(
 async def update(
     runtime: Runtime,
     request: Request,
-    function: Change | None,
+    function: Edit | None,
     given_options: Mapping[str, Any],
     *,
     subresource: str,
@@ -212,7 +212,7 @@ def _rather(unknown: OutcomeUnknown | None) -> Iterator[None]:
         raise unknown from error
 
 
-def _changed(request: Request, function: Change, found: dict[str, Any]) -> dict[str, Any]:
+def _changed(request: Request, function: Edit, found: dict[str, Any]) -> dict[str, Any]:
     """Return the changed object, for the version that was read."""
     call, own = "cache.live.update()", copy.deepcopy(found)
     answer = function(own)

@@ -19,8 +19,8 @@ from kopf_selectcache.client.transport import Refused
 from kopf_selectcache.core.errors import Garbled, Untransformed
 from kopf_selectcache.core.selection.kinds import KindKey, find
 from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.store.change import ChangeCause
 from kopf_selectcache.core.store.record import Record
-from kopf_selectcache.core.store.store import ChangeCause
 from kopf_selectcache.errors import SelectCacheError
 from kopf_selectcache.informer.access_review import Reviewer
 from kopf_selectcache.informer.estimate import Amount, Counter

@@ -15,10 +15,10 @@ from typing import Protocol
 from kopf_selectcache._errors import SelectCacheError, StateError
 from kopf_selectcache.core.selection.kinds import KindKey
 from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.store.change import Change
 from kopf_selectcache.core.store.own_writes import OwnWrites
 from kopf_selectcache.core.store.record import is_older, rank_of
 from kopf_selectcache.core.store.siblings import SiblingPacking
-from kopf_selectcache.core.store.store import Change
 from kopf_selectcache.core.store.substore import Substore
 from kopf_selectcache.core.store.succession import Succession
 from kopf_selectcache.core.store.union import Union

@@ -6,7 +6,8 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 
-from kopf_selectcache.core.store.store import Change, ChangeCause, Store
+from kopf_selectcache.core.store.change import Change, ChangeCause
+from kopf_selectcache.core.store.store import Store
 from kopf_selectcache.core.store.substore import ObjectKey
 
 from .environment import Environment, sleep_until

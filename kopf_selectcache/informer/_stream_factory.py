@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
+from kopf_selectcache.core.store.change import Change
 from kopf_selectcache.core.store.projection import METADATA_ONLY
 from kopf_selectcache.core.store.siblings import SiblingPacking
-from kopf_selectcache.core.store.store import Change
 from kopf_selectcache.core.store.substore import Substore
 from kopf_selectcache.settings.planner import Stream
 

@@ -10,8 +10,8 @@ from contextlib import suppress
 
 from kopf_selectcache._errors import own_loop
 from kopf_selectcache.core.redact import printable_name
+from kopf_selectcache.core.store.change import Change, ChangeCause
 from kopf_selectcache.core.store.own_writes import OwnWrite, OwnWrites
-from kopf_selectcache.core.store.store import Change, ChangeCause
 
 from .environment import Environment
 from .state import InformerState

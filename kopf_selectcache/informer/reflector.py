@@ -43,11 +43,11 @@ from kopf_selectcache.core.protocol.query import listing, watching
 from kopf_selectcache.core.reasons import MetricReason
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.selection.sent import Unselected
+from kopf_selectcache.core.store.change import Change
 from kopf_selectcache.core.store.index_spec import Indexed
 from kopf_selectcache.core.store.projection import Projection
 from kopf_selectcache.core.store.record import Record, is_older
 from kopf_selectcache.core.store.siblings import SiblingPacking
-from kopf_selectcache.core.store.store import Change
 from kopf_selectcache.core.store.substore import Substore
 from kopf_selectcache.selectors.selector import Selector
 from kopf_selectcache.settings.planner import Stream

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
 
 from kopf_selectcache.core.errors import let_exit
+from kopf_selectcache.core.store.change import Change
 from kopf_selectcache.core.store.record import Record
-from kopf_selectcache.core.store.store import Change
 
 Listener: TypeAlias = Callable[[Change | None], None]
 """A subscriber of changes. None means that reads must raise, or that the filter has changed."""

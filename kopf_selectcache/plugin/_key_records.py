@@ -8,7 +8,7 @@ from typing import Any
 
 from kopf_selectcache.cache.formats.views import BodyView
 from kopf_selectcache.cache.noting import Path
-from kopf_selectcache.reactions.predicates import Event
+from kopf_selectcache.core.store.change import Change
 from kopf_selectcache.selectors.object_key import Key
 
 from ._calls import Attempts
@@ -46,7 +46,7 @@ class KeyRecord:
     """The uid of the object, if the last call for it has cleaned up after it."""
     writes: list[Write] = field(default_factory=list)
     """The patches whose changes have not arrived, the oldest first."""
-    waiting: list[tuple[Event, bool]] | None = None
+    waiting: list[tuple[Change, bool]] | None = None
     """The changes that wait for the answer to a patch, and if other predicates admit them; None while no
     patch is sent."""
     rounds: dict[Path, int] = field(default_factory=dict)

@@ -14,8 +14,9 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from kopf_selectcache.cache.noting import Path
+from kopf_selectcache.core.store.change import Change
 from kopf_selectcache.core.store.record import is_number, is_older
-from kopf_selectcache.reactions.predicates import Event, Obj, Predicate
+from kopf_selectcache.reactions.predicates import Obj, Predicate
 from kopf_selectcache.selectors.object_key import Key
 
 from ._key_records import KeyRecord, KeyRecords, Write
@@ -36,15 +37,15 @@ _REMOVED_IF_EMPTY = (("metadata", "annotations"), ("metadata", "finalizers"), ("
 class OwnPatches(Predicate):
     """Drops the changes that are explained by own patches of the object, and notes departures.
 
-    `call` has the reconciler called with a key for an event. `depart` is called with each departure. Other
+    `call` has the reconciler called with a key for a change. `depart` is called with each departure. Other
     changes count if `others` admits them, the predicates of the operator's author.
     """
 
     def __init__(
         self,
         records: KeyRecords,
-        call: Callable[[Key, Event], object],
-        depart: Callable[[Key, Event], object],
+        call: Callable[[Key, Change], object],
+        depart: Callable[[Key, Change], object],
         others: Predicate,
     ) -> None:
         self._records, self._call, self._depart, self._others = records, call, depart, others
@@ -67,9 +68,9 @@ class OwnPatches(Predicate):
         """Note that no patch is sent any more, and look at the changes that have waited."""
         record = self._records[key]
         waiting, record.waiting = record.waiting, None
-        for event, is_admitted in waiting or ():
-            if self._must_call(record, event, is_admitted=is_admitted):
-                self._call(key, event)
+        for change, is_admitted in waiting or ():
+            if self._must_call(record, change, is_admitted=is_admitted):
+                self._call(key, change)
         self._records.tidy(key)
 
     def note_lost(self, key: Key, paths: Sequence[Path]) -> list[Path]:
@@ -83,23 +84,23 @@ class OwnPatches(Predicate):
 
     # ---- Changes.
 
-    def admits(self, event: Event) -> bool:
-        key = key_of(event)
-        if event.new is None:
-            self._depart(key, event)
-        is_admitted = self._others.admits(event)
-        if event.cause != "updated" or (record := self._records.get(key)) is None:
+    def admits(self, change: Change) -> bool:
+        key = Key(change.name, namespace=change.namespace)
+        if change.new is None:
+            self._depart(key, change)
+        is_admitted = self._others.admits(change)
+        if change.cause != "updated" or (record := self._records.get(key)) is None:
             return is_admitted
         if record.waiting is not None:
-            record.waiting.append((event, is_admitted))
+            record.waiting.append((change, is_admitted))
             return False
-        must_call = self._must_call(record, event, is_admitted=is_admitted)
+        must_call = self._must_call(record, change, is_admitted=is_admitted)
         self._records.tidy(key)
         return must_call
 
-    def _must_call(self, record: KeyRecord, event: Event, *, is_admitted: bool) -> bool:
+    def _must_call(self, record: KeyRecord, change: Change, *, is_admitted: bool) -> bool:
         """Return True if the reconciler must be called."""
-        old, new = event.old, event.new
+        old, new = change.old, change.new
         assert new is not None, "it is an update"
         writes, version = record.writes, version_of(new)
         index = next((index for index, write in enumerate(writes) if write.version == version), None)
@@ -109,7 +110,7 @@ class OwnPatches(Predicate):
         passed, record.writes = writes[: index + 1], writes[index + 1 :]
         if not is_admitted:
             return False
-        if old is None or not event.is_whole:
+        if old is None or not change.is_whole:
             return True
         since = version_of(old)
         expected: Any = {name: part for name, part in old.items()}  # noqa: C416  # Its own `copy` is not a dict.
@@ -167,13 +168,6 @@ def lost_paths(expected: Obj, answer: Obj, paths: Collection[Path]) -> list[Path
 
 
 # ---- Comparing.
-
-
-def key_of(event: Event) -> Key:
-    """Return the key of the object of an event."""
-    obj = event.new if event.new is not None else event.old
-    assert obj is not None, "an event has an object"
-    return Key.of(obj)
 
 
 def version_of(obj: Obj) -> str:

@@ -23,10 +23,10 @@ from kopf_selectcache.cache.snapshots import open_snapshot
 from kopf_selectcache.core.protocol.backoff import delay
 from kopf_selectcache.core.redact import printable_name
 from kopf_selectcache.core.selection.resource import Resource
-from kopf_selectcache.core.store.store import ChangeCause
+from kopf_selectcache.core.store.change import Change, ChangeCause
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
-from kopf_selectcache.reactions.predicates import Event, all_of
+from kopf_selectcache.reactions.predicates import all_of
 from kopf_selectcache.reactions.queue import Cause, Run, WorkQueue
 from kopf_selectcache.reactions.worker import RunAgain
 from kopf_selectcache.selectors.object_key import Key
@@ -141,15 +141,15 @@ class Calls:
 
     # ---- Changes.
 
-    def _call_again(self, key: Key, event: Event) -> None:
-        self._queue.add(key, cause=Cause(event.cause, str(self._resource), key, version=event.version))
+    def _call_again(self, key: Key, change: Change) -> None:
+        self._queue.add(key, cause=Cause(change.cause, str(self._resource), key, version=change.version))
 
-    def _note_departure(self, key: Key, event: Event) -> None:
-        body = event.old
+    def _note_departure(self, key: Key, change: Change) -> None:
+        body = change.old
         assert isinstance(body, BodyView), "it departs from a cache"
-        departure = Departure(body, event.cause == ChangeCause.DELETED)
+        departure = Departure(body, change.cause == ChangeCause.DELETED)
         self._records[key].departures[str(body.metadata.uid)] = departure
-        self._call_again(key, event)  # No predicate keeps it from its last run.
+        self._call_again(key, change)  # No predicate keeps it from its last run.
 
     def _warn_of_lost(self, key: Key, paths: list[str]) -> None:
         for path in paths:

@@ -17,15 +17,16 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
+from msgspec import structs
+
 from kopf_selectcache import _kopf
 from kopf_selectcache._errors import DeclarationError, NotDeclared, NotSynced, ReadError, SelectCacheError
-from kopf_selectcache.cache.changes import Change, Subscription
+from kopf_selectcache.cache.changes import Subscription
 from kopf_selectcache.cache.errors import OutsideFilter
+from kopf_selectcache.cache.formats.views import Views
 from kopf_selectcache.cache.request import Request
 from kopf_selectcache.core.protocol.backoff import delay
-from kopf_selectcache.core.store.change_queue import key_of
-from kopf_selectcache.core.store.store import Change as StoreChange
-from kopf_selectcache.core.store.store import ChangeCause
+from kopf_selectcache.core.store.change import Change, ChangeCause
 from kopf_selectcache.informer.environment import end_within, sleep_until
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
@@ -207,7 +208,7 @@ class _Delivery:
             informer,
             request,
             initial=handler.initial or begins_later,
-            by_filter=begins_later,
+            filter_changed=begins_later,
             causes=handler.causes,
         )
         self._is_excluded = False
@@ -276,9 +277,7 @@ class _Delivery:
                 return
             self._limit.release()
 
-    def _begin(
-        self, change: StoreChange, subscription: Subscription, informer: Informer
-    ) -> asyncio.Task[None]:
+    def _begin(self, change: Change, subscription: Subscription, informer: Informer) -> asyncio.Task[None]:
         """Begin the calls for a change, in the place that was taken."""
         call = asyncio.create_task(self._handle(change, subscription, informer))
         self._entered.add(call)
@@ -291,7 +290,7 @@ class _Delivery:
             self._entered.discard(call)
             self._limit.release()
 
-    async def _handle(self, change: StoreChange, subscription: Subscription, informer: Informer) -> None:
+    async def _handle(self, change: Change, subscription: Subscription, informer: Informer) -> None:
         """Call the handler for a change, again after errors. The call has a place."""
         queue, retries = subscription.queue, self._runtime.retries
         call = asyncio.current_task()
@@ -322,7 +321,7 @@ class _Delivery:
                     attempts = self._attempts()
                 change = renewed
         finally:
-            queue.finish(key_of(change))
+            queue.finish(change.key)
             subscription.news.set()
 
     async def _sleep_slowed(self, key: Key, seconds: float) -> None:
@@ -333,13 +332,13 @@ class _Delivery:
         finally:
             del self._slowed[key]
 
-    def _hear(self, change: StoreChange) -> None:
+    def _hear(self, change: Change) -> None:
         caller = _caller_of(change)
         self._brake.hear(*caller)
         if (slowed := self._slowed.get(caller[0])) is not None:
             slowed.set()
 
-    def _callers(self, change: StoreChange) -> list[Caller]:
+    def _callers(self, change: Change) -> list[Caller]:
         """Return a change with those that are joined with it."""
         caller = _caller_of(change)
         return [caller, *self._brake.heard(caller[0])]
@@ -348,7 +347,7 @@ class _Delivery:
         timeout = self._handler.timeout
         return timeout is not None and attempts.runtime.total_seconds() >= timeout
 
-    async def _execute(self, change: StoreChange, informer: Informer, attempts: Attempts) -> float | None:
+    async def _execute(self, change: Change, informer: Informer, attempts: Attempts) -> float | None:
         """Call the handler once; return None if that was the last call for the change, else the seconds until
         the next.
         """
@@ -370,18 +369,18 @@ class _Delivery:
         clock = self._runtime.retries.clock
         return Attempts(self._now(), clock(), clock)
 
-    def _arguments(self, change: StoreChange, informer: Informer) -> ChangeArguments:
+    def _arguments(self, change: Change, informer: Informer) -> ChangeArguments:
         resource = informer.resource
         assert resource is not None, "it has objects"
-        given = Change(change, resource, change.cause)
+        given = structs.replace(change, views=Views(resource))
         logger = _kopf.ObjectLogger(body=given.body, settings=self._operator.settings)
         return ChangeArguments(logger, given)
 
 
-def _caller_of(change: StoreChange) -> tuple[Key, str]:
+def _caller_of(change: Change) -> tuple[Key, str]:
     return _key_of(change), "" if change.after is None else change.after.version
 
 
-def _key_of(change: StoreChange) -> Key:
-    namespace, name = key_of(change)
+def _key_of(change: Change) -> Key:
+    namespace, name = change.key
     return Key(name, namespace=namespace or None)

@@ -13,8 +13,9 @@ from kopf_selectcache import _kopf
 from kopf_selectcache._errors import NotDeclared
 from kopf_selectcache.cache.own_writes import informers_of
 from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.store.change import Change
 from kopf_selectcache.informer.informers import Runtime
-from kopf_selectcache.reactions.predicates import Event, Predicate
+from kopf_selectcache.reactions.predicates import Predicate
 from kopf_selectcache.selectors.object_key import Key
 
 from ._key_records import KeyRecords
@@ -63,8 +64,8 @@ class ConcernsFinalizer(Predicate):
 
     paths = (("metadata", "deletionTimestamp"), ("metadata", "finalizers"))
 
-    def admits(self, event: Event) -> bool:
-        old, new = event.old, event.new
+    def admits(self, change: Change) -> bool:
+        old, new = change.old, change.new
         if new is None:
             return False
         is_lost = old is not None and self.name in finalizers_of(old) and self.name not in finalizers_of(new)

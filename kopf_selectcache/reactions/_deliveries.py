@@ -15,11 +15,12 @@ from typing import Any, TypeVar, cast
 
 from kopf_selectcache.core.errors import let_exit
 from kopf_selectcache.core.protocol.backoff import delay
+from kopf_selectcache.core.store.change import Change
 from kopf_selectcache.selectors.object_key import Key
 from kopf_selectcache.selectors.signatures import refuse_awaitable
 
 from .mapping import Itself, Mapping, checked_keys
-from .predicates import Event, Obj, Predicate
+from .predicates import Obj, Predicate
 from .queue import Cause, Priority, WorkQueue
 
 _T = TypeVar("_T")
@@ -105,19 +106,20 @@ class Deliveries:
         """Return the number of objects whose mapping has not ended."""
         return len(self._pending)
 
-    def deliver(self, event: Event, name: Hashable, *, priority: int = Priority.LIVE) -> None:
+    def deliver(self, change: Change, name: Hashable, *, priority: int = Priority.LIVE) -> None:
         """Add the keys of the object before and after a change, unless a predicate drops the change.
 
-        Events of one name are joined while their mapping runs.
+        Changes of one name are joined while their mapping runs.
         """
-        if not self._admits(event):
+        if not self._admits(change):
             return
-        last = event.new if event.new is not None else event.old
-        obj = None if last is None else _key_of(last)
-        cause = Cause(event.cause, self._source, obj, version=event.version)
-        states = [state for state in (event.old if event.is_whole else None, event.new) if state is not None]
-        if not event.is_whole:
-            self._deliver_remembered(event, name, priority, cause)
+        obj = Key(change.name, namespace=change.namespace) if change.name else None
+        cause = Cause(change.cause, self._source, obj, version=change.version)
+        states = [
+            state for state in (change.old if change.is_whole else None, change.new) if state is not None
+        ]
+        if not change.is_whole:
+            self._deliver_remembered(change, name, priority, cause)
         if not states:
             return
         if (
@@ -127,18 +129,18 @@ class Deliveries:
         ):
             self._add(mapped, priority, cause)
             return
-        if event.new is None and not self._has_room(name):
+        if change.new is None and not self._has_room(name):
             return
         pending = self._join(name, states)
-        self._set_departed(pending, is_departed=event.new is None)
+        self._set_departed(pending, is_departed=change.new is None)
         keys, pending.keys = pending.keys, []
         self._add(keys, priority, cause)
         pending.is_added = True
         pending.priority = max(pending.priority, priority)
         pending.cause = cause
 
-    def _admits(self, event: Event) -> bool:
-        is_admitted = self._try("predicates=", lambda: self._predicate.admits(event))
+    def _admits(self, change: Change) -> bool:
+        is_admitted = self._try("predicates=", lambda: self._predicate.admits(change))
         return is_admitted is not False  # To run once too often is harmless; to miss a change is not.
 
     def _mapped(self, states: list[Obj]) -> list[Key]:
@@ -259,7 +261,7 @@ class Deliveries:
         """Forget the remembered keys: the store is complete again."""
         self._remembered = None
 
-    def _deliver_remembered(self, event: Event, name: Hashable, priority: int, cause: Cause) -> None:
+    def _deliver_remembered(self, change: Change, name: Hashable, priority: int, cause: Cause) -> None:
         remembered = None if self._remembered is None else self._remembered.pop(name, None)
         pending = self._pending.get(name)
         if remembered is not None:
@@ -267,7 +269,7 @@ class Deliveries:
         elif pending is not None:
             pending.is_added = True
             pending.priority, pending.cause = max(pending.priority, priority), cause
-        elif (old := event.old) is not None and not self._mapping.is_async:
+        elif (old := change.old) is not None and not self._mapping.is_async:
             # It was never seen whole. A mapping that needs its metadata only can still tell.
             self._add(self._try("map=", lambda: self._mapped([old])) or [], priority, cause)
 
@@ -302,7 +304,3 @@ class Deliveries:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-
-
-def _key_of(obj: Obj) -> Key | None:
-    return Key.of(obj) if (obj.get("metadata") or {}).get("name") else None

@@ -13,31 +13,11 @@ from inspect import signature
 from typing import Any, TypeAlias, cast
 
 from kopf_selectcache._errors import DeclarationError, require
+from kopf_selectcache.core.store.change import Change
 from kopf_selectcache.selectors.signatures import is_async, refuse_awaitable
 from kopf_selectcache.selectors.text import LabelDict, LabelSelector
 
 Obj: TypeAlias = Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Event:
-    """A change of an object, or one that was sent by a `Channel`.
-
-    `old` is None if the object enters, `new` if it departs. After an eviction (`max_bytes`) the former
-    object is not known: `old` of a departure has metadata only then, and that of an update is None.
-    """
-
-    cause: str
-    """`entered`, `updated`, `left`, `deleted`, `resync` or `sent`."""
-    old: Obj | None
-    new: Obj | None
-    is_whole: bool = True
-    """False if the former object is not known any more."""
-
-    @property
-    def version(self) -> str:
-        """The version of the object after the change; empty if there is none."""
-        return str(_value(self.new or {}, ("metadata", "resourceVersion")) or "")
 
 
 class Predicate(ABC):
@@ -45,7 +25,7 @@ class Predicate(ABC):
 
     >>> relevant = (generation_changed | labels_changed) & ~deleted
     >>> old, new = {'metadata': {'generation': 1}}, {'metadata': {'generation': 2}}
-    >>> relevant.admits(Event('updated', old, new)), relevant.admits(Event('deleted', new, None))
+    >>> relevant.admits(Change.of('updated', old, new)), relevant.admits(Change.of('deleted', new, None))
     (True, False)
     """
 
@@ -53,7 +33,7 @@ class Predicate(ABC):
     """The paths of the object that it reads, as far as that is known. They must be stored."""
 
     @abstractmethod
-    def admits(self, event: Event) -> bool:
+    def admits(self, change: Change) -> bool:
         """Return True if the change is reacted to."""
 
     def __and__(self, other: AnyPredicate) -> Predicate:
@@ -86,8 +66,8 @@ class _All(Predicate):
     def paths(self) -> tuple[tuple[str, ...], ...]:  # type: ignore[override]  # It depends on the parts.
         return _paths_of(self.parts)
 
-    def admits(self, event: Event) -> bool:
-        return all(part.admits(event) for part in self.parts)
+    def admits(self, change: Change) -> bool:
+        return all(part.admits(change) for part in self.parts)
 
 
 @dataclass(frozen=True)
@@ -98,8 +78,8 @@ class _Any(Predicate):
     def paths(self) -> tuple[tuple[str, ...], ...]:  # type: ignore[override]  # It depends on the parts.
         return _paths_of(self.parts)
 
-    def admits(self, event: Event) -> bool:
-        return any(part.admits(event) for part in self.parts)
+    def admits(self, change: Change) -> bool:
+        return any(part.admits(change) for part in self.parts)
 
 
 @dataclass(frozen=True)
@@ -110,16 +90,16 @@ class _Not(Predicate):
     def paths(self) -> tuple[tuple[str, ...], ...]:  # type: ignore[override]  # It depends on the part.
         return self.part.paths
 
-    def admits(self, event: Event) -> bool:
-        return not self.part.admits(event)
+    def admits(self, change: Change) -> bool:
+        return not self.part.admits(change)
 
 
 @dataclass(frozen=True)
 class _Function(Predicate):
     fn: Decision
 
-    def admits(self, event: Event) -> bool:
-        decision = self.fn(event.old, event.new)
+    def admits(self, change: Change) -> bool:
+        decision = self.fn(change.old, change.new)
         refuse_awaitable(decision, "a function in predicates= returned an awaitable, and nobody awaits it")
         return bool(decision)
 
@@ -128,8 +108,8 @@ class _Function(Predicate):
 class _Caused(Predicate):
     cause: str
 
-    def admits(self, event: Event) -> bool:
-        return event.cause == self.cause
+    def admits(self, change: Change) -> bool:
+        return change.cause == self.cause
 
 
 @dataclass(frozen=True)
@@ -148,9 +128,9 @@ class _Changed(Predicate):
     def paths(self) -> tuple[tuple[str, ...], ...]:  # type: ignore[override]  # It depends on the path.
         return (self.path,)
 
-    def admits(self, event: Event) -> bool:
-        old, new = event.old, event.new
-        if old is None or new is None or not event.is_whole:
+    def admits(self, change: Change) -> bool:
+        old, new = change.old, change.new
+        if old is None or new is None or not change.is_whole:
             return True
         before, after = _value(old, self.path), _value(new, self.path)
         if self.is_optional:
@@ -162,10 +142,10 @@ class _Changed(Predicate):
 class _Labelled(Predicate):
     selector: LabelSelector
 
-    def admits(self, event: Event) -> bool:
+    def admits(self, change: Change) -> bool:
         return any(
             self.selector.matches(_value(obj, ("metadata", "labels")) or {})
-            for obj in (event.old, event.new)
+            for obj in (change.old, change.new)
             if obj is not None
         )
 
@@ -201,7 +181,7 @@ def labelled(labels: str | LabelDict | LabelSelector) -> Predicate:
 
     >>> web = labelled('app=web')
     >>> old, new = {'metadata': {'labels': {'app': 'web'}}}, {'metadata': {'labels': {'app': 'db'}}}
-    >>> web.admits(Event('updated', old, new)), web.admits(Event('updated', new, new))
+    >>> web.admits(Change.of('updated', old, new)), web.admits(Change.of('updated', new, new))
     (True, False)
     """
     if isinstance(labels, LabelSelector):
@@ -215,7 +195,7 @@ def predicate_of(given: AnyPredicate) -> Predicate:
     """Return the predicate of a function of `(old, new)`; a predicate stays as it is.
 
     >>> has_data = predicate_of(lambda old, new: bool((new or old).get('data')))
-    >>> has_data.admits(Event('entered', None, {'data': {'a': '1'}}))
+    >>> has_data.admits(Change.of('entered', None, {'data': {'a': '1'}}))
     True
     """
     if isinstance(given, Predicate):

@@ -17,17 +17,17 @@ from contextlib import suppress
 from threading import Lock
 from typing import Any, cast
 
+from msgspec.structs import replace
+
 from kopf_selectcache._errors import DeclarationError, NotDeclared, NotSynced, ReadError, StateError, require
 from kopf_selectcache.cache.cache import Cache
-from kopf_selectcache.cache.changes import Change
-from kopf_selectcache.cache.formats.views import BodyView
+from kopf_selectcache.cache.formats.views import BodyView, Views
 from kopf_selectcache.cache.request import Request
 from kopf_selectcache.cache.snapshots import informer_of, require_readable
 from kopf_selectcache.core.protocol.backoff import delay
-from kopf_selectcache.core.store.change_queue import ChangeQueue, Narrowing, key_of
+from kopf_selectcache.core.store.change import Change, ChangeCause
+from kopf_selectcache.core.store.change_queue import ChangeQueue, Narrowing
 from kopf_selectcache.core.store.record import Record
-from kopf_selectcache.core.store.store import Change as StoreChange
-from kopf_selectcache.core.store.store import ChangeCause
 from kopf_selectcache.core.store.substore import ObjectKey
 from kopf_selectcache.informer.informer import Informer as KindInformer
 from kopf_selectcache.informer.informers import Runtime
@@ -36,7 +36,7 @@ from kopf_selectcache.selectors.selector import Selector
 
 from ._deliveries import Deliveries
 from .mapping import ITSELF, AnyMapping, mapping_of
-from .predicates import AnyPredicate, Event, Obj, all_of
+from .predicates import AnyPredicate, Obj, all_of
 from .queue import Priority, WorkQueue
 
 CHANNEL_SIZE = 1024
@@ -50,8 +50,8 @@ class Source(ABC):
 
         class Ticks(Source):
             async def follow(self, deliveries):
-                event = Event('sent', None, {'metadata': {'name': 'all'}})
-                self.timer = asyncio.create_task(repeat(lambda: deliveries.deliver(event, 'all')))
+                tick = selectcache.Change.sent({'metadata': {'name': 'all'}})
+                self.timer = asyncio.create_task(repeat(lambda: deliveries.deliver(tick, 'all')))
 
             async def unfollow(self):
                 self.timer.cancel()
@@ -116,9 +116,9 @@ class Source(ABC):
 
     @abstractmethod
     async def follow(self, deliveries: Deliveries) -> None:
-        """Start to call `deliveries.deliver(event, name)` with each change, on the event loop, and return.
+        """Start to call `deliveries.deliver(change, name)` with each change, on the event loop, and return.
 
-        Events of one name are joined while an async mapping runs.
+        Changes of one name are joined while an async mapping runs.
         """
 
     async def unfollow(self) -> None:
@@ -183,13 +183,13 @@ class _Subscription:
         self.close = informer.subscribe(self._see, self._complete)
         """Ends the subscription."""
         for record in informer.store.records()[0]:
-            self._narrowing.add(StoreChange(None, record, ChangeCause.ENTERED))
+            self._narrowing.add(Change(None, record, ChangeCause.ENTERED))
         self._drain()
         if informer.is_complete:
             self._is_listing = False
             synced()
 
-    def _see(self, change: StoreChange | None) -> None:
+    def _see(self, change: Change | None) -> None:
         if change is None:  # It is for readers.
             return
         if change.cause.is_of_restart:
@@ -206,7 +206,7 @@ class _Subscription:
                 self._deliveries.remember(BodyView(each), key)
             self._aside.clear()
 
-    def _complete(self, departure_of: Callable[[Record], StoreChange]) -> None:
+    def _complete(self, departure_of: Callable[[Record], Change]) -> None:
         self._queue.complete(departure_of)
         self._drain()
         self._deliveries.forget()
@@ -218,15 +218,10 @@ class _Subscription:
         resource = self._informer.resource
         for change in self._queue.drain():
             assert resource is not None, "it has objects"
-            view = Change(change, resource, change.cause)
-            old = view.old if change.after is not None else view.body
-            event = Event(
-                change.cause, old, view.new, is_whole=change.before is None or bool(change.before.stored)
-            )
-            is_of_list = change.cause is ChangeCause.ENTERED and (self._is_listing or change.by_filter)
+            is_of_list = change.cause is ChangeCause.ENTERED and (self._is_listing or change.filter_changed)
             is_live = not is_of_list and change.cause is not ChangeCause.RESYNC
             priority = Priority.LIVE if is_live else Priority.INITIAL
-            self._deliveries.deliver(event, key_of(change), priority=priority)
+            self._deliveries.deliver(replace(change, views=Views(resource)), change.key, priority=priority)
 
 
 class Kind(_InformerSource, SyncingSource):
@@ -499,7 +494,7 @@ class _ChannelSource(Source):
             while len(deliveries) < self._channel.size and (event := self._channel.take(self)) is not None:
                 # A number of its own: events of one object may differ in what they are about.
                 count += 1
-                deliveries.deliver(Event("sent", None, event), count)
+                deliveries.deliver(Change.sent(event), count)
             if len(deliveries) < self._channel.size:
                 await self._arrived.wait()
             else:

@@ -8,16 +8,16 @@ from typing import Any, TypeVar
 
 import pytest
 
-from kopf_selectcache import Change as ChangeView
 from kopf_selectcache import Forbidden, NotDeclared, OutsideFilter, ReadError, Selector
 from kopf_selectcache._errors import Cause, StateError
 from kopf_selectcache.cache import changes as module
 from kopf_selectcache.cache.blocking import Waits
+from kopf_selectcache.cache.formats.views import Views
 from kopf_selectcache.cache.request import Request
 from kopf_selectcache.core.selection.kinds import Kind, find
 from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.store.change import Change, ChangeCause
 from kopf_selectcache.core.store.record import Record
-from kopf_selectcache.core.store.store import Change, ChangeCause
 from kopf_selectcache.errors import NotKept, Stalled
 from kopf_selectcache.informer.health import Condition
 from kopf_selectcache.informer.informer import Informer
@@ -45,7 +45,7 @@ def labelled(**labels: str | None) -> dict[str, Any]:
     return {"metadata": {"labels": labels}}
 
 
-async def following(iterator: AsyncIterator[ChangeView], most: int) -> list[str]:
+async def following(iterator: AsyncIterator[Change], most: int) -> list[str]:
     """Return the names and causes of this many changes."""
     return [f"{change.name} {change.cause}" for change in [await anext(iterator) for _ in range(most)]]
 
@@ -392,11 +392,13 @@ def test_an_object_of_which_only_the_metadata_is_known_has_a_body() -> None:
     kind = find("pods")
     assert kind is not None
     record = Record("shop", "web-1", "1", "5", {"app": "web"}, (), b"")
-    change = ChangeView(Change(record, None, ChangeCause.LEFT), Resource(kind, "v1"), ChangeCause.LEFT)
-    assert change.old is None
-    assert (change.body["kind"], change.body["apiVersion"]) == ("Pod", "v1")
-    assert change.body.metadata.labels == {"app": "web"}
-    assert change.body["metadata"]["resourceVersion"] == "5"
+    change = Change(record, None, ChangeCause.LEFT, views=Views(Resource(kind, "v1")))
+    old = change.old
+    assert old is not None
+    assert old is change.body
+    assert (old["kind"], old["apiVersion"]) == ("Pod", "v1")
+    assert old.metadata.labels == {"app": "web"}
+    assert old["metadata"]["resourceVersion"] == "5"
 
 
 def test_15_a_subscriber_gets_matching_objects_alone_whatever_the_filter_becomes() -> None:

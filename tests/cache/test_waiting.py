@@ -15,7 +15,8 @@ from kopf_selectcache.cache.blocking import AWAITED, LIVE, Waits
 from kopf_selectcache.cache.cache import SyncCache
 from kopf_selectcache.cache.live import Live, SyncLive
 from kopf_selectcache.cache.waits import MOST_COUNTED, Seen
-from kopf_selectcache.core.store.store import Change, ChangeCause, Store
+from kopf_selectcache.core.store.change import Change, ChangeCause
+from kopf_selectcache.core.store.store import Store
 from kopf_selectcache.testing import FakeCache
 from tests.rows import each_row
 

@@ -25,8 +25,8 @@ from kopf_selectcache.core.protocol.machine import (
     step,
 )
 from kopf_selectcache.core.protocol.messages import Bookmark, Event, Page, Refusal
+from kopf_selectcache.core.store.change import Change
 from kopf_selectcache.core.store.record import Record
-from kopf_selectcache.core.store.store import Change
 
 from .writers import Writer
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import pytest
 
+from kopf_selectcache.core.store.change import Change
 from kopf_selectcache.core.store.record import Record
-from kopf_selectcache.core.store.store import Change
 from kopf_selectcache.core.store.union import Union
 
 from .cluster import Cluster, Filter, Thing

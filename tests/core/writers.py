@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from kopf_selectcache.core.store.change import Change
 from kopf_selectcache.core.store.record import Record
-from kopf_selectcache.core.store.store import Change
 from kopf_selectcache.core.store.substore import Keys, Substore, View
 from kopf_selectcache.core.store.union import Union
 

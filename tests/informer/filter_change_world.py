@@ -25,7 +25,7 @@ from kopf_selectcache import (
 from kopf_selectcache._errors import AlreadyExists, StateError, Superseded
 from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.core.store.accounting import weight
-from kopf_selectcache.core.store.store import Change, ChangeCause
+from kopf_selectcache.core.store.change import Change, ChangeCause
 from kopf_selectcache.errors import Oversized
 from kopf_selectcache.informer._exchange import Next
 from kopf_selectcache.informer.informer import Informer
@@ -205,7 +205,7 @@ class Follower:
         def is_in(declaration: Declaration) -> bool:
             return declaration.filter.selects(record.key, record.labels)
 
-        if change.by_filter:
+        if change.filter_changed:
             assert former is not None, f"{change} is by a filter that has not changed"
             old, new = (former, present) if after is None else (present, former)
             assert is_in(old), f"{change} is not by the change of the filter"

@@ -15,7 +15,7 @@ from kopf_selectcache import Cached, LabelSelector, Selector
 from kopf_selectcache.cache.changes import Subscription
 from kopf_selectcache.cache.request import Request
 from kopf_selectcache.core.reasons import MetricReason
-from kopf_selectcache.core.store.store import Change
+from kopf_selectcache.core.store.change import Change
 from kopf_selectcache.informer.health import Health
 from kopf_selectcache.testing.faults import Inserted, NotServed, Refuse
 from tests.faults.environment import run, until
@@ -195,6 +195,21 @@ async def settled(environment: Environment) -> None:
             )
         )
     )
+
+
+def test_15_a_departure_has_an_old_object_after_an_eviction() -> None:
+    async def main() -> None:
+        async with subscribed("one stream") as (environment, _):
+            changes = environment.cache.changes("secrets", labels="app=web")
+            assert [(await anext(changes)).name for _ in range(2)] == ["a", "stays"]
+            await evict(environment, delete)
+            change = await anext(changes)
+            assert change.old is not None
+            assert (change.name, change.cause, change.new) == ("a", "left", None)
+            assert change.old.metadata.labels == A["metadata"]["labels"]
+            assert "creationTimestamp" not in change.old.metadata
+
+    run(main())
 
 
 @pytest.mark.parametrize("act", ACTS)

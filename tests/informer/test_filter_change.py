@@ -10,8 +10,8 @@ import pytest
 
 from kopf_selectcache import Cached, Forbidden, NotSynced, Selector
 from kopf_selectcache._errors import Superseded
+from kopf_selectcache.core.store.change import Change
 from kopf_selectcache.core.store.siblings import SiblingPacking
-from kopf_selectcache.core.store.store import Change
 from kopf_selectcache.informer._exchange import Next
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.stream_split import Relist, Split, split_streams
@@ -97,7 +97,7 @@ class Follower:
         before, after = change.before, change.after
         record = after or before
         assert record is not None
-        self.causes.append((record.name, str(change.cause), change.by_filter))
+        self.causes.append((record.name, str(change.cause), change.filter_changed))
         known = self.view.get(record.key)
         if before is None:
             assert known is None, f"{record.key} has entered twice"
@@ -123,7 +123,7 @@ def test_16_a_change_shows_what_the_new_filter_selects(before: str, after: str) 
             assert informer.synced
             assert names(environment) == SELECTED[after] - {"later"}
             assert {record.name for record in follower.view.values()} == names(environment)
-            assert all(by_filter for _, _, by_filter in follower.causes)
+            assert all(filter_changed for _, _, filter_changed in follower.causes)
             departed = [cause for _, cause, _ in follower.causes]
             assert departed == sorted(departed, key=["left", "entered"].index), "departures come first"
             shared = {each.stream for each in kept} & {each.stream for each in informer.reflectors}

@@ -12,15 +12,14 @@ from unittest.mock import patch
 import kopf
 import msgspec
 
-from kopf_selectcache import Cached, Change, on, reconcile, with_cache
+from kopf_selectcache import Cached, on, reconcile, with_cache
 from kopf_selectcache.cache import changes
+from kopf_selectcache.core.store.change import ChangeCause
 from kopf_selectcache.core.store.change_queue import ChangeQueue
-from kopf_selectcache.core.store.store import ChangeCause
 from kopf_selectcache.plugin.changes import deliver_changes
 from kopf_selectcache.plugin.operator import Operator
 from kopf_selectcache.testing import FakeCache
 from tests.cache.clients import model
-from tests.cache.environment import PODS
 from tests.kopf_operators import cycles, declaring, started
 from tests.messages.logs import Capture
 from tests.messages.provoked import Lines, Provoked
@@ -189,7 +188,7 @@ def _await(work: Callable[[], Coroutine[Any, Any, Any]]) -> Callable[[], Any]:
 
 OF_CHANGES: dict[str, Callable[[], Any]] = {
     "an object still exists": _await(partial(_wait_gone, timeout=0)),
-    "the body of a resumed change": lambda: Change(None, PODS, ChangeCause.RESUMED).body,
+    "the body of a resumed change": lambda: changes.Resumed(None, None, ChangeCause.RESUMED).body,
     "changes by a label that contradicts itself": _await(
         lambda: anext(FakeCache([], dict(FILTER)).changes("pods", labels="app=a,app=b"))  # type: ignore[arg-type]
     ),

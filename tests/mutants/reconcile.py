@@ -83,8 +83,8 @@ RECONCILE: tuple[Mutant, ...] = (
     Mutant(
         "map only the new object",
         "reactions/_deliveries.py",
-        "for state in (event.old if event.is_whole else None, event.new)",
-        "for state in (event.new,)",
+        "for state in (change.old if change.is_whole else None, change.new)",
+        "for state in (change.new,)",
         17,
         (SOURCES + "test_an_object_that_is_mapped_otherwise_than_before_has_both_run",),
     ),
@@ -107,8 +107,8 @@ RECONCILE: tuple[Mutant, ...] = (
     Mutant(
         "look for labels in the new object alone",
         "reactions/predicates.py",
-        "for obj in (event.old, event.new)",
-        "for obj in (event.new or event.old,)",
+        "for obj in (change.old, change.new)",
+        "for obj in (change.new or change.old,)",
         17,
         (PURE + "test_a_label_selector_looks_at_both_objects",),
     ),
@@ -138,14 +138,22 @@ RECONCILE: tuple[Mutant, ...] = (
     ),
     Mutant(
         "compare a change with what the cache holds",
-        "reactions/sources.py",
-        "old = view.old if change.after is not None else view.body",
-        "old = view.new if change.after is not None else view.body",
+        "core/store/change.py",
+        "return self._view(before)",
+        "return self._view(self.after or before)",
         17,
         (
             SOURCES + "test_an_object_that_is_mapped_otherwise_than_before_has_both_run",
             SOURCES + "test_predicates_compare_the_object_before_a_change_with_the_one_after_it",
         ),
+    ),
+    Mutant(
+        "hide what is known of an evicted object that departs",
+        "core/store/change.py",
+        '(self.after is not None and before.stored == b"")',
+        'before.stored == b""',
+        15,
+        ("tests/informer/test_change_departures.py::test_15_a_departure_has_an_old_object_after_an_eviction",),
     ),
     Mutant(
         "hold back the keys of a state while the other one fails",

@@ -17,8 +17,8 @@ SPLIT_CACHES: tuple[Mutant, ...] = (
     Mutant(
         "drop from what a departure is known when it waits",
         "core/store/change_queue.py",
-        "change.by_filter, change.known_by))",
-        "change.by_filter))",
+        "change.filter_changed, change.known_by))",
+        "change.filter_changed))",
         6,
         (OUTSIDE + "a_departure_is_known_from_the_streams_that_there_were",),
     ),

@@ -14,9 +14,9 @@ import kopf_selectcache as selectcache
 from kopf_selectcache.cache.blocking import Waits
 from kopf_selectcache.core.selection.kinds import find
 from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.store.change import Change, ChangeCause
 from kopf_selectcache.core.store.change_queue import ChangeQueue
 from kopf_selectcache.core.store.record import Record
-from kopf_selectcache.core.store.store import Change, ChangeCause
 from kopf_selectcache.informer.retries import Retries
 from kopf_selectcache.plugin._calls import Attempts
 from kopf_selectcache.plugin.changes import _Delivery

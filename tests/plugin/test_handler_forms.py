@@ -12,14 +12,12 @@ import pytest
 
 import kopf_selectcache as selectcache
 from kopf_selectcache import Cached, DeclarationError
-from kopf_selectcache.cache.changes import Change
 from kopf_selectcache.cache.formats.formats import form_of
-from kopf_selectcache.cache.formats.views import record_of
+from kopf_selectcache.cache.formats.views import Views, record_of
 from kopf_selectcache.core.selection.kinds import find
 from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.store.change import Change, ChangeCause
 from kopf_selectcache.core.store.record import Record
-from kopf_selectcache.core.store.store import Change as StoreChange
-from kopf_selectcache.core.store.store import ChangeCause
 from tests.cache.clients import Pod, V1Pod, model
 from tests.faults.environment import reached, run
 from tests.kopf_operators import declaring, started
@@ -165,7 +163,7 @@ def test_an_object_of_which_only_metadata_is_known_is_made_of_that() -> None:
     kind = find("pods")
     assert kind is not None
     record = Record("ns", "web-1", "1", "5", {"app": "web"}, (), b"")
-    departure = Change(StoreChange(record, None, ChangeCause.LEFT), Resource(kind, "v1"), ChangeCause.LEFT)
+    departure = Change(record, None, ChangeCause.LEFT, views=Views(Resource(kind, "v1")))
     made = form_of("on.change()", dict).make(record_of(departure.body), None)
     assert made["kind"] == "Pod"
     assert made["metadata"]["labels"] == {"app": "web"}

@@ -7,10 +7,13 @@ from functools import partial
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
+from kopf_selectcache.core.store.change import Change
+from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.plugin._key_records import KeyRecords, Write
 from kopf_selectcache.plugin._own_patches import MOST_WRITES, OwnPatches, merged, stored_part
-from kopf_selectcache.reactions.predicates import Event, predicate_of
+from kopf_selectcache.reactions.predicates import predicate_of
 from kopf_selectcache.selectors.object_key import Key
 
 KEY = Key("web", namespace="shop")
@@ -21,8 +24,8 @@ def obj(version: int | str, **parts: Any) -> dict[str, Any]:
     return {"kind": "WebApp", "metadata": metadata | parts.pop("metadata", {}), **parts}
 
 
-def updated(old: Mapping[str, Any] | None, new: Mapping[str, Any], *, is_whole: bool = True) -> Event:
-    return Event("updated", old, new, is_whole)
+def updated(old: Mapping[str, Any] | None, new: Mapping[str, Any]) -> Change:
+    return Change.of("updated", old, new)
 
 
 class Patches(OwnPatches):
@@ -34,8 +37,8 @@ class Patches(OwnPatches):
         self.records = KeyRecords()
         super().__init__(
             self.records,
-            lambda _, event: self.calls.append(event.version),
-            lambda _, event: self.departed.append(event.cause),
+            lambda _, change: self.calls.append(change.version),
+            lambda _, change: self.departed.append(change.cause),
             predicate_of(lambda old, new: not (new or old or {}).get("status", {}).get("quiet")),
         )
 
@@ -73,7 +76,8 @@ def test_a_change_of_another_that_is_joined_with_an_own_one_is_not_dropped(
 
 def test_a_change_whose_former_object_is_not_known_is_not_dropped(own: Patches) -> None:
     own.patched(3, {"status": {"ready": 1}})
-    assert own.admits(updated(obj(1), obj(3, status={"ready": 1}), is_whole=False))
+    evicted = Record("shop", "web", "", "1", {}, (), stored=b"")
+    assert own.admits(replace(updated(obj(1), obj(3, status={"ready": 1})), before=evicted))
 
 
 def test_own_patches_that_are_joined_are_dropped(own: Patches) -> None:
@@ -102,7 +106,7 @@ def test_changes_wait_for_the_answer_to_a_patch(own: Patches) -> None:
     own.begin(KEY)
     assert not own.admits(updated(obj(1), obj(2, spec={"size": 1})))
     assert not own.admits(updated(obj(2, spec={"size": 1}), obj(3, spec={"size": 1}, status={"ready": 1})))
-    assert own.admits(Event("entered", None, obj(1)))
+    assert own.admits(Change.of("entered", None, obj(1)))
     own.patched(3, {"status": {"ready": 1}})
     own.end(KEY)
     assert own.calls == ["2"]
@@ -110,7 +114,7 @@ def test_changes_wait_for_the_answer_to_a_patch(own: Patches) -> None:
 
 @pytest.mark.parametrize("is_quiet", [True, False])
 def test_departures_are_noted_whatever_other_predicates_decide(own: Patches, is_quiet: bool) -> None:
-    assert own.admits(Event("deleted", obj(2, status={"quiet": is_quiet}), None)) is not is_quiet
+    assert own.admits(Change.of("deleted", obj(2, status={"quiet": is_quiet}), None)) is not is_quiet
     assert own.departed == ["deleted"]
 
 

@@ -534,8 +534,7 @@ def test_other_sources_have_the_reconciler_called(
 
     class Once(selectcache.sources.Source):
         async def follow(self, deliveries: Any) -> None:
-            event = selectcache.predicates.Event("sent", None, app("web"))
-            deliveries.deliver(event, "web")
+            deliveries.deliver(selectcache.Change.sent(app("web")), "web")
 
     @selectcache.reconcile(
         selectcache.Watch(APPS, predicates=[selectcache.predicates.generation_changed]),

@@ -9,12 +9,25 @@ from typing import Any
 import pytest
 
 from kopf_selectcache import Key
+from kopf_selectcache.cache.formats.views import Views
+from kopf_selectcache.core.selection.kinds import find
+from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.store.change import Change, ChangeCause
+from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.reactions._deliveries import Deliveries
 from kopf_selectcache.reactions.mapping import ITSELF, mapping_of
-from kopf_selectcache.reactions.predicates import Event, all_of
+from kopf_selectcache.reactions.predicates import all_of
 from kopf_selectcache.reactions.queue import WorkQueue
 from tests.faults.environment import run, until
 from tests.reactions.test_sources import Failing, by_target, keys_in, queue_of, sleep_briefly
+
+
+def departed() -> Change:
+    """Return the departure of an object of which only metadata is known."""
+    kind = find("pods")
+    assert kind is not None
+    evicted = Record("", "a", "", "1", {}, (), stored=b"")
+    return Change(evicted, None, ChangeCause.DELETED, views=Views(Resource(kind, "v1")))
 
 
 def test_the_keys_of_an_evicted_object_run_when_it_departs_although_its_mapping_has_failed() -> None:
@@ -23,7 +36,7 @@ def test_the_keys_of_an_evicted_object_run_when_it_departs_although_its_mapping_
         deliveries = deliveries_of(queue, mapping)
         whole = {"metadata": {"name": "a", "resourceVersion": "1"}, "data": {"target": "dHdv"}}
         deliveries.remember(whole, "a")
-        deliveries.deliver(Event("deleted", {"metadata": whole["metadata"]}, None, is_whole=False), "a")
+        deliveries.deliver(departed(), "a")
         assert len(queue) == 0
         await until(lambda: len(queue) == 1)
         assert keys_in(queue)[0].key == Key("a-dHdv")
@@ -39,7 +52,7 @@ def test_of_an_object_that_was_never_seen_whole_only_its_metadata_is_mapped(
         queue = queue_of()
         for mapping in (ITSELF, by_target):
             deliveries = deliveries_of(queue, mapping)
-            deliveries.deliver(Event("deleted", {"metadata": {"name": "a"}}, None, is_whole=False), "a")
+            deliveries.deliver(departed(), "a")
             await deliveries.close()
         assert [run.key for run in keys_in(queue)] == [Key("a")]
 
@@ -59,7 +72,7 @@ def test_a_mapping_that_runs_ends_with_its_source() -> None:
             return []
 
         deliveries = deliveries_of(queue_of(), wait)
-        deliveries.deliver(Event("sent", None, {"metadata": {"name": "a"}}), "a")
+        deliveries.deliver(Change.of("sent", None, {"metadata": {"name": "a"}}), "a")
         for _ in range(3):
             await asyncio.sleep(0)
         await deliveries.close()

@@ -6,14 +6,16 @@ import asyncio
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from kopf_selectcache import BadSelector, Key, LabelSelector
 from kopf_selectcache._errors import DeclarationError
 from kopf_selectcache.cache.access import of_class
 from kopf_selectcache.cache.cache import Cache
+from kopf_selectcache.core.store.change import Change
+from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.reactions import predicates as p
 from kopf_selectcache.reactions.mapping import Function, Itself, Mapping, Owner, checked_keys, mapping_of
-from kopf_selectcache.reactions.predicates import Event
 from kopf_selectcache.testing import FakeCache
 
 
@@ -36,15 +38,16 @@ PAIRS = {
 @pytest.mark.parametrize("name", PAIRS)
 def test_a_predicate_admits_updates_of_its_value_and_what_is_no_update(name: str) -> None:
     predicate, old, new = PAIRS[name]
-    assert predicate.admits(Event("updated", old, new))
-    assert not predicate.admits(Event("updated", new, new | {"status": {}}))
-    assert predicate.admits(Event("entered", None, new))
-    assert predicate.admits(Event("deleted", old, None))
-    assert predicate.admits(Event("updated", None, new, is_whole=False))
+    assert predicate.admits(Change.of("updated", old, new))
+    assert not predicate.admits(Change.of("updated", new, new | {"status": {}}))
+    assert predicate.admits(Change.of("entered", None, new))
+    assert predicate.admits(Change.of("deleted", old, None))
+    evicted = Record("shop", "web-1", "", "1", {}, (), stored=b"")
+    assert predicate.admits(replace(Change.of("updated", old, new), before=evicted))
 
 
 def test_updates_of_objects_without_a_generation_are_admitted() -> None:
-    assert p.generation_changed.admits(Event("updated", obj(), obj()))
+    assert p.generation_changed.admits(Change.of("updated", obj(), obj()))
 
 
 @pytest.mark.parametrize("cause", ["entered", "updated", "left", "deleted"])
@@ -52,7 +55,7 @@ def test_a_cause_is_a_predicate(cause: str) -> None:
     admitted = {
         each
         for each in ("entered", "updated", "left", "deleted", "resync", "sent")
-        if getattr(p, cause).admits(Event(each, obj(), obj()))
+        if getattr(p, cause).admits(Change.of(each, obj(), obj()))
     }
     assert admitted == {cause}
 
@@ -61,7 +64,8 @@ def test_a_cause_is_a_predicate(cause: str) -> None:
 def test_a_label_selector_looks_at_both_objects(label: Any) -> None:
     predicate, web, db = p.labelled(label), obj(labels={"app": "web"}), obj(labels={"app": "db"})
     admitted = [
-        predicate.admits(Event("updated", *pair)) for pair in ((web, db), (db, web), (db, db), (web, None))
+        predicate.admits(Change.of("updated", *pair))
+        for pair in ((web, db), (db, web), (db, db), (web, None))
     ]
     assert admitted == [True, True, False, True]
     with pytest.raises(BadSelector):
@@ -69,7 +73,7 @@ def test_a_label_selector_looks_at_both_objects(label: Any) -> None:
 
 
 def test_predicates_are_combined() -> None:
-    named = Event("updated", obj(), obj())
+    named = Change.of("updated", obj(), obj())
     yes, no = p.predicate_of(lambda *_: True), p.predicate_of(lambda *_: False)
     assert [(one & other).admits(named) for one in (yes, no) for other in (yes, no)] == [
         True,
@@ -170,4 +174,4 @@ def test_20_a_predicate_that_returns_a_coroutine_is_an_error_and_not_true() -> N
 
     decide: Any = lambda _old, _new: is_relevant()  # noqa: E731  # It is what a user writes.
     with pytest.raises(TypeError, match=r"predicates= returned an awaitable, and nobody awaits it"):
-        p.predicate_of(decide).admits(Event("entered", None, {}))
+        p.predicate_of(decide).admits(Change.of("entered", None, {}))

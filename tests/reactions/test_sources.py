@@ -15,11 +15,11 @@ from kopf_selectcache import Cached, Forbidden, Key, NotDeclared, NotSynced
 from kopf_selectcache._errors import DeclarationError
 from kopf_selectcache.cache.access import of_class
 from kopf_selectcache.cache.cache import Cache, SyncCache
+from kopf_selectcache.core.store.change import Change
 from kopf_selectcache.reactions import _deliveries
 from kopf_selectcache.reactions._deliveries import Deliveries
 from kopf_selectcache.reactions.mapping import ITSELF, Owner
 from kopf_selectcache.reactions.predicates import (
-    Event,
     annotations_changed,
     deleted,
     entered,
@@ -74,7 +74,7 @@ class Followed:
     """A source of secrets, the events that it has seen, and the keys of all runs."""
 
     def __init__(self, mapping: Any) -> None:
-        self.events: list[Event] = []
+        self.events: list[Change] = []
         self.queue = queue_of()
         self.keys: Counter[Key] = Counter()
         self.source = Kind(
@@ -661,7 +661,7 @@ class Once(Source):
     """A source of users."""
 
     async def follow(self, deliveries: Deliveries) -> None:
-        deliveries.deliver(Event("sent", None, {"metadata": {"name": "all"}}), "all")
+        deliveries.deliver(Change.of("sent", None, {"metadata": {"name": "all"}}), "all")
 
 
 def test_users_write_their_own_sources() -> None:

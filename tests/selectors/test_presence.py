@@ -19,9 +19,9 @@ from kopf_selectcache import (
     Selector,
     predicates,
 )
+from kopf_selectcache.core.store.change import Change
 from kopf_selectcache.errors import ConflictingSelectors
 from kopf_selectcache.plugin.on import change_handlers
-from kopf_selectcache.reactions.predicates import Event
 from kopf_selectcache.settings.defaults import Defaults
 from kopf_selectcache.testing import FakeCache
 from tests.cache.environment import pod
@@ -97,7 +97,13 @@ def test_handlers_predicates_and_defaults_take_them_as_well() -> None:
         Selector(AS_TEXT, fields="spec.nodeName!=")
     ]
     found = predicates.labelled(MIXED)
-    assert [found.admits(Event("updated", each, each)) for each in PODS] == [True, False, False, False, False]
+    assert [found.admits(Change.of("updated", each, each)) for each in PODS] == [
+        True,
+        False,
+        False,
+        False,
+        False,
+    ]
     defaults = Defaults()
     defaults.labels, defaults.fields = MIXED, ON_NO_NODE
     assert "labels='app=web,!old,team,tier in (a,b)', fields='spec.nodeName='" in repr(defaults)

@@ -14,8 +14,9 @@ import msgspec
 from kopf_selectcache._errors import ReadOnly
 from kopf_selectcache._kopf import Body, Meta, Spec, Status
 from kopf_selectcache.core.recursion import decoded, with_room
+from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.projection import Tree
-from kopf_selectcache.core.store.record import PartialRecord, Record
+from kopf_selectcache.core.store.record import PartialRecord, Record, compact_json
 
 from .partial import PartialMembers, is_lost, is_stored, marked, refuse_key, tree_of
 
@@ -209,6 +210,41 @@ class BodyView(Body):
 
     if not TYPE_CHECKING:  # Type checkers report calls of missing methods.
         __setitem__ = __delitem__ = __ior__ = clear = pop = popitem = setdefault = update = _refuse
+
+
+class Views:
+    """Makes the views of the objects of one change: one of each record."""
+
+    __slots__ = ("_made", "_resource")
+
+    def __init__(self, resource: Resource) -> None:
+        self._resource = resource
+        self._made: dict[Record, BodyView] = {}
+
+    def __call__(self, record: Record) -> BodyView:
+        view = self._made.get(record)
+        if view is None:
+            view = self._made[record] = BodyView(record if record.stored else self._metadata_of(record))
+        return view
+
+    def __str__(self) -> str:
+        return str(self._resource)
+
+    def _metadata_of(self, record: Record) -> bytes:
+        metadata = {
+            "name": record.name,
+            "namespace": record.namespace,
+            "uid": record.uid,
+            "resourceVersion": record.version,
+            "labels": record.labels,
+        }
+        return compact_json(
+            {
+                "apiVersion": self._resource.api_version,
+                "kind": self._resource.kind.kind,
+                "metadata": {name: value for name, value in metadata.items() if value},
+            }
+        )
 
 
 def record_of(view: BodyView) -> Record:

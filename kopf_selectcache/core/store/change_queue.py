@@ -15,8 +15,8 @@ from collections.abc import Callable, Collection, Iterator
 
 from msgspec.structs import replace
 
+from .change import Change, ChangeCause, replaced
 from .record import Record, UnreadableRecord
-from .store import Change, ChangeCause, replaced
 from .substore import ObjectKey
 
 MOST_DEPARTURES = 100_000
@@ -218,7 +218,7 @@ class ChangeQueue:
             pending.arrival = None
         else:
             change = pending.pop()
-        key = key_of(change)
+        key = change.key
         self._taken[key] = change
         if not pending:
             del self._blocked[key]
@@ -228,15 +228,8 @@ class ChangeQueue:
         """Take and finish each change that can be taken."""
         while self._ready:
             change = self.take()
-            self.finish(key_of(change))
+            self.finish(change.key)
             yield change
-
-
-def key_of(change: Change) -> ObjectKey:
-    """Return the namespace and name of the changed object."""
-    record = change.after if change.after is not None else change.before
-    assert record is not None, "a change has an object"
-    return record.key
 
 
 def _deselected(record: Record) -> Change:
@@ -275,12 +268,12 @@ class Narrowing:
         before, after, cause = self._before(change), change.after, change.cause
         if after is None:
             if before is not None:
-                self._queue.add(Change(before, None, cause, change.by_filter, change.known_by))
+                self._queue.add(Change(before, None, cause, change.filter_changed, change.known_by))
             return
         is_wanted = bool(self._matches(after))
         if is_wanted and after.stored:
             cause = ChangeCause.ENTERED if before is None else ChangeCause.UPDATED
-            self._queue.add(Change(before, after, cause, change.by_filter, initial=change.initial))
+            self._queue.add(Change(before, after, cause, change.filter_changed, initial=change.initial))
         elif before is None:
             before = self._queue.find(after, is_wanted=is_wanted)
         elif not is_wanted:

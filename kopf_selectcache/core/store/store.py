@@ -9,15 +9,13 @@ duplicate and reorder events.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from enum import StrEnum
 from threading import Lock
-from typing import Literal, Protocol, TypeAlias
-
-from msgspec import Struct
+from typing import Protocol
 
 from . import answers
 from ._generation import all_of, differing
 from .accounting import Tally, weight
+from .change import Change, ChangeCause, KnownBy, replaced
 from .index_spec import Indexed, note
 from .indexes import AT_ONCE, NOTHING, Chosen, Indexes, Lookup
 from .often_read import OftenRead
@@ -26,58 +24,6 @@ from .record import Record, UnreadableRecord, is_newer, is_older
 
 Records = dict[str, dict[str, Record]]
 """Records by namespace and name."""
-
-
-class ChangeCause(StrEnum):
-    """Why subscribers receive a change. `left` to `evicted` are departures."""
-
-    ENTERED = "entered"
-    UPDATED = "updated"
-    RESYNC = "resync"
-    """Nothing has changed: subscribers receive each stored object again, once per period."""
-    LEFT = "left"
-    """No stream selects the object any more. It may still exist."""
-    DELETED = "deleted"
-    """The object does not exist any more: its stream selects by name and namespace alone, the server has
-    confirmed it, or another object has its name."""
-    DROPPED = "dropped"
-    """The informer has replaced its store by an empty one. The next complete lists show if the object is
-    still there."""
-    EVICTED = "evicted"
-    """The same, because the store is larger than it may be: nobody may keep its objects."""
-
-    RESUMED = "resumed"
-    """A reader was too slow, and receives the present state instead of the changes that it has missed."""
-
-    @property
-    def is_of_restart(self) -> bool:
-        """True if the store was dropped: nothing is known about the object itself."""
-        return self is ChangeCause.DROPPED or self is ChangeCause.EVICTED
-
-
-KnownBy: TypeAlias = Literal["filter by name", "metadata", "confirmed", "cache"]
-"""From what it is known that an object is gone, or has left and exists."""
-
-
-class Change(Struct, frozen=True, gc=False):
-    """One object enters the store, is updated, or departs. `before` of a departure is its last known
-    record.
-    """
-
-    before: Record | None
-    after: Record | None
-    cause: ChangeCause
-    by_filter: bool = False
-    """True if the object has entered or left because the filter has changed, and not the object."""
-    known_by: KnownBy | None = None
-    """From what the cause of a departure is known, as of the departure; None if nothing proves it."""
-    initial: bool = False
-    """True if the object entered because somebody began to follow the kind, and was there before."""
-
-
-def replaced(record: Record) -> Change:
-    """Return the departure of an object whose name another one has."""
-    return Change(record, None, ChangeCause.DELETED, known_by="confirmed")
 
 
 class Readable(Protocol):

@@ -13,10 +13,11 @@ from kopf_selectcache.core.selection.grammar import FieldTerm, LabelRequirement
 
 from ._generation import all_of
 from .accounting import Tally
+from .change import Change, ChangeCause, KnownBy
 from .floors import Floor, Floors
 from .indexes import Chosen, Lookup
 from .record import OutsideRecord, Record, UnreadableRecord, are_numbers, is_newer, is_older
-from .store import Change, ChangeCause, KnownBy, Records, Store
+from .store import Records, Store
 
 ObjectKey: TypeAlias = tuple[str, str]
 """The namespace and name of an object."""
@@ -464,12 +465,6 @@ def least(versions: Iterable[str]) -> str:
 def first_of(one: str, other: str) -> str:
     """Return the older of two versions; empty if one of them is unknown."""
     return "" if not one or not other else other if is_older(other, one) else one
-
-
-def key_of(change: Change) -> ObjectKey:
-    record = change.after or change.before
-    assert record is not None, "a change of nothing"
-    return record.key
 
 
 def groups_of(substores: Iterable[Substore]) -> tuple[frozenset[Substore], ...]:

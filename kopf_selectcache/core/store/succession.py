@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
+from .change import Change, ChangeCause, KnownBy, replaced
 from .floors import Floor, Floors
 from .record import OutsideRecord, Record, is_newer, is_older, rank_of
-from .store import Change, ChangeCause, KnownBy, replaced
 from .substore import ObjectKey, Substore
 from .union import Union
 
@@ -243,8 +243,8 @@ class Succession:
         return [*left, *updated, *entered]
 
     def _entry(self, record: Record, *, is_replacing: bool) -> Change:
-        by_filter = not is_replacing and self._selected(record) is False
-        return Change(None, record, ChangeCause.ENTERED, by_filter)
+        filter_changed = not is_replacing and self._selected(record) is False
+        return Change(None, record, ChangeCause.ENTERED, filter_changed)
 
     def _departure(self, record: Record, *, is_replaced: bool) -> Change:
         if is_replaced:

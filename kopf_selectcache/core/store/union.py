@@ -30,9 +30,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from kopf_selectcache.core.reasons import MetricReason
 
 from .accounting import Tally
+from .change import Change, ChangeCause, replaced
 from .floors import Floor
 from .record import Record, is_newer, is_older, rank_of
-from .store import Change, ChangeCause, Readable, Store, replaced
+from .store import Readable, Store
 from .substore import (
     SPARE,
     Keys,
@@ -48,7 +49,6 @@ from .substore import (
     first_of,
     groups_of,
     is_denied,
-    key_of,
     least,
     seen_of,
     supersedes,
@@ -372,7 +372,7 @@ class Union:
         self._listed.add(substore)
         if first and not restored and not substore.epoch < self.epoch:
             return self._show(changes, [self._group_of[substore]])  # Nothing to compare with.
-        keys = dict.fromkeys(map(key_of, changes))
+        keys = dict.fromkeys(change.key for change in changes)
         # A server may be restored with higher versions. Then only its objects prove it.
         anew = disproved_by(substore, self._shown) if not restored else set()
         if (restored or anew) and substore.epoch == self.epoch:
@@ -392,7 +392,7 @@ class Union:
             anew |= keys.keys()
             # Records that a read excluded may be valid again, without a change of the view.
             keys |= dict.fromkeys(record.key for record in substore.view.records()[0])
-        left = [key_of(change) for change in changes if change.after is None]
+        left = [change.key for change in changes if change.after is None]
         # A list does not show objects that entered and left before it. An object with a pending leave may
         # have done so.
         passing = set(self._left).union(*(other.vague for other in self.substores))

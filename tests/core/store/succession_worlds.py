@@ -14,8 +14,8 @@ from functools import partial
 from random import Random
 from typing import NamedTuple
 
+from kopf_selectcache.core.store.change import Change, ChangeCause
 from kopf_selectcache.core.store.record import OutsideRecord, Record
-from kopf_selectcache.core.store.store import Change, ChangeCause
 from kopf_selectcache.core.store.substore import Keys, ObjectKey
 from kopf_selectcache.core.store.succession import Succession
 from kopf_selectcache.core.store.union import Union
@@ -353,7 +353,7 @@ class World:
         since = [self.server.at(record.name, int(record.version)), *self.server.since(record)]
         has_ended = any(each.uid != record.uid or each.state == "x" for each in since)
         letters = self.rules.filters[self.steps]
-        is_outside = change.by_filter or any(
+        is_outside = change.filter_changed or any(
             each.uid == record.uid and each.is_in(f"~{letters}") for each in since
         )
         if change.cause is ChangeCause.DELETED:
@@ -362,11 +362,11 @@ class World:
             self._require(change.known_by in ("metadata", "confirmed"), f"{record} is gone without a proof")
         elif change.known_by is not None:
             self._require(is_outside, f"{record} is said to be outside, by {change.known_by}")
-        if self.rules.splits[self.steps] and not change.by_filter:
+        if self.rules.splits[self.steps] and not change.filter_changed:
             self._require(change.known_by is not None, f"it is not known how {record} has departed")
 
     def _judge_cause(self, change: Change) -> None:
-        if change.by_filter and (record := change.after or change.before) is not None:
+        if change.filter_changed and (record := change.after or change.before) is not None:
             other = self.rules.filters[self.steps + (change.before is not None)]
             self._require(
                 not any(each in record.labels for each in other), f"{record} is no change by the filter"

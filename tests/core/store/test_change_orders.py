@@ -9,9 +9,9 @@ from itertools import pairwise
 
 import pytest
 
+from kopf_selectcache.core.store.change import Change, ChangeCause
 from kopf_selectcache.core.store.change_queue import ChangeQueue, Narrowing
 from kopf_selectcache.core.store.record import Record
-from kopf_selectcache.core.store.store import Change, ChangeCause
 from kopf_selectcache.core.store.substore import Keys, Substore
 from kopf_selectcache.core.store.union import Union
 

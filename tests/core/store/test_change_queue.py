@@ -8,9 +8,9 @@ from typing import Any
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from kopf_selectcache.core.store.change_queue import ChangeQueue, Narrowing, key_of
+from kopf_selectcache.core.store.change import Change, ChangeCause
+from kopf_selectcache.core.store.change_queue import ChangeQueue, Narrowing
 from kopf_selectcache.core.store.record import Record, UnreadableRecord
-from kopf_selectcache.core.store.store import Change, ChangeCause
 from tests.rows import each_row
 
 ENTERED, UPDATED, LEFT, GONE = ChangeCause.ENTERED, ChangeCause.UPDATED, ChangeCause.LEFT, ChangeCause.DELETED
@@ -60,7 +60,7 @@ def test_an_object_that_has_departed_is_not_tried_again_though_nobody_wants_its_
     queue.add(left(A1, GONE))
     queue.add(entered(B4))
     assert queue.renew(failed) is None
-    queue.finish(key_of(failed))
+    queue.finish(failed.key)
     assert drained(queue) == [("entered", None, "4")]
 
 
@@ -126,9 +126,9 @@ def test_15_an_object_is_not_handed_out_again_before_it_is_finished() -> None:
     first = queue.take()
     queue.add(updated(A1, A2))
     queue.add(entered(record("b", 5)))
-    assert key_of(queue.take()) == ("shop", "b")
+    assert queue.take().key == ("shop", "b")
     assert not queue
-    queue.finish(key_of(first))
+    queue.finish(first.key)
     assert drained(queue) == [("updated", "1", "2")]
 
 
@@ -195,14 +195,14 @@ def test_15_departures_that_are_being_handled_count_for_the_limit() -> None:
     queue.clear()
     queue.add(left(record("b", 1)))
     assert queue.lost == 1, "clearing does not end what is being handled"
-    queue.finish(key_of(departure))
+    queue.finish(departure.key)
     queue.add(entered(A1))
     failed = queue.take()
     queue.add(left(A1))
     assert queue.renew(failed) is not None
     queue.add(left(record("b", 1)))
     assert queue.lost == 2
-    queue.finish(key_of(failed))
+    queue.finish(failed.key)
     queue.add(left(record("b", 1)))
     assert drained(queue) == [("left", "1", None)]
 
@@ -249,7 +249,7 @@ def test_15_what_is_tried_again_is_joined_with_what_came_since() -> None:
     assert (departure.before, departure.after) == (A3, None)
     queue.add(updated(B4, record("a", 5, uid="two")))
     assert queue.renew(departure) is departure, "a departure is tried until it succeeds"
-    queue.finish(key_of(departure))
+    queue.finish(departure.key)
     assert drained(queue) == [("entered", None, "5")]
 
 
@@ -260,7 +260,7 @@ def test_a_cleared_queue_has_nothing_left() -> None:
     queue.add(left(A1))
     queue.add(left(record("b", 1), ChangeCause.DROPPED))
     queue.clear()
-    queue.finish(key_of(taken))
+    queue.finish(taken.key)
     queue.complete(left)
     assert drained(queue) == []
     queue.add(left(record("c", 1)))
@@ -426,7 +426,7 @@ class Model:
     def take(self, _: str) -> None:
         if self.queue:
             change = self.queue.take()
-            assert key_of(change) not in [key_of(each) for each in self.running]
+            assert change.key not in [each.key for each in self.running]
             self.running.append(change)
 
     def fail(self, _: str) -> None:
@@ -439,7 +439,7 @@ class Model:
         if not self.running:
             return
         change = self.running.pop(0)
-        _, name = key_of(change)
+        _, name = change.key
         known = self.view.get(name)
         if change.after is None:
             assert change.before is not None
@@ -458,7 +458,7 @@ class Model:
                 assert (known.uid, known.version) == (change.before.uid, change.before.version)
             self.view[name] = change.after
             self.departed.discard((name, change.after.uid))
-        self.queue.finish(key_of(change))
+        self.queue.finish(change.key)
 
     def settle(self) -> None:
         self.complete("")

@@ -12,10 +12,11 @@ from weakref import WeakSet
 import pytest
 
 from kopf_selectcache.core.store.accounting import Tally
+from kopf_selectcache.core.store.change import Change, ChangeCause
 from kopf_selectcache.core.store.compression import Packing
 from kopf_selectcache.core.store.often_read import ENTRY, READ_ONCE, OftenRead
 from kopf_selectcache.core.store.record import Record
-from kopf_selectcache.core.store.store import Change, ChangeCause, Store
+from kopf_selectcache.core.store.store import Store
 from kopf_selectcache.core.store.substore import UnionView
 
 PACKING = Packing(always=True)

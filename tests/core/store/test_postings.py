@@ -17,11 +17,12 @@ from hypothesis import strategies as st
 
 from kopf_selectcache.core.selection.grammar import LabelRequirement, parse_labels
 from kopf_selectcache.core.store import indexes, postings
+from kopf_selectcache.core.store.change import Change, ChangeCause
 from kopf_selectcache.core.store.index_spec import Indexed
 from kopf_selectcache.core.store.indexes import IDLE, MOST, WORTH, Lookup
 from kopf_selectcache.core.store.postings import OWNER, Dimension
 from kopf_selectcache.core.store.record import Record
-from kopf_selectcache.core.store.store import Change, ChangeCause, Readable, Store
+from kopf_selectcache.core.store.store import Readable, Store
 from kopf_selectcache.core.store.substore import Keys, Section, UnionView
 from kopf_selectcache.core.store.union import Union
 from tests.core.writers import Writer, writers

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from kopf_selectcache.core.selection.grammar import FieldTerm, LabelRequirement
-from kopf_selectcache.core.store.change_queue import ChangeQueue, key_of
+from kopf_selectcache.core.store.change import Change, ChangeCause
+from kopf_selectcache.core.store.change_queue import ChangeQueue
 from kopf_selectcache.core.store.record import OutsideRecord, Record
-from kopf_selectcache.core.store.store import Change, ChangeCause
 from kopf_selectcache.core.store.substore import Keys, Selected, UnionView
 from kopf_selectcache.core.store.succession import Succession
 from kopf_selectcache.core.store.unconfirmed import JoinedLists
@@ -244,7 +244,7 @@ def test_6_an_object_that_a_restart_finds_outside_has_left_and_is_not_gone() -> 
     for change in outer.commit("20"):
         queue.add(change)
     queue.complete(union.departure_of)
-    causes = {key_of(change)[1]: change.cause for change in queue.drain()}
+    causes = {change.key[1]: change.cause for change in queue.drain()}
     assert causes == {"same": ChangeCause.LEFT, "other": ChangeCause.DELETED, "absent": ChangeCause.DELETED}
 
 
@@ -286,7 +286,7 @@ def test_16_an_object_that_the_next_filter_has_outside_is_waited_for() -> None:
     assert not succession.has_arrived(), "it would be absent"
     outer.put(record("10", WEB, OutsideRecord))
     assert succession.has_arrived(), "it does not wait for a stream that is quiet"
-    assert [change.by_filter for change in succession.differences()] == [True]
+    assert [change.filter_changed for change in succession.differences()] == [True]
     outer.begin()
     outer.put(record("10", WEB, OutsideRecord))
     outer.commit("20")

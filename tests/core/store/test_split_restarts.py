@@ -8,9 +8,9 @@ from itertools import combinations, pairwise, product
 
 import pytest
 
+from kopf_selectcache.core.store.change import Change, ChangeCause
 from kopf_selectcache.core.store.change_queue import ChangeQueue
 from kopf_selectcache.core.store.record import OutsideRecord, Record
-from kopf_selectcache.core.store.store import Change, ChangeCause
 from kopf_selectcache.core.store.substore import Keys
 from kopf_selectcache.core.store.union import Union
 from tests.core.writers import Writer, writers

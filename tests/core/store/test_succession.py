@@ -10,8 +10,8 @@ from random import Random
 
 import pytest
 
+from kopf_selectcache.core.store.change import ChangeCause
 from kopf_selectcache.core.store.record import Record
-from kopf_selectcache.core.store.store import ChangeCause
 from kopf_selectcache.core.store.substore import Keys
 from kopf_selectcache.core.store.succession import Succession
 from kopf_selectcache.core.store.union import Union

@@ -144,7 +144,7 @@ MUTANTS: list[tuple[str, str, str, Rules, tuple[str, ...]]] = [
     ),
     (
         "forget the diff of a commit",
-        "left = [key_of(change) for change in changes if change.after is None]",
+        "left = [change.key for change in changes if change.after is None]",
         "left = list[ObjectKey]()",
         Rules(relists=1),
         ("I8b",),

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from kopf_selectcache.core.store.change import Change
 from kopf_selectcache.core.store.record import Record
-from kopf_selectcache.core.store.store import Change
 from kopf_selectcache.core.store.substore import Keys, least
 from kopf_selectcache.core.store.union import Union
 from tests.core.simulation import FILTERS, Run

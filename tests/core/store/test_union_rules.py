@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+from kopf_selectcache.core.store.change import Change, ChangeCause
 from kopf_selectcache.core.store.record import OutsideRecord, Record
-from kopf_selectcache.core.store.store import Change, ChangeCause
 from kopf_selectcache.core.store.substore import Keys, Substore, seen_of
 from kopf_selectcache.core.store.unconfirmed import UnconfirmedLeave
 from kopf_selectcache.core.store.union import Union
