@@ -194,7 +194,7 @@ def leaves_by_label(stage: Staging) -> None:
     stage.label("web-2", "web")
 
 
-# ---- Rights, logins, restores; reads.
+# ---- Permissions, logins, restores; reads.
 
 
 def rotated_token(stage: Staging) -> None:

@@ -27,6 +27,7 @@ OLD = {
     "change": r"\b(?:cache|blocking)\.change\b",
     "remove": r"\b(?:cache|blocking)\.remove\b",
     "event": r"\bpredicates\.Event\b|predicates import .*\bEvent\b|\bStoreChange\b|\bby_filter\b",
+    "rights": r"^#+ (?:[^-].*)?\b[Rr]ights?\b|#rights\b|\bmissing rights?\b",
     "errors": r"\b(?:NotWritable|Overtaken)\b|\bselectcache\.Gone\b",
 }
 

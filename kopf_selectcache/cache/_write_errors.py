@@ -50,7 +50,7 @@ def refused_write(
         case 401, _:
             error, why = Unauthorized, ": the server does not accept the operator's credentials"
             remedy = "Correct the operator's login"
-        # Admission and quotas answer 403 as well; a missing right is said with these words.
+        # Admission and quotas answer 403 as well; a missing permission is said with these words.
         case 403, _ if says and not ('User "' in refusal.message and '" cannot ' in refusal.message):
             error, why, remedy = (
                 Forbidden,

@@ -28,7 +28,7 @@ from kopf_selectcache.selectors.kind_keys import AnyKey
 from kopf_selectcache.selectors.selector import Branches
 from kopf_selectcache.settings.declaration import Cached, Declared, named
 from kopf_selectcache.settings.planner import Plan, Stream
-from kopf_selectcache.settings.quantity import written as sized
+from kopf_selectcache.settings.quantity import readable
 from kopf_selectcache.settings.rights import Right, merged, of_cache
 
 from ._server_reads import resource_of
@@ -38,7 +38,7 @@ from .request import Request
 from .snapshots import Access
 
 _NO_REVIEWS = (403, 404, 405)
-"""Codes of servers that do not review rights."""
+"""Codes of servers that do not review permissions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ class ChangePlan:
             lines.append("  The objects can't be counted without these permissions.")
         else:
             number = f"{self.objects:,} object{'' if self.objects == 1 else 's'}"
-            lines.append(f"  holds {number}, about {sized(self.bytes)} of memory")
+            lines.append(f"  caches {number}, about {readable(self.bytes)} of memory")
         return "\n".join(lines)
 
 

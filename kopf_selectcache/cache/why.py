@@ -113,7 +113,7 @@ class Why:
     has_namespace: bool = True
     """False if its namespace does not exist."""
     missing: Right | None = None
-    """The right without which the server does not tell if the object exists."""
+    """The permission without which the server does not tell if the object exists."""
     unanswered: str = ""
     """Why the server does not tell; empty if it does, or was not asked."""
 

@@ -1,5 +1,5 @@
-"""Finds calls in an operator's source that need rights without a declaration, such as `cache.fetch('pods',
-...)` and `cache.live.create({...})`. Parses the code, and does not run it.
+"""Finds calls in an operator's source that need permissions without a declaration, such as
+`cache.fetch('pods', ...)` and `cache.live.create({...})`. Parses the code, and does not run it.
 """
 
 from __future__ import annotations

@@ -26,9 +26,9 @@ class EventRights:
 async def choose(
     rights: Iterable[Right], lacks: Callable[[Right], Awaitable[Iterable[Right]]]
 ) -> EventRights:
-    """Return the first API to which no right is missing, as recorders do; the core API if there is none.
+    """Return the first API to which no permission is missing, as recorders do; the core API if there is none.
 
-    `rights` are those of the core API, and `lacks` returns the part of a right that an account lacks.
+    `rights` are those of the core API, and `lacks` returns the part of a permission that an account lacks.
     """
     choices = list[EventRights]()
     for api in Api:

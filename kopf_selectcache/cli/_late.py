@@ -54,7 +54,7 @@ class Late(NamedTuple):
 
     @property
     def has_options(self) -> bool:
-        """True if the options that decide on rights do not depend on a former declaration."""
+        """True if the options that decide on permissions do not depend on a former declaration."""
         return self.given is None or "share_watches" in self.given
 
 
@@ -82,7 +82,7 @@ class Beside(NamedTuple):
 
 
 class Unseen(NamedTuple):
-    """A call of `Caches(...)` of which some rights are unknown."""
+    """A call of `Caches(...)` of which some permissions are unknown."""
 
     why: str
     where: str
@@ -157,7 +157,7 @@ def declarations_in(tree: ast.AST, file: str, names: Names | None = None) -> Ite
         try:
             key = written = checked_key(_value(argument(node, "kind"), names))
             declared = _filter_in(argument(node, "filter", 1), names)
-            # The other options need no rights.
+            # The other options need no permissions.
             shared = [each for each in node.keywords if each.arg == "share_watches"]
             options = {str(each.arg): _value(each.value, names) for each in shared}
             is_change = keyword(node, "replace") is not None

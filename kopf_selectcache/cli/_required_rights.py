@@ -81,7 +81,7 @@ class Needs:
         return [each for file, tree in self._code for each in unawaited_in(tree, file)]
 
     async def all(self) -> list[Right]:
-        """Return all needed rights; raise CommandError."""
+        """Return all needed permissions; raise CommandError."""
         operator, rights = self._operator, list[Right]()
         for key in operator.declared.selectors:
             rights += await self._of_cache(key, operator.declared.selectors.cached(key))
@@ -94,8 +94,8 @@ class Needs:
         return rights + [right async for right in self._of_kopf()]
 
     async def of_declarations(self) -> list[Right]:
-        """Return the rights of the caches that the operator's files declare at run time, as far as they are
-        written out there; raise CommandError.
+        """Return the permissions of the caches that the operator's files declare at run time, as far as they
+        are written out there; raise CommandError.
         """
         rights, named = list[Right](), [each.key for each in self._late]
         found = [each for file, tree in self._code for each in declarations_in(tree, file, self._names[tree])]
@@ -114,7 +114,7 @@ class Needs:
         return rights + await self._of_second_caches()
 
     async def _of_second_caches(self) -> list[Right]:
-        """Return the rights of caches beside those of the operator that have its login."""
+        """Return the permissions of caches beside those of the operator that have its login."""
         rights = list[Right]()
         for file, tree in self._code:
             for each in second_caches(tree, file, self._names[tree]):
@@ -125,8 +125,8 @@ class Needs:
         return rights
 
     async def of_reconcilers(self) -> list[Right]:
-        """Return the rights to apply the patches and finalizers of reconcilers, and to ask if an object is
-        deleted; raise CommandError.
+        """Return the permissions to apply the patches and finalizers of reconcilers, and to ask if an object
+        is deleted; raise CommandError.
         """
         rights, watched = list[Right](), self._operator.watched
         for handler in reconcilers(self._operator.registry):
@@ -174,8 +174,9 @@ class Needs:
         return rights
 
     async def of_fetches(self, *, settling: bool = False) -> list[Right]:
-        """Return the rights for reads that ask the server, as far as the operator's files or the command line
-        name their kinds; raise CommandError. With `settling`, include those that only settle lost answers.
+        """Return the permissions for reads that ask the server, as far as the operator's files or the command
+        line name their kinds; raise CommandError. With `settling`, include those that only settle lost
+        answers.
         """
         rights = list[Right]()
         for text in self._fetched:
@@ -266,7 +267,7 @@ class Needs:
     # ---- Events.
 
     async def of_recorders(self) -> list[Right]:
-        """Return the rights to record Events in the core API; raise CommandError."""
+        """Return the permissions to record Events in the core API; raise CommandError."""
         records = any(records_events(tree) for _, tree in self._code)
         if not records and not (self._posts and self._operator.declared.events):
             return []

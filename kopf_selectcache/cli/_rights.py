@@ -18,7 +18,7 @@ CRDS = ("apiextensions.k8s.io", "customresourcedefinitions")
 
 
 def of_fetch(resource: Resource, namespaces: Collection[str] | None, verb: str) -> Iterator[Right]:
-    """Yield the rights for reads that ask the server where the cache cannot answer."""
+    """Yield the permissions for reads that ask the server where the cache cannot answer."""
     for namespace in _where(resource, namespaces):
         yield Right(
             resource.kind.group,
@@ -38,15 +38,15 @@ def of_live(
     *,
     what_for: str = LIVE,
 ) -> Iterator[Right]:
-    """Yield the rights for a request of `cache.live`."""
+    """Yield the permissions for a request of `cache.live`."""
     plural = f"{resource.kind.plural}/{subresource}" if subresource else resource.kind.plural
     for namespace in _where(resource, namespaces):
         yield Right(resource.kind.group, plural, frozenset({verb}), namespace, None, frozenset({what_for}))
 
 
 def of_handlers(resource: Resource, namespaces: Collection[str] | None, *, patched: bool) -> Iterator[Right]:
-    """Yield the rights that Kopf needs to call handlers of a resource. By default it stores their progress in
-    the objects.
+    """Yield the permissions that Kopf needs to call handlers of a resource. By default it stores their
+    progress in the objects.
     """
     for namespace in _where(resource, namespaces):
         what_for = frozenset({"handlers"})
@@ -70,15 +70,15 @@ def of_handlers(resource: Resource, namespaces: Collection[str] | None, *, patch
 
 
 def of_events(namespaces: Iterable[str | None], *, recorded: bool) -> Iterator[Right]:
-    """Yield the rights to post events about the handled objects. A recorder patches them."""
+    """Yield the permissions to post events about the handled objects. A recorder patches them."""
     verbs = frozenset({"create", *(["patch"] if recorded else [])})
     for namespace in namespaces:
         yield Right("", "events", verbs, namespace, None, frozenset({EVENTS}))
 
 
 def of_kopf(*, everywhere: bool) -> Iterator[Right]:
-    """Yield the rights that Kopf needs to notice new kinds, and new namespaces unless it watches all. Without
-    them it starts a minute late.
+    """Yield the permissions that Kopf needs to notice new kinds, and new namespaces unless it watches all.
+    Without them it starts a minute late.
     """
     what_for = frozenset({"Kopf: without this, it waits a minute at startup"})
     yield Right(*CRDS, READ, what_for=what_for)
@@ -87,14 +87,14 @@ def of_kopf(*, everywhere: bool) -> Iterator[Right]:
 
 
 def lacking(needed: Iterable[Right], granted: Collection[Right]) -> list[Right]:
-    """Return the parts of the needed rights that are not granted."""
+    """Return the parts of the needed permissions that are not granted."""
     return merged(
         each for right in needed for each in right.single() if not any(other.gives(each) for other in granted)
     )
 
 
 def beyond(granted: Iterable[Right], needed: Collection[Right]) -> Iterator[tuple[Right, list[str]]]:
-    """Yield the granted rights that exceed the needed ones, each with its needed parts."""
+    """Yield the granted permissions that exceed the needed ones, each with its needed parts."""
     for right in granted:
         for each in right.single():
             used = [
@@ -128,7 +128,7 @@ def beyond(granted: Iterable[Right], needed: Collection[Right]) -> Iterator[tupl
 
 
 def plain(right: Right) -> dict[str, Any]:
-    """Return a right as JSON has it: a rule of RBAC, and its namespace if there is one."""
+    """Return a permission as JSON has it: a rule of RBAC, and its namespace if there is one."""
     return ({"namespace": right.namespace} if right.namespace else {}) | right.rule()
 
 
@@ -137,7 +137,7 @@ def _where(resource: Resource, namespaces: Collection[str] | None) -> Collection
 
 
 def by_namespace(rights: Iterable[Right]) -> Mapping[str | None, list[Right]]:
-    """Return the rights for each Role, and, under None, for the ClusterRole."""
+    """Return the permissions for each Role, and, under None, for the ClusterRole."""
     found: dict[str | None, list[Right]] = {}
     for right in rights:
         found.setdefault(right.namespace, []).append(right)

@@ -14,7 +14,7 @@ from kopf_selectcache.core.redact import clipped
 from kopf_selectcache.core.selection.kinds import Kind, KindKey
 from kopf_selectcache.selectors.kind_keys import SETTINGS, Site, unserved
 from kopf_selectcache.selectors.selector import Branches, Selector
-from kopf_selectcache.settings.quantity import bytes_in, written
+from kopf_selectcache.settings.quantity import bytes_in, readable, written
 
 from .memory import AGAIN, LetGo, lessened
 from .phrase import LOOKED_FOR, NOTHING, Phrase
@@ -244,14 +244,14 @@ def _let_go(let_go: LetGo, subject: Subject, declared: str) -> Described:
     allowed = "settings.selectcache.max_bytes = " if overall else "max_bytes="
     held = (
         f"it had {excess.objects:,} {'object' if excess.objects == 1 else 'objects'} with"
-        f" {clipped(let_go.filter, 200)}, {written(excess.bytes)}"
+        f" {clipped(let_go.filter, 200)}, {readable(excess.bytes)}"
     )
     if let_go.values > excess.bytes / 4:
         names = ", ".join(sorted(map(repr, let_go.indexes)))
-        held += f", of which the indexes {names} took {written(let_go.values)}"
+        held += f", of which the indexes {names} took {readable(let_go.values)}"
     if overall:
         held += ". The largest caches are " + ", ".join(
-            f"{each} with {written(size)}" for each, size in excess.largest
+            f"{each} with {readable(size)}" for each, size in excess.largest
         )
     less = (
         f"Index less in {declared}: Cached(..., index={{...}}), or in cache.add_index(...)"

@@ -1,4 +1,4 @@
-"""Access reviews: ask the cluster for the rights of the operator's own login, or of an impersonated
+"""Access reviews: ask the cluster for the permissions of the operator's own login, or of an impersonated
 account.
 """
 
@@ -16,10 +16,10 @@ from kopf_selectcache.settings.rights import Right, merged
 AUTHORIZATION = "/apis/authorization.k8s.io/v1"
 
 OWN = "selfsubject"
-"""Prefix of the review resources for one's own rights, which every account may create."""
+"""Prefix of the review resources for one's own permissions, which every account may create."""
 
 NOWHERE = "there-is-no-such-namespace"
-"""A namespace that does not exist: a right in it is a right in all namespaces."""
+"""A namespace that does not exist: a permission in it is a permission in all namespaces."""
 
 
 class _Status(msgspec.Struct):
@@ -39,7 +39,7 @@ class _Review(msgspec.Struct):
 
 
 class Unreviewed(Exception):
-    """The server does not review rights for this login. The text is the reason."""
+    """The server does not review permissions for this login. The text is the reason."""
 
 
 class Reviewer:
@@ -52,15 +52,15 @@ class Reviewer:
         self._user = user
 
     async def lacks(self, right: Right) -> list[Right]:
-        """Return the part of a right that is not granted."""
+        """Return the part of a permission that is not granted."""
         return merged([each for each in right.single() if not await self._may(each)])
 
     async def missing(self, rights: Iterable[Right]) -> list[Right]:
-        """Return the parts of these rights that are not granted."""
+        """Return the parts of these permissions that are not granted."""
         return [lack for right in rights for lack in await self.lacks(right)]
 
     async def granted(self, namespaces: Collection[str]) -> list[Right]:
-        """Return the rights in all namespaces, and the further rights in each of these."""
+        """Return the permissions in all namespaces, and the further permissions in each of these."""
         everywhere = await self._rules(None)
         found = [*everywhere]
         for namespace in sorted(namespaces):
@@ -88,7 +88,7 @@ class Reviewer:
         return list(_rights(status.resource_rules or (), namespace))
 
     async def _ask(self, question: str, spec: dict[str, Any]) -> _Status:
-        whose = f"the rights of {self._user}" if self._user is not None else "its own rights"
+        whose = f"the permissions of {self._user}" if self._user is not None else "its own permissions"
         try:
             answer = await self._post(f"{AUTHORIZATION}/{question}", msgspec.json.encode({"spec": spec}))
             return msgspec.json.decode(answer, type=_Review).status

@@ -40,7 +40,7 @@ Servers end every watch after some minutes, and restart. A server that starts de
 loaded the RBAC rules."""
 
 SEVERAL = 3
-"""Number of equal answers in a row that count as lasting: a missing right, or invalid answers."""
+"""Number of equal answers in a row that count as lasting: a missing permission, or invalid answers."""
 
 
 class Health(StrEnum):
@@ -58,7 +58,7 @@ class Health(StrEnum):
     UNAUTHORIZED = "unauthorized"
     """The server accepts no credentials of the operator, or no login handler returns any."""
     FORBIDDEN = "forbidden"
-    """A right is missing."""
+    """A permission is missing."""
     MISSING = "missing"
     """The cluster does not serve the kind."""
     REJECTED = "rejected"

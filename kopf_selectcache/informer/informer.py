@@ -645,7 +645,7 @@ class Informer:
         self._is_resolved()
         if resource.kind.namespaced is not False:
             await self.chosen.wait_known()
-        self._joins = True  # The operator may have the right now.
+        self._joins = True  # The operator may have the permission now.
         await self.look_at_rights(self.declared, resource)
         return self.plan_for(self.declared, resource)
 

@@ -14,7 +14,7 @@ from kopf_selectcache.core.redact import clipped, printable, printable_name
 from kopf_selectcache.core.store.record import UnreadableRecord
 from kopf_selectcache.core.store.store import Store
 from kopf_selectcache.selectors.selector import Branches, Selector
-from kopf_selectcache.settings.quantity import written
+from kopf_selectcache.settings.quantity import readable
 
 from .health import Condition, Health
 from .metrics import bytes_of
@@ -110,7 +110,7 @@ class StateLog:
         subject = condition.subject
         if self._lists_and_watches > 1:
             self._logger.debug(
-                "The cache of %(resource)s holds %(objects)s with %(filter)s. The rest is still being"
+                "The cache of %(resource)s has %(objects)s with %(filter)s so far. The rest is still being"
                 " listed.",
                 {
                     "resource": str(subject),
@@ -164,12 +164,12 @@ class StateLog:
         records, _ = cache.store.records()
         over = f", over {self._lists_and_watches} lists and watches" if self._lists_and_watches > 1 else ""
         self._logger.info(
-            "The cache of %(resource)s holds %(objects)s, %(size)s, with %(filter)s, after %(seconds).1f"
+            "The cache of %(resource)s is synced: %(objects)s, %(size)s, with %(filter)s, in %(seconds).1f"
             " s%(over)s.",
             {
                 "resource": str(cache),
                 "objects": _counted(len(records), "object"),
-                "size": written(bytes_of(records)),
+                "size": readable(bytes_of(records)),
                 "filter": clipped(cache.filter),
                 "seconds": self._clock() - self._since,
                 "over": over,

@@ -12,7 +12,7 @@ from kopf_selectcache.core.store.record import Record, compact_json
 from kopf_selectcache.core.store.siblings import WARM, SiblingPacking
 from kopf_selectcache.selectors.kind_keys import text_of
 from kopf_selectcache.selectors.selector import AnyOf, Selector
-from kopf_selectcache.settings.quantity import Size, bytes_in, written
+from kopf_selectcache.settings.quantity import Size, bytes_in, readable
 
 AGAIN = 600.0
 """Mean seconds until an informer whose store was dropped lists again: objects may have been deleted."""
@@ -236,7 +236,7 @@ def lessened(declared: str, objects: int, allowed: float, *, packed: bool) -> st
     """Return the remedy if the given number of objects must fit into `allowed` bytes."""
     if objects * OVERHEAD > allowed:
         return (
-            f"Select less in {declared}: {objects:,} objects take {written(objects * OVERHEAD)} even if none"
+            f"Select less in {declared}: {objects:,} objects take {readable(objects * OVERHEAD)} even if none"
             " of"
             " their fields is kept"
         )

@@ -1,4 +1,4 @@
-"""ApiChoice: the API in which Events are written, by what the server serves and the rights allow."""
+"""ApiChoice: the API in which Events are written, by what the server serves and the permissions allow."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ._log import EventLog
 from .api import Api
 
 AGAIN = 60.0
-"""Seconds until the rights are asked for again if none of them suffices."""
+"""Seconds until the permissions are asked for again if none of them suffices."""
 
 
 class ApiChoice:
@@ -47,7 +47,7 @@ class ApiChoice:
                     self._log.chosen(api)
                     return
         except Unreviewed:
-            self._decided = Api.CORE  # The writes themselves tell if a right is missing.
+            self._decided = Api.CORE  # The writes themselves tell if a permission is missing.
             return
         self._due = self._clock() + AGAIN
         self._log.lacks(Api.CORE.right(namespace))

@@ -163,7 +163,7 @@ class Delivery:
         whose answer was lost. Meanwhile the Event may have occurred again.
         """
         try:
-            # An empty patch needs no other right than the patch that follows.
+            # An empty patch needs no other permission than the patch that follows.
             found = _writing.found(await self._patch(api, item, {}))
             is_own = item.may_be_created and found.is_begun_with(item.event)
             item.is_new = item.may_be_created = False

@@ -40,7 +40,7 @@ class EventLog:
         )
 
     def lacks(self, right: Right) -> None:
-        """Tell once that there is no right to write Events in either API."""
+        """Tell once that there is no permission to write Events in either API."""
         if self._is_first(_FORBIDDEN):
             self._logger.warning(
                 "The Events of %(component)s can't be written without permission to %(permission)s. Add to"

@@ -23,6 +23,6 @@ class Api(StrEnum):
         return "/api/v1" if self is Api.CORE else f"/apis/{self.value}"
 
     def right(self, namespace: str) -> Right:
-        """Return the right to write Events in a namespace."""
+        """Return the permission to write Events in a namespace."""
         what_for = frozenset({"recorders"})
         return Right(self.group, "events", frozenset({"create", "patch"}), namespace, what_for=what_for)

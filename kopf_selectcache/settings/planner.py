@@ -1,5 +1,5 @@
-"""Planner: turns a declared filter into the smallest set of streams, each with the fewest rights. Pure: it
-sends no requests.
+"""Planner: turns a declared filter into the smallest set of streams, each with the fewest permissions. Pure:
+it sends no requests.
 
 The rules, in this order:
 
@@ -13,9 +13,9 @@ The rules, in this order:
    first.
 5. While there are more than `most` streams, those that differ only in their namespace are joined into one of
    all namespaces, of which only the objects in the listed ones are stored. Streams with a selector are joined
-   first, because the server sends the least for them, and of these the most numerous. A joined stream takes
-   the right to list and watch in all namespaces, so none is joined without need. If the operator lacks that
-   right, none is joined (`joins` is false).
+   first, because the server sends the least for them, and of these the most numerous. A joined stream needs
+   permission to list and watch in all namespaces, so none is joined without need. If the operator lacks
+   that permission, none is joined (`joins` is false).
 6. More than `most` streams are an error, which names a remedy; `MOST_UNJOINED` if none may be joined.
 """
 
@@ -45,7 +45,7 @@ MOST_STREAMS = 100
 """Maximum of streams of one filter. Each is a connection, and takes memory of the server."""
 
 MOST_UNJOINED = 1_000
-"""Maximum of streams of a filter whose streams would be joined, if the operator had the right."""
+"""Maximum of streams of a filter whose streams would be joined, if the operator had the permission."""
 
 _MOST_WRITTEN = 10_000
 """Maximum of streams that are folded."""
@@ -201,7 +201,7 @@ def plan(
     `labelled` has the namespaces of each label selector that the filter chooses them by. Without it, such a
     filter takes the streams of all namespaces: this is what any of them may need.
 
-    With `share_watches`, the names of a branch share one watch of their namespace. That takes the right to
+    With `share_watches`, the names of a branch share one watch of their namespace. That needs permission to
     list and watch all objects there. The server sends all of them, and only the named ones are stored.
     Without `joins`, no streams are joined: the operator may not list all namespaces. With `is_split`, outer
     streams have the metadata of the objects that the filter does not select.

@@ -1,4 +1,4 @@
-"""Rights: the RBAC rules that a cache needs. Pure functions without I/O."""
+"""Permissions: the RBAC rules that a cache needs. Pure functions without I/O."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Right:
 
     @property
     def role(self) -> str:
-        """The kind of role for the right: Role or ClusterRole."""
+        """The kind of role for the permission: Role or ClusterRole."""
         return f"a Role in {self.namespace}" if self.namespace else "a ClusterRole"
 
     def rule(self) -> dict[str, Any]:
@@ -68,7 +68,7 @@ class Right:
         return f"- {{{', '.join(parts)}}}"
 
     def gives(self, other: Right) -> bool:
-        """Return True if this right includes the other one."""
+        """Return True if this permission includes the other one."""
         return (
             self.namespace in (None, other.namespace)
             and ("*" in self.verbs or other.verbs <= self.verbs)
@@ -85,7 +85,7 @@ class Right:
         )
 
     def single(self) -> Iterator[Right]:
-        """Yield the right for each verb and name alone."""
+        """Yield the permission for each verb and name alone."""
         for verb in sorted(self.verbs):
             for name in sorted(self.names) if self.names is not None else (None,):
                 yield replace(
@@ -94,7 +94,7 @@ class Right:
 
 
 def of_cache(resource: Resource, plan: Plan) -> Iterator[Right]:
-    """Yield the rights for a cache: for each stream, in its namespace or for its name; and to follow the
+    """Yield the permissions for a cache: for each stream, in its namespace or for its name; and to follow the
     namespaces that are chosen by their labels.
     """
     if plan.labels:

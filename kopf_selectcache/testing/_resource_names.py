@@ -1,7 +1,7 @@
 """The names in requests: verbs, resources and rules. It never refuses a name that some request may have.
 
-With a name that no request has, a test waits in vain, a fault never happens, and a right has no effect: all
-of it silently.
+With a name that no request has, a test waits in vain, a fault never happens, and a permission has no effect:
+all of it silently.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def require_resource(resource: object) -> None:
 
 
 def require_rules(rules: object) -> None:
-    """Raise TypeError or ValueError for rules that give no rights, because they are misspelt or
+    """Raise TypeError or ValueError for rules that give no permissions, because they are misspelt or
     incomplete.
     """
     if isinstance(rules, (str, Mapping)) or not isinstance(rules, Sequence):
@@ -77,7 +77,7 @@ def _require_rule(rule: Mapping[str, object]) -> None:
             f" {_RULE}"
         )
     for verb in parts["verbs"]:
-        # Rights have more verbs than requests, such as `bind`, and an authorizer accepts any: only
+        # Permissions have more verbs than requests, such as `bind`, and an authorizer accepts any: only
         # misspelt ones are refused.
         if verb not in VERBS and (meant := _verb(verb)):
             raise ValueError(f"the verb {shown(verb)} allows nothing.{_asking(meant)}")

@@ -119,8 +119,8 @@ class Admin:
 def rights(
     user: str, rules: Sequence[Mapping[str, Sequence[str]]], *, namespace: str
 ) -> Iterator[dict[str, Any]]:
-    """Yield the objects that give a user these rights: a role and its binding, in one namespace or (an empty
-    one) in all.
+    """Yield the objects that give a user these permissions: a role and its binding, in one namespace or (an
+    empty one) in all.
     """
     kind = "Role" if namespace else "ClusterRole"
     metadata = {"name": f"user-{user}", "namespace": namespace} if namespace else {"name": f"user-{user}"}

@@ -409,7 +409,7 @@ class EmbeddedCluster:
     def user(
         self, name: str, rules: Sequence[Mapping[str, Sequence[str]]] = (), *, namespace: str = ""
     ) -> str:
-        """Create a user with these rights (rules as in a Role), in one namespace or in all; return their
+        """Create a user with these permissions (rules as in a Role), in one namespace or in all; return their
         token.
 
         For an existing user it returns one more token, and the rules replace those of that namespace, or of

@@ -1,4 +1,4 @@
-"""The command `check`: missing rights, mistakes in declarations, and operators that cannot be checked."""
+"""The command `check`: missing permissions, mistakes in declarations, and operators that can't be checked."""
 
 from __future__ import annotations
 
@@ -544,7 +544,7 @@ class TestOperatorsThatCannotBeChecked:
         monkeypatch.setenv("KUBECONFIG", str(cluster.kubeconfig(tmp_path / "nobody", token=token)))
         said = command("check", "select['v1/pods'] = 'app=web'", *AS_WEB)
         assert (said.code, said.output) == (2, "")
-        assert "may not ask for the rights of system:serviceaccount:operators:web: " in said.errors
+        assert "may not ask for the permissions of system:serviceaccount:operators:web: " in said.errors
         assert 'User "nobody"' in said.errors
 
 

@@ -1,4 +1,4 @@
-"""The command `why`: for one object, the branches of the filter and the missing rights."""
+"""The command `why`: for one object, the branches of the filter and the missing permissions."""
 
 from __future__ import annotations
 

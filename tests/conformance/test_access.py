@@ -90,7 +90,7 @@ def test_one_can_ask_who_one_is(api: Cluster, user: User) -> None:
     }
 
 
-# ---- What is said where rights are missing.
+# ---- What is said where permissions are missing.
 
 
 @pytest.mark.parametrize(
@@ -181,7 +181,7 @@ def test_what_one_may_not_read_is_named(api: Cluster, user: User, path: str, mes
     assert (status["code"], status["message"]) == (403, message.replace("NAME", user.name))
 
 
-# ---- Rights.
+# ---- Permissions.
 
 
 @pytest.mark.parametrize(

@@ -139,9 +139,8 @@ def test_each_change_of_health_is_logged_once(told: Callable[[], list[str]]) -> 
         async with Server(lists=[LISTED], watches=watches) as server, operating(server) as environment:
             await environment.synced()
             (line,) = told()
-            assert re.fullmatch(
-                r"INFO: The cache of pods holds 1 object, 0\.1Ki, with labels='app=web', after 0\.0 s\.", line
-            )
+            synced = r"INFO: The cache of pods is synced: 1 object, \d+ B, with labels='app=web', in 0\.0 s\."
+            assert re.fullmatch(synced, line)
             cut[0].set()
             await environment.watched(4)
             await environment.synced()
@@ -167,7 +166,7 @@ def test_each_change_of_health_is_logged_once(told: Callable[[], list[str]]) -> 
                 ),
             ]
             assert re.fullmatch(
-                r"INFO: The cache of pods holds 1 object, 0\.1Ki, with labels='app=web', after \d\d\.0 s\.",
+                r"INFO: The cache of pods is synced: 1 object, \d+ B, with labels='app=web', in \d\d\.0 s\.",
                 last,
             ), "so long could it not be read"
 

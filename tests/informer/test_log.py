@@ -51,7 +51,7 @@ def test_one_line_tells_that_all_of_a_cache_is_there_and_how_it_came(
         ) as environment:
             await until(
                 lambda: any(
-                    "holds 1 object with labels='app=web', namespaces=['shop']" in line
+                    "has 1 object with labels='app=web', namespaces=['shop'] so far" in line
                     for line in caplog.messages
                 )
             )
@@ -61,9 +61,9 @@ def test_one_line_tells_that_all_of_a_cache_is_there_and_how_it_came(
             await until(lambda: environment.informer.synced)
             (line,) = told()
             assert re.fullmatch(
-                r"INFO: The cache of secrets holds 2 objects, 0\.\dKi, with \(labels='app=web',"
+                r"INFO: The cache of secrets is synced: 2 objects, \d+ B, with \(labels='app=web',"
                 r" namespaces=\['shop'\]\) or "
-                r"\(labels='app=web', namespaces=\['infra'\]\), after 2\.5 s, over 2 lists and watches\.",
+                r"\(labels='app=web', namespaces=\['infra'\]\), in 2\.5 s, over 2 lists and watches\.",
                 line,
             )
             environment.cluster.create(secret("c", app="web"))
@@ -93,7 +93,7 @@ def test_all_of_a_cache_is_there_once_its_watches_have_reached_the_newest_of_the
             environment.cluster.bookmark()
             await until(lambda: environment.informer.version)
             (line,) = told()
-            assert line.startswith("INFO: The cache of secrets holds 1 object, ")
+            assert line.startswith("INFO: The cache of secrets is synced: 1 object, ")
 
     run(main())
 
@@ -126,7 +126,7 @@ def test_a_right_that_two_watches_lack_is_told_once_and_so_is_its_grant(told: To
             environment.cluster.user("reader", [RIGHT])
             await until(lambda: environment.informer.synced)
             (line,) = told()
-            assert line.startswith("INFO: The cache of secrets holds 1 object, ")
+            assert line.startswith("INFO: The cache of secrets is synced: 1 object, ")
 
     run(main())
 
@@ -158,7 +158,7 @@ def test_rights_that_are_missing_in_two_namespaces_are_two_causes_and_end_one_by
             environment.cluster.user("reader", [RIGHT], namespace="infra")
             await until(lambda: environment.informer.synced)
             (line,) = told()
-            assert line.startswith("INFO: The cache of secrets holds 1 object, ")
+            assert line.startswith("INFO: The cache of secrets is synced: 1 object, ")
 
     run(main())
 
@@ -207,7 +207,7 @@ def test_what_hinders_one_watch_while_another_is_beyond_server_ends_without_a_li
             assert told() == []
             environment.cluster.faults.clear()
             await until(lambda: first.synced)
-            assert [line[:43] for line in told()] == ["INFO: The cache of secrets holds 1 object, "]
+            assert [line[:47] for line in told()] == ["INFO: The cache of secrets is synced: 1 object,"]
 
     run(main())
 
@@ -237,7 +237,7 @@ def test_a_kind_that_goes_and_comes_back_is_told_of_once_each_way(told: Told) ->
             for _ in range(2):
                 await until(lambda: environment.informer.synced)
                 (line,) = told()
-                assert line.startswith("INFO: The cache of widgets.example.com holds 0 objects, ")
+                assert line.startswith("INFO: The cache of widgets.example.com is synced: 0 objects, ")
                 environment.time.now += LIVED + 1
                 environment.cluster.delete(definition)
                 await until(

@@ -91,9 +91,9 @@ def test_a_record_of_a_synced_cache_has_its_template_parts_and_extra(
 ) -> None:
     caplog.set_level(logging.INFO, "kopf_selectcache")
     FakeCache([pod("web-1", app="web")], {"pods": "app=web"})
-    (record,) = [each for each in caplog.records if "holds" in each.msg]
+    (record,) = [each for each in caplog.records if "is synced" in each.msg]
     assert record.msg.startswith(
-        "The cache of %(resource)s holds %(objects)s, %(size)s, with %(filter)s, after"
+        "The cache of %(resource)s is synced: %(objects)s, %(size)s, with %(filter)s, in"
     )
     assert isinstance(record.args, dict)
     assert record.args["objects"] == "1 object"

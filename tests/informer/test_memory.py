@@ -26,7 +26,7 @@ from kopf_selectcache.informer.health import Health
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.memory import AGAIN, Budget
 from kopf_selectcache.informer.metrics import bytes_of
-from kopf_selectcache.settings.quantity import written
+from kopf_selectcache.settings.quantity import readable
 from tests.cache.environment import PODS
 from tests.faults.environment import Environment, operating, run, until
 from tests.faults.server import (
@@ -207,7 +207,7 @@ def test_it_says_how_much_was_held() -> None:
         async with Server(lists=lists) as server, operating(server, selectors={"pods": SMALL}) as environment:
             await let_go(environment.informer)
             size = sum(map(weight, records(*many(8))))
-            assert f"it had 8 objects with labels='app=web', {written(size)}" in environment.informer.message
+            assert f"it had 8 objects with labels='app=web', {readable(size)}" in environment.informer.message
 
     run(main())
 
@@ -519,10 +519,8 @@ def test_the_cache_that_grows_beyond_the_budget_of_all_is_let_go_and_no_other(to
                     in error.what
                 )
                 sizes = sum(map(weight, records(*many(4)))), sum(map(weight, secrets.store.records()[0]))
-                assert (
-                    f"The largest caches are pods with {written(sizes[0])}, secrets with {written(sizes[1])}"
-                    in error.what
-                )
+                pods, others = map(readable, sizes)
+                assert f"The largest caches are pods with {pods}, secrets with {others}" in error.what
                 (line,) = told()
                 assert line == in_one_line(
                     environment.informer.message, *environment.informer.remedy.splitlines()

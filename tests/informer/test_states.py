@@ -349,7 +349,7 @@ async def seen_and_ended(
         ]
         *_, (level, line) = told()  # A server may refuse some requests until the kind is ready.
         assert level == "INFO"
-        assert line.startswith(f"The cache of {resource} holds 0 objects, 0Ki, with ")
+        assert line.startswith(f"The cache of {resource} is synced: 0 objects, 0 B, with ")
 
 
 @pytest.mark.parametrize("state", STATES.values(), ids=STATES)

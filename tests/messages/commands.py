@@ -183,7 +183,7 @@ COMMANDS: dict[str, Callable[[], Lines]] = {
     "check: no credentials": run("check", OPERATOR, kubeconfig="/nowhere"),
     "check: no answer": run("check", OPERATOR, prepare=lambda cluster: cluster.stop_listening()),
     "check: a busy server": run("check", OPERATOR, prepare=_refuse),
-    "check: an account that lacks rights": run("check", OPERATOR, "--account", "operators/web"),
+    "check: an account that lacks permissions": run("check", OPERATOR, "--account", "operators/web"),
     "check: an account without a namespace": run("check", OPERATOR, "--account", "web"),
     "check: kinds of the command line": run(
         "check", OPERATOR, "--kind", "v1/configmaps", "--filter", "Cached('app=web', keep=['data'])"
@@ -211,7 +211,7 @@ COMMANDS: dict[str, Callable[[], Lines]] = {
         "rbac", OPERATOR, declared="async def f(cache):\n    await cache.declare('v1/nodes', 'app in')"
     ),
     "rbac: manifests": run("rbac", OPERATOR),
-    "rbac: rights are missing": run("rbac", OPERATOR, "--check", "--account", "operators/web"),
+    "rbac: permissions are missing": run("rbac", OPERATOR, "--check", "--account", "operators/web"),
     "rbac: nothing is missing": run("rbac", OPERATOR, "--check"),
     "rbac: no file of manifests": run("rbac", OPERATOR, "--check", "FOLDER/gone.yaml"),
     "rbac: no caches are declared": run("rbac", OPERATOR, source="import kopf, kopf_selectcache\n"),

@@ -83,7 +83,7 @@ def log(work: Callable[[Cache, Cluster], Coroutine[Any, Any, Any]], **registered
             finally:
                 logger.removeHandler(capture)
                 logger.setLevel(before)
-        beside = (" holds ", "Namespaces that do not exist")  # They come whenever they come.
+        beside = (" is synced: ", "Namespaces that do not exist")  # They come whenever they come.
         return Lines("\n".join(line for line in capture.lines if not any(part in line for part in beside)))
 
     return operate(captured, **registered)
@@ -137,7 +137,7 @@ async def _change(cache: Cache, _: Cluster) -> None:
 
 
 class _Unreviewing(Cluster):
-    """A cluster that reviews no rights."""
+    """A cluster that reviews no permissions."""
 
     async def send(self, *_: object) -> bytes:
         raise Refused(Refusal(403, "Forbidden"))
@@ -287,12 +287,12 @@ ERRORS: dict[str, Callable[[], Any]] = {
     "a timeout that is no number": operate(
         lambda cache, _: cache.declare("nodes", "app=web", timeout="5")  # type: ignore[arg-type]
     ),
-    "a plan without a right": operate(_plan_forbidden, _Unreviewing),
+    "a plan without permission": operate(_plan_forbidden, _Unreviewing),
     "a plan with an unknown option": operate(
         lambda cache, _: cache.plan("nodes", "app=web", keeping=["spec"])  # type: ignore[call-arg]
     ),
-    "a declaration without a right": operate(_fail),
-    "a change without a right": operate(_fail_to_change),
+    "a declaration without permission": operate(_fail),
+    "a change without permission": operate(_fail_to_change),
     "a change that times out": operate(_change_too_late),
     "a declaration that times out": operate(_time_out),
     "a change that times out after failures": operate(_time_out_a_change),
@@ -324,7 +324,7 @@ ERRORS: dict[str, Callable[[], Any]] = {
 
 PLANS: dict[str, Callable[[], Any]] = {
     "plans of a declaration and of changes": operate(_plan, _Unreviewing),
-    "plans with reviews of rights": _plan_with_reviews,
+    "plans with reviews of permissions": _plan_with_reviews,
 }
 
 RECORDS: dict[str, Callable[[], Any]] = {

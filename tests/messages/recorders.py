@@ -69,8 +69,8 @@ CHAPTERS: dict[str, dict[str, Callable[[], Any]]] = {
     },
     "Log records of recorders": {
         "the API is chosen": log(lambda made: made.chosen(Api.CORE)),
-        "no right to events": log(*[lambda made: made.lacks(Api.CORE.right("shop"))] * 2),
-        "a refused right": log(
+        "no permission for Events": log(*[lambda made: made.lacks(Api.CORE.right("shop"))] * 2),
+        "a refused permission": log(
             lambda made: made.rejected(Refusal(403, "Forbidden", "events is forbidden"), Api.EVENTS, ITEM)
         ),
         "a rejected Event": log(*[lambda made: made.rejected(INVALID, Api.CORE, ITEM)] * 2),

@@ -53,9 +53,9 @@ def _failing(failure: Failure, verb: str = "list") -> Callable[[Condition], obje
 
 
 CONDITIONS: dict[str, Callable[[Condition], object]] = {
-    "a missing right": _failing(Refusal(403, "Forbidden", "the server's reason")),
-    "a missing right to watch": _failing(Refusal(403, "Forbidden", "the server's reason"), "watch"),
-    "a missing right to discover": _failing(Refusal(403, "Forbidden", "the server's reason"), "get"),
+    "a missing permission": _failing(Refusal(403, "Forbidden", "the server's reason")),
+    "a missing permission to watch": _failing(Refusal(403, "Forbidden", "the server's reason"), "watch"),
+    "a missing permission to discover": _failing(Refusal(403, "Forbidden", "the server's reason"), "get"),
     "a kind that is not served": _failing(Refusal(404)),
     "a refused selector": _failing(Refusal(400, "BadRequest", "the server's reason")),
     "a refused method": _failing(Refusal(405)),
@@ -132,4 +132,4 @@ def provoke(provoked: Provoked) -> None:
     for title, namespaces in {"in a namespace": ["shop"], "in joined namespaces": ["blog", "shop"]}.items():
         subject = Subject()
         subject.filter = Selector("app=web", namespaces=namespaces)
-        add(chapter, f"a missing right {title}", lambda subject=subject: _read(refused, subject))  # type: ignore[misc]
+        add(chapter, f"a missing permission {title}", lambda subject=subject: _read(refused, subject))  # type: ignore[misc]

@@ -67,7 +67,7 @@ EITHER = AnyOf([Selector("app=web"), Selector(namespaces=["other"])])
 
 REFUSED = {
     "create of an object that exists": live(lambda server: server.create(WEB)),
-    "create without a right": live(
+    "create without permission": live(
         create, Refuse(403, "Forbidden", 'pods is forbidden: User "x" cannot create resource "pods"')
     ),
     "create beyond a quota": live(create, Refuse(403, "Forbidden", "exceeded quota: pods")),

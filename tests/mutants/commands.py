@@ -97,7 +97,7 @@ COMMANDS: tuple[Mutant, ...] = (
         (HINTS + "test_20_a_filter_that_selects_nothing_is_told_with_the_number_of_objects",),
     ),
     Mutant(
-        "check no right to fetch the kinds of the command line",
+        "check no permission to fetch the kinds of the command line",
         CHECK,
         "Needs(operator, late, arguments.fetch)",
         "Needs(operator, late)",

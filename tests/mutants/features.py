@@ -111,7 +111,7 @@ FEATURES: tuple[FeatureMutant, ...] = (
                   "B6", (TESTS + "b6_the_filter_is_changed_while_it_is_read",)),
     FeatureMutant("leave the label of a hidden object unnamed", "_errors.py", "        self.lacks = lacks\n", "        self.lacks = ()\n",
                   "B7", (LIVE + "a_hidden_object_is_named_and_adopted",)),
-    FeatureMutant("require no right to watch", "settings/rights.py", 'READ = frozenset({"list", "watch"})', 'READ = frozenset({"list"})',
+    FeatureMutant("require no permission to watch", "settings/rights.py", 'READ = frozenset({"list", "watch"})', 'READ = frozenset({"list"})',
                   "B8", (TESTS + "b8_the_rights_that_a_filter_needs_are_known_and_enough",)),
     FeatureMutant("never exceed a limit of bytes", "informer/memory.py", "        return self.excess is not None\n", "        return False\n",
                   "B9", (TESTS + "b9_a_cache_has_a_limit_of_bytes",)),

@@ -141,7 +141,7 @@ LEFTOVERS: tuple[Mutant, ...] = (
         ("tests/cli/test_finalizers.py::test_20_check_names_objects_with_the_finalizer_of_kopf",),
     ),
     Mutant(
-        "forget the right to patch finalizers",
+        "forget the permission to patch finalizers",
         "cli/_required_rights.py",
         '("",) if handler.has_finalizer else ()',
         "()",

@@ -73,7 +73,7 @@ RECORDER: tuple[Mutant, ...] = (
            (RECORDED + "a_refusal_is_not_retried_and_logged_once_for_each_reason",)),
     Mutant("give up what waits at the end of an operator", RECORDING, "            await sleep_until(self._idle, self._sleep(timeout))", "            pass", 19,
            (RECORDED + "the_end_writes_what_waits",)),
-    Mutant("prefer events.k8s.io without the right to it", CHOICE, "if not await self._reviewer.lacks(api.right(namespace)) and", "if api is not Api.CORE and", 19,
+    Mutant("prefer events.k8s.io without permission to use it", CHOICE, "if not await self._reviewer.lacks(api.right(namespace)) and", "if api is not Api.CORE and", 19,
            (CHOSEN + "the_rights_choose_the_api",)),
     Mutant("lose the events that Kopf posts before the login", "plugin/events.py", "            self._waiting.append(event)\n", "            pass\n", 19,
            (ROUTED + "events_wait_for_the_login_in_bounded_memory",)),

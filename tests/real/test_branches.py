@@ -227,7 +227,7 @@ def test_gone_tells_a_deleted_object_from_one_that_left(
         }
 
 
-# ---- Which rights it takes.
+# ---- Which permissions it takes.
 
 
 def test_names_take_no_more_than_a_role_with_these_names_and_one_that_is_not_there_is_proved_absent(

@@ -10,8 +10,8 @@ ASKED = 600.0
 days."""
 
 SLOW = 10.0
-"""The delay after failures that only people can correct: a missing right, a refused selector, a kind that is
-not served."""
+"""The delay after failures that only people can correct: a missing permission, a refused selector, a kind
+that is not served."""
 
 
 def delay(failures: int, jitter: float, *, at_least: float = 0.0, slow: bool = False) -> float:

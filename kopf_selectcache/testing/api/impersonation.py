@@ -1,8 +1,8 @@
-"""Impersonation: the Impersonate-* headers, as far as the rights of the client allow it.
+"""Impersonation: the Impersonate-* headers, as far as the permissions of the client allow it.
 
-Beside the verb `impersonate`, which allows everything that the other user may do, there are rights for single
-kinds of users and single actions (`impersonate:user-info` with `impersonate-on:user-info:list`). They are
-tried first, and their refusal is the one that is reported. Of these, that of a pod for its own node is
+Beside the verb `impersonate`, which allows everything that the other user may do, there are permissions for
+single kinds of users and single actions (`impersonate:user-info` with `impersonate-on:user-info:list`). They
+are tried first, and their refusal is the one that is reported. Of these, that of a pod for its own node is
 missing.
 """
 
@@ -100,7 +100,7 @@ def _impersonated(headers: Mapping[str, str]) -> User | None:
 
 
 def _verbs(impersonated: User) -> Iterator[str]:
-    """Iterate over the rights that can allow it: for nodes and service accounts only the name
+    """Iterate over the permissions that can allow it: for nodes and service accounts only the name
     can be chosen.
     """
     plain = not (impersonated.uid or impersonated.groups or impersonated.extra)
@@ -116,7 +116,7 @@ def _verbs(impersonated: User) -> Iterator[str]:
 
 
 def _on(verb: str, asked: Asked) -> Asked:
-    """Return the right to execute this request as another user."""
+    """Return the permission to execute this request as another user."""
     asked = effective(asked)
     verb = f"{verb.replace(':', '-on:')}:{asked.verb}"
     return asked._replace(verb=verb) if isinstance(asked, Url) else replace(asked, verb=verb)

@@ -1,7 +1,7 @@
 """RBAC: Roles and bindings are evaluated. It changes no objects and knows no tokens.
 
-The rights of a user are computed once and dropped whenever a Role or a binding changes. Escalation is not
-checked: a user who may write Roles may grant rights that they lack, which a real server refuses.
+The permissions of a user are computed once and dropped whenever a Role or a binding changes. Escalation is
+not checked: a user who may write Roles may grant permissions that they lack, which a real server refuses.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class Rbac:
         self._require(user, Url(verb, path))
 
     def decide(self, user: User, asked: Asked) -> Decision:
-        """Decide by the rights only: the request is taken literally, as in reviews."""
+        """Decide by the permissions only: the request is taken literally, as in reviews."""
         if MASTERS in user.groups:
             return Decision(True, "")
         granted = self.granted(user, "" if isinstance(asked, Url) else asked.namespace)
@@ -127,7 +127,7 @@ class Rbac:
         return Decision(False, f"RBAC: {granted.problem}" if granted.errors else "")
 
     def granted(self, user: User, namespace: str) -> Granted:
-        """Return the rights of the user in this namespace (or in none), including those of the
+        """Return the permissions of the user in this namespace (or in none), including those of the
         whole cluster.
         """
         key = (user.name, user.groups, namespace)
@@ -143,7 +143,7 @@ class Rbac:
         return found
 
     def forget(self) -> None:
-        """Compute all rights again, after the history has been restored."""
+        """Compute all permissions again, after the history has been restored."""
         self._granted.clear()
 
     def _require(self, user: User, asked: Asked) -> None:
@@ -281,7 +281,7 @@ def _means(subject: Mapping[str, Any], user: User, namespace: str) -> bool:
 
 
 # Roles and bindings are not validated as strictly as on a real server: an invalid one gives
-# no rights.
+# no permissions.
 
 
 def _list(value: object) -> list[Any]:

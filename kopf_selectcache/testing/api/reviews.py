@@ -1,5 +1,5 @@
-"""Reviews of users and rights, and token requests: objects that are POSTed for their response only. Nothing
-is stored.
+"""Reviews of users and permissions, and token requests: objects that are POSTed for their response only.
+Nothing is stored.
 
 Selectors in reviews are accepted and, as by RBAC, ignored.
 """
@@ -29,7 +29,7 @@ class Reviews:
         self._now = now
 
     def answer(self, user: User, call: Call, body: Mapping[str, Any]) -> Answer:
-        """Answer a review; the right to create it was checked before."""
+        """Answer a review; the permission to create it was checked before."""
         kind = KINDS[call.group, call.subresource or call.resource]
         # A token is requested at its account; of the others, only the local one is in a namespace.
         if kind == "TokenRequest":
@@ -66,7 +66,7 @@ class Reviews:
             case _:
                 return self._token_request(call, body, spec)
 
-    # ---- Rights.
+    # ---- Permissions.
 
     def _subject_access(self, call: Call, body: Mapping[str, Any], spec: Mapping[str, Any]) -> Answer:
         who = User(str(spec.get("user") or ""), _texts(spec, "groups"), str(spec.get("uid") or ""))

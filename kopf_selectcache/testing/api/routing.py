@@ -1,5 +1,5 @@
 """Routing: the path and method of a request, read as the server reads them. It knows no objects and no
-rights.
+permissions.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Authentication: from the Authorization header to a user. It decides nothing about rights, and returns no
-token.
+"""Authentication: from the Authorization header to a user. It decides nothing about permissions, and returns
+no token.
 
 There are named tokens, and those of service accounts. The latter look like a real server's, so that clients
 can read their claims, but are unsigned and stored. At every request it is checked that the bound objects
