@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from kopf_selectcache.client.transport import Refused, Transport, Unreachable
@@ -17,6 +17,19 @@ from kopf_selectcache.settings.declaration import Cached
 from kopf_selectcache.settings.options import SelectCacheSettings
 
 _T = TypeVar("_T")
+
+
+class Unsettling:
+    """Counts the events after which a cache of the operator may not be settled any more. If all were settled,
+    they still are while the count is the same.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def note(self) -> None:
+        """Note that a stream begins to list, or that the cluster is asked again what a key means."""
+        self.count += 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +44,8 @@ class Environment:
     clock: Callable[[], float]
     """Returns monotonic seconds. It is called in any thread."""
     sleep: Callable[[float], Awaitable[None]]
+    unsettling: Unsettling = field(default_factory=Unsettling)
+    """Shared by all informers of the operator."""
 
     def of_kind(self, cached: Cached) -> Environment:
         """Return the environment of one informer, whose kind may have options of its own."""

@@ -149,6 +149,7 @@ class Condition:
         clock: Callable[[], float],
         report: Callable[[Condition, Phrase | None], None],
         unreadable: Callable[[], None],
+        unsettled: Callable[[], None] = lambda: None,
         since: float | None = None,
         line: Callable[[], str] | None = None,
         site: Site = SETTINGS,
@@ -164,6 +165,7 @@ class Condition:
         self._clock = clock  # Reads call it in any thread.
         self._report = report  # Called once for each change, with a log line, or None after the failure.
         self._unreadable = unreadable  # Called when reads begin to raise.
+        self._unsettled = unsettled  # Called when those who wait for it may have to wait again.
         self._status = Status(Health.SYNCING, clock() if since is None else since)
         self._denied_since: float | None = None
         self._denials = 0
@@ -262,6 +264,7 @@ class Condition:
         self._denied_since, self._denials, self._garbled = None, 0, 0
         self._settled.set()  # Waiters check the state again.
         self._settled = asyncio.Event()
+        self._unsettled()
 
     # ---- Changes.
 
@@ -345,8 +348,9 @@ class Condition:
             after = replace(after, began=before.began)
         self._status = after
         self.readable = health not in _UNREADABLE
-        if health is not before.health and not self.readable:
-            self._unreadable()
+        if health is not before.health:
+            # It may list for the first time now: what has failed was settled.
+            (self._unsettled if self.readable else self._unreadable)()
         if health is not Health.SYNCING:
             self._settled.set()
         if failure is not None:

@@ -362,6 +362,7 @@ class Informer:
             clock=environment.clock,
             report=self._news.report,
             unreadable=self.wake_readers,
+            unsettled=environment.unsettling.note,
             since=since,
             line=lambda: self.line,
             site=environment.settings.selectors.site,
@@ -410,6 +411,7 @@ class Informer:
     def mark_resolving(self) -> None:
         """Note that the cluster is asked which kind the key names."""
         self.state = replace(self.state, is_resolving=True)
+        self._environment.unsettling.note()
 
     def mark_resolved(self) -> None:
         """Note that the cluster has resolved the key, and the streams run."""

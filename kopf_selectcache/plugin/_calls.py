@@ -46,11 +46,17 @@ class Attempts:
         return timedelta(seconds=self.clock() - self.begun)
 
 
+def is_callable(operator: Operator, parts: _kopf.OperatorParts | None) -> bool:
+    """Return True if the operator is not paused, and all caches are known to be synced or to have failed."""
+    return operator.has_settled and not (parts is not None and parts.is_paused)
+
+
 async def wait_until_callable(operator: Operator, parts: _kopf.OperatorParts | None) -> None:
     """Wait until the operator is not paused, and all caches are synced or have failed."""
-    if parts is not None:
-        await parts.wait_until_resumed()
-    await operator.gate(None, None, fresh=False)
+    while not is_callable(operator, parts):
+        if parts is not None:
+            await parts.wait_until_resumed()
+        await operator.gate(None, None, fresh=False)
 
 
 def _begin(fn: Callable[..., Any], operator: Operator, /, **kwargs: Any) -> Any:

@@ -223,8 +223,6 @@ class Calls:
         self._waiting.add(task)
         try:
             await wait_until_callable(self._operator, self._parts)
-            while self._parts is not None and self._parts.is_paused:
-                await wait_until_callable(self._operator, self._parts)
         finally:
             self._waiting.discard(task)
 

@@ -33,7 +33,7 @@ from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.selectors.object_key import Key
 
 from ._brake import Brake, Caller, Chains
-from ._calls import CALLS_AT_ONCE, Attempts, call_with_cache, wait_until_callable
+from ._calls import CALLS_AT_ONCE, Attempts, call_with_cache, is_callable, wait_until_callable
 from .handlers import RETRY
 from .on import ChangeHandler, change_handlers
 from .operator import Operator
@@ -273,7 +273,7 @@ class _Delivery:
         while True:
             await wait_until_callable(self._operator, self._parts)
             await self._limit.acquire()
-            if self._parts is None or not self._parts.is_paused:
+            if is_callable(self._operator, self._parts):
                 return
             self._limit.release()
 

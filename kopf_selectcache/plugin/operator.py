@@ -24,6 +24,7 @@ from kopf_selectcache._errors import DeclarationError, NotDeclared, NotSynced, R
 from kopf_selectcache.cache.freshness import wait_until_fresh
 from kopf_selectcache.core.selection.kinds import KindKey, find
 from kopf_selectcache.informer.ending import ended
+from kopf_selectcache.informer.environment import Unsettling
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.informer.log import in_words
@@ -103,6 +104,9 @@ class Operator:
         """Kopf's credentials. Each operator has its own vault, which distinguishes operators with the same
         settings."""
         self._recorder: Recorder | None = None
+        self._unsettling = Unsettling()
+        self._settled_at = -1
+        """The count of `_unsettling` at which all kinds of the start were settled."""
         self.stop = Stop(settings, begin=self._end_calls, end=self._reach_deadline)
         self.waits = self.stop.waits
         """The waits of the handlers and threads of this operator."""
@@ -297,10 +301,14 @@ class Operator:
     async def _ready(self, kinds: Kinds, cause: object, *, fresh: bool) -> None:
         await self.logged_in()
         runtime = self.runtime
-        informers = runtime.initial if kinds is None else [await self.informer(kind) for kind in kinds]
-        for informer in informers:
-            await self._settle(informer, is_asked_for=kinds is not None)
-        informers = [informer for informer in informers if not informer.ending.reached]
+        if kinds is None:
+            await self._settle_initial(runtime)
+            informers = runtime.initial
+        else:
+            informers = [await self.informer(kind) for kind in kinds]
+            for informer in informers:
+                await self._settle(informer, is_asked_for=True)
+            informers = [informer for informer in informers if not informer.ending.reached]
         if kinds is None:
             later = (each for each in runtime.informers.values() if each not in informers)
             informers += [each for each in later if each.ready is not None]
@@ -311,6 +319,24 @@ class Operator:
         ]
         if handled:
             await wait_until_fresh(handled, cause.body, patient=not _is_retried(cause), ending=runtime.ending)
+
+    @property
+    def has_settled(self) -> bool:
+        """True if all kinds of the start are known to be synced, or to have failed: nobody has to wait. It
+        looks at none of them.
+        """
+        return self._settled_at == self._unsettling.count
+
+    async def _settle_initial(self, runtime: Runtime) -> None:
+        """Wait until all kinds of the start are synced or have failed."""
+        if self.has_settled:
+            return
+        unsettling = self._unsettling = runtime.environment.unsettling
+        before = unsettling.count
+        for informer in runtime.initial:
+            await self._settle(informer)
+        # What has happened during these waits may concern one that was looked at before.
+        self._settled_at = before
 
     async def informer(self, kind: KindKey) -> Informer:
         """Return the informer of a kind; wait until custom kinds are resolved that it may mean."""

@@ -134,6 +134,7 @@ def deliver(
             settings=kopf.OperatorSettings(),
             informer=informer,
             gate=gate,
+            has_settled=True,
             waits=None,
             recorder=None,
             is_stopping=False,

@@ -62,13 +62,15 @@ class Calls:
         async def gate(*_: Any, **__: Any) -> None:
             self.now += self.waited
             await self.synced.wait()
+            operator.has_settled = True
 
         async def sleep(seconds: float) -> None:
             self.now += seconds
+            operator.has_settled = False
             self.slept()
 
         operator: Any = SimpleNamespace(
-            settings=kopf.OperatorSettings(), waits=Waits(), gate=gate, recorder=None
+            settings=kopf.OperatorSettings(), waits=Waits(), gate=gate, recorder=None, has_settled=False
         )
         runtime = FakeCache([], {"secrets": ""})._runtime
         runtime.retries = Retries(lambda: self.now, sleep, lambda: 0.5)

@@ -654,7 +654,7 @@ def test_a_handler_that_reads_too_early_is_called_again() -> None:
 
 
 def test_a_pause_that_begins_while_a_handler_waits_for_its_turn_holds_it_up() -> None:
-    states = [True, False]
+    states = [False, True, True, False, False]
 
     class Parts:
         async def wait_until_resumed(self) -> None: ...
@@ -664,6 +664,8 @@ def test_a_pause_that_begins_while_a_handler_waits_for_its_turn_holds_it_up() ->
             return states.pop(0)
 
     class Operator:
+        has_settled = True
+
         async def gate(self, *_: object, fresh: bool) -> None: ...
 
     limit = asyncio.Semaphore(1)

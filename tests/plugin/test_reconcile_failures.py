@@ -232,6 +232,7 @@ def test_an_operator_that_is_paused_while_it_waits_for_caches_calls_nothing(
                     await until(lambda: parts.is_paused)
 
             monkeypatch.setattr(operator, "gate", pause)
+            operator.runtime.environment.unsettling.note()
             cluster.create(app("b"))
             await passed(lambda: waits and parts.is_paused)
             await cycles()
