@@ -85,11 +85,13 @@ class OwnPatches(Predicate):
     # ---- Changes.
 
     def admits(self, change: Change) -> bool:
-        key = Key(change.name, namespace=change.namespace)
-        if change.new is None:
-            self._depart(key, change)
+        if change.after is None:
+            self._depart(Key.stored(change.key), change)
         is_admitted = self._others.admits(change)
-        if change.cause != "updated" or (record := self._records.get(key)) is None:
+        if change.cause != "updated" or not self._records:
+            return is_admitted
+        key = Key.stored(change.key)
+        if (record := self._records.get(key)) is None:
             return is_admitted
         if record.waiting is not None:
             record.waiting.append((change, is_admitted))
@@ -100,9 +102,7 @@ class OwnPatches(Predicate):
 
     def _must_call(self, record: KeyRecord, change: Change, *, is_admitted: bool) -> bool:
         """Return True if the reconciler must be called."""
-        old, new = change.old, change.new
-        assert new is not None, "it is an update"
-        writes, version = record.writes, version_of(new)
+        writes, version = record.writes, change.version
         index = next((index for index, write in enumerate(writes) if write.version == version), None)
         if index is None:
             record.writes = [write for write in writes if not _has_reached(version, write.version)]
@@ -110,7 +110,8 @@ class OwnPatches(Predicate):
         passed, record.writes = writes[: index + 1], writes[index + 1 :]
         if not is_admitted:
             return False
-        if old is None or not change.is_whole:
+        old, new = change.old, change.new
+        if old is None or new is None or not change.is_whole:
             return True
         since = version_of(old)
         expected: Any = {name: part for name, part in old.items()}  # noqa: C416  # Its own `copy` is not a dict.

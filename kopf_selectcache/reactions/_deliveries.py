@@ -115,6 +115,9 @@ class Deliveries:
             return
         obj = Key(change.name, namespace=change.namespace) if change.name else None
         cause = Cause(change.cause, self._source, obj, version=change.version)
+        if obj is not None and isinstance(self._mapping, Itself):
+            self._queue.add(obj, priority=priority, cause=cause)
+            return
         states = [
             state for state in (change.old if change.is_whole else None, change.new) if state is not None
         ]
@@ -129,10 +132,10 @@ class Deliveries:
         ):
             self._add(mapped, priority, cause)
             return
-        if change.new is None and not self._has_room(name):
+        if change.after is None and not self._has_room(name):
             return
         pending = self._join(name, states)
-        self._set_departed(pending, is_departed=change.new is None)
+        self._set_departed(pending, is_departed=change.after is None)
         keys, pending.keys = pending.keys, []
         self._add(keys, priority, cause)
         pending.is_added = True
@@ -140,14 +143,19 @@ class Deliveries:
         pending.cause = cause
 
     def _admits(self, change: Change) -> bool:
-        is_admitted = self._try("predicates=", lambda: self._predicate.admits(change))
-        return is_admitted is not False  # To run once too often is harmless; to miss a change is not.
+        try:
+            return self._predicate.admits(change)
+        except BaseException as error:  # A function may raise anything.  # noqa: BLE001
+            let_exit(error)
+            self._report("predicates=", error)
+            return True  # To run once too often is harmless; to miss a change is not.
 
     def _mapped(self, states: list[Obj]) -> list[Key]:
         keys: list[Key] = []
         for state in states:
             found = self._mapping.map(state, self._cache)
-            refuse_awaitable(found, "map= returned an awaitable, but is not declared with `async def`")
+            if type(found) is not list:
+                refuse_awaitable(found, "map= returned an awaitable, but is not declared with `async def`")
             keys += checked_keys(cast("Any", found))
         return list(dict.fromkeys(keys))
 

@@ -150,9 +150,10 @@ def checked_keys(given: Keys | None) -> list[Key]:
     """
     if given is None:
         return []
-    if isinstance(given, str | bytes | AnyObject) or not isinstance(given, Iterable):
+    is_list = type(given) is list  # Most are, and the other checks take longer.
+    if not is_list and (isinstance(given, str | bytes | AnyObject) or not isinstance(given, Iterable)):
         raise _no_keys(f"not {shown_by_type(given)}")
-    return list(dict.fromkeys(map(_checked, given)))
+    return list(dict.fromkeys(each if type(each) is Key else _checked(each) for each in given))
 
 
 def _checked(given: object) -> Key:

@@ -67,7 +67,11 @@ class _All(Predicate):
         return _paths_of(self.parts)
 
     def admits(self, change: Change) -> bool:
-        return all(part.admits(change) for part in self.parts)
+        # A loop: each change of each source comes here.
+        for part in self.parts:  # noqa: SIM110
+            if not part.admits(change):
+                return False
+        return True
 
 
 @dataclass(frozen=True)
@@ -220,4 +224,7 @@ def all_of(*groups: Iterable[AnyPredicate]) -> Predicate:
     """Return the predicate that admits what every predicate of all groups admits: those of all sources, and
     those of one. Without any it admits everything.
     """
-    return _All(tuple(predicate_of(each) for group in groups for each in group))
+    parts: list[Predicate] = []
+    for each in (predicate_of(each) for group in groups for each in group):
+        parts += each.parts if isinstance(each, _All) else (each,)
+    return parts[0] if len(parts) == 1 else _All(tuple(parts))
