@@ -32,8 +32,8 @@ from kopf_selectcache.reactions.worker import RunAgain
 from kopf_selectcache.selectors.object_key import Key
 
 from ._brake import Brake, Caller, Chains
-from ._calls import Attempts, wait_until_callable
-from ._key_records import Departure, KeyRecords
+from ._calls import Attempts, is_callable, wait_until_callable
+from ._key_records import Departure, KeyRecord, KeyRecords
 from ._own_patches import OwnPatches, version_of
 from ._patching import Patcher, log_refused
 from .finalizers import (
@@ -59,6 +59,8 @@ class ReconcileArguments(_kopf.Cause):
     patch: Any
     memo: Any
     causes: tuple[Cause, ...]
+    key: Key
+    uid: str
     deleted: bool
     deleting: bool
 
@@ -73,9 +75,9 @@ class ReconcileArguments(_kopf.Cause):
             "causes": self.causes,
             "deleted": self.deleted,
             "deleting": self.deleting,
-            "name": meta.name,
-            "namespace": meta.namespace,
-            "uid": meta.uid,
+            "name": self.key.name,
+            "namespace": self.key.namespace,
+            "uid": self.uid,
             "meta": meta,
             "spec": body.spec,
             "status": body.status,
@@ -104,6 +106,7 @@ class Calls:
         self._parts, self._memos, self._now, self._queue = parts, memos, now, queue
         self._resource, self._records, self._cleanup = resource, records, cleanup
         self._kind = handler.kind
+        self._type: dict[str, Any] = {"apiVersion": resource.api_version, "kind": resource.kind.kind}
         others = all_of(handler.predicates, handler.primary.predicates)
         if handler.finalizer is not None:
             others = ConcernsFinalizer(handler.finalizer) | others
@@ -197,7 +200,8 @@ class Calls:
 
     async def run(self, run: Run) -> RunAgain | None:
         """Call the handler for a key, with the object as it is now."""
-        await self._wait()
+        if not is_callable(self._operator, self._parts):
+            await self._wait()
         key = run.key
         if seconds := self._brake.pause(key, _callers(run)):
             for cause in run.causes:
@@ -205,10 +209,12 @@ class Calls:
             return None
         try:
             body = self._read(key)
-            again = await self._run_departures(key, body, run)
-            if again is not None or body is None:
-                return again
-            return await self._run_present(key, body, run)
+            record = self._records.get(key)
+            if record is not None and (record.departures or body is None):
+                again = await self._run_departures(key, record, body, run)
+                if again is not None:
+                    return again
+            return None if body is None else await self._run_present(key, body, run)
         except NotSynced:  # A cache lists again, or cannot.
             return RunAgain(RETRY)
         except NotDeclared:  # The kind is removed. Once it is declared again, all its objects are listed.
@@ -227,7 +233,8 @@ class Calls:
             self._waiting.discard(task)
 
     def _informer(self) -> Informer:
-        return self._runtime.informer(self._kind)
+        # The lookups that reads remember come first.
+        return self._runtime.names.quick.get(self._kind) or self._runtime.informer(self._kind)
 
     def _read(self, key: Key) -> BodyView | None:
         """Return the object of a key as the cache has it, with own writes; None if it has none. Raise
@@ -248,14 +255,13 @@ class Calls:
             snapshot = open_snapshot(self._informer(), request, None, deleted=False)
         except StateError as error:  # The cache has logged it, for all of its objects.
             raise NotSynced(error.what, remedy=error.remedy) from error
-        record, _ = snapshot.get(*key.pair)
+        record, _ = snapshot.get(key.namespace or "", key.name)
         return BodyView(record) if record is not None and record.stored else None
 
-    async def _run_departures(self, key: Key, body: BodyView | None, run: Run) -> RunAgain | None:
+    async def _run_departures(
+        self, key: Key, record: KeyRecord, body: BodyView | None, run: Run
+    ) -> RunAgain | None:
         """Call the handler for the objects of a key that are gone."""
-        record = self._records.get(key)
-        if record is None or not (record.departures or body is None):
-            return None
         record.forget_object()
         for uid, departure in list(record.departures.items()):
             present = None if body is None else body.metadata.uid
@@ -276,13 +282,15 @@ class Calls:
 
     async def _run_present(self, key: Key, body: BodyView, run: Run) -> RunAgain | None:
         """Call the handler for an object that there is. If it has a finalizer, put that on before."""
-        self._warn_of_leftover(key, body)
-        if (kopfs := self._cleanup.released) in finalizers_of(body):
+        finalizers = finalizers_of(body)
+        if finalizers:
+            self._warn_of_leftover(key, body)
+        if (kopfs := self._cleanup.released) in finalizers:
             return await self._change_finalizers(key, body, run, kopfs, self._patcher.remove_finalizer)
         name = self._handler.finalizer
         if name is None:
             return await self._call(key, "", body, run)
-        if name in finalizers_of(body):
+        if name in finalizers:
             return await self._call(key, DELETING if is_terminating(body) else "", body, run)
         if is_terminating(body):  # Nothing was done for it, or nothing is left to do.
             return None
@@ -326,17 +334,14 @@ class Calls:
         record = self._records.get(key)
         attempts = None if record is None else record.attempts.get(phase)
         attempts = attempts or Attempts(self._now(), clock(), clock)
-        # A dict, since Kopf reads it often.
-        identity: Any = {
-            "apiVersion": self._resource.api_version,
-            "kind": self._resource.kind.kind,
-            "metadata": {"name": key.name, "uid": body["metadata"].get("uid"), "namespace": key.namespace},
-        }
+        uid = body["metadata"].get("uid")
+        metadata = {"name": key.name, "uid": uid, "namespace": key.namespace}
+        identity: Any = {**self._type, "metadata": metadata}  # A dict, since Kopf reads it often.
         logger = _kopf.ObjectLogger(body=identity, settings=self._operator.settings)
         patch = kopf.Patch(body=body)
         memo = await self._memos.recall(identity, self._resource)
         arguments = ReconcileArguments(
-            logger, body, patch, memo, run.causes, deleted, deleting=phase == DELETING
+            logger, body, patch, memo, run.causes, key, uid, deleted, deleting=phase == DELETING
         )
         self._cleanup.begin(key)
         with self._brake.watching(key, _callers(run)):

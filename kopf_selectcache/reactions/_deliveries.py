@@ -113,7 +113,8 @@ class Deliveries:
         """
         if not self._admits(change):
             return
-        obj = Key(change.name, namespace=change.namespace) if change.name else None
+        pair = change.key
+        obj = Key.stored(pair) if pair[1] else None
         cause = Cause(change.cause, self._source, obj, version=change.version)
         if obj is not None and isinstance(self._mapping, Itself):
             self._queue.add(obj, priority=priority, cause=cause)
