@@ -15,7 +15,7 @@ from kopf_selectcache.core.protocol.decoder import Reader
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.core.store.substore import Keys
 from kopf_selectcache.core.store.union import Union
-from kopf_selectcache.informer._readiness import Part
+from kopf_selectcache.informer._readiness import ReadablePart
 from kopf_selectcache.selectors.selector import AnyOf
 
 from .cache.environment import NODES, FakeInformer, Obj
@@ -66,9 +66,9 @@ class Fed(FakeInformer):
         self.union = union
         self.store = union.store
 
-    def part(self, request: Selector | None = None) -> Part:
+    def part(self, request: Selector | None = None) -> ReadablePart:
         needed = list(compress(self.union.substores, self.layout.needed(request)))
-        return Part(None, self.union.needed(needed), "", "")
+        return ReadablePart(None, self.union.needed(needed), "", "")
 
 
 def node(uid: str, version: int, labels: Mapping[str, str]) -> Obj:

@@ -13,7 +13,7 @@ from kopf_selectcache import NotFound, OutsideFilter
 from kopf_selectcache.core.protocol.decoder import Reader
 from kopf_selectcache.core.selection.grammar import parse_labels
 from kopf_selectcache.core.store.indexes import Lookup
-from kopf_selectcache.core.store.postings import Dimension
+from kopf_selectcache.core.store.postings import IndexedProperty
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.core.store.store import Store
 from kopf_selectcache.core.store.union import Union
@@ -99,7 +99,7 @@ class Scene(NamedTuple):
 def indexed(union: Union) -> None:
     """Have an index of the label `app`, where a scan would do as well."""
     for store in union.stores:
-        store._indexes.want(Dimension("label", "app"))
+        store._indexes.want(IndexedProperty("label", "app"))
     while union.build(10):
         pass
 

@@ -20,7 +20,7 @@ from kopf_selectcache.settings.declaration import Declared
 
 from . import _fallback, _introspection, _server_reads, changes, declaring, own_writes, waits
 from .blocking import Threaded, Waits, awaited, in_thread, run_in_thread
-from .declaring import Options, placed
+from .declaring import DeclareOptions, placed
 from .explanation import Explanation
 from .formats.formats import RAISE, As, AsView, C, Else, Made
 from .formats.lazy_list import Objects
@@ -374,7 +374,7 @@ class Cache(AnyCache):
         filter: Declared,  # The name is that of `Cached`.  # noqa: A002
         *,
         replace: bool = False,
-        **options: Unpack[Options],
+        **options: Unpack[DeclareOptions],
     ) -> None:
         """Cache one more kind, and return when it is synced. Options are those of `Cached`, and `timeout`.
 
@@ -389,7 +389,7 @@ class Cache(AnyCache):
 
     @awaited
     # The name is that of `Cached`.
-    async def plan(self, kind: AnyKey, filter: Declared, **options: Unpack[Options]) -> ChangePlan:  # noqa: A002
+    async def plan(self, kind: AnyKey, filter: Declared, **options: Unpack[DeclareOptions]) -> ChangePlan:  # noqa: A002
         """Return what `declare(..., replace=True)` would do: `print(await cache.plan('pods', 'app=web'))`."""
         return await plan(self._access, kind, filter, options)
 

@@ -47,7 +47,7 @@ from .snapshots import informer_of
 _M = TypeVar("_M", bound=Callable[..., Any])
 
 
-class Options(TypedDict, total=False):
+class DeclareOptions(TypedDict, total=False):
     """The options of `declare`: those of `Cached`, and the timeout in seconds."""
 
     timeout: float | None
@@ -95,7 +95,7 @@ def placed(method: _M) -> _M:
 
 
 async def declare(
-    runtime: Runtime, kind: AnyKey, declared: Declared, options: Options, *, replace: bool
+    runtime: Runtime, kind: AnyKey, declared: Declared, options: DeclareOptions, *, replace: bool
 ) -> None:
     """Declare a kind, and wait until it is synced; raise why it is not, and withdraw it then. With `replace`,
     change what is declared of the kind.
@@ -134,7 +134,7 @@ async def declare(
 
 
 def checked_request(
-    verb: str, kind: AnyKey, declared: Declared, options: Options
+    verb: str, kind: AnyKey, declared: Declared, options: DeclareOptions
 ) -> tuple[KindKey, Request, Cached]:
     """Return the key, the request and the declaration; raise DeclarationError if they make no sense."""
     given = dict(options)
@@ -235,7 +235,11 @@ async def _change(
 
 
 def completed(
-    settings: SelectCacheSettings, key: KindKey, cached: Cached, informer: Informer, options: Options | None
+    settings: SelectCacheSettings,
+    key: KindKey,
+    cached: Cached,
+    informer: Informer,
+    options: DeclareOptions | None,
 ) -> Cached:
     """Return a declaration with the options of the present one, except those that are given, and with the
     defaults. `options` are None if the declaration replaces all of them.

@@ -55,7 +55,7 @@ LOG_INTERVAL = 60.0
 """Seconds between two log lines about handlers that wait for one kind."""
 
 
-class Event:
+class HandledObject:
     """The object that a handler was called with, at its version."""
 
     def __init__(self, body: Mapping[str, Any], version: str) -> None:
@@ -116,13 +116,13 @@ class Event:
         )
 
 
-def event_of(body: Mapping[str, Any]) -> Event | None:
+def event_of(body: Mapping[str, Any]) -> HandledObject | None:
     """Return the event of a body; None if that has no version, as one that was made by hand."""
     body = copy(
         body
     )  # The body of a daemon is a view of an object that Kopf replaces: its copy stays the same.
     version = (body.get("metadata") or {}).get("resourceVersion")
-    return Event(body, version) if isinstance(version, str) and version else None
+    return HandledObject(body, version) if isinstance(version, str) and version else None
 
 
 async def wait_until_fresh(
@@ -138,7 +138,9 @@ async def wait_until_fresh(
     event, deadline = event_of(body), None
     while event is not None:
         waits = [
-            wait for informer in informers if (wait := _Wait(informer, event, patient=patient)).is_needed()
+            wait
+            for informer in informers
+            if (wait := _HandlerWait(informer, event, patient=patient)).is_needed()
         ]
         if not waits:
             return  # The usual case. A wait costs a task.
@@ -154,7 +156,7 @@ async def wait_until_fresh(
 
 
 @contextmanager
-def _logged(informer: Informer, event: Event) -> Iterator[None]:
+def _logged(informer: Informer, event: HandledObject) -> Iterator[None]:
     """Count a handler that waits, and log it if that takes long."""
     informer.waiting_handlers += 1
     log = asyncio.create_task(_log(informer, event))
@@ -165,7 +167,7 @@ def _logged(informer: Informer, event: Event) -> Iterator[None]:
         log.cancel()
 
 
-async def _log(informer: Informer, event: Event) -> None:
+async def _log(informer: Informer, event: HandledObject) -> None:
     environment = informer.environment
     await environment.sleep(TICK)
     if environment.clock() >= informer.next_wait_log:
@@ -183,10 +185,10 @@ async def _log(informer: Informer, event: Event) -> None:
         )
 
 
-class _Wait:
+class _HandlerWait:
     """One handler that waits for one kind."""
 
-    def __init__(self, informer: Informer, event: Event, *, patient: bool) -> None:
+    def __init__(self, informer: Informer, event: HandledObject, *, patient: bool) -> None:
         self._informer = informer
         self._event = event
         self._patient = patient

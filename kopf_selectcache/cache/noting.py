@@ -26,7 +26,7 @@ from .own_writes import informers_of, metadata_in
 Path: TypeAlias = tuple[str, ...]
 
 
-class Target(NamedTuple):
+class WriteTarget(NamedTuple):
     """The object of a write. The name is empty if the server makes it."""
 
     resource: str
@@ -45,7 +45,7 @@ class Target(NamedTuple):
 class Written(NamedTuple):
     """A write that the server has accepted, and that has changed something."""
 
-    target: Target
+    target: WriteTarget
     name: str
     """The name of the object."""
     uid: str
@@ -85,13 +85,13 @@ def noting(
         return lambda _: None
     informer = next((each for each in informers_of(runtime, resource) if each.resource == resource), None)
     before = None if informer is None else _shown(informer, (namespace or "", write.name))
-    target = Target(str(resource), namespace, write.name, write.subresource)
+    target = WriteTarget(str(resource), namespace, write.name, write.subresource)
     return partial(_note, note, target, write, informer, before)
 
 
 def _note(
     note: Callable[[Written], object],
-    target: Target,
+    target: WriteTarget,
     write: Write,
     informer: Informer | None,
     before: Record | None,

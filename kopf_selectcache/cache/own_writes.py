@@ -205,15 +205,15 @@ def _deletion_of(
     return OwnWrite(key, uid, "", None, at, expected=expected, floor=floor, deleted=gone)
 
 
-def metadata_in(answer: bytes) -> _Metadata:
+def metadata_in(answer: bytes) -> _WrittenMetadata:
     """Return the metadata in an answer, which is an object, a Status, or empty."""
     try:
         return msgspec.json.decode(answer, type=_Answer).metadata
     except msgspec.DecodeError:
-        return _Metadata()
+        return _WrittenMetadata()
 
 
-class _Metadata(msgspec.Struct, rename="camel"):
+class _WrittenMetadata(msgspec.Struct, rename="camel"):
     name: str = ""
     uid: str = ""
     resource_version: str = ""
@@ -230,4 +230,4 @@ class _Metadata(msgspec.Struct, rename="camel"):
 
 
 class _Answer(msgspec.Struct):
-    metadata: _Metadata = msgspec.field(default_factory=_Metadata)
+    metadata: _WrittenMetadata = msgspec.field(default_factory=_WrittenMetadata)

@@ -32,7 +32,7 @@ from kopf_selectcache.settings.quantity import readable
 from kopf_selectcache.settings.rights import Right, merged, of_cache
 
 from ._server_reads import resource_of
-from .declaring import Options, checked_request, completed, started
+from .declaring import DeclareOptions, checked_request, completed, started
 from .errors import answering
 from .request import Request
 from .snapshots import Access
@@ -99,7 +99,7 @@ class ChangePlan:
         return "\n".join(lines)
 
 
-async def plan(access: Access, kind: AnyKey, declared: Declared, options: Options) -> ChangePlan:
+async def plan(access: Access, kind: AnyKey, declared: Declared, options: DeclareOptions) -> ChangePlan:
     """Return what a declaration or change with these arguments would do."""
     key, request, cached = checked_request("plan", kind, declared, options)
     runtime = await started(access.runtime, request)
@@ -108,7 +108,7 @@ async def plan(access: Access, kind: AnyKey, declared: Declared, options: Option
 
 
 async def _plan(
-    runtime: Runtime, key: KindKey, cached: Cached, options: Options | None, request: Request
+    runtime: Runtime, key: KindKey, cached: Cached, options: DeclareOptions | None, request: Request
 ) -> ChangePlan:
     """`options` are None if the declaration replaces all of them."""
     informer: Informer | None = None

@@ -12,7 +12,7 @@ import msgspec
 
 from kopf_selectcache._errors import InvalidObject, NotDeclared
 from kopf_selectcache.client.transport import Refused, Unreachable
-from kopf_selectcache.client.writer import Call, Unsettled
+from kopf_selectcache.client.writer import Unsettled, WriteCall
 from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.protocol.decoder import Reader
 from kopf_selectcache.core.protocol.lost_answer import Verb, Write
@@ -317,7 +317,7 @@ async def execute(
     if write.verb is Verb.REPLACE and write.subresource not in WHOLE_ANSWERS:
         object_path = path  # It is compared with the sent object.
     dropped, by = runtime.extensions.get(DroppedFields), by or writer_of(request.verb)
-    call = Call(write, path, query, object_path, lambda header: dropped.warn(header, resource, by))
+    call = WriteCall(write, path, query, object_path, lambda header: dropped.warn(header, resource, by))
     right = RIGHTS[write.verb]
     before = frozenset[str]()
     if write.verb is Verb.DELETE:

@@ -571,7 +571,7 @@ def count_objects(request: Request, snapshot: Snapshot) -> int:
     return found.match.count(found.records)
 
 
-def _find_all(request: Request, snapshot: Snapshot) -> Found:
+def _find_all(request: Request, snapshot: Snapshot) -> Candidates:
     compared = compare(request, snapshot)
     if not compared.is_covered:
         raise outside_of(request, compared.coverage, snapshot)
@@ -605,7 +605,7 @@ def require_overlap(request: Request, compared: Compared, snapshot: Snapshot, *,
         raise outside_of(request, compared.coverage, snapshot)
 
 
-class Found(NamedTuple):
+class Candidates(NamedTuple):
     """The candidates of a request, as of one generation."""
 
     match: Match
@@ -617,7 +617,7 @@ class Found(NamedTuple):
     """The version of the generation."""
 
 
-def find(request: Request, snapshot: Snapshot, compared: Compared) -> Found:
+def find(request: Request, snapshot: Snapshot, compared: Compared) -> Candidates:
     """Return the candidates of a request."""
     try:
         if request.where is None and request.index is None and request.uid is None:
@@ -651,11 +651,11 @@ def lasting_match(request: Request, snapshot: Snapshot, compared: Compared) -> M
         return match_of(request, snapshot, compared)
 
 
-def _look_up(match: Match, lookup: Lookup, snapshot: Snapshot) -> Found:
+def _look_up(match: Match, lookup: Lookup, snapshot: Snapshot) -> Candidates:
     chosen = snapshot.chosen(lookup)
     unreadable = match.unreadable(chosen.unreadable) if chosen.unreadable else ()
     left = match if chosen.rest == lookup else match.left(chosen.rest)
-    return Found(left, chosen.records, unreadable, chosen.version)
+    return Candidates(left, chosen.records, unreadable, chosen.version)
 
 
 def form_objects(

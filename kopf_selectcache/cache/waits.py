@@ -19,7 +19,7 @@ from kopf_selectcache.selectors.signatures import is_async
 
 from ._at_least import wait
 from .errors import behind
-from .freshness import Event, event_of, wait_until_fresh
+from .freshness import HandledObject, event_of, wait_until_fresh
 from .matcher import Obj
 from .request import Request, replace
 from .snapshots import (
@@ -64,7 +64,7 @@ async def wait_synced(runtime: Runtime, request: Request, at_least: Mapping[str,
         require_readable(informer, request, after=timeout)
 
 
-def _event_of(at_least: object) -> Event:
+def _event_of(at_least: object) -> HandledObject:
     """Return the object that a cache must be as new as; raise ReadError if it is none."""
     if not isinstance(at_least, Mapping) or not isinstance(at_least.get("metadata"), Mapping):
         raise ReadError(f"at_least= is {shown_by_type(at_least)}", remedy="Give the body of an object")
@@ -77,7 +77,7 @@ def _event_of(at_least: object) -> Event:
     return event
 
 
-def _informers_of_kind(runtime: Runtime, event: Event) -> list[Informer]:
+def _informers_of_kind(runtime: Runtime, event: HandledObject) -> list[Informer]:
     """Return the informers of the kind of an object; raise ReadError if it is known that there is none."""
     informers, wanted = list(runtime.informers.values()), (event.group, event.kind)
     resources = [informer.resource for informer in informers]

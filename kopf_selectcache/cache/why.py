@@ -165,7 +165,7 @@ class _Client(Protocol):
     ) -> bytes: ...
 
 
-class Metadata:
+class MetadataRequest:
     """Asks the server for the metadata of one object, and which fields it matches."""
 
     def __init__(self, client: _Client, resource: Resource, namespace: str | None, name: str) -> None:
@@ -245,7 +245,7 @@ async def ask_server(
     client: _Client, declared: Branches, resource: Resource, namespace: str | None, name: str
 ) -> Why:
     """Return where an object stands that is not cached, as the server answers."""
-    metadata = Metadata(client, resource, namespace, name)
+    metadata = MetadataRequest(client, resource, namespace, name)
     why = partial(Why, str(resource), namespace, name)
     try:
         record = await metadata.record()

@@ -45,7 +45,7 @@ from ._report import Follower, Problem, Report, Result, Section
 from ._required_rights import Needs, key_of
 from ._rights import EVENTS, LIVE, RECONCILERS
 from .operator_loader import NO_CACHE, Loaded
-from .output import PROBLEM, Answer
+from .output import PROBLEM, CommandResult
 from .terminal import width_of
 
 NAME = "check"
@@ -65,11 +65,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     operator_loader.add_account(group, "look at its permissions, and not at your own")
 
 
-async def run(arguments: argparse.Namespace) -> Answer:
+async def run(arguments: argparse.Namespace) -> CommandResult:
     """Return the result, with the exit code 1 if there are problems; raise CommandError."""
     report = await checked(arguments, errors=sys.stderr, clock=time.monotonic)
     text = report.text(width_of(sys.stdout), wide=arguments.output == "wide")
-    return Answer(text, report.plain(), PROBLEM if report.problems else 0)
+    return CommandResult(text, report.plain(), PROBLEM if report.problems else 0)
 
 
 async def checked(arguments: argparse.Namespace, *, errors: TextIO, clock: Callable[[], float]) -> Report:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterable, Sequence
 
-from .output import Answer, Parser
+from .output import CommandResult, Parser
 
 NAME = "completion"
 HELP = "Print a script with which bash or zsh completes commands and options."
@@ -32,10 +32,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("shell", choices=SHELLS)
 
 
-async def run(arguments: argparse.Namespace) -> Answer:
+async def run(arguments: argparse.Namespace) -> CommandResult:
     """Return the script."""
     script = _OF_ZSH if arguments.shell == "zsh" else ""
-    return Answer(script + _script(arguments.parser).rstrip(), is_code=True)
+    return CommandResult(script + _script(arguments.parser).rstrip(), is_code=True)
 
 
 def _script(parser: Parser) -> str:

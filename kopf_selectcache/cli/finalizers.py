@@ -21,7 +21,7 @@ from . import _login, output
 from ._caches import metadata_in
 from ._objects import DEFAULT, Target, kind_named, targets_of
 from ._progress import Progress
-from .output import PROBLEM, Answer, CommandError
+from .output import PROBLEM, CommandError, CommandResult
 
 NAME = "finalizers"
 HELP = "Remove a finalizer from objects. Only shows what would change, until you add --yes."
@@ -59,7 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     output.add_arguments(parser)
 
 
-async def run(arguments: argparse.Namespace) -> Answer:
+async def run(arguments: argparse.Namespace) -> CommandResult:
     """Remove the finalizer, or show where it is. The exit code is 0 if that is done, and 1 if objects do not
     exist or could not be changed. What was done is part of the answer, whatever happens later.
     """
@@ -164,7 +164,7 @@ class Remover:
             raise
         return True
 
-    def answer(self, done: Sequence[Done], failure: CommandError | None) -> Answer:
+    def answer(self, done: Sequence[Done], failure: CommandError | None) -> CommandResult:
         """Return all results, and their number."""
         count = sum(each.result in ("found", "removed") for each in done)
         objects = f"{count:,} {'object' if count == 1 else 'objects'}"
@@ -186,7 +186,7 @@ class Remover:
         is_wrong = failure is not None or any(each.result == "failed" for each in done)
         if failure is None or done:
             lines.append(summary)
-        return Answer("\n".join(lines), data, PROBLEM if is_wrong else 0, error=failure)
+        return CommandResult("\n".join(lines), data, PROBLEM if is_wrong else 0, error=failure)
 
 
 def _removal(obj: Mapping[str, Any], finalizer: str) -> list[dict[str, Any]] | None:

@@ -42,7 +42,7 @@ class CommandError(Exception):
         return cls(f"{place}{error.what}", one_line(error.remedy), code=code)
 
 
-class Answer(NamedTuple):
+class CommandResult(NamedTuple):
     """The result of a command: for people, and the same for programs."""
 
     text: str
@@ -129,7 +129,7 @@ def print_line(text: str, data: Mapping[str, Any], form: str, file: TextIO) -> N
     file.flush()
 
 
-def show(answer: Answer, form: str) -> int:
+def show(answer: CommandResult, form: str) -> int:
     """Print an answer, and return the exit code."""
     write(sys.stderr, "".join(f"note: {note}\n" for note in answer.notes))
     if form in DOCUMENTS and answer.data:

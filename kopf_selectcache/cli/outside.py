@@ -27,7 +27,7 @@ from ._caches import PlannedCache, declared_in, metadata_in, plan_of, resource_o
 from ._objects import Target
 from ._required_rights import kinds_with_handlers
 from .operator_loader import Loaded
-from .output import PROBLEM, UNKNOWN, Answer, CommandError
+from .output import PROBLEM, UNKNOWN, CommandError, CommandResult
 
 NAME = "outside"
 HELP = "List objects that your resources own or refer to, but the filters leave out."
@@ -53,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     output.add_arguments(parser)
 
 
-async def run(arguments: argparse.Namespace) -> Answer:
+async def run(arguments: argparse.Namespace) -> CommandResult:
     """Return the objects, with the exit code 0 if there are none, 1 if there are some, and 2 if some kinds
     could not be looked at; raise CommandError.
     """
@@ -92,7 +92,7 @@ class Found(NamedTuple):
     by_metadata: tuple[str, ...]
     """The kinds of which only the metadata was read."""
 
-    def answer(self) -> Answer:
+    def answer(self) -> CommandResult:
         """Return the objects, and what was searched for owners and references."""
         nothing = (
             "No hidden objects in the kinds that could be listed."
@@ -111,7 +111,7 @@ class Found(NamedTuple):
             "notes": list(self.notes),
         }
         code = PROBLEM if self.objects else UNKNOWN if self.notes else 0
-        return Answer("\n".join(lines), data, code, self.notes)
+        return CommandResult("\n".join(lines), data, code, self.notes)
 
 
 class _Search:

@@ -17,7 +17,7 @@ from ._event_rights import choose
 from ._manifests import NoRights, as_list, as_name, as_yaml, granted_by, manifests
 from ._required_rights import Needs
 from ._rights import beyond, lacking, plain
-from .output import PROBLEM, Answer, CommandError
+from .output import PROBLEM, CommandError, CommandResult
 
 NAME = "rbac"
 HELP = "Print the roles an operator needs, or compare them with what it has."
@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-async def run(arguments: argparse.Namespace) -> Answer:
+async def run(arguments: argparse.Namespace) -> CommandResult:
     """Return the manifests, or the comparison, with the exit code 1 if a permission is missing; raise
     CommandError.
     """
@@ -58,7 +58,7 @@ async def run(arguments: argparse.Namespace) -> Answer:
             is_text = arguments.output == "text"
             text = as_yaml(objects, [*needs.notes, *needs.unknown])
             # In YAML, the notes are comments.
-            return Answer(text, as_list(objects), notes=() if is_text else needs.unknown, is_code=True)
+            return CommandResult(text, as_list(objects), notes=() if is_text else needs.unknown, is_code=True)
         others = [right for right in rights if right not in recorded]
         if arguments.check:
             granted, assumed = _read(Path(arguments.check), arguments.account)
@@ -85,7 +85,7 @@ async def run(arguments: argparse.Namespace) -> Answer:
             "notes": notes,
         }
         lines = [*_compared(missing, excess), *([f"{events}."] if recorded else [])]
-        return Answer("\n".join(lines), data, PROBLEM if missing else 0, notes)
+        return CommandResult("\n".join(lines), data, PROBLEM if missing else 0, notes)
 
 
 def _read(file: Path, account: str | None) -> tuple[list[Right], list[str]]:

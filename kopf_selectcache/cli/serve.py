@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from urllib.parse import quote, urlencode, urlsplit
 
 from ._progress import Progress
-from .output import PROBLEM, Answer, CommandError, add_lines, print_line
+from .output import PROBLEM, CommandError, CommandResult, add_lines, print_line
 
 PROBE_TIMEOUT = 5.0
 """Seconds that the server of an existing kubeconfig has to answer. It runs on this machine."""
@@ -73,7 +73,7 @@ def _port(text: str) -> int:
     return int(text)
 
 
-async def run(arguments: argparse.Namespace) -> Answer:
+async def run(arguments: argparse.Namespace) -> CommandResult:
     """Serve until told to end; raise CommandError."""
     try:
         import trustme  # It is optional, and used by `testing`.  # noqa: F401, PLC0415
@@ -92,7 +92,7 @@ async def run(arguments: argparse.Namespace) -> Answer:
         verbose=arguments.verbose,
         form=arguments.output,
     )
-    return Answer("")
+    return CommandResult("")
 
 
 def _prepare(kubeconfig: Path) -> None:

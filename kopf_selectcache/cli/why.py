@@ -21,7 +21,7 @@ from ._objects import EXAMPLES as HOW
 from ._objects import parts_of, targets_of
 from ._rights import plain
 from .operator_loader import Loaded
-from .output import PROBLEM, UNKNOWN, Answer, CommandError
+from .output import PROBLEM, UNKNOWN, CommandError, CommandResult
 
 NAME = "why"
 HELP = "Explain why an object is in the cache, or isn't."
@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "%(prog)s [options] FILE... KIND/NAME | KIND/NAMESPACE/NAME | KIND NAME"
 
 
-async def run(arguments: argparse.Namespace) -> Answer:
+async def run(arguments: argparse.Namespace) -> CommandResult:
     """Return the reason, with the exit code 0 if a cache would hold the object, 1 if none would, and 2 if
     that is unknown; raise CommandError.
     """
@@ -69,7 +69,7 @@ async def run(arguments: argparse.Namespace) -> Answer:
             is_held = why.standing is Standing.DUE and not missing
             codes.append(UNKNOWN if why.standing is Standing.UNKNOWN else 0 if is_held else PROBLEM)
             data.append(_plain(why, missing))
-        return Answer("\n".join(texts), {"object": target.plain(), "caches": data}, min(codes))
+        return CommandResult("\n".join(texts), {"object": target.plain(), "caches": data}, min(codes))
 
 
 def _split(words: Sequence[str], *, has_file: bool) -> tuple[list[str], list[str]]:

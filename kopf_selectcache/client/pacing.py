@@ -41,10 +41,10 @@ number, Linux enlarges the buffer of the connection for good, up to the limit of
 fills it while the operator is busy."""
 
 
-class Pace:
+class WatchPace:
     r"""Counts the events of a watch.
 
-    >>> pace = Pace()
+    >>> pace = WatchPace()
     >>> [pace.is_busy(b'{}\n' * 8, at) for at in (0.0, 0.01, 0.02, 5.0)]
     [False, True, True, False]
     """
@@ -82,7 +82,7 @@ async def paced(
     sleep: Callable[[float], Awaitable[None]],
 ) -> AsyncGenerator[bytes, None]:
     """Yield the chunks of a watch. While it is busy, the next one is read `delay` seconds after each."""
-    pace = Pace()
+    pace = WatchPace()
     async for chunk in response.content.iter_any():
         yield chunk
         if delay and pace.is_busy(chunk, clock()) and (open_ := _socket_of(response)) is not None:

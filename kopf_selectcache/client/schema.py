@@ -26,7 +26,7 @@ _UNPUBLISHED = (403, 404, 405, 406)
 _T = TypeVar("_T")
 
 
-class Unknown(NamedTuple):
+class UnknownKey(NamedTuple):
     """The first key of a path that the schema does not name."""
 
     depth: int
@@ -60,7 +60,7 @@ class Schema:
         self._schemas = schemas
         self._root = root
 
-    def unknown(self, path: Keys) -> Unknown | None:
+    def unknown(self, path: Keys) -> UnknownKey | None:
         """Return the first key of the path that no object can have, or that the schema leaves open; None if
         all of it may be there. The path leads through lists to each item. Raise Garbled.
         """
@@ -74,11 +74,11 @@ class Schema:
             elif isinstance(others, Mapping):
                 schema = others
             elif _is_open(schema):
-                return Unknown(depth, ())
+                return UnknownKey(depth, ())
             elif others is True or not properties:
                 return None
             else:
-                return Unknown(depth, tuple(properties))
+                return UnknownKey(depth, tuple(properties))
         return None
 
     def _inside(self, schema: Mapping[str, Any]) -> Mapping[str, Any]:

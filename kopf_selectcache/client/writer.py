@@ -69,7 +69,7 @@ class Unsettled(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class WriteCall:
     """A write and where it is sent."""
 
     write: Write
@@ -99,7 +99,7 @@ class Writer:
         self._replaced: dict[tuple[str, str], None] = {}
         """The paths of objects, and the versions of them that writes here have replaced, the newest last."""
 
-    async def run(self, call: Call, *, timeout: float) -> bytes:  # All tries are within it.  # noqa: ASYNC109
+    async def run(self, call: WriteCall, *, timeout: float) -> bytes:  # All tries are within it.  # noqa: ASYNC109
         """Execute a write within `timeout` seconds; return the server's answer, or the object as it was read
         back. The answer is empty if an object is deleted, and the answer that says so was lost.
 
@@ -107,12 +107,12 @@ class Writer:
         """
         return await _Attempts(self, call, self.end_of(timeout)).run()
 
-    async def send(self, call: Call, write: Write) -> bytes:
+    async def send(self, call: WriteCall, write: Write) -> bytes:
         method, content_type = METHODS[write.verb]
         body = with_room(partial(msgspec.json.encode, write.body))
         return await self._transport.send(method, call.path, call.query, body, content_type, call.warned)
 
-    async def read(self, call: Call) -> bytes | None:
+    async def read(self, call: WriteCall) -> bytes | None:
         """Return the object; None if it is absent."""
         try:
             return await self._transport.get(call.object_path, {})
@@ -122,14 +122,14 @@ class Writer:
                 return None
             raise
 
-    def remember(self, call: Call, write: Write, answer: bytes) -> None:
+    def remember(self, call: WriteCall, write: Write, answer: bytes) -> None:
         """Note that a write with a version has been executed. A later one of this version never will be."""
         if write.version and not write.dry_run and _version(answer) not in ("", write.version):
             self._replaced[call.object_path, write.version] = None
             if len(self._replaced) > MOST_REPLACED:
                 del self._replaced[next(iter(self._replaced))]
 
-    def has_replaced(self, call: Call) -> bool:
+    def has_replaced(self, call: WriteCall) -> bool:
         """Return True if another write here has replaced the version that this one needs."""
         return (call.object_path, call.write.version) in self._replaced
 
@@ -153,7 +153,7 @@ class Writer:
 class _Attempts:
     """The tries of one write."""
 
-    def __init__(self, writer: Writer, call: Call, end: float) -> None:
+    def __init__(self, writer: Writer, call: WriteCall, end: float) -> None:
         self._writer = writer
         self._call = call
         self._end = end

@@ -32,7 +32,7 @@ from ._awaited_versions import AwaitedVersions
 from ._confirmer import Confirmer
 from ._list_version import shared_versions
 from ._messages import Subject
-from ._readiness import Part
+from ._readiness import ReadablePart
 from ._stream_factory import StreamFactory
 from ._stream_tasks import StreamTasks
 from .environment import Environment
@@ -126,7 +126,7 @@ class Next:
         )
 
 
-class Chosen(Protocol):
+class LabelledNamespaces(Protocol):
     """The namespaces that an informer serves because of their labels (`namespaces`)."""
 
     def of(self, labels: Iterable[LabelSelector]) -> tuple[Followed, ...]:
@@ -159,13 +159,13 @@ class Changed(Logged, Protocol):
     tasks: StreamTasks
 
     @property
-    def chosen(self) -> Chosen:
+    def chosen(self) -> LabelledNamespaces:
         """The namespaces that it serves because of their labels."""
 
     def held(self) -> int:
         """Return the number of stored objects."""
 
-    def part(self) -> Part:
+    def part(self) -> ReadablePart:
         """Return the readable part of the informer."""
 
     async def wait_until_settled(self) -> None:

@@ -22,7 +22,7 @@ NOTHING_YET = Store()
 """A store without a version, for a part that cannot be read."""
 
 
-class Part(NamedTuple):
+class ReadablePart(NamedTuple):
     """The readable part of an informer for one request."""
 
     error: StateError | None
@@ -56,12 +56,12 @@ def worst_of(state: InformerState, reflectors: Sequence[Reflector]) -> Condition
     return max(conditions, key=lambda condition: condition.gravity)
 
 
-def part_for(state: InformerState, request: Selector | None) -> Part:
+def part_for(state: InformerState, request: Selector | None) -> ReadablePart:
     """Return the part of the informer that a request needs; for None, all of it."""
     for each in state.followed:
         if (unreadable := each.unreadable()) is not None:
             error, message, remedy = unreadable
-            return Part(error, NOTHING_YET, message, remedy)
+            return ReadablePart(error, NOTHING_YET, message, remedy)
     if request is None or not state.has_several_streams:
         if state.is_resolving or len(state.stream_conditions) != 1:
             return _part(worst_of(state, state.reflectors), state.store)
@@ -73,10 +73,10 @@ def part_for(state: InformerState, request: Selector | None) -> Part:
     return _part(condition, needed.store)
 
 
-def _part(condition: Condition, store: Readable) -> Part:
+def _part(condition: Condition, store: Readable) -> ReadablePart:
     if condition.readable and store.version:
-        return Part(None, store)
-    return Part(condition.error(), store, condition.message, condition.remedy)
+        return ReadablePart(None, store)
+    return ReadablePart(condition.error(), store, condition.message, condition.remedy)
 
 
 def streams_for(state: InformerState, request: Selector | None) -> tuple[Reflector, ...]:

@@ -68,12 +68,12 @@ class Amount:
         )
 
 
-class _Metadata(msgspec.Struct):
+class _ListMetadata(msgspec.Struct):
     remaining: int = msgspec.field(default=0, name="remainingItemCount")
 
 
 class _List(msgspec.Struct):
-    metadata: _Metadata
+    metadata: _ListMetadata
 
 
 async def labelled_namespaces(

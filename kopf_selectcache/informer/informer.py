@@ -38,7 +38,7 @@ from ._dictionary_training import run_in_thread, trim_heap
 from ._joining import may_join
 from ._list_version import shared_versions
 from ._messages import Mistake, Subject
-from ._readiness import Part, age_of, part_for, ready_store, streams_for, wait_until_settled, worst_of
+from ._readiness import ReadablePart, age_of, part_for, ready_store, streams_for, wait_until_settled, worst_of
 from ._resync import Resyncer
 from ._stream_factory import StreamFactory
 from ._stream_tasks import StreamTasks
@@ -277,7 +277,7 @@ class Informer:
         """Return the condition of a stream; while the key is resolved, that of resolving."""
         return worst_of(self.state, (reflector,))
 
-    def part(self, request: Selector | None = None) -> Part:
+    def part(self, request: Selector | None = None) -> ReadablePart:
         """Return the readable part of the informer for a request; for None, all of it."""
         return part_for(self.state, request)
 

@@ -19,7 +19,7 @@ MOST_REMOVALS = 100
 """The number of removed caches that are remembered for messages."""
 
 
-class Found:
+class InformerLookups:
     """Memoised lookups of informers by name. Reads use it in any thread."""
 
     def __init__(self) -> None:
@@ -52,7 +52,7 @@ class InformersByName:
         discarded. Reads look here first."""
         self.changed = asyncio.Event()
         """Set once an informer is added, changed or discarded; then there is another event."""
-        self._found = Found()
+        self._found = InformerLookups()
         self._removals: tuple[Removal, ...] = ()
 
     def add(self, key: KindKey, informer: Informer) -> None:
@@ -76,7 +76,7 @@ class InformersByName:
     def _forget_all(self) -> None:
         # The order matters: a lookup takes these before it takes the mapping, so it cannot fill the new ones
         # from an old mapping.
-        self._found = Found()
+        self._found = InformerLookups()
         self.forget()
         self.note_change()
 

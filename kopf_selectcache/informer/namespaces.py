@@ -33,7 +33,7 @@ from kopf_selectcache.selectors.selector import AnyOf, Branches, Selector, label
 from kopf_selectcache.selectors.text import LabelSelector
 from kopf_selectcache.settings.declaration import Cached
 
-from ._readiness import Part
+from ._readiness import ReadablePart
 from .environment import Environment, sleep_until
 from .health import Condition
 from .index_builder import Failed
@@ -58,7 +58,7 @@ class Follower(Protocol):
     @property
     def store(self) -> Store: ...
 
-    def part(self) -> Part:
+    def part(self) -> ReadablePart:
         """Return the readable part."""
 
     def age(self) -> float | None:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from itertools import islice, takewhile
 from typing import TypeAlias
 
-from kopf_selectcache.cache.noting import Target, Written, notes
+from kopf_selectcache.cache.noting import WriteTarget, Written, notes
 from kopf_selectcache.core.redact import printable_name
 from kopf_selectcache.reactions.queue import MOST_CAUSES
 from kopf_selectcache.selectors.object_key import Key
@@ -74,10 +74,10 @@ class _Row:
 
     at: float
     """The time of the last call that has written."""
-    targets: dict[Target, _Last] = field(default_factory=dict)
+    targets: dict[WriteTarget, _Last] = field(default_factory=dict)
     own: int = 0
     """The calls in a row to which only earlier ones have led, and that have written nothing new."""
-    seen: set[Target] = field(default_factory=set)
+    seen: set[WriteTarget] = field(default_factory=set)
     """The objects that these have written."""
     pauses: int = 0
     until: float = 0.0
@@ -88,7 +88,7 @@ class _Row:
     def is_over(self, at: float, now: float) -> bool:
         return max(at, self.until) + QUIET < now
 
-    def undone(self, now: float) -> list[Target]:
+    def undone(self, now: float) -> list[WriteTarget]:
         """Return the objects in which somebody undoes the writes without end."""
         return [
             target
@@ -247,7 +247,7 @@ class Brake:
                 self.rows[key] = row
 
     def _warn(
-        self, key: Key, row: _Row, now: float, undone: Collection[Target], steps: frozenset[Step]
+        self, key: Key, row: _Row, now: float, undone: Collection[WriteTarget], steps: frozenset[Step]
     ) -> None:
         """Say it once for the rows of a chain, and again after an hour."""
         if row.warned is not None and now < row.warned + REMINDER:

@@ -24,8 +24,8 @@ from kopf_selectcache.core.protocol.messages import Refusal
 from . import _writing
 from ._api_choice import ApiChoice
 from ._log import EventLog
-from ._queue import Waiting
-from ._writing import Found
+from ._queue import WaitingWrite
+from ._writing import ServerEvent
 from .api import Api
 
 TRIES = 12
@@ -75,8 +75,8 @@ class Delivery:
         sleep: Callable[[float], Awaitable[None]],
         chance: Callable[[], float],
         take_turn: Callable[[], Awaitable[None]],
-        renew: Callable[[Waiting], None],
-        adopt: Callable[[Waiting, Found], None],
+        renew: Callable[[WaitingWrite], None],
+        adopt: Callable[[WaitingWrite, ServerEvent], None],
         is_reference: bool,
     ) -> None:
         self._transport = transport
@@ -94,7 +94,7 @@ class Delivery:
         self.answer: Mapping[str, Any] = {}
         """The server's last answer to a write that succeeded."""
 
-    async def run(self, item: Waiting) -> Outcome:
+    async def run(self, item: WaitingWrite) -> Outcome:
         """Write an Event, with up to 12 tries."""
         for failures in range(TRIES):
             if failures:
@@ -127,7 +127,7 @@ class Delivery:
             refusal.code >= 500 and refusal.code != _NOT_IMPLEMENTED
         )
 
-    async def _try(self, item: Waiting) -> Outcome:
+    async def _try(self, item: WaitingWrite) -> Outcome:
         api = await self._choice.api(item.event.namespace)
         if not item.is_new:
             try:
@@ -140,7 +140,7 @@ class Delivery:
                 return Outcome.PATCHED
         return await self._create(api, item)
 
-    async def _create(self, api: Api, item: Waiting) -> Outcome:
+    async def _create(self, api: Api, item: WaitingWrite) -> Outcome:
         try:
             await self._send(Verb.CREATE, api, item, _writing.created(api, item.event))
         except Refused as refused:
@@ -158,7 +158,7 @@ class Delivery:
         item.is_new = False
         return Outcome.CREATED
 
-    async def _continue(self, api: Api, item: Waiting) -> Outcome:
+    async def _continue(self, api: Api, item: WaitingWrite) -> Outcome:
         """Continue the Event of this name: it is that of an earlier run of the operator, or that of a try
         whose answer was lost. Meanwhile the Event may have occurred again.
         """
@@ -179,13 +179,15 @@ class Delivery:
             raise Unreachable("the Event was deleted meanwhile", may_have_arrived=False) from None
         return Outcome.PATCHED
 
-    def _change(self, api: Api, item: Waiting) -> dict[str, Any]:
+    def _change(self, api: Api, item: WaitingWrite) -> dict[str, Any]:
         return _writing.changed(api, item.event, had_series=item.had_series)
 
-    async def _patch(self, api: Api, item: Waiting, body: dict[str, Any]) -> Mapping[str, Any]:
+    async def _patch(self, api: Api, item: WaitingWrite, body: dict[str, Any]) -> Mapping[str, Any]:
         return await self._send(Verb.MERGE, api, item, body)
 
-    async def _send(self, verb: Verb, api: Api, item: Waiting, body: dict[str, Any]) -> Mapping[str, Any]:
+    async def _send(
+        self, verb: Verb, api: Api, item: WaitingWrite, body: dict[str, Any]
+    ) -> Mapping[str, Any]:
         method, content_type = METHODS[verb]
         path = _writing.path_of(api, item.event, is_new=verb is Verb.CREATE)
         await self._take_turn()

@@ -8,7 +8,7 @@ from kopf_selectcache.core.protocol.messages import Refusal
 from kopf_selectcache.core.redact import printable
 from kopf_selectcache.settings.rights import Right
 
-from ._queue import Waiting
+from ._queue import WaitingWrite
 from .api import Api
 
 _FORBIDDEN, _NOT_FOUND = 403, 404
@@ -53,7 +53,7 @@ class EventLog:
                 },
             )
 
-    def rejected(self, refusal: Refusal, api: Api, item: Waiting) -> None:
+    def rejected(self, refusal: Refusal, api: Api, item: WaitingWrite) -> None:
         """Tell once for each reason that the server refuses Events."""
         reason = f"{refusal.code} {refusal.reason}".rstrip()
         self._logger.debug(

@@ -23,7 +23,7 @@ Obj: TypeAlias = tuple[str, str, str, str, str]
 
 
 @dataclass(slots=True)
-class Waiting:
+class WaitingWrite:
     """An Event that waits for its write, or is being written."""
 
     key: str
@@ -41,7 +41,7 @@ class Added(NamedTuple):
 
     is_replacement: bool
     """True if it replaces a waiting write of the same Event."""
-    dropped: Waiting | None
+    dropped: WaitingWrite | None
     """The write that was given up for it; it may be the one that was added."""
 
 
@@ -49,7 +49,7 @@ class _Lane:
     """The waiting Events of one type. The objects take turns."""
 
     def __init__(self) -> None:
-        self._objects: dict[Obj, dict[str, Waiting]] = {}
+        self._objects: dict[Obj, dict[str, WaitingWrite]] = {}
 
     def __bool__(self) -> bool:
         return bool(self._objects)
@@ -57,14 +57,14 @@ class _Lane:
     def count(self, obj: Obj) -> int:
         return len(self._objects.get(obj, ()))
 
-    def put(self, obj: Obj, item: Waiting) -> None:
+    def put(self, obj: Obj, item: WaitingWrite) -> None:
         self._objects.setdefault(obj, {})[item.key] = item
 
     def next_object(self) -> Obj:
         """Return the object whose turn it is."""
         return next(iter(self._objects))
 
-    def take(self) -> Waiting:
+    def take(self) -> WaitingWrite:
         """Take the oldest Event of the object whose turn it is."""
         obj = self.next_object()
         item = self.take_oldest(obj)
@@ -72,10 +72,10 @@ class _Lane:
             self._objects[obj] = rest  # Its next turn comes after those of the others.
         return item
 
-    def take_oldest(self, obj: Obj) -> Waiting:
+    def take_oldest(self, obj: Obj) -> WaitingWrite:
         return self.take_key(obj, next(iter(self._objects[obj])))
 
-    def take_key(self, obj: Obj, key: str) -> Waiting:
+    def take_key(self, obj: Obj, key: str) -> WaitingWrite:
         items = self._objects[obj]
         item = items.pop(key)
         if not items:
@@ -88,7 +88,7 @@ class WriteQueue:
 
     def __init__(self, bound: int) -> None:
         self._bound = bound
-        self._places: dict[str, tuple[Obj, Waiting]] = {}
+        self._places: dict[str, tuple[Obj, WaitingWrite]] = {}
         self._normals, self._warnings = _Lane(), _Lane()
         self._sizes: dict[tuple[int, bool], dict[Obj, None]] = {}
         """The objects by the number of Events that wait, and whether a Normal is among them."""
@@ -98,7 +98,7 @@ class WriteQueue:
     def __len__(self) -> int:
         return len(self._places)
 
-    def add(self, item: Waiting) -> Added:
+    def add(self, item: WaitingWrite) -> Added:
         """Add an Event, or replace the waiting state of it; say what was given up for it."""
         known = self._places.get(item.key)
         if known is not None:
@@ -113,7 +113,7 @@ class WriteQueue:
         self._resize(obj, before)
         return Added(is_replacement=False, dropped=self._drop() if len(self) > self._bound else None)
 
-    def take(self) -> Waiting | None:
+    def take(self) -> WaitingWrite | None:
         """Take the next Event to write; None if there is none."""
         if not self._places:
             return None
@@ -128,7 +128,7 @@ class WriteQueue:
         self._forget(obj, item, before)
         return item
 
-    def take_key(self, key: str) -> Waiting | None:
+    def take_key(self, key: str) -> WaitingWrite | None:
         """Take the waiting state of this Event; None if none waits."""
         known = self._places.get(key)
         if known is None:
@@ -139,15 +139,15 @@ class WriteQueue:
         self._forget(obj, item, before)
         return item
 
-    def find(self, key: str) -> Waiting | None:
+    def find(self, key: str) -> WaitingWrite | None:
         """Return the waiting state of this Event; None if none waits."""
         known = self._places.get(key)
         return None if known is None else known[1]
 
-    def _lane(self, item: Waiting) -> _Lane:
+    def _lane(self, item: WaitingWrite) -> _Lane:
         return self._warnings if item.event.occurrence.type is EventType.WARNING else self._normals
 
-    def _drop(self) -> Waiting:
+    def _drop(self) -> WaitingWrite:
         """Take an Event of the object with the most of them."""
         with_normals = self._sizes.get((self._largest, True))
         obj = next(iter(with_normals or self._sizes[self._largest, False]))
@@ -156,7 +156,7 @@ class WriteQueue:
         self._forget(obj, item, before)
         return item
 
-    def _forget(self, obj: Obj, item: Waiting, before: tuple[int, bool]) -> None:
+    def _forget(self, obj: Obj, item: WaitingWrite, before: tuple[int, bool]) -> None:
         del self._places[item.key]
         self._resize(obj, before)
 

@@ -19,7 +19,7 @@ from .events import MOST_OF_A_MESSAGE, MOST_OF_A_REASON, Event, Reference, cut
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ServerEvent:
     """The part of an Event of the server that continues it."""
 
     count: int
@@ -134,7 +134,7 @@ def _reference(given: Reference) -> dict[str, str]:
 # ---- Answers.
 
 
-def found(obj: Mapping[str, Any]) -> Found:
+def found(obj: Mapping[str, Any]) -> ServerEvent:
     """Return the part of an Event of the server, in either API, that continues it."""
     series = obj.get("series")
     series = series if isinstance(series, Mapping) else {}
@@ -144,7 +144,7 @@ def found(obj: Mapping[str, Any]) -> Found:
     lasts = (series.get("lastObservedTime"), obj.get("lastTimestamp"), obj.get("deprecatedLastTimestamp"))
     first = next((time for key in firsts if (time := parsed(obj.get(key))) is not None), None)
     last = next((time for text in lasts if (time := parsed(text)) is not None), first)
-    return Found(max(count, 1), first, last, has_series=bool(series))
+    return ServerEvent(max(count, 1), first, last, has_series=bool(series))
 
 
 def parsed(text: object) -> float | None:

@@ -37,7 +37,7 @@ class Reference:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class Reporter:
     """Who records."""
 
     component: str
@@ -51,7 +51,7 @@ class Source:
 class Occurrence:
     """One call of `record`: what has happened to an object."""
 
-    source: Source
+    source: Reporter
     about: Reference
     type: EventType
     reason: str

@@ -18,7 +18,7 @@ from kopf_selectcache.settings.checks import no_option
 from ._recordings import Recordings, end_recordings
 from .api import Api
 from .correlator import Limits
-from .events import MOST_OF_A_REASON, EventType, Occurrence, Reference, Source
+from .events import MOST_OF_A_REASON, EventType, Occurrence, Reference, Reporter
 from .recording import WAITING, WRITES_PER_SECOND, Recording, RecordingStats, Sink
 
 __all__ = ["Recorder", "end_recordings"]
@@ -102,7 +102,7 @@ class Recorder:
             raise no_option("Recorder()", name, _OPTIONS)
         self._limits = Limits(reference=reference, **limits)
         # The server requires an instance in events.k8s.io.
-        self._source = Source(component, host, component, host if reference else host or component)
+        self._source = Reporter(component, host, component, host if reference else host or component)
         # A recorder that is made anew for each call continues the recording of the one before.
         self._key: object = (self._source, self._limits, self._sinks, api, waiting, writes_per_second)
         try:

@@ -34,11 +34,11 @@ from kopf_selectcache.informer.environment import sleep_until
 from ._api_choice import ApiChoice
 from ._delivery import Delivery, Outcome
 from ._log import EventLog
-from ._queue import Waiting, WriteQueue
-from ._writing import Found
+from ._queue import WaitingWrite, WriteQueue
+from ._writing import ServerEvent
 from .api import Api
 from .correlator import Correlator, Limits, Verdict
-from .events import MOST_OF_A_MESSAGE, Event, EventType, Occurrence, Source
+from .events import MOST_OF_A_MESSAGE, Event, EventType, Occurrence, Reporter
 
 Sink: TypeAlias = Callable[[Event], object] | Literal["server", "log"]
 """Takes Events: the server, the log of the operator, or a function."""
@@ -99,7 +99,7 @@ class Recording:
         transport: WritingTransport,
         limits: Limits,
         *,
-        source: Source,
+        source: Reporter,
         writes_per_second: float | None = WRITES_PER_SECOND,
         waiting: int = WAITING,
         api: Literal["auto", "v1", "events.k8s.io/v1"] = "auto",
@@ -142,7 +142,7 @@ class Recording:
         self._queue = WriteQueue(waiting)
         self._raw: deque[tuple[Occurrence, float]] = deque()
         """With `reference=True`: the occurrences and their times."""
-        self._current: Waiting | None = None
+        self._current: WaitingWrite | None = None
         """The Event that is being written."""
         self._is_busy = False
         self._absent: dict[str, bool] = {}
@@ -214,7 +214,7 @@ class Recording:
         else:
             may_be_created = self._absent.pop(verdict.key, None)
             is_new = verdict.is_new or may_be_created is not None
-            added = self._queue.add(Waiting(verdict.key, event, is_new, bool(may_be_created)))
+            added = self._queue.add(WaitingWrite(verdict.key, event, is_new, bool(may_be_created)))
             if added.is_replacement:
                 self._counts[Outcome.COALESCED] += 1
             if added.dropped is not None:
@@ -222,7 +222,7 @@ class Recording:
             self._notify()
         return event
 
-    def _drop(self, item: Waiting, outcome: Outcome) -> None:
+    def _drop(self, item: WaitingWrite, outcome: Outcome) -> None:
         self._counts[outcome] += 1
         if item.is_new:
             if (newer := self._queue.find(item.key)) is not None:
@@ -351,7 +351,7 @@ class Recording:
                 else:
                     self._drop(item, outcome)
 
-    def _take(self) -> Waiting | None:
+    def _take(self) -> WaitingWrite | None:
         if not self._raw:
             return self._queue.take()
         occurrence, stamp = self._raw.popleft()
@@ -368,9 +368,9 @@ class Recording:
         if not self._is_written:
             self._counts[Outcome.HANDED] += 1
             return None
-        return Waiting(verdict.key, verdict.event, verdict.is_new)
+        return WaitingWrite(verdict.key, verdict.event, verdict.is_new)
 
-    def _renew(self, item: Waiting) -> None:
+    def _renew(self, item: WaitingWrite) -> None:
         """Replace the state of the Event that failed by the newest one."""
         with self._lock:
             newer = self._queue.take_key(item.key)
@@ -378,7 +378,7 @@ class Recording:
                 item.event = newer.event
                 self._counts[Outcome.COALESCED] += 1
 
-    def _adopt(self, item: Waiting, found: Found) -> None:
+    def _adopt(self, item: WaitingWrite, found: ServerEvent) -> None:
         """Add the count of the server's Event to that of an earlier run."""
         with self._lock:
             sent = item.event.count
@@ -388,7 +388,7 @@ class Recording:
                 newer.is_new = False
             self._correlator.confirm(item.key, item.event, sent=sent)
 
-    def _confirm(self, item: Waiting) -> None:
+    def _confirm(self, item: WaitingWrite) -> None:
         """Tell the correlator the server's state, as client-go does."""
         if self._limits.reference:
             answer = self._delivery.answer

@@ -334,7 +334,7 @@ Declared: TypeAlias = Filter | Cached
 """A value that is assigned to a kind."""
 
 
-class _Part(NamedTuple):
+class _Declaration(NamedTuple):
     """A declaration of a kind: one assignment, or one call of `add`, in one handler."""
 
     by: object
@@ -365,7 +365,7 @@ class Selectors(MutableMapping[KindKey, Selector | AnyOf]):
 
     def __init__(self, *, site: Site = SETTINGS, declarer: Callable[[], object] = lambda: None) -> None:
         self._declared: dict[KindKey, Cached] = {}
-        self._parts: dict[KindKey, list[_Part]] = {}
+        self._parts: dict[KindKey, list[_Declaration]] = {}
         self._declarer = declarer
         """Returns the handler that is running, which may declare a kind again; None for other code."""
         self._uses = 0
@@ -395,7 +395,7 @@ class Selectors(MutableMapping[KindKey, Selector | AnyOf]):
     def _declare(self, key: AnyKey, value: Declared, *, is_added: bool) -> None:
         key = checked_key(key)
         kind = find(key)
-        new = _Part(self._declarer(), caller(in_folder=True), checked(key, kind, value), is_added)
+        new = _Declaration(self._declarer(), caller(in_folder=True), checked(key, kind, value), is_added)
         for other in self._declared:
             if other != key and are_one_kind(key, other):
                 raise ConflictingSelectors(
@@ -475,7 +475,7 @@ class Selectors(MutableMapping[KindKey, Selector | AnyOf]):
         return next((other for other in self._declared if find(other) is kind), key)
 
 
-def _joined(key: KindKey, kind: Kind | None, parts: Sequence[_Part]) -> Cached:
+def _joined(key: KindKey, kind: Kind | None, parts: Sequence[_Declaration]) -> Cached:
     """Return what handlers have declared of a kind together: an OR of all that is added, and of the
     assignment. Raise ConflictingSelectors if two assignments, or their options, differ.
     """

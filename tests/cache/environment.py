@@ -26,7 +26,7 @@ from kopf_selectcache.core.store.own_writes import OwnWrites
 from kopf_selectcache.core.store.projection import ALL, Projection
 from kopf_selectcache.core.store.store import Store
 from kopf_selectcache.errors import StateError
-from kopf_selectcache.informer._readiness import Part
+from kopf_selectcache.informer._readiness import ReadablePart
 from kopf_selectcache.informer.ending import Ending
 from kopf_selectcache.informer.health import Health
 from kopf_selectcache.informer.informers import Runtime
@@ -185,8 +185,8 @@ class FakeInformer:
         stream.goal = lambda goal: goal
         return (stream,)
 
-    def part(self, _: Selector | None = None) -> Part:
-        return Part(self.error, self.store, self.message, self.remedy)
+    def part(self, _: Selector | None = None) -> ReadablePart:
+        return ReadablePart(self.error, self.store, self.message, self.remedy)
 
     async def wait_until_settled(self, _: Selector | None = None) -> None:
         await self.settling.wait()

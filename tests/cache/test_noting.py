@@ -6,13 +6,13 @@ from typing import Any, cast
 
 import pytest
 
-from kopf_selectcache.cache.noting import Target, Written, _cached, _values
+from kopf_selectcache.cache.noting import WriteTarget, Written, _cached, _values
 from kopf_selectcache.core.store.projection import ALL
 from kopf_selectcache.selectors.object_key import Key
 
 from .environment import PODS
 
-TARGET = Target("pods", "shop", "web", "")
+TARGET = WriteTarget("pods", "shop", "web", "")
 
 
 def written(**changed: Any) -> Written:

@@ -14,7 +14,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from kopf_selectcache.client.pacing import LARGE, RATE, WINDOW, Pace, paced
+from kopf_selectcache.client.pacing import LARGE, RATE, WINDOW, WatchPace, paced
 from tests.client.connections import connected, login
 from tests.faults.environment import run, until
 from tests.faults.server import PODS, Part, Server, chunk, streamed
@@ -155,8 +155,8 @@ def test_a_list_is_not_delayed_nor_a_watch_whose_reader_might_not_be_woken(
 
 
 def test_a_server_that_sends_faster_than_its_events_are_read_is_not_slowed_down() -> None:
-    assert Pace().is_busy(MANY, 1.0)
-    assert not Pace().is_busy(b" " * LARGE + MANY, 1.0)
+    assert WatchPace().is_busy(MANY, 1.0)
+    assert not WatchPace().is_busy(b" " * LARGE + MANY, 1.0)
 
 
 def test_the_delay_changes_one_option_of_the_socket_and_its_end_restores_that() -> None:

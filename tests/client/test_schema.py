@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from kopf_selectcache.client.schema import Schema, Unknown, schema_of
+from kopf_selectcache.client.schema import Schema, UnknownKey, schema_of
 from kopf_selectcache.client.transport import Refused, Unreachable
 from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.protocol.messages import Refusal
@@ -92,7 +92,7 @@ def test_20_the_first_key_that_cannot_be_there_or_is_left_open_is_found(
 ) -> None:
     schema = asked({"components": {"schemas": SCHEMAS}})
     assert schema is not None
-    assert schema.unknown(tuple(path.split("."))) == Unknown(depth, names)
+    assert schema.unknown(tuple(path.split("."))) == UnknownKey(depth, names)
 
 
 def test_kinds_of_groups_have_documents_of_their_own() -> None:
@@ -101,7 +101,7 @@ def test_kinds_of_groups_have_documents_of_their_own() -> None:
     resource = Resource(Kind.unknown("example.com", "Thing", "things"), "v1")
     schema = asked({"components": {"schemas": schemas}}, resource, "/openapi/v3/apis/example.com/v1")
     assert schema is not None
-    assert schema.unknown(("status",)) == Unknown(0, ("spec",))
+    assert schema.unknown(("status",)) == UnknownKey(0, ("spec",))
 
 
 @pytest.mark.parametrize(

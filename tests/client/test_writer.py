@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from kopf_selectcache.client.transport import Refused, Unreachable
-from kopf_selectcache.client.writer import METHODS, MOST_REPLACED, Call, Unsettled, Writer, _version
+from kopf_selectcache.client.writer import METHODS, MOST_REPLACED, Unsettled, WriteCall, Writer, _version
 from kopf_selectcache.core.errors import TooLarge
 from kopf_selectcache.core.protocol.lost_answer import Verb, Write
 from kopf_selectcache.core.protocol.messages import Refusal
@@ -214,7 +214,9 @@ def run(model: Model, write: Write, *, timeout: float = 30.0, time: Time | None 
         writer = Writer(model, clock=given.clock, sleep=given.sleep, chance=lambda: 1.0)
         path = PATH if write.verb is Verb.CREATE else f"{PATH}/a"
         try:
-            return await writer.run(Call(write, path, {}, f"{PATH}/a" if write.name else ""), timeout=timeout)
+            return await writer.run(
+                WriteCall(write, path, {}, f"{PATH}/a" if write.name else ""), timeout=timeout
+            )
         except (Refused, Unreachable, Unsettled) as error:
             return error
 
@@ -296,10 +298,10 @@ def test_14_a_write_is_refused_if_another_caller_has_replaced_its_version(given:
         writer = Writer(model, clock=time.clock, sleep=time.sleep, chance=lambda: 1.0)
         # The merge patch is repeated for the version that is there.
         model.schedule = ["dropped"] if by == "merge" else []
-        await writer.run(Call(WRITES[by], f"{PATH}/a", {}, f"{PATH}/a"), timeout=30.0)
+        await writer.run(WriteCall(WRITES[by], f"{PATH}/a", {}, f"{PATH}/a"), timeout=30.0)
         model.schedule = ["lost"]
         try:
-            return await writer.run(Call(WRITES[given], f"{PATH}/a", {}, f"{PATH}/a"), timeout=30.0)
+            return await writer.run(WriteCall(WRITES[given], f"{PATH}/a", {}, f"{PATH}/a"), timeout=30.0)
         except (Refused, Unsettled) as error:
             return error
 
@@ -314,7 +316,7 @@ def test_14_a_write_that_changes_nothing_replaces_no_version() -> None:
     async def main() -> Any:
         model, time = Model(), Time()
         writer = Writer(model, clock=time.clock, sleep=time.sleep, chance=lambda: 1.0)
-        call = Call(WRITES["replace with a version"], f"{PATH}/a", {}, f"{PATH}/a")
+        call = WriteCall(WRITES["replace with a version"], f"{PATH}/a", {}, f"{PATH}/a")
         execute, answer = model.execute, json.dumps(model.obj).encode()
         model.execute = lambda *_: answer  # type: ignore[method-assign]
         await writer.run(call, timeout=30.0)
@@ -329,7 +331,7 @@ def test_14_a_write_that_changes_nothing_replaces_no_version() -> None:
 
 def test_14_a_bounded_number_of_replaced_versions_is_remembered() -> None:
     writer, write = Writer(Model()), WRITES["replace with a version"]
-    first, *others = (Call(write, "", {}, f"{PATH}/{number}") for number in range(MOST_REPLACED + 1))
+    first, *others = (WriteCall(write, "", {}, f"{PATH}/{number}") for number in range(MOST_REPLACED + 1))
     for call in (first, *others):
         writer.remember(call, write, b'{"metadata": {"resourceVersion": "7"}}')
         assert writer.has_replaced(call)

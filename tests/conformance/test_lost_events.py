@@ -13,7 +13,7 @@ from kopf._cogs.structs.credentials import Vault
 
 from kopf_selectcache.client.transport import KopfTransport
 from kopf_selectcache.recorder.correlator import Limits
-from kopf_selectcache.recorder.events import EventType, Occurrence, Reference, Source
+from kopf_selectcache.recorder.events import EventType, Occurrence, Reference, Reporter
 from kopf_selectcache.recorder.recording import Recording
 from tests.real.inprocess import credentials
 from tests.real.proxy import Loss, Proxy
@@ -60,7 +60,7 @@ def test_19_each_call_is_counted_once_although_answers_are_lost(
         events = Recording(
             KopfTransport(vault),
             limits,
-            source=Source("webapps", "", "webapps", "webapps"),
+            source=Reporter("webapps", "", "webapps", "webapps"),
             api=group_version,
             writes_per_second=None,
             sleep=sleep,

@@ -14,7 +14,7 @@ from kopf._cogs.structs.credentials import Vault
 
 from kopf_selectcache.client.transport import KopfTransport
 from kopf_selectcache.recorder.correlator import Limits
-from kopf_selectcache.recorder.events import EventType, Occurrence, Reference, Source
+from kopf_selectcache.recorder.events import EventType, Occurrence, Reference, Reporter
 from kopf_selectcache.recorder.recording import Recording
 from tests.real.inprocess import credentials
 
@@ -35,7 +35,7 @@ def tell_story(place: Place, **limits: Any) -> dict[str, tuple[int, int]]:
         recording = Recording(
             KopfTransport(vault),
             Limits(**limits),
-            source=Source("cronjobs", "", "cronjobs", "cronjobs"),
+            source=Reporter("cronjobs", "", "cronjobs", "cronjobs"),
             writes_per_second=None,
             clock=lambda: minute[0] * 60.0,
             # client-go names Events by the nanosecond.

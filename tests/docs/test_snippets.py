@@ -23,7 +23,7 @@ import yaml
 import kopf_selectcache as selectcache
 from kopf_selectcache import Recorder
 from kopf_selectcache.__main__ import main
-from kopf_selectcache.cli.output import Answer
+from kopf_selectcache.cli.output import CommandResult
 from kopf_selectcache.testing import EmbeddedCluster, FakeCache
 from tests.rows import each_row
 
@@ -189,8 +189,8 @@ def test_commands_of_the_package_take_what_they_are_given(monkeypatch: pytest.Mo
         """Have the command that is parsed do nothing."""
         taken, rest = parse(*arguments)
 
-        async def run(_: argparse.Namespace) -> Answer:
-            return Answer("")
+        async def run(_: argparse.Namespace) -> CommandResult:
+            return CommandResult("")
 
         taken.run = run
         return taken, rest

@@ -14,7 +14,7 @@ from kopf_selectcache.errors import Missing, Rejected
 from kopf_selectcache.informer.health import Health
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.informer.metrics import Collector
-from kopf_selectcache.informer.names import Found
+from kopf_selectcache.informer.names import InformerLookups
 from tests.faults.environment import Environment, operating, run, until
 from tests.faults.server import Answer, Script, Server, answer, error, held, listed, pod, refused, streamed
 from tests.told import told
@@ -262,7 +262,7 @@ def test_what_a_name_means_is_remembered_until_the_cluster_says_more() -> None:
             serve(server, "example.com", "v1")
             async with operating(server, selectors={"webapps.example.com": ""}) as environment:
                 await known(environment, "webapps.example.com")
-                informer, found = environment.runtime.informer("webapp"), Found()
+                informer, found = environment.runtime.informer("webapp"), InformerLookups()
                 assert informer.resource is not None
                 found.by([informer.resource, Health.SYNCING])["webapp"] = informer
                 assert found.by([informer.resource, Health.SYNCING]) == {"webapp": informer}

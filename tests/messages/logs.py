@@ -19,7 +19,7 @@ from kopf_selectcache.cache._write_errors import refused_write
 from kopf_selectcache.cache.blocking import Waits
 from kopf_selectcache.cache.dropped_fields import DroppedFields
 from kopf_selectcache.cache.misuse import Call
-from kopf_selectcache.cache.noting import Target, Written, notes
+from kopf_selectcache.cache.noting import WriteTarget, Written, notes
 from kopf_selectcache.cache.request import Request
 from kopf_selectcache.client.discovery import Resolution
 from kopf_selectcache.client.transport import Refused, Unreachable
@@ -569,7 +569,7 @@ def _loop(uids: Callable[[int], str], *handlers: str) -> Callable[[], None]:
         brakes = [
             Brake(f"Reconciler '{each}'", "webapps.example.com", lambda: 0.0, chains) for each in handlers
         ]
-        target = Target("configmaps", "shop", "config", "")
+        target = WriteTarget("configmaps", "shop", "config", "")
         for number in range(len(brakes) * (LIMIT + 1)):
             version, config = str(number), Key("config", namespace="shop")
             with brakes[number % len(brakes)].watching(key, [(config, str(number - 1))]):

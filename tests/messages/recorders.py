@@ -8,18 +8,22 @@ from typing import Any
 from kopf_selectcache import Recorder
 from kopf_selectcache.core.protocol.messages import FieldCause, Refusal
 from kopf_selectcache.recorder._log import EventLog
-from kopf_selectcache.recorder._queue import Waiting
+from kopf_selectcache.recorder._queue import WaitingWrite
 from kopf_selectcache.recorder.api import Api
-from kopf_selectcache.recorder.events import Event, EventType, Occurrence, Reference, Source
+from kopf_selectcache.recorder.events import Event, EventType, Occurrence, Reference, Reporter
 from tests.messages.logs import LOGGER
 from tests.messages.logs import log as log_of
 from tests.messages.provoked import Lines, Provoked
 
 WEB = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web", "namespace": "shop"}}
 OCCURRENCE = Occurrence(
-    Source("webapps"), Reference("v1", "Pod", "shop", "web"), EventType.NORMAL, "Deployed", "It is deployed."
+    Reporter("webapps"),
+    Reference("v1", "Pod", "shop", "web"),
+    EventType.NORMAL,
+    "Deployed",
+    "It is deployed.",
 )
-ITEM = Waiting("key", Event(OCCURRENCE, "shop", "web.1", 1, 0.0, 0.0), is_new=True)
+ITEM = WaitingWrite("key", Event(OCCURRENCE, "shop", "web.1", 1, 0.0, 0.0), is_new=True)
 
 
 def declare(**given: Any) -> Callable[[], Any]:

@@ -188,8 +188,8 @@ READS: tuple[Mutant, ...] = (
     Mutant(
         "return an answer without its version",
         "cache/snapshots.py",
-        "    return Found(left, chosen.records, unreadable, chosen.version)\n",
-        '    return Found(left, chosen.records, unreadable, "")\n',
+        "    return Candidates(left, chosen.records, unreadable, chosen.version)\n",
+        '    return Candidates(left, chosen.records, unreadable, "")\n',
         11,
         (AT_LEAST + "an_answer_has_its_version",),
     ),

@@ -276,7 +276,7 @@ SILENCE: tuple[Mutant, ...] = (
     Mutant(
         "say nothing of a path that a schema leaves open",
         "client/schema.py",
-        "                return Unknown(depth, ())\n",
+        "                return UnknownKey(depth, ())\n",
         "                return None\n",
         20,
         ("tests/client/test_schema.py::test_20_the_first_key_that_cannot_be_there_or_is_left_open_is_found",),

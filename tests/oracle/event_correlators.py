@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NotRequired, TypedDict, cast
 
 from kopf_selectcache.recorder.correlator import Correlator, Limits, Verdict
-from kopf_selectcache.recorder.events import EventType, Occurrence, Reference, Source
+from kopf_selectcache.recorder.events import EventType, Occurrence, Reference, Reporter
 from tests.oracle import golang
 from tests.oracle.golang import NoGo, OracleError, find_go
 
@@ -223,7 +223,7 @@ def occurrence_of(parts: Sequence[str]) -> Occurrence:
     component, host, controller, instance, kind, namespace, name, uid, path, version, sort, *rest = parts
     about = Reference(version, kind, namespace, name, uid, path)
     reason, message = rest
-    source = Source(component, host, controller, instance)
+    source = Reporter(component, host, controller, instance)
     return Occurrence(source, about, EventType(sort), reason, message)
 
 

@@ -13,7 +13,7 @@ import kopf
 import pytest
 
 import kopf_selectcache as selectcache
-from kopf_selectcache.cache.noting import Target, Written, notes
+from kopf_selectcache.cache.noting import WriteTarget, Written, notes
 from kopf_selectcache.plugin._brake import (
     LIMIT,
     LONGEST_PAUSE,
@@ -509,7 +509,7 @@ KEY = Key("web", namespace="shop")
 
 
 def written(version: int) -> Written:
-    target = Target("webapps.example.com", "shop", "web", "")
+    target = WriteTarget("webapps.example.com", "shop", "web", "")
     return Written(target, "web", "uid", str(version), is_deletion=False, found=frozenset(), left=frozenset())
 
 
@@ -571,7 +571,7 @@ def test_17_what_is_remembered_of_calls_is_bounded() -> None:
             note = notes.get()
             assert note is not None
             for number in range(MOST_TARGETS - 1):
-                note(written(number)._replace(target=Target("pods", "shop", f"{half}-{number}", "")))
+                note(written(number)._replace(target=WriteTarget("pods", "shop", f"{half}-{number}", "")))
     assert len(brake.rows[KEY].targets) == MOST_TARGETS
     chains = Chains()
     for number in range(MOST_CHANGES + 1):
@@ -586,7 +586,7 @@ def test_17_what_is_remembered_of_calls_is_bounded() -> None:
 def test_17_a_departure_is_a_change_that_a_deletion_has_caused() -> None:
     chains = Chains()
     step = (Brake("Reconciler 'follow'", "webapps.example.com", Clock(), chains), KEY)
-    target = Target("pods", "shop", "web", "")
+    target = WriteTarget("pods", "shop", "web", "")
     deletion = Written(target, "web", "uid", "8", is_deletion=True, found=frozenset(), left=frozenset())
     chains.note(deletion, step, [], 0.0)
     assert chains.steps((Key("web", namespace="shop"), "")) == {step}

@@ -14,14 +14,14 @@ import pytest
 from kopf_selectcache.client.transport import JSON, Refused, Unreachable
 from kopf_selectcache.core.protocol.messages import Refusal
 from kopf_selectcache.recorder.correlator import Limits
-from kopf_selectcache.recorder.events import EventType, Occurrence, Reference, Source
+from kopf_selectcache.recorder.events import EventType, Occurrence, Reference, Reporter
 from kopf_selectcache.recorder.recording import Recording
 from tests.faults.hurried import HurriedLoop
 
 EPOCH = 1_800_000_000.0
 """The wall-clock time at the start of a loop."""
 
-SOURCE = Source("webapps", "", "webapps", "webapps")
+SOURCE = Reporter("webapps", "", "webapps", "webapps")
 REVIEW = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 GROUP = "events.k8s.io"
 

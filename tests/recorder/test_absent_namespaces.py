@@ -9,7 +9,7 @@ import pytest
 
 from kopf_selectcache.core.protocol.messages import FieldCause, Refusal
 from kopf_selectcache.recorder._log import EventLog
-from kopf_selectcache.recorder._queue import Waiting
+from kopf_selectcache.recorder._queue import WaitingWrite
 from kopf_selectcache.recorder.api import Api
 from kopf_selectcache.recorder.events import Event
 
@@ -65,6 +65,6 @@ def test_20_namespaces_without_end_make_no_log_without_end(caplog: pytest.LogCap
     log = EventLog("webapps", logging.getLogger("kopf_selectcache"))
     for number in range(1_100):
         name = f"ns-{number}"
-        item = Waiting("key", Event(occurrence(), name, "web.1", 1, 0.0, 0.0), is_new=True)
+        item = WaitingWrite("key", Event(occurrence(), name, "web.1", 1, 0.0, 0.0), is_new=True)
         log.rejected(Refusal(404, "NotFound", f'namespaces "{name}" not found'), Api.CORE, item)
     assert len(logged(caplog)) == 1_000

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from kopf_selectcache.errors import DeclarationError
 from kopf_selectcache.recorder.correlator import SPAM, SUMMARY_REASON, Correlator, Limits, Verdict
-from kopf_selectcache.recorder.events import Event, EventType, Occurrence, Reference, Source
+from kopf_selectcache.recorder.events import Event, EventType, Occurrence, Reference, Reporter
 
-SOURCE = Source("webapps", controller="example.com/webapps")
+SOURCE = Reporter("webapps", controller="example.com/webapps")
 WEB = Reference("v1", "Pod", "shop", "web", "uid-1")
 HOUR = 3600.0
 SECOND = 10**9
@@ -236,7 +236,7 @@ def test_with_reference_an_aggregate_is_that_of_client_go() -> None:
     for message in ("a", "b"):
         correlator.correlate(occur(message=message), 0.0)
     first = correlator.correlate(occur(message="c", annotations={"a": "b"}), 0.25)
-    aggregate = occur(message="(combined from similar events): c", source=Source("webapps"))
+    aggregate = occur(message="(combined from similar events): c", source=Reporter("webapps"))
     assert first.event == Event(aggregate, "shop", f"web.{SECOND // 4:x}", 1, 0.25, 0.25)
     correlator.confirm(first.key, replace(first.event, name="other", count=7, resource_version="17"))
     # Of a, b and c, the one in the middle is forgotten.

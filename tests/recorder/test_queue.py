@@ -9,17 +9,17 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kopf_selectcache.recorder._queue import Waiting, WriteQueue
-from kopf_selectcache.recorder.events import Event, EventType, Occurrence, Reference, Source
+from kopf_selectcache.recorder._queue import WaitingWrite, WriteQueue
+from kopf_selectcache.recorder.events import Event, EventType, Occurrence, Reference, Reporter
 
 
-def item(key: str, *, count: int = 1, is_new: bool = False) -> Waiting:
+def item(key: str, *, count: int = 1, is_new: bool = False) -> WaitingWrite:
     """Return an Event by a key such as `web-1W`: of the object `web`, and a Warning."""
     name, _, rest = key.partition("-")
     type_ = EventType.WARNING if rest.endswith("W") else EventType.NORMAL
     about = Reference("v1", "Pod", "shop", name, "u")
-    occurrence = Occurrence(Source("webapps"), about, type_, "Deployed", key)
-    return Waiting(key, Event(occurrence, "shop", key, count, 0.0, 0.0), is_new)
+    occurrence = Occurrence(Reporter("webapps"), about, type_, "Deployed", key)
+    return WaitingWrite(key, Event(occurrence, "shop", key, count, 0.0, 0.0), is_new)
 
 
 def queue(*keys: str, bound: int = 100) -> tuple[WriteQueue, list[str]]:

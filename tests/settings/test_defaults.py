@@ -17,7 +17,7 @@ from kopf_selectcache import (
     Defaults,
     Selector,
 )
-from kopf_selectcache.cache.declaring import Options
+from kopf_selectcache.cache.declaring import DeclareOptions
 from kopf_selectcache.errors import ConflictingSelectors, NotSelectable
 from kopf_selectcache.settings.kind_options import OPTIONS
 from kopf_selectcache.settings.options import SelectCacheSettings
@@ -73,7 +73,7 @@ def test_an_option_that_does_not_exist_cannot_be_read() -> None:
 
 def test_every_option_of_the_table_is_one_of_kinds_and_of_defaults() -> None:
     assert set(OPTIONS) <= vars(Defaults()).keys()
-    assert set(OPTIONS) <= get_type_hints(Options).keys()
+    assert set(OPTIONS) <= get_type_hints(DeclareOptions).keys()
     for name, option in OPTIONS.items():
         assert hasattr(Cached(""), name)
         assert not option.has_fallback or hasattr(SelectCacheSettings(), name)

@@ -34,7 +34,7 @@ class Records(tuple[Record, ...]):
     __slots__ = ()
 
 
-class Answer(NamedTuple):
+class CachedAnswer(NamedTuple):
     """The records that meet a lookup."""
 
     lookup: object
@@ -51,11 +51,11 @@ class Answers:
     """The answers of one store. Each call needs the store's lock."""
 
     def __init__(self) -> None:
-        self.by_lookup: dict[int, Answer] = {}
+        self.by_lookup: dict[int, CachedAnswer] = {}
         self._by_posting: dict[tuple[Used, object], set[int]] = {}
         self._count = 0
 
-    def add(self, answer: Answer) -> None:
+    def add(self, answer: CachedAnswer) -> None:
         """Add an answer; the oldest ones make room for it."""
         number, count = id(answer.lookup), len(answer.records or ())
         if number in self.by_lookup:
@@ -69,7 +69,7 @@ class Answers:
         for posting in answer.postings:
             self._by_posting.setdefault(posting, set()).add(number)
 
-    def complete(self, answer: Answer, records: Records) -> None:
+    def complete(self, answer: CachedAnswer, records: Records) -> None:
         """Add the records of an answer that was added without them, unless it was dropped since."""
         if self.by_lookup.get(id(answer.lookup)) is answer:
             self.add(answer._replace(records=records))

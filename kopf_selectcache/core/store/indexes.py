@@ -15,10 +15,10 @@ from typing import NamedTuple
 from kopf_selectcache.core.selection.grammar import LabelRequirement
 
 from ._generation import Held
-from .answers import CHECKED, Answer, Answers, Records, Used
+from .answers import CHECKED, Answers, CachedAnswer, Records, Used
 from .index_spec import ODD, Indexed
 from .json_values import keys_of
-from .postings import OWNER, Dimension, Index
+from .postings import OWNER, Index, IndexedProperty
 from .record import Record, UnreadableRecord
 
 WORTH = 200
@@ -118,11 +118,11 @@ class Chosen(NamedTuple):
     with. Empty after a scan."""
     size: int = 0
     """The number of candidates before the intersection."""
-    missing: Dimension | None = None
+    missing: IndexedProperty | None = None
     """The missing index that would help such a read."""
     unreadable: tuple[UnreadableRecord, ...] = ()
     """All unreadable records, regardless of the predicate. `records` has none of them."""
-    answer: Answer | None = None
+    answer: CachedAnswer | None = None
     """The answer to complete once the residual predicate is checked, if other reads may repeat it."""
 
 
@@ -143,7 +143,7 @@ class Indexes:
     """
 
     def __init__(self) -> None:
-        self.made: dict[Dimension, Index] = {}
+        self.made: dict[IndexedProperty, Index] = {}
         """All indexes, ready or not."""
         self.declared: tuple[Indexed, ...] = ()
         self.answers = Answers()
@@ -167,7 +167,7 @@ class Indexes:
             index.forget()
         return bool(self.made)
 
-    def want(self, dimension: Dimension) -> bool:
+    def want(self, dimension: IndexedProperty) -> bool:
         """Create an index to be built; return True if it is new and there is room for it."""
         if dimension in self.made:
             return False
@@ -184,7 +184,7 @@ class Indexes:
 
     def declare(self, indexed: Indexed) -> None:
         """Create a declared index to be built, unless it exists."""
-        dimension = Dimension("index", indexed.name)
+        dimension = IndexedProperty("index", indexed.name)
         if dimension not in self.made:
             self.made[dimension] = Index(lambda record: keys_of(indexed.known(record) or ()))
             self.declared = (*self.declared, indexed)
@@ -221,7 +221,7 @@ class Indexes:
             postings: tuple[tuple[Used, object], ...] = best.postings or tuple(
                 (self, space) for space in spaces
             )
-            answer = Answer(lookup, None, postings, by, best.size)
+            answer = CachedAnswer(lookup, None, postings, by, best.size)
             if best.size > CHECKED and rest != NOTHING:
                 self.answers.add(answer)
                 return Chosen(list(records), rest, version, by=by, size=best.size, answer=answer)
@@ -230,11 +230,11 @@ class Indexes:
             return Chosen(found, NOTHING, version, by=by, size=best.size)
         return Chosen(list(records), rest, version, by=by, size=best.size, missing=missing)
 
-    def _missing(self, lookup: Lookup, size: int, *, asking: bool) -> Dimension | None:
+    def _missing(self, lookup: Lookup, size: int, *, asking: bool) -> IndexedProperty | None:
         """Return a missing index that would help, or None; `asking` creates it."""
         for indexed, _ in (*lookup.values, *lookup.where):
             # Only the view of a substore may lack a declared index. The union has all of them.
-            if (dimension := Dimension("index", indexed.name)) not in self.made:
+            if (dimension := IndexedProperty("index", indexed.name)) not in self.made:
                 if asking:
                     self.declare(indexed)
                 return dimension
@@ -271,21 +271,21 @@ class Indexes:
             if (way := self._by_label(requirement, rest, lookup)) is not None:
                 yield way
         for each in lookup.values:
-            if (index := self._ready(Dimension("index", each[0].name))) is not None:
+            if (index := self._ready(IndexedProperty("index", each[0].name))) is not None:
                 rest = lookup._replace(values=tuple(other for other in lookup.values if other is not each))
-                yield _of([index.posting(each[1])], Dimension("index", each[0].name), rest)
+                yield _of([index.posting(each[1])], IndexedProperty("index", each[0].name), rest)
         for each in lookup.where:
-            index = self._ready(Dimension("index", each[0].name))
+            index = self._ready(IndexedProperty("index", each[0].name))
             # If some object has a list or an object at the path, objects must be decoded to see it.
             if index is not None and not index.posting(ODD):
                 rest = lookup._replace(where=tuple(other for other in lookup.where if other is not each))
-                yield _of([index.posting(each[1])], Dimension("index", each[0].name), rest)
+                yield _of([index.posting(each[1])], IndexedProperty("index", each[0].name), rest)
 
     def _by_label(self, requirement: LabelRequirement, rest: Lookup, whole: Lookup) -> _Candidates | None:
         """Return the candidates by an index of a label, or None. `rest` is the predicate without it."""
         if requirement.operator in NEGATIVE:
             return None
-        dimension = Dimension("label", requirement.key)
+        dimension = IndexedProperty("label", requirement.key)
         index = self._ready(dimension)
         match requirement.operator:
             case _ if index is None:
@@ -304,7 +304,9 @@ class Indexes:
         records, cuts, left = way.records(), [], []
         for requirement in way.rest.labels:
             index = (
-                self._ready(Dimension("label", requirement.key)) if requirement.operator in CUTTING else None
+                self._ready(IndexedProperty("label", requirement.key))
+                if requirement.operator in CUTTING
+                else None
             )
             if index is None or (
                 requirement.operator in ("=", "==")
@@ -322,21 +324,21 @@ class Indexes:
             cuts.append(f"label {requirement.key}")
         return records, way.rest._replace(labels=tuple(left)) if cuts else way.rest, cuts
 
-    def _first_unbuilt(self, lookup: Lookup) -> Dimension | None:
+    def _first_unbuilt(self, lookup: Lookup) -> IndexedProperty | None:
         """Return the index that would reduce the candidates. One at a time, because the first may suffice."""
         if lookup.owner is not None:
             return None if self._is_ready(OWNER) else OWNER
         for requirement in lookup.labels:
-            dimension = Dimension("label", requirement.key)
+            dimension = IndexedProperty("label", requirement.key)
             if requirement.operator not in NEGATIVE and not self._is_ready(dimension):
                 return dimension
         return None
 
-    def _is_ready(self, dimension: Dimension) -> bool:
+    def _is_ready(self, dimension: IndexedProperty) -> bool:
         index = self.made.get(dimension)
         return index is not None and index.ready
 
-    def _ready(self, dimension: Dimension) -> Index | None:
+    def _ready(self, dimension: IndexedProperty) -> Index | None:
         index = self.made.get(dimension)
         if index is None or not index.ready:
             return None
@@ -349,7 +351,7 @@ def _is_lasting(lookup: Lookup) -> bool:
     return lookup.owner is None and not lookup.values and not lookup.where
 
 
-def _of(postings: Sequence[Collection[Record]], dimension: Dimension, rest: Lookup) -> _Candidates:
+def _of(postings: Sequence[Collection[Record]], dimension: IndexedProperty, rest: Lookup) -> _Candidates:
     records = partial(iter, postings[0]) if len(postings) == 1 else partial(chain.from_iterable, postings)
     return _Candidates(sum(map(len, postings)), str(dimension), records, rest)
 
@@ -362,7 +364,7 @@ def _by_name(held: Held, spaces: Iterable[str], names: Collection[str]) -> Itera
                 yield found
 
 
-def _reading(dimension: Dimension) -> Callable[[Record], Collection[str]]:
+def _reading(dimension: IndexedProperty) -> Callable[[Record], Collection[str]]:
     """Return the function that extracts the values of a record."""
     key = dimension.key
     match dimension.by:

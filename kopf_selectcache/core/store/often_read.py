@@ -25,7 +25,7 @@ ENTRY = 200
 _decode = msgspec.json.Decoder().decode
 
 
-class _Entry:
+class _Unpacked:
     __slots__ = ("data", "is_used", "record")
 
     def __init__(self, record: Record, data: bytes) -> None:
@@ -41,7 +41,7 @@ class OftenRead:
 
     def __init__(self, most: int = MOST) -> None:
         self._most = most
-        self._entries: dict[int, _Entry] = {}
+        self._entries: dict[int, _Unpacked] = {}
         self._read_once: dict[int, None] = {}
         """The `id` of each record. If another record has it meanwhile, that is unpacked a read too early."""
         self._lock = Lock()
@@ -83,7 +83,7 @@ class OftenRead:
             return
         with self._lock:
             self._drop(id(record))
-            self._entries[id(record)] = _Entry(record, data)
+            self._entries[id(record)] = _Unpacked(record, data)
             self.bytes += len(data) + ENTRY
             self._make_room()
 

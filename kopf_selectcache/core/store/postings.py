@@ -25,7 +25,7 @@ LARGE = 50_000
 memory."""
 
 
-class Dimension(NamedTuple):
+class IndexedProperty(NamedTuple):
     """The property that an index is built from."""
 
     by: Literal["label", "owner", "index"]
@@ -50,7 +50,7 @@ def in_words(by: str) -> str:
     return f"declared index {name}" if what == "index" else f"index of {by}"
 
 
-OWNER = Dimension("owner")
+OWNER = IndexedProperty("owner")
 
 
 class Index:

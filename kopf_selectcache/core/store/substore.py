@@ -134,7 +134,7 @@ class Read(NamedTuple):
     since: versions of different epochs cannot be compared."""
 
 
-class _Wait:
+class _VersionWait:
     """The keys to evaluate again when a substore reaches a version. A heap has the oldest version first."""
 
     __slots__ = ("keys", "version")
@@ -143,7 +143,7 @@ class _Wait:
         self.version = version
         self.keys: dict[ObjectKey, None] = {}
 
-    def __lt__(self, other: _Wait) -> bool:
+    def __lt__(self, other: _VersionWait) -> bool:
         return is_older(self.version, other.version)
 
 
@@ -374,9 +374,9 @@ class Substore:
         """Keys of objects that left at an unknown version, between the last known version and the next."""
         self.floors = Floors()
         """The states that it may still report although readers have seen them end."""
-        self._waits: list[_Wait] = []
-        self._versions: dict[str, _Wait] = {}
-        self._waiting: dict[ObjectKey, _Wait] = {}
+        self._waits: list[_VersionWait] = []
+        self._versions: dict[str, _VersionWait] = {}
+        self._waiting: dict[ObjectKey, _VersionWait] = {}
         """The wait of each key. There is one per key, so that an object that comes and goes does not fill the
         heap."""
 
@@ -414,7 +414,7 @@ class Substore:
             return
         wait = self._versions.get(version)
         if wait is None:
-            wait = self._versions[version] = _Wait(version)
+            wait = self._versions[version] = _VersionWait(version)
             heappush(self._waits, wait)
         wait.keys[key] = None
         self._waiting[key] = wait

@@ -20,7 +20,7 @@ from .substore import ObjectKey, Substore
 from .union import Union
 
 
-class Departure(NamedTuple):
+class UnionDeparture(NamedTuple):
     """The departure of an object from the present union while the filter changes."""
 
     record: Record
@@ -62,7 +62,7 @@ class Succession:
         """
         self._epoch = self.before.epoch
         self._ended = _floors_of(self.before)
-        self._departed: dict[ObjectKey, Departure] = {}
+        self._departed: dict[ObjectKey, UnionDeparture] = {}
         """The objects that have departed from the present union meanwhile."""
         self._just_departed: set[ObjectKey] = set()
         """Those of them whose stream may not have reached their departure yet."""
@@ -107,7 +107,7 @@ class Succession:
                 if read is not None and read.floor is not None:
                     floor = floor.joined(read.floor)
                 version = "" if read is None else read.version
-                self._departed[record.key] = Departure(record, floor, version)
+                self._departed[record.key] = UnionDeparture(record, floor, version)
                 self._just_departed.add(record.key)
                 if read is not None or change.known_by == "confirmed":
                     # A read that all streams have passed is not remembered: they are as new then.

@@ -16,7 +16,7 @@ from kopf_selectcache.core.store import indexes, postings
 from kopf_selectcache.core.store.accounting import Tally, weight
 from kopf_selectcache.core.store.index_spec import Indexed, note
 from kopf_selectcache.core.store.indexes import Lookup
-from kopf_selectcache.core.store.postings import Dimension
+from kopf_selectcache.core.store.postings import IndexedProperty
 from kopf_selectcache.core.store.substore import Keys
 from kopf_selectcache.core.store.union import Union
 from tests.core.writers import writers
@@ -150,11 +150,11 @@ def test_what_has_a_list_at_the_path_leaves_where_to_be_looked_at() -> None:
 def test_a_store_of_a_branch_has_a_declared_index_once_it_is_asked_by_it() -> None:
     store = filled(3, lambda i: record(f"pod-{i}", spec={"node": f"n{i}"}))
     asked = Lookup(values=((NODE, "n1"),))
-    assert store.chosen(asked).missing == Dimension("index", "node")
+    assert store.chosen(asked).missing == IndexedProperty("index", "node")
     build(store)
     assert store.chosen(asked).by == ("index node",)
     other = Lookup(where=((Indexed("other", ("spec",)), "n1"),))
-    assert store.chosen(other).missing == Dimension("index", "other")
+    assert store.chosen(other).missing == IndexedProperty("index", "other")
 
 
 @each_row(

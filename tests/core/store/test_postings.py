@@ -20,14 +20,14 @@ from kopf_selectcache.core.store import indexes, postings
 from kopf_selectcache.core.store.change import Change, ChangeCause
 from kopf_selectcache.core.store.index_spec import Indexed
 from kopf_selectcache.core.store.indexes import IDLE, MOST, WORTH, Lookup
-from kopf_selectcache.core.store.postings import OWNER, Dimension
+from kopf_selectcache.core.store.postings import OWNER, IndexedProperty
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.core.store.store import Readable, Store
 from kopf_selectcache.core.store.substore import Keys, Section, UnionView
 from kopf_selectcache.core.store.union import Union
 from tests.core.writers import Writer, writers
 
-APP, NODE = Dimension("label", "app"), Indexed("node", ("spec", "node"))
+APP, NODE = IndexedProperty("label", "app"), Indexed("node", ("spec", "node"))
 IMAGES = Indexed("image", function=lambda obj: obj["images"])
 
 
@@ -375,7 +375,7 @@ def test_there_is_an_end_of_indexes_until_one_is_idle() -> None:
     assert store.chosen(Lookup(owner="x")).missing == OWNER, "owners always have one"
     for _ in range(IDLE - 1):
         store.chosen(by_label("key-0=a"))
-    assert store.chosen(by_label("another=a")).missing == Dimension("label", "another")
+    assert store.chosen(by_label("another=a")).missing == IndexedProperty("label", "another")
     build(store, 1000)
     kept = store.weights().keys()
     assert {"label key-0", "label another", "owners"} < kept
