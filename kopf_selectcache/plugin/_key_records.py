@@ -33,7 +33,7 @@ class Departure:
 
 @dataclass(slots=True)
 class KeyRecord:
-    """What is remembered of one key."""
+    """The memory of one key."""
 
     attempts: dict[str, Attempts] = field(default_factory=dict)
     """The attempts that have failed so far, by phase: those for the object, for its cleanup, and for a
