@@ -92,7 +92,7 @@ class Subscription:
         self._wants_initial = initial
         self._is_start = not (filter_changed or informer.is_complete)
         """True until the first lists are complete: until then, objects that enter were there before."""
-        self._end = informer.subscribe(self._add, self._complete)
+        self._end = informer.subscribe(self._add, self._complete, self._narrowing.keep)
         if initial:
             present = informer.store.records()[0]
             for record in present:
@@ -154,10 +154,9 @@ class Subscription:
         errors = [condition.error() for condition in self._informer.state.stream_conditions]
         return any(error is not None and not error.transient for error in errors)
 
-    def _complete(self, departure_of: Callable[[Record], Change]) -> None:
+    def _complete(self) -> None:
         self._is_start = False
-        self.queue.complete(departure_of)
-        self._limit_pending()
+        self.news.set()
 
     def _limit_pending(self) -> None:
         if len(self.queue) > self._limit or (self.queue.lost and self._limit < float("inf")):
@@ -281,7 +280,7 @@ async def wait_deleted(
     departed = asyncio.Event()
 
     def see(change: Change | None) -> None:
-        if change is not None and change.after is None and change.key == key:
+        if change is None or (change.after is None and change.key == key):
             departed.set()
 
     end = informer.subscribe(see) if informer is not None else (lambda: None)

@@ -11,7 +11,7 @@ from typing import Any
 
 from kopf_selectcache._errors import NotDeclared, ReadError, Stale
 from kopf_selectcache.core.redact import clipped, shown_by_type
-from kopf_selectcache.core.store.change import Change, ChangeCause
+from kopf_selectcache.core.store.change import Change
 from kopf_selectcache.core.store.substore import ObjectKey
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
@@ -116,7 +116,7 @@ class Seen:
         key = change.key
         if change.after is not None:
             self._departed.pop(key, None)
-        elif key in self.names and change.cause in (ChangeCause.LEFT, ChangeCause.DELETED):
+        elif key in self.names:
             known_by = f" (known by {change.known_by})" if change.known_by else ""
             self._departed[key] = f"{change.cause}{known_by}"
 

@@ -18,11 +18,11 @@ from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.protocol.backoff import delay
 from kopf_selectcache.core.selection.kinds import Kind, KindKey, find
 from kopf_selectcache.core.selection.resource import Resource
-from kopf_selectcache.core.store.change import Change, ChangeCause
+from kopf_selectcache.core.store.change import Change
 from kopf_selectcache.core.store.index_spec import Indexed
 from kopf_selectcache.core.store.own_writes import OwnWrites
 from kopf_selectcache.core.store.projection import Projection
-from kopf_selectcache.core.store.record import Record
+from kopf_selectcache.core.store.record import Keep
 from kopf_selectcache.core.store.siblings import SiblingPacking, packing_of
 from kopf_selectcache.core.store.store import Store
 from kopf_selectcache.core.store.substore import ObjectKey
@@ -80,7 +80,7 @@ class Informer:
         claims: Claims | None = None,
         resolved: Callable[[], object] = lambda: None,
         budget: Budget | None = None,
-        deliver: Callable[[Callable[[Any], None]], Callable[[Any], None]] = lambda listener: listener,
+        deliver: Callable[[Callable[[Any], object]], Callable[[Any], object]] = lambda listener: listener,
         line: str | None = None,
         followed: NamespacesByLabel | None = None,
         changed: Callable[[], None] = lambda: None,
@@ -333,15 +333,17 @@ class Informer:
             (each.lasted() for each in self.state.conditions if each.health is self.health), default=0.0
         )
 
-    def subscribe(self, listener: Listener, completed: Completed | None = None) -> Callable[[], None]:
+    def subscribe(
+        self, listener: Listener, completed: Completed = lambda: None, keep: Keep = lambda _: True
+    ) -> Callable[[], None]:
         """Call the listener, on the loop's thread, with each change, and with None when reads must raise or
         the filter has changed; return the function that ends the subscription.
 
-        It survives restarts of the informer. The listener receives each departure once, with its cause and
-        the last known record; objects that the next list finds enter again. `completed` is called when the
-        store is complete, for the first time and after each restart.
+        It survives restarts of the informer: the listener receives the differences only. `completed` is
+        called when the store is complete, for the first time and after each restart. `keep` returns what
+        the subscriber needs of an object that is evicted (`subscribers`).
         """
-        return self._subscribers.add(listener, completed)
+        return self._subscribers.add(listener, completed, keep)
 
     @property
     def is_complete(self) -> bool:
@@ -462,7 +464,7 @@ class Informer:
         assert state.plan is not None, "nothing was planned"
         let_go = self.excess_of(self.share, self.declared, state.union)
         state.resolving.fail(let_go)
-        self.begin(state.plan, cause=ChangeCause.EVICTED)
+        self.begin(state.plan, is_evicted=True)
         for each in self.state.reflectors:
             each.condition.fail(let_go)
 
@@ -488,14 +490,13 @@ class Informer:
         """
         return await self._auditor.audit()
 
-    def begin(self, planned: Plan, *, cause: ChangeCause = ChangeCause.DROPPED) -> None:
+    def begin(self, planned: Plan, *, is_evicted: bool = False) -> None:
         """Replace the store by an empty one with the planned streams. Subscribers stay, and receive the
-        departure of each stored object.
+        differences once they are known.
         """
         state, resource, environment = self.state, self.resource, self._environment
         assert resource is not None, "planned before it was resolved"
         warn_of_needless(self, planned.needless, logger=environment.logger)
-        departed = self._subscribed_records()
         self.share.packing = self.packing
         union = Union(
             [stream.keys for stream in planned.streams],
@@ -538,20 +539,18 @@ class Informer:
         with self.own_writes.lock:
             self.own_writes.follow(union.substores, selecting(planned, union, resource, begun.projection))
             self.state = replace(begun, reflectors=reflectors)
-        self._leave(state, departed, cause)
+        self._leave(state, is_evicted=is_evicted)
 
-    def _subscribed_records(self) -> Sequence[Record]:
-        return self.state.store.records()[0] if self._subscribers else ()
-
-    def _leave(self, former: InformerState, departed: Sequence[Record], cause: ChangeCause) -> None:
-        """Forget a former state, which no read uses any more, and notify subscribers of its objects."""
+    def _leave(self, former: InformerState, *, is_evicted: bool = False) -> None:
+        """Forget a former state, which no read uses any more. Subscribers keep the identities of its
+        objects.
+        """
         for reflector in former.reflectors:
             reflector.condition.dismiss()
             reflector.forget()
         self.awaited.wake()
-        self._subscribers.await_completion = True
-        for record in departed:
-            self._notify(Change(record, None, cause))
+        self._moved.set()
+        self._subscribers.drop(former.store.records()[0], is_evicted=is_evicted)
 
     # ---- Changes of the filter (`filter_change`).
 
@@ -561,7 +560,7 @@ class Informer:
 
     def restart(self, state: InformerState) -> None:
         """Run the streams of another declaration. Its state is empty: no reader needs the present objects."""
-        former, departed, self.begun = self.state, self._subscribed_records(), None
+        former, self.begun = self.state, None
         with state.own_writes.lock:
             self.state = state
         self.tasks.end()
@@ -569,7 +568,7 @@ class Informer:
         state.resolving.reset()
         for each in former.reflectors:
             each.condition.dismiss()
-        self._leave(former, departed, ChangeCause.DROPPED)
+        self._leave(former)
         self.chosen.look()
 
     def report_on(self, reflectors: Iterable[Reflector]) -> None:

@@ -65,7 +65,7 @@ class Follower(Protocol):
         """Return the seconds since the server last confirmed the namespaces."""
 
     def subscribe(
-        self, listener: Callable[[object], None], completed: Callable[[object], None]
+        self, listener: Callable[[object], None], completed: Callable[[], None]
     ) -> Callable[[], None]:
         """Call the listener with each change, and the other function when a list is complete."""
 
@@ -84,7 +84,7 @@ class Labelled:
         """Called, by user, whenever the namespaces may have changed."""
         informer.subscribe(self._note, self._note)
 
-    def _note(self, _: object) -> None:
+    def _note(self, _: object = None) -> None:
         for look in tuple(self.looks.values()):
             look()
 

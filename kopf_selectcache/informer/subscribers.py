@@ -1,26 +1,126 @@
-"""Subscribers of the changes of one informer. They survive its restarts."""
+"""Subscribers of the changes of one informer. They survive its restarts, and receive differences only.
+
+When the informer replaces its store by an empty one, nothing is known about the objects until all lists are
+complete. Their records are set aside meanwhile. An object that comes back in the same version is no change;
+in another version it is an update; another object of its name is a departure and an entry. Objects that did
+not come back have departed.
+
+If a store is dropped because it is too large, its objects must be freed, so that only their metadata is set
+aside. While an object is still there, each subscriber is asked what it needs of it later.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
+from msgspec.structs import replace
+
 from kopf_selectcache.core.errors import let_exit
-from kopf_selectcache.core.store.change import Change
-from kopf_selectcache.core.store.record import Record
+from kopf_selectcache.core.store.change import Change, ChangeCause, replaced
+from kopf_selectcache.core.store.record import EvictedRecord, Keep, Record
+from kopf_selectcache.core.store.substore import ObjectKey
 
 Listener: TypeAlias = Callable[[Change | None], None]
 """A subscriber of changes. None means that reads must raise, or that the filter has changed."""
 
-Completed: TypeAlias = Callable[[Callable[[Record], Change]], None]
-"""Called when the store is complete, for the first time or after a restart, with a function that returns the
-cause of a departure that was missed."""
+Completed: TypeAlias = Callable[[], object]
+"""Called when the store is complete, for the first time or after a restart."""
+
+
+class Known:
+    """The knowledge of one subscriber about the objects that are set aside."""
+
+    def __init__(self, keep: Keep) -> None:
+        self._keep = keep
+        self._kept: dict[ObjectKey, Any] = {}
+        self._unknown: set[ObjectKey] = set()
+        """Objects that it has not received, or does not want."""
+
+    def ignore(self, keys: Iterable[ObjectKey]) -> None:
+        """Note objects that were set aside before the subscriber began."""
+        self._unknown.update(keys)
+
+    def keep(self, record: Record) -> None:
+        """Ask what the subscriber needs of an object that is about to be evicted."""
+        if record.key in self._unknown:
+            return
+        kept = self._keep(record)
+        if kept is None:
+            self._unknown.add(record.key)
+        elif kept is not True:
+            self._kept[record.key] = kept
+
+    def pop(self, record: Record) -> Record | None:
+        """Return a record that was set aside, as the subscriber knows it; None if it does not."""
+        if record.key in self._unknown:
+            self._unknown.remove(record.key)
+            return None
+        if isinstance(record, EvictedRecord):
+            return replace(record, kept=self._kept.pop(record.key, True))
+        return record
+
+
+class Identities:
+    """The records of objects of which it is not known if they are still there."""
+
+    def __init__(self) -> None:
+        self._aside: dict[ObjectKey, Record] = {}
+
+    def begin(self, keep: Keep) -> Known:
+        """Return what a new subscriber knows: nothing of what is set aside now."""
+        known = Known(keep)
+        known.ignore(self._aside)
+        return known
+
+    def drop(self, records: Iterable[Record]) -> None:
+        """Set the records of a store aside."""
+        self._aside.update((record.key, record) for record in records)
+
+    def evict(self, subscribers: Collection[Known]) -> None:
+        """Free the objects of all records that are set aside, also by an earlier restart."""
+        for record in self._aside.values():
+            if not isinstance(record, EvictedRecord):
+                for known in subscribers:
+                    known.keep(record)
+        self._aside = {key: _without_object(record) for key, record in self._aside.items()}
+
+    def pop(self, change: Change) -> Record | None:
+        """Return the record that was set aside under the name of an object that arrives, if there is one."""
+        if not self._aside or change.after is None:
+            return None
+        return self._aside.pop(change.after.key, None)
+
+    def pop_all(self) -> Iterator[Record]:
+        """Yield the records that are still set aside, once all lists are complete."""
+        aside, self._aside = self._aside, {}
+        yield from aside.values()
+
+
+def differences(former: Record | None, change: Change) -> Sequence[Change]:
+    """Return what the arrival of an object changes for a subscriber that knows it in this former state, or
+    does not know it.
+    """
+    after = change.after
+    assert after is not None, "it arrives"
+    if former is None:
+        return (change,)
+    if former.uid != after.uid:
+        return (replaced(former), change)
+    if former.version == after.version:
+        return ()
+    return (Change(former, after, ChangeCause.UPDATED),)
+
+
+def _without_object(record: Record) -> Record:
+    return EvictedRecord.of(record) if record.stored else record
 
 
 class _Subscriber(NamedTuple):
-    listener: Listener
-    completed: Completed | None
+    listener: Callable[[Any], object]
+    completed: Callable[[Any], object]
+    known: Known
 
 
 class Subscribers:
@@ -30,37 +130,64 @@ class Subscribers:
         self,
         resource: object,
         logger: logging.Logger,
-        deliver: Callable[[Callable[[Any], None]], Callable[[Any], None]],
+        deliver: Callable[[Callable[[Any], object]], Callable[[Any], object]],
     ) -> None:
         self._resource = resource  # `str` returns the name of the resource.
         self._logger = logger
         self._deliver = deliver
         self._subscribers: list[_Subscriber] = []
+        self._identities = Identities()
         self.await_completion = True
         """True if the store is not complete yet, and `complete` is due."""
 
-    def __bool__(self) -> bool:
-        return bool(self._subscribers)
-
-    def add(self, listener: Listener, completed: Completed | None = None) -> Callable[[], None]:
-        """Call the listener with each change from now on; return the function that ends that."""
+    def add(
+        self, listener: Listener, completed: Completed = lambda: None, keep: Keep = lambda _: True
+    ) -> Callable[[], None]:
+        """Call the listener with each change from now on; return the function that ends that. `keep` is
+        called before an object is evicted.
+        """
         deliver = self._deliver
-        added = _Subscriber(deliver(listener), None if completed is None else deliver(completed))
+        added = _Subscriber(deliver(listener), deliver(lambda _: completed()), self._identities.begin(keep))
         self._subscribers.append(added)
-        return lambda: self._subscribers.remove(added)
+        return lambda: self._remove(added)
+
+    def _remove(self, subscriber: _Subscriber) -> None:
+        self._subscribers.remove(subscriber)
+        if not self._subscribers:
+            self._identities = Identities()  # Nobody knows the objects.
 
     def notify(self, change: Change | None) -> None:
+        former = None if change is None else self._identities.pop(change)
         for each in tuple(self._subscribers):
-            self._call(each.listener, change)
+            if change is None or former is None:
+                self._call(each.listener, change)
+                continue
+            for difference in differences(each.known.pop(former), change):
+                self._call(each.listener, difference)
+
+    def drop(self, records: Sequence[Record], *, is_evicted: bool) -> None:
+        """Note that the store is empty. Subscribers receive what has become of its records once that is
+        known.
+        """
+        self.await_completion = True
+        if self._subscribers:
+            self._identities.drop(records)
+        if is_evicted:
+            self._identities.evict([each.known for each in self._subscribers])
 
     def complete(self, departure_of: Callable[[Record], Change]) -> None:
-        """Notify all that the store is complete."""
+        """Notify all that the store is complete, and of the departures that a restart has hidden."""
         self.await_completion = False
+        for record in self._identities.pop_all():
+            departure = departure_of(record)
+            for each in tuple(self._subscribers):
+                known = each.known.pop(record)
+                if known is not None:
+                    self._call(each.listener, replace(departure, before=known))
         for each in tuple(self._subscribers):
-            if each.completed is not None:
-                self._call(each.completed, departure_of)
+            self._call(each.completed, None)
 
-    def _call(self, called: Callable[[Any], None], argument: object) -> None:
+    def _call(self, called: Callable[[Any], object], argument: object) -> None:
         try:
             called(argument)
         except BaseException as error:

@@ -184,7 +184,7 @@ class _Delivery:
         await informer.wait_until_settled()
         if informer.resource is None:
             completed = asyncio.Event()
-            end = informer.subscribe(lambda _: None, lambda _: completed.set())
+            end = informer.subscribe(lambda _: None, completed.set)
             try:
                 await informer.ending.limit(completed.wait())
             finally:

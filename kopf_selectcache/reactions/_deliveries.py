@@ -13,9 +13,11 @@ import logging
 from collections.abc import Awaitable, Callable, Hashable
 from typing import Any, TypeVar, cast
 
+from kopf_selectcache.cache.formats.views import BodyView
 from kopf_selectcache.core.errors import let_exit
 from kopf_selectcache.core.protocol.backoff import delay
 from kopf_selectcache.core.store.change import Change
+from kopf_selectcache.core.store.record import EvictedRecord, Record
 from kopf_selectcache.selectors.object_key import Key
 from kopf_selectcache.selectors.signatures import refuse_awaitable
 
@@ -32,10 +34,16 @@ MOST_DEPARTED = 100_000
 """Departed objects of one source at most whose mapping has not ended. Present ones have one mapping each."""
 
 
+class _EvictedKeys:
+    """The keys of an evicted object, once its mapping has ended."""
+
+    keys: list[Key] | None = None
+
+
 class _Pending:
     """The states of one object that are still to be mapped."""
 
-    __slots__ = ("cause", "first", "is_added", "is_departed", "is_remembered", "keys", "last", "priority")
+    __slots__ = ("cause", "first", "is_added", "is_departed", "kept", "keys", "last", "priority")
 
     def __init__(self) -> None:
         self.first: Obj | None = None
@@ -47,8 +55,8 @@ class _Pending:
         self.cause = Cause("")
         self.is_added = False
         """True if the keys are added to the queue."""
-        self.is_remembered = False
-        """True if the keys of the last state are remembered."""
+        self.kept: _EvictedKeys | None = None
+        """Receives the keys of the last state, if its object is evicted."""
 
     def __bool__(self) -> bool:
         return self.first is not None or self.last is not None
@@ -83,15 +91,12 @@ class Deliveries:
     ) -> None:
         self.paths = tuple(dict.fromkeys((*predicate.paths, *mapping.paths)))
         """The paths of objects that are read here, as far as that is known."""
-        self.maps_to_itself = isinstance(mapping, Itself)
         self._queue, self._predicate, self._mapping, self._cache = queue, predicate, mapping, cache
         self._source = source
         self._sleep, self._chance, self._logger = sleep, chance, logger
         self._limit = asyncio.Semaphore(MAPPINGS_AT_ONCE)
         self._pending: dict[Hashable, _Pending] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._remembered: dict[Hashable, list[Key]] | None = None
-        """The keys of objects that were evicted; None unless the cache is being restored."""
         self._reported: set[tuple[str, type[BaseException]]] = set()
         """The errors that were logged with a traceback."""
         self._departed = 0
@@ -123,7 +128,7 @@ class Deliveries:
             state for state in (change.old if change.is_whole else None, change.new) if state is not None
         ]
         if not change.is_whole:
-            self._deliver_remembered(change, name, priority, cause)
+            self._deliver_evicted(change, name, priority, cause)
         if not states:
             return
         if (
@@ -185,9 +190,9 @@ class Deliveries:
             first, last = pending.take()
             if last is not None:
                 pending.keys = []
-            if first is not None and await self._is_mapped(name, pending, first, is_last=False):
+            if first is not None and await self._is_mapped(pending, first, is_last=False):
                 first = None
-            if last is not None and await self._is_mapped(name, pending, last, is_last=True):
+            if last is not None and await self._is_mapped(pending, last, is_last=True):
                 last = None
             later = [state for state in pending.take() if state is not None]
             pending.first, pending.last = first, last
@@ -204,7 +209,7 @@ class Deliveries:
         self._set_departed(pending, is_departed=False)
         self.ended.set()
 
-    async def _is_mapped(self, name: Hashable, pending: _Pending, state: Obj, *, is_last: bool) -> bool:
+    async def _is_mapped(self, pending: _Pending, state: Obj, *, is_last: bool) -> bool:
         """Map one state and use its keys; return False if that fails."""
         try:
             async with self._limit:
@@ -215,8 +220,8 @@ class Deliveries:
                 raise
             self._report("map=", error)
             return False
-        if is_last and pending.is_remembered and self._remembered is not None:
-            self._remembered[name] = keys
+        if is_last and pending.kept is not None:
+            pending.kept.keys = keys
         if pending.is_added:
             self._add(keys, pending.priority, pending.cause)
             if is_last:
@@ -251,30 +256,24 @@ class Deliveries:
 
     # ---- Objects whose store was dropped to free memory.
 
-    def remember(self, obj: Obj, name: Hashable) -> None:
-        """Remember the keys of an object that is not stored any more, until `forget`: it may have
-        departed.
+    def keep(self, record: Record) -> object:
+        """Return the keys of an object that is about to be evicted, for `deliver`; True if its metadata is
+        enough.
         """
-        if self._remembered is None:
-            self._remembered = {}
-        if (
-            name not in self._pending
-            and not self._mapping.is_async
-            and (mapped := self._try("map=", lambda: self._mapped([obj]))) is not None
-        ):
-            self._remembered[name] = mapped
-            return
-        self._join(name, [obj]).is_remembered = True
+        if isinstance(self._mapping, Itself):
+            return True
+        obj, kept = BodyView(record), _EvictedKeys()
+        if record.key not in self._pending and not self._mapping.is_async:
+            kept.keys = self._try("map=", lambda: self._mapped([obj]))
+        if kept.keys is None:
+            self._join(record.key, [obj]).kept = kept
+        return kept
 
-    def forget(self) -> None:
-        """Forget the remembered keys: the store is complete again."""
-        self._remembered = None
-
-    def _deliver_remembered(self, change: Change, name: Hashable, priority: int, cause: Cause) -> None:
-        remembered = None if self._remembered is None else self._remembered.pop(name, None)
+    def _deliver_evicted(self, change: Change, name: Hashable, priority: int, cause: Cause) -> None:
+        kept = change.before.kept if isinstance(change.before, EvictedRecord) else None
         pending = self._pending.get(name)
-        if remembered is not None:
-            self._add(remembered, priority, cause)
+        if isinstance(kept, _EvictedKeys) and kept.keys is not None:
+            self._add(kept.keys, priority, cause)
         elif pending is not None:
             pending.is_added = True
             pending.priority, pending.cause = max(pending.priority, priority), cause

@@ -21,14 +21,12 @@ from msgspec.structs import replace
 
 from kopf_selectcache._errors import DeclarationError, NotDeclared, NotSynced, ReadError, StateError, require
 from kopf_selectcache.cache.cache import Cache
-from kopf_selectcache.cache.formats.views import BodyView, Views
+from kopf_selectcache.cache.formats.views import Views
 from kopf_selectcache.cache.request import Request
 from kopf_selectcache.cache.snapshots import informer_of, require_readable
 from kopf_selectcache.core.protocol.backoff import delay
 from kopf_selectcache.core.store.change import Change, ChangeCause
-from kopf_selectcache.core.store.change_queue import ChangeQueue, Narrowing
-from kopf_selectcache.core.store.record import Record
-from kopf_selectcache.core.store.substore import ObjectKey
+from kopf_selectcache.core.store.change_queue import Narrowing
 from kopf_selectcache.informer.informer import Informer as KindInformer
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.selectors.kind_keys import AnyKey, text_of
@@ -172,56 +170,28 @@ class _Subscription:
     """The changes of one informer, on their way to the deliveries."""
 
     def __init__(self, informer: KindInformer, deliveries: Deliveries, synced: Callable[[], object]) -> None:
-        self._informer, self._deliveries, self._synced = informer, deliveries, synced
-        # It is emptied after each change: it joins nothing, and has the rules of a restart.
-        self._queue = ChangeQueue()
-        self._narrowing = Narrowing(self._queue, lambda _: True)
-        self._aside: dict[ObjectKey, Record] = {}
-        """The objects of a dropped store, which an eviction may take out of memory."""
-        self._is_listing = True
-        """True while the objects are those of a list, and not news."""
-        self.close = informer.subscribe(self._see, self._complete)
+        self._informer, self._deliveries = informer, deliveries
+        self._narrowing = Narrowing(self, lambda _: True, deliveries.keep)
+        self.close = informer.subscribe(self._see, synced, self._narrowing.keep)
         """Ends the subscription."""
         for record in informer.store.records()[0]:
             self._narrowing.add(Change(None, record, ChangeCause.ENTERED))
-        self._drain()
         if informer.is_complete:
-            self._is_listing = False
             synced()
 
     def _see(self, change: Change | None) -> None:
-        if change is None:  # It is for readers.
-            return
-        if change.cause.is_of_restart:
-            self._is_listing = True
-            if change.before is not None and change.before.stored and not self._deliveries.maps_to_itself:
-                self._set_aside(change.before, is_evicted=change.cause is ChangeCause.EVICTED)
-        self._narrowing.add(change)
-        self._drain()
+        if change is not None:  # None is for readers.
+            self._narrowing.add(change)
 
-    def _set_aside(self, record: Record, *, is_evicted: bool) -> None:
-        self._aside[record.key] = record
-        if is_evicted:  # Only metadata of it, and of those that were set aside before, is known later.
-            for key, each in self._aside.items():
-                self._deliveries.remember(BodyView(each), key)
-            self._aside.clear()
-
-    def _complete(self, departure_of: Callable[[Record], Change]) -> None:
-        self._queue.complete(departure_of)
-        self._drain()
-        self._deliveries.forget()
-        self._aside.clear()
-        self._is_listing = False
-        self._synced()
-
-    def _drain(self) -> None:
+    def add(self, change: Change) -> None:
+        """Deliver a change, as the sink of the narrowing."""
         resource = self._informer.resource
-        for change in self._queue.drain():
-            assert resource is not None, "it has objects"
-            is_of_list = change.cause is ChangeCause.ENTERED and (self._is_listing or change.filter_changed)
-            is_live = not is_of_list and change.cause is not ChangeCause.RESYNC
-            priority = Priority.LIVE if is_live else Priority.INITIAL
-            self._deliveries.deliver(replace(change, views=Views(resource)), change.key, priority=priority)
+        assert resource is not None, "it has objects"
+        is_listing = change.filter_changed or not self._informer.is_complete
+        is_of_list = change.cause is ChangeCause.ENTERED and is_listing
+        is_live = not is_of_list and change.cause is not ChangeCause.RESYNC
+        priority = Priority.LIVE if is_live else Priority.INITIAL
+        self._deliveries.deliver(replace(change, views=Views(resource)), change.key, priority=priority)
 
 
 class Kind(_InformerSource, SyncingSource):

@@ -64,7 +64,7 @@ class FakeInformer:
         resolved: Callable[[], object],
         line: str,
         followed: NamespacesByLabel | None = None,
-        deliver: Callable[[Callable[[Any], None]], Callable[[Any], None]] | None = None,
+        deliver: Callable[[Callable[[Any], object]], Callable[[Any], object]] | None = None,
     ) -> None:
         environment = Environment(
             settings.of_kind(declared),
@@ -164,7 +164,7 @@ class FakeInformer:
             each.start()
 
 
-def _on_its_loop(listener: Callable[[Any], None]) -> Callable[[Any], None]:
+def _on_its_loop(listener: Callable[[Any], object]) -> Callable[[Any], object]:
     """Call the listener on its current loop, from the thread of the change."""
     loop = own_loop()
 

@@ -204,7 +204,7 @@ def test_15_a_slow_reader_gets_the_present_state_only_when_all_lists_are_complet
         cache.cluster.delete(pod("web-1"), pod("web-2"))
         assert len(cache.list_cached("pods")) == 1
         assert subscription.can_resume
-        informer.begin(plan, cause=ChangeCause.EVICTED)
+        informer.begin(plan, is_evicted=True)
         assert subscription.must_resume
         assert not subscription.can_resume
         informer.apply_changes([Change(None, records[2], ChangeCause.ENTERED)])

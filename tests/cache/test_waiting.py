@@ -15,7 +15,6 @@ from kopf_selectcache.cache.blocking import AWAITED, LIVE, Waits
 from kopf_selectcache.cache.cache import SyncCache
 from kopf_selectcache.cache.live import Live, SyncLive
 from kopf_selectcache.cache.waits import MOST_COUNTED, Seen
-from kopf_selectcache.core.store.change import Change, ChangeCause
 from kopf_selectcache.core.store.store import Store
 from kopf_selectcache.testing import FakeCache
 from tests.rows import each_row
@@ -127,9 +126,7 @@ def test_a_wait_goes_on_while_the_cache_of_its_kind_starts_with_an_empty_store()
         informer = environment.declare("app=web").hold(WEB)
         waiting = asyncio.create_task(environment.cache().wait_for("pods", ready))
         await informer.subscribed.wait()
-        departed, _ = informer.store.records()
         informer.store = Store()
-        informer.tell([Change(record, None, ChangeCause.DROPPED) for record in departed])
         await asyncio.sleep(0)
         assert not waiting.done()
         informer.hold(pod("web-1", version="21", app="web", ready="yes"), version="30")

@@ -30,6 +30,7 @@ from kopf_selectcache.errors import Oversized
 from kopf_selectcache.informer._exchange import Next
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
+from kopf_selectcache.informer.state import InformerState
 
 from .filter_change_server import NOTHING, Key, Labels, ModelServer, Written
 
@@ -163,6 +164,8 @@ class Follower:
         self.errors: list[AssertionError] = []
         self.former: Declaration | None = None
         """The declaration before the last change of the filter."""
+        self.has_begun_anew = False
+        """True if the filter has changed while no read could be answered. Departures do not say so then."""
         self._note_changes()
         self.end = informer.subscribe(self._follow)
 
@@ -176,6 +179,13 @@ class Follower:
             step(following)
 
         exchange.exchange = note  # type: ignore[method-assign]
+        restart = self.informer.restart
+
+        def note_restart(state: InformerState) -> None:
+            self.has_begun_anew = True
+            restart(state)
+
+        self.informer.restart = note_restart  # type: ignore[method-assign]
 
     def _follow(self, change: Change | None) -> None:
         try:
@@ -211,11 +221,11 @@ class Follower:
             assert is_in(old), f"{change} is not by the change of the filter"
             assert not is_in(new), f"{change} is not by the change of the filter"
         elif change.cause is ChangeCause.LEFT:
-            assert is_in(present), f"{change} is by the change of the filter"
+            assert is_in(present) or self.has_begun_anew, f"{change} is by the change of the filter"
             states = world.server.history[record.key]
-            assert any(each.version > int(record.version) and not present.selects(each) for each in states), (
-                f"{change}, and it is still selected: {states}"
-            )
+            assert not is_in(present) or any(
+                each.version > int(record.version) and not present.selects(each) for each in states
+            ), f"{change}, and it is still selected: {states}"
         elif change.cause is ChangeCause.DELETED:
             states = world.server.history[record.key]
             assert any(each.labels is None and each.uid == record.uid for each in states), (

@@ -31,6 +31,7 @@ FILTERS: dict[str, Any] = {
 }
 A = secret("a", app="web", tier="gold")
 STAYS = secret("stays", app="web", tier="gold")
+LARGE = secret("large", app="db") | {"data": {"large": "eHh4" * 50_000}}
 
 
 class Received:
@@ -142,11 +143,10 @@ async def restart(environment: Environment, act: Act) -> None:
 
 
 async def evict(environment: Environment, act: Act) -> None:
-    large = secret("large", app="db") | {"data": {"large": "eHh4" * 50_000}}
-    environment.cluster.create(large)
+    environment.cluster.create(LARGE)
     await until(lambda: environment.informer.health is Health.OVERSIZED)
     act(environment)
-    environment.cluster.delete(large)
+    environment.cluster.delete(LARGE)
 
 
 async def watch(environment: Environment, act: Act) -> None:
@@ -242,6 +242,24 @@ def test_15_each_departure_is_delivered_once(filter_: str, disturb: Any, act: st
                 for who, each in received.items():
                     each.drain()
                     assert each.departures == {("a", uid): 1}, who
+
+    run(main())
+
+
+def test_the_end_of_an_object_is_waited_for_although_it_is_evicted() -> None:
+    async def main() -> None:
+        async with caching(Cached(FILTERS["one stream"], max_bytes="128Ki"), A) as environment:
+            await environment.cache.wait_synced()
+            waiting = asyncio.create_task(environment.cache.wait_deleted("secrets", "a", namespace="shop"))
+            for _ in range(20):
+                await asyncio.sleep(0)
+            environment.cluster.create(LARGE)
+            await until(lambda: environment.informer.health is Health.OVERSIZED)
+            assert not waiting.done()
+            environment.cluster.delete(A)
+            environment.cluster.requests.clear()
+            await waiting
+            assert {each.verb for each in environment.cluster.requests} == {"get"}, "nothing was listed"
 
     run(main())
 

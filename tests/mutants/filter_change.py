@@ -56,7 +56,7 @@ FILTER_CHANGE: tuple[Mutant, ...] = (
             ORDERS + "16_of_overlapping_changes_the_last_is_in_force_and_each_that_returned_was")),
     Mutant("look at permissions before the change to present namespaces begins", "informer/namespaces.py", "            await informer.filter_change.change(informer.declared,", "            await informer.look_at_rights(informer.declared, informer.state.resource)\n            await informer.filter_change.change(informer.declared,", 16,
            (ORDERS + "16_the_namespaces_of_the_present_filter_do_not_overtake_a_call",)),
-    Mutant("wait for the namespaces of a filter that was replaced", "informer/informer.py", "        self._leave(former, departed, ChangeCause.DROPPED)\n        self.chosen.look()\n", "        self._leave(former, departed, ChangeCause.DROPPED)\n", 16,
+    Mutant("wait for the namespaces of a filter that was replaced", "informer/informer.py", "        self._leave(former)\n        self.chosen.look()\n", "        self._leave(former)\n", 16,
            (UNKNOWN + "16_a_filter_changes_although_the_namespaces_of_the_present_one_are_unknown",)),
     Mutant("hide the lost namespaces of a filter that was replaced", "informer/_exchange.py", "                plan=None,\n", "", 16,
            (UNKNOWN + "16_while_a_cache_restarts_its_filter_is_the_declared_one",)),

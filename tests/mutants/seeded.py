@@ -16,6 +16,7 @@ from .reads import READS
 from .reconcile import RECONCILE
 from .reconcilers import RECONCILERS
 from .recorder import RECORDER
+from .restarts import RESTARTS
 from .silence import SILENCE
 from .split import SPLIT_CACHES
 from .writes import WRITES
@@ -385,9 +386,9 @@ MUTANTS: tuple[Mutant, ...] = (
            "not is_older(record.version, held.version)", 6, ("tests/core/store/test_store.py::test_the_deletion_of_another_object_of_that_name_changes_nothing",)),
     Mutant("treat another object of the name as a change of the first", STORE, "            elif before.uid == record.uid:\n", "            elif True:\n", 6,
            ("tests/core/store/test_store.py::test_a_deletion_and_creation_seen_as_one_change_is_told_as_both",)),
-    Mutant("restart an informer without departures", "informer/informer.py", "            self._notify(Change(record, None, cause))\n", "            pass\n", 6,
-           (f"{DEPARTURES}when_max_bytes_evicts_a_cache_each_held_object_departs_once",
-            f"{DEPARTURES}when_a_kind_under_an_or_disappears_and_returns_each_held_object_departs_once")),
+    Mutant("restart an informer without departures", "informer/informer.py", "drop(former.store.records()[0], is", "drop((), is", 6,
+           (f"{DEPARTURES}when_max_bytes_evicts_a_cache_what_is_gone_departs_once",
+            f"{DEPARTURES}when_a_kind_under_an_or_disappears_and_returns_only_what_is_gone_departs")),
     Mutant("wait for the stream of all others", "core/store/substore.py", "            and namespace not in self.excluded\n", "", 12,
            ("tests/informer/test_namespaces.py::test_a_departure_in_a_namespace_does_not_wait_for_the_stream_of_all_others",)),
     Mutant("let a default beat the kind", "settings/precedence.py", "for level in Level:", "for level in reversed(Level):", 1,
@@ -637,20 +638,12 @@ MUTANTS: tuple[Mutant, ...] = (
     # ---- Changes.
     Mutant("lose the departure of a former object of the name", QUEUE, "        pending.departures.append(change)", "        pending.departures[:] = [change]", 15,
            (f"{QUEUED}changes_of_one_object_are_joined_while_they_wait",)),
-    Mutant("treat an eviction as a departure", "core/store/change.py", "self is ChangeCause.DROPPED or self is ChangeCause.EVICTED", "self is ChangeCause.DROPPED", 15,
-           (f"{QUEUED}after_a_restart_only_real_differences_are_reported",)),
-    Mutant("forget the objects that a restart has dropped", QUEUE, "in dropped.values():", "in list[Record]():", 15,
-           (f"{QUEUED}after_a_restart_only_real_differences_are_reported",)),
-    Mutant("report all objects again after a restart", QUEUE, "elif dropped.version == after.version:", "elif False:", 15,
-           (f"{QUEUED}after_a_restart_only_real_differences_are_reported",)),
     Mutant("report the arrival of an object that has departed", QUEUE, "        pending.arrival = None\n        if change.cause", "        if change.cause", 15,
            (f"{QUEUED}changes_of_one_object_are_joined_while_they_wait",)),
     Mutant("hold back a change whose predecessor is finished", QUEUE, "        if (pending := self._blocked.pop(key, None)) is not None:\n            self._ready[key] = pending\n", "", 15,
            (f"{QUEUED}an_object_is_not_handed_out_again_before_it_is_finished",)),
     Mutant("miss an object that leaves by its labels", QUEUE, "            self._queue.add(_deselected(before))", "            pass", 15,
            (f"{QUEUED}a_narrowed_change_is_the_one_of_the_matching_objects",)),
-    Mutant("treat an object that cannot be read after a restart as departed", QUEUE, "if dropped is None or (is_wanted and dropped.uid == record.uid):", "if dropped is None:", 15,
-           (f"{QUEUED}after_a_restart_an_object_that_is_there_departs_only_for_who_does_not_want_it",)),
     Mutant("forget an object that cannot be read", QUEUE, "            self._known[after.key] = before", "            pass", 15,
            (f"{QUEUED}an_object_that_cannot_be_read_stands_for_its_last_known_record",)),
     Mutant("call handlers of changes while the operator is paused", "_kopf.py", "        return self.paused.is_on()\n", "        return False\n", 15,
@@ -673,8 +666,6 @@ MUTANTS: tuple[Mutant, ...] = (
            ("tests/plugin/test_change_initial.py::test_15_an_initial_entry_that_is_joined_with_updates_stays_initial",)),
     Mutant("count no departure that is being handled", QUEUE, "sum(1 for change in self._taken.values() if change.after is None)", "0", 15,
            (f"{QUEUED}departures_that_are_being_handled_count_for_the_limit",)),
-    Mutant("keep the contents of an earlier restart after an eviction", QUEUE, "if not with_object and self._has_objects_aside:", "if False:", 15,
-           (f"{QUEUED}an_eviction_frees_the_contents_that_an_earlier_restart_has_kept",)),
     Mutant("give up a joined change whose time is over", "plugin/changes.py", "(renewed.after is None or self._has_timed_out(attempts))", "renewed.after is None", 15,
            (f"{ATTEMPTS}a_change_that_was_joined_is_not_given_up_without_a_call",)),
     Mutant("keep the place of a call that never began", "plugin/changes.py", "        call.add_done_callback(self._leave)\n", "", 15,
@@ -690,6 +681,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *FILTER_CHANGE,
     *PACKING,
     *READS,
+    *RESTARTS,
     *SPLIT_CACHES,
     *RECONCILE,
     *RECONCILERS,

@@ -13,7 +13,7 @@ from kopf_selectcache.cache.formats.views import Views
 from kopf_selectcache.core.selection.kinds import find
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.change import Change, ChangeCause
-from kopf_selectcache.core.store.record import Record
+from kopf_selectcache.core.store.record import EvictedRecord, Record, compact_json
 from kopf_selectcache.reactions._deliveries import Deliveries
 from kopf_selectcache.reactions.mapping import ITSELF, mapping_of
 from kopf_selectcache.reactions.predicates import all_of
@@ -22,11 +22,11 @@ from tests.faults.environment import run, until
 from tests.reactions.test_sources import Failing, by_target, keys_in, queue_of, sleep_briefly
 
 
-def departed() -> Change:
+def departed(kept: object = None) -> Change:
     """Return the departure of an object of which only metadata is known."""
     kind = find("pods")
     assert kind is not None
-    evicted = Record("", "a", "", "1", {}, (), stored=b"")
+    evicted = EvictedRecord("", "a", "", "1", {}, (), stored=b"", kept=kept)
     return Change(evicted, None, ChangeCause.DELETED, views=Views(Resource(kind, "v1")))
 
 
@@ -35,8 +35,8 @@ def test_the_keys_of_an_evicted_object_run_when_it_departs_although_its_mapping_
         queue, mapping = queue_of(), Failing()
         deliveries = deliveries_of(queue, mapping)
         whole = {"metadata": {"name": "a", "resourceVersion": "1"}, "data": {"target": "dHdv"}}
-        deliveries.remember(whole, "a")
-        deliveries.deliver(departed(), "a")
+        record = Record("", "a", "one", "1", {}, (), compact_json(whole))
+        deliveries.deliver(departed(deliveries.keep(record)), record.key)
         assert len(queue) == 0
         await until(lambda: len(queue) == 1)
         assert keys_in(queue)[0].key == Key("a-dHdv")

@@ -12,7 +12,7 @@ from .record import Record
 
 
 class ChangeCause(StrEnum):
-    """Why subscribers receive a change. `left` to `evicted` are departures."""
+    """Why subscribers receive a change. `left` and `deleted` are departures."""
 
     ENTERED = "entered"
     UPDATED = "updated"
@@ -23,21 +23,10 @@ class ChangeCause(StrEnum):
     DELETED = "deleted"
     """The object does not exist any more: its stream selects by name and namespace alone, the server has
     confirmed it, or another object has its name."""
-    DROPPED = "dropped"
-    """The informer has replaced its store by an empty one. The next complete lists show if the object is
-    still there."""
-    EVICTED = "evicted"
-    """The same, because the store is larger than it may be: nobody may keep its objects."""
-
     RESUMED = "resumed"
     """A reader was too slow, and receives the present state instead of the changes that it has missed."""
     SENT = "sent"
     """A `Channel`, or a source of the operator's author, has sent the object. No cache has it."""
-
-    @property
-    def is_of_restart(self) -> bool:
-        """True if the store was dropped: nothing is known about the object itself."""
-        return self is ChangeCause.DROPPED or self is ChangeCause.EVICTED
 
 
 KnownBy: TypeAlias = Literal["filter by name", "metadata", "confirmed", "cache"]

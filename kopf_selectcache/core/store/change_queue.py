@@ -3,20 +3,18 @@
 Changes of one object are joined while they wait: updates become one update, an update of an object that has
 just entered becomes its entry, and an entry that nobody has received is dropped when the object departs. A
 departure is never dropped, unless there are too many. Objects are told apart by their names, so that a new
-object waits until the departure of the former one of its name has been handled.
-
-When the informer drops its store, nothing is known about the objects. The queue then keeps them aside until
-the store is complete again, and reports those that have really departed. Pure.
+object waits until the departure of the former one of its name has been handled. Pure.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
+from typing import Any, Protocol
 
 from msgspec.structs import replace
 
-from .change import Change, ChangeCause, replaced
-from .record import Record, UnreadableRecord
+from .change import Change, ChangeCause
+from .record import EvictedRecord, Keep, Record, UnreadableRecord
 from .substore import ObjectKey
 
 MOST_DEPARTURES = 100_000
@@ -67,9 +65,6 @@ class ChangeQueue:
         """The changes that were taken, and are not finished."""
         self._outlived: set[ObjectKey] = set()
         """Names with a taken change whose object has departed, which nobody wants to receive."""
-        self._dropped: dict[ObjectKey, Record] = {}
-        """Objects of a dropped store. It is not known if they are still there."""
-        self._has_objects_aside = False
         self.lost = 0
         """The number of departures that were dropped, because there were too many."""
         self.heard: Callable[[Change], object] = lambda _: None
@@ -87,52 +82,16 @@ class ChangeQueue:
 
     def add(self, change: Change) -> None:
         """Add a change as the informer reports it."""
-        before, after = change.before, change.after
-        if before is not None and change.cause.is_of_restart:
-            self._set_aside(before, with_object=change.cause is ChangeCause.DROPPED)
-            return
-        if after is not None and (dropped := self._dropped.pop(after.key, None)) is not None:
-            if dropped.uid != after.uid:
-                self._depart(replaced(dropped))
-            elif dropped.version == after.version:
-                return
-            else:
-                change = Change(dropped, after, ChangeCause.UPDATED)
         self.heard(change)
         if change.after is None:
             self._depart(change)
         elif change.cause in self._causes or self._has_arrival(change.after.key):
             self._arrive(change)
 
-    def _set_aside(self, record: Record, *, with_object: bool) -> None:
-        if not with_object and self._has_objects_aside:  # An earlier restart has kept them.
-            self._dropped = {key: _without_object(each) for key, each in self._dropped.items()}
-        self._has_objects_aside = with_object
-        self._dropped[record.key] = record if with_object else _without_object(record)
-
-    def find(self, record: Record, *, is_wanted: bool) -> Record | None:
-        """Note that the store has this object, which is not reported: it cannot be read, or it `is_wanted` no
-        more. Return the last known record if a restart has dropped it, and it has not departed.
-        """
-        dropped = self._dropped.pop(record.key, None)
-        if dropped is None or (is_wanted and dropped.uid == record.uid):
-            return dropped
-        self._depart(_deselected(dropped) if dropped.uid == record.uid else replaced(dropped))
-        return None
-
-    def complete(self, departure_of: Callable[[Record], Change]) -> None:
-        """Note that the store is complete: objects that a restart has dropped, and that are not in it, have
-        departed.
-        """
-        dropped, self._dropped = self._dropped, {}
-        for record in dropped.values():
-            self._depart(departure_of(record))
-
     def clear(self) -> None:
         """Drop all pending changes."""
         self._ready.clear()
         self._blocked.clear()
-        self._dropped.clear()
         self._departures = sum(1 for change in self._taken.values() if change.after is None)
         self.lost = 0
 
@@ -237,13 +196,10 @@ def _deselected(record: Record) -> Change:
     return Change(record, None, ChangeCause.LEFT, known_by="cache")
 
 
-def _without_object(record: Record) -> Record:
-    """Return a record without its object: an eviction must free memory."""
-    if not record.stored:
-        return record
-    return Record(
-        record.namespace, record.name, record.uid, record.version, record.labels, record.owners, stored=b""
-    )
+class Sink(Protocol):
+    """Takes the changes that a subscriber sees."""
+
+    def add(self, change: Change, /) -> object: ...
 
 
 class Narrowing:
@@ -253,14 +209,16 @@ class Narrowing:
     can be read or departs: it stands for its last known record.
     """
 
-    def __init__(self, queue: ChangeQueue, matches: Callable[[Record], object]) -> None:
+    def __init__(self, queue: Sink, matches: Callable[[Record], object], keep: Keep = lambda _: True) -> None:
+        """`keep` returns what is needed of an evicted object that matches (`informer.subscribers`)."""
         self._queue = queue
         self._matches = matches
+        self._keep = keep
         self._known: dict[ObjectKey, Record] = {}
         """The last known records of reported objects that cannot be read now."""
 
     def add(self, change: Change) -> None:
-        """Add to the queue what the subscriber sees of a change, if anything."""
+        """Pass on what the subscriber sees of a change, if anything."""
         if change.cause is ChangeCause.RESYNC:
             if change.after is not None and change.after.stored and self._matches(change.after):
                 self._queue.add(change)
@@ -274,11 +232,9 @@ class Narrowing:
         if is_wanted and after.stored:
             cause = ChangeCause.ENTERED if before is None else ChangeCause.UPDATED
             self._queue.add(Change(before, after, cause, change.filter_changed, initial=change.initial))
-        elif before is None:
-            before = self._queue.find(after, is_wanted=is_wanted)
-        elif not is_wanted:
+        elif before is not None and not is_wanted:
             self._queue.add(_deselected(before))
-        if is_wanted and not after.stored and before is not None and not isinstance(before, UnreadableRecord):
+        elif before is not None and not isinstance(before, UnreadableRecord):
             self._known[after.key] = before
 
     def _before(self, change: Change) -> Record | None:
@@ -286,13 +242,24 @@ class Narrowing:
         it. One that was never reported, as it could not be read, is reported when it departs.
         """
         before = change.before
-        if before is None:
-            return None
+        if before is None or isinstance(before, EvictedRecord):
+            return before  # Of an evicted object that is not wanted, nothing was kept.
         if not before.stored and (known := self._known.pop(before.key, None)) is not None:
             return known
         if not before.stored and change.after is not None:
             return None
         return before if self._matches(before) else None
+
+    def keep(self, record: Record) -> Any:
+        """Return what is needed of an object that is about to be evicted, None if it is not wanted."""
+        known = self._known.get(record.key)
+        if known is not None and known.stored:
+            self._known[record.key] = replace(EvictedRecord.of(known), kept=self._keep(known))
+        if known is not None:
+            return True
+        if not self._matches(record):
+            return None
+        return self._keep(record) if record.stored else True
 
     def clear(self) -> None:
         """Forget the objects that cannot be read."""

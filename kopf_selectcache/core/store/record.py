@@ -6,8 +6,8 @@ reads cost no dict.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -119,6 +119,29 @@ class PartialRecord(Record):
 class OutsideRecord(Record):
     """The identity of an object outside of the filter, in a split cache. No read returns it."""
 
+
+class EvictedRecord(Record, gc=True):
+    """The metadata of an object whose store was dropped to free memory, for one subscriber."""
+
+    kept: Any = True
+    """The part of the object that the subscriber has kept; True if this record is enough."""
+
+    @classmethod
+    def of(cls, record: Record) -> EvictedRecord:
+        return cls(
+            record.namespace,
+            record.name,
+            record.uid,
+            record.version,
+            record.labels,
+            record.owners,
+            stored=b"",
+        )
+
+
+Keep: TypeAlias = Callable[[Record], Any]
+"""Returns what a subscriber needs of an object that is evicted: the `kept` of the `EvictedRecord` that it
+receives later. True if the metadata is enough; None if it does not want the object."""
 
 TOO_DEEP = "it is nested too deeply"
 OUT_OF_RANGE = "it has a number that is out of range"

@@ -1,8 +1,9 @@
-"""The queue of pending changes: joined per object, no departure lost, and restarts that nobody notices."""
+"""The queue of pending changes: joined per object, and no departure lost."""
 
 from __future__ import annotations
 
 import itertools
+import logging
 from typing import Any
 
 from hypothesis import example, given, settings
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from kopf_selectcache.core.store.change import Change, ChangeCause
 from kopf_selectcache.core.store.change_queue import ChangeQueue, Narrowing
 from kopf_selectcache.core.store.record import Record, UnreadableRecord
+from kopf_selectcache.informer.subscribers import Subscribers
 from tests.rows import each_row
 
 ENTERED, UPDATED, LEFT, GONE = ChangeCause.ENTERED, ChangeCause.UPDATED, ChangeCause.LEFT, ChangeCause.DELETED
@@ -132,47 +134,6 @@ def test_15_an_object_is_not_handed_out_again_before_it_is_finished() -> None:
     assert drained(queue) == [("updated", "1", "2")]
 
 
-@each_row("cause", [ChangeCause.DROPPED, ChangeCause.EVICTED])
-@each_row(
-    ("returns", "received"),
-    [
-        ([A1], []),
-        ([A2], [("updated", "1", "2")]),
-        ([B4], [("deleted", "1", None), ("entered", None, "4")]),
-        ([], [("left", "1", None)]),
-    ],
-)
-def test_15_after_a_restart_only_real_differences_are_reported(
-    cause: ChangeCause, returns: list[Record], received: list[tuple[str, Any, Any]]
-) -> None:
-    queue = ChangeQueue()
-    queue.add(left(A1, cause))
-    assert not queue
-    for each in returns:
-        queue.add(entered(each))
-    queue.complete(left)
-    assert drained(queue) == received
-
-
-def test_15_an_eviction_keeps_no_contents() -> None:
-    queue = ChangeQueue()
-    queue.add(left(record("a", 1, app="web"), ChangeCause.EVICTED))
-    queue.complete(lambda each: left(each, GONE))
-    before = queue.take().before
-    assert before is not None
-    assert (before.stored, before.labels, before.version) == (b"", {"app": "web"}, "1")
-
-
-def test_15_an_eviction_frees_the_contents_that_an_earlier_restart_has_kept() -> None:
-    queue = ChangeQueue()
-    queue.add(left(record("a", 1), ChangeCause.DROPPED))
-    queue.add(left(record("b", 1), ChangeCause.EVICTED))
-    queue.add(left(record("c", 1), ChangeCause.DROPPED))
-    queue.complete(lambda each: left(each, GONE))
-    stored = {change.before.name: change.before.stored for change in queue.drain() if change.before}
-    assert stored == {"a": b"", "b": b"", "c": b'{"metadata":{}}'}
-
-
 def test_departures_beyond_the_limit_are_counted() -> None:
     queue = ChangeQueue(most=2)
     for name in "abc":
@@ -258,10 +219,8 @@ def test_a_cleared_queue_has_nothing_left() -> None:
     queue.add(entered(A1))
     taken = queue.take()
     queue.add(left(A1))
-    queue.add(left(record("b", 1), ChangeCause.DROPPED))
     queue.clear()
     queue.finish(taken.key)
-    queue.complete(left)
     assert drained(queue) == []
     queue.add(left(record("c", 1)))
     assert drained(queue) == [("left", "1", None)]
@@ -277,7 +236,6 @@ ODD, ODD_DB, ODD_OTHER = (
     UnreadableRecord("shop", "a", uid, "3", {"app": app}, (), b"")
     for uid, app in (("one", "web"), ("one", "db"), ("two", "web"))
 )
-DROPPED, EVICTED = ChangeCause.DROPPED, ChangeCause.EVICTED
 
 
 def seen_of(changes: list[Change]) -> list[tuple[str, Record | None, Record | None]]:
@@ -288,8 +246,7 @@ def seen_of(changes: list[Change]) -> list[tuple[str, Record | None, Record | No
     for change in changes:
         narrowing.add(change)
         found += [(str(each.cause), each.before, each.after) for each in queue.drain()]
-    queue.complete(lambda each: left(each, GONE))
-    return found + [(str(each.cause), each.before, each.after) for each in queue.drain()]
+    return found
 
 
 @each_row(
@@ -332,31 +289,6 @@ def test_15_an_object_that_cannot_be_read_stands_for_its_last_known_record(
     assert seen_of(changes) == seen
 
 
-@each_row(
-    ("changes", "seen"),
-    [
-        ([left(WEB, DROPPED), entered(DB)], [("left", WEB, None)]),
-        ([left(WEB, DROPPED), entered(OTHER)], [("deleted", WEB, None)]),
-        ([left(WEB, DROPPED), entered(ODD)], []),
-        ([left(WEB, DROPPED), entered(ODD), updated(ODD, WEB5)], [("updated", WEB, WEB5)]),
-        ([left(WEB, DROPPED), entered(ODD), left(ODD)], [("left", WEB, None)]),
-        ([left(WEB, DROPPED), entered(ODD_OTHER)], [("deleted", WEB, None)]),
-        ([left(WEB, DROPPED), entered(ODD_DB), left(ODD_DB)], [("left", WEB, None)]),
-        ([updated(WEB, ODD), left(ODD, DROPPED), entered(ODD), left(ODD)], [("left", WEB, None)]),
-        ([left(ODD, DROPPED), entered(ODD), updated(ODD, WEB5)], [("entered", None, WEB5)]),
-        ([left(DB, DROPPED), entered(WEB)], [("entered", None, WEB)]),
-    ],
-)
-def test_15_after_a_restart_an_object_that_is_there_departs_only_for_who_does_not_want_it(
-    changes: list[Change], seen: Any
-) -> None:
-    assert seen_of(changes) == seen
-
-
-def test_an_unreadable_object_is_kept_through_an_eviction_as_it_is() -> None:
-    assert seen_of([left(ODD, EVICTED)]) == [("deleted", ODD, None)]
-
-
 # ---- Against a model.
 
 OPERATIONS = ("write", "delete", "leave", "drop", "evict", "complete", "take", "finish", "fail")
@@ -367,6 +299,8 @@ class Model:
 
     def __init__(self) -> None:
         self.queue = ChangeQueue()
+        self.subscribers = Subscribers("pods", logging.getLogger(__name__), lambda listener: listener)
+        self.subscribers.add(lambda change: self.queue.add(change) if change is not None else None)
         self.present: dict[str, Record] = {}
         self.restarting: dict[str, Record] | None = None
         self.versions = itertools.count(1)
@@ -389,7 +323,7 @@ class Model:
             identity = name, after.uid
             self.ever.add(identity)
             self.entries[identity] = self.entries.get(identity, 0) + 1
-        self.queue.add(Change(before, after, ENTERED if before is None else UPDATED))
+        self.subscribers.notify(Change(before, after, ENTERED if before is None else UPDATED))
 
     def delete(self, name: str) -> None:
         self._depart(name, GONE)
@@ -401,27 +335,26 @@ class Model:
     def _depart(self, name: str, cause: ChangeCause) -> None:
         before = self.present.pop(name, None)
         if before is not None:
-            self.queue.add(Change(before, None, cause))
+            self.subscribers.notify(Change(before, None, cause))
         elif self.restarting is not None and cause is GONE:
             self.restarting.pop(name, None)
 
-    def drop(self, _: str, cause: ChangeCause = ChangeCause.DROPPED) -> None:
+    def drop(self, _: str, *, is_evicted: bool = False) -> None:
         self.restarting = {**(self.restarting or {}), **self.present}
-        for each in self.present.values():
-            self.queue.add(Change(each, None, cause))
+        self.subscribers.drop([*self.present.values()], is_evicted=is_evicted)
         self.present.clear()
 
     def evict(self, name: str) -> None:
-        self.drop(name, ChangeCause.EVICTED)
+        self.drop(name, is_evicted=True)
 
     def complete(self, _: str) -> None:
         """List the objects that are still there: in the same version."""
         for name, each in (self.restarting or {}).items():
             if name not in self.present and each.uid == str(self.uids[name]):
                 self.present[name] = each
-                self.queue.add(entered(each))
+                self.subscribers.notify(entered(each))
         self.restarting = None
-        self.queue.complete(left)
+        self.subscribers.complete(left)
 
     def take(self, _: str) -> None:
         if self.queue:

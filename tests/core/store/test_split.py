@@ -3,6 +3,7 @@ streams, an object that changes its label is in one of them."""
 
 from __future__ import annotations
 
+import logging
 from itertools import pairwise, product
 from typing import Any
 
@@ -10,12 +11,12 @@ import pytest
 
 from kopf_selectcache.core.selection.grammar import FieldTerm, LabelRequirement
 from kopf_selectcache.core.store.change import Change, ChangeCause
-from kopf_selectcache.core.store.change_queue import ChangeQueue
 from kopf_selectcache.core.store.record import OutsideRecord, Record
 from kopf_selectcache.core.store.substore import Keys, Selected, UnionView
 from kopf_selectcache.core.store.succession import Succession
 from kopf_selectcache.core.store.unconfirmed import JoinedLists
 from kopf_selectcache.core.store.union import Union
+from kopf_selectcache.informer.subscribers import Subscribers
 from tests.core.transits import FIRST, History, Rules, System, Violation, walks
 from tests.core.writers import Writer, writers
 from tests.rows import each_row
@@ -232,9 +233,13 @@ def test_the_objects_of_other_streams_are_known_by_their_metadata(selected: Sele
 
 
 def test_6_an_object_that_a_restart_finds_outside_has_left_and_is_not_gone() -> None:
-    union, queue = complement(None), ChangeQueue()
-    for name in ("same", "other", "absent"):
-        queue.add(Change(Record("", name, "u-1", "10", WEB, (), b"{}"), None, ChangeCause.DROPPED))
+    union, changes = complement(None), list[Change | None]()
+    subscribers = Subscribers("pods", logging.getLogger(__name__), lambda listener: listener)
+    subscribers.add(changes.append)
+    subscribers.drop(
+        [Record("", name, "u-1", "10", WEB, (), b"{}") for name in ("same", "other", "absent")],
+        is_evicted=False,
+    )
     inner, outer = writers(union)
     inner.begin()
     inner.commit("20")
@@ -242,9 +247,9 @@ def test_6_an_object_that_a_restart_finds_outside_has_left_and_is_not_gone() -> 
     outer.put(OutsideRecord("", "same", "u-1", "15", DB, (), b"{}"))
     outer.put(OutsideRecord("", "other", "u-2", "16", DB, (), b"{}"))
     for change in outer.commit("20"):
-        queue.add(change)
-    queue.complete(union.departure_of)
-    causes = {change.key[1]: change.cause for change in queue.drain()}
+        subscribers.notify(change)
+    subscribers.complete(union.departure_of)
+    causes = {change.key[1]: change.cause for change in changes if change is not None}
     assert causes == {"same": ChangeCause.LEFT, "other": ChangeCause.DELETED, "absent": ChangeCause.DELETED}
 
 

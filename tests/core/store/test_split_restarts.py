@@ -3,16 +3,18 @@ receives each departure once, and what it is known from is true."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
+from functools import partial
 from itertools import combinations, pairwise, product
 
 import pytest
 
 from kopf_selectcache.core.store.change import Change, ChangeCause
-from kopf_selectcache.core.store.change_queue import ChangeQueue
 from kopf_selectcache.core.store.record import OutsideRecord, Record
 from kopf_selectcache.core.store.substore import Keys
 from kopf_selectcache.core.store.union import Union
+from kopf_selectcache.informer.subscribers import Subscribers
 from tests.core.writers import Writer, writers
 
 FIRST = 10
@@ -64,16 +66,24 @@ def report(writer: Writer, history: History, version: int, *, is_outer: bool, is
     return [*changes, *writer.progress(str(version))]
 
 
+def note(received: list[Change], change: Change | None) -> None:
+    if change is not None:
+        received.append(change)
+
+
 def restarts(history: History) -> Iterator[list[Change]]:
     """Yield what a subscriber receives that has seen the object at the first version."""
     newest = FIRST + len(history) - 1
     for listed in product(range(FIRST, newest + 1), repeat=2):
         total = sum(newest + 1 - each for each in listed)
         for turns in combinations(range(total), newest + 1 - listed[0]):
-            union, queue = Union([Keys(), Keys(are_outside=True)]), ChangeQueue()
+            union, received = Union([Keys(), Keys(are_outside=True)]), list[Change]()
+            subscribers = Subscribers("pods", logging.getLogger(__name__), lambda listener: listener)
+            subscribers.add(partial(note, received))
             dropped = record_of(history, FIRST, is_outer=False)
-            queue.add(Change(dropped, None, ChangeCause.DROPPED))
-            at, received, is_complete = [*listed], list[Change](), False
+            assert dropped is not None
+            subscribers.drop([dropped], is_evicted=False)
+            at = [*listed]
             for turn in range(total + 2):
                 side = (0 if turn in turns else 1) if turn < total else turn - total
                 writer = writers(union)[side]
@@ -84,11 +94,9 @@ def restarts(history: History) -> Iterator[list[Change]]:
                 else:
                     changes = writer.progress(str(newest + 1))  # A bookmark.
                 for change in changes:
-                    queue.add(change)
-                if union.store.version and not is_complete:
-                    is_complete = True
-                    queue.complete(union.departure_of)
-                received += queue.drain()
+                    subscribers.notify(change)
+                if union.store.version and subscribers.await_completion:
+                    subscribers.complete(union.departure_of)
             yield received
 
 

@@ -1,0 +1,97 @@
+"""Seeded bugs in what subscribers receive when a cache starts again."""
+
+from __future__ import annotations
+
+from .mutant import Mutant
+
+SUBSCRIBERS = "informer/subscribers.py"
+QUEUE = "core/store/change_queue.py"
+TESTS = "tests/informer/test_subscribers.py::test_15_"
+DIFFERENCES = TESTS + "after_a_restart_only_real_differences_are_reported"
+NARROWED = TESTS + "after_a_restart_an_object_that_is_there_departs_only_for_who_does_not_want_it"
+EVICTED = TESTS + "a_subscriber_keeps_what_it_needs_of_an_object_before_its_eviction_and_gets_it_back"
+
+RESTARTS: tuple[Mutant, ...] = (
+    Mutant(
+        "forget the objects that an eviction has dropped",
+        SUBSCRIBERS,
+        "self._identities.drop(records)",
+        "self._identities.drop(() if is_evicted else records)",
+        15,
+        (DIFFERENCES,),
+    ),
+    Mutant(
+        "forget the objects that a restart has dropped",
+        SUBSCRIBERS,
+        "yield from aside.values()",
+        "yield from list(aside.values())[:0]",
+        15,
+        (DIFFERENCES,),
+    ),
+    Mutant(
+        "report all objects again after a restart",
+        SUBSCRIBERS,
+        "if former.version == after.version:",
+        "if False:",
+        15,
+        (DIFFERENCES,),
+    ),
+    Mutant(
+        "report the departures of a restart to who began in the middle of it",
+        SUBSCRIBERS,
+        "known.ignore(self._aside)",
+        "known.ignore(())",
+        15,
+        (TESTS + "who_begins_in_the_middle_of_a_restart_receives_all_objects_and_no_departure_of_others",),
+    ),
+    Mutant(
+        "treat an object that cannot be read after a restart as departed",
+        QUEUE,
+        "elif before is not None and not is_wanted:",
+        "elif before is not None:",
+        15,
+        (NARROWED,),
+    ),
+    Mutant(
+        "forget that a subscriber does not want an object that is evicted",
+        SUBSCRIBERS,
+        "        if kept is None:\n",
+        "        if False:\n",
+        15,
+        (NARROWED,),
+    ),
+    Mutant(
+        "keep the contents of an earlier restart after an eviction",
+        SUBSCRIBERS,
+        "{key: _without_object(record) for key, record in self._aside.items()}",
+        "dict(self._aside)",
+        15,
+        (TESTS + "an_eviction_frees_the_contents_that_an_earlier_restart_has_kept",),
+    ),
+    Mutant(
+        "keep the contents of an object that cannot be read through an eviction",
+        QUEUE,
+        "if known is not None and known.stored:",
+        "if False:",
+        15,
+        (TESTS + "an_eviction_frees_the_last_known_record_of_an_object_that_cannot_be_read",),
+    ),
+    Mutant(
+        "lose what a subscriber has kept of an evicted object",
+        SUBSCRIBERS,
+        "kept=self._kept.pop(record.key, True)",
+        "kept=True",
+        15,
+        (EVICTED, "tests/reactions/test_sources.py::test_each_departure_reaches_the_queue_once"),
+    ),
+    Mutant(
+        "wait for the end of an object that is evicted as if the cache had it",
+        "cache/changes.py",
+        "if change is None or (change.after is None",
+        "if change is not None and (change.after is None",
+        15,
+        (
+            "tests/informer/test_change_departures.py::test_the_end_of_an_object_is_waited_for_although_it_is_evicted",
+        ),
+    ),
+)
