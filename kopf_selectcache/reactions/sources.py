@@ -175,7 +175,7 @@ class _Subscription:
         self.close = informer.subscribe(self._see, synced, self._narrowing.keep)
         """Ends the subscription."""
         for record in informer.store.records()[0]:
-            self._narrowing.add(Change(None, record, ChangeCause.ENTERED))
+            self._narrowing.add(Change(None, record, ChangeCause.ENTERED, initial=True))
         if informer.is_complete:
             synced()
 
@@ -187,7 +187,7 @@ class _Subscription:
         """Deliver a change, as the sink of the narrowing."""
         resource = self._informer.resource
         assert resource is not None, "it has objects"
-        is_listing = change.filter_changed or not self._informer.is_complete
+        is_listing = change.initial or change.filter_changed or not self._informer.is_complete
         is_of_list = change.cause is ChangeCause.ENTERED and is_listing
         is_live = not is_of_list and change.cause is not ChangeCause.RESYNC
         priority = Priority.LIVE if is_live else Priority.INITIAL

@@ -129,6 +129,14 @@ RECONCILE: tuple[Mutant, ...] = (
         ("tests/reactions/test_following.py::test_a_resync_of_the_kind_goes_after_live_changes",),
     ),
     Mutant(
+        "run the objects that a cache has already like changes",
+        "reactions/sources.py",
+        "is_listing = change.initial or ",
+        "is_listing = ",
+        17,
+        (SOURCES + "test_objects_that_a_cache_has_already_go_after_changes",),
+    ),
+    Mutant(
         "send to a channel that is full",
         "reactions/sources.py",
         "if any(len(source.events) >= self._size for source in self._sources):",

@@ -378,6 +378,22 @@ def test_objects_that_depart_while_their_kind_is_not_declared_are_not_reported()
     run(main())
 
 
+def test_objects_that_a_cache_has_already_go_after_changes() -> None:
+    async def main() -> None:
+        cache = FakeCache([pod("web-1")], {"pods": "app=web"})
+        queue, source = queue_of(), Kind("pods", cache=cache)
+        assert len(cache.list_cached("pods")) == 1
+        await source.start(queue)
+        cache.cluster.create(pod("web-2"))
+        assert [(run.key.name, run.priority) for run in keys_in(queue)] == [
+            ("web-2", Priority.LIVE),
+            ("web-1", Priority.INITIAL),
+        ]
+        await source.stop()
+
+    run(main())
+
+
 def test_objects_of_a_list_go_after_changes() -> None:
     async def main() -> None:
         async with caching("app=web", secret("a", app="web")) as environment:
