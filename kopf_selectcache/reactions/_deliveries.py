@@ -1,9 +1,9 @@
 """Deliveries: what one source reports, on its way to the queue. Predicates drop events, the mapping makes
 keys.
 
-A mapping that is async, or that fails, is finished in a task; meanwhile later events of the object are
-joined. Of the states of an object between two mappings, the first and the last are mapped: nobody was told
-of the others.
+If a mapping is async, or fails, its object waits in a work queue of its own, for a worker that maps it; later
+changes of the object are joined. Of the states of an object between two mappings, the first and the last are
+mapped: nobody was told of the others.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Hashable
+from itertools import count
 from typing import Any, TypeVar, cast
 
 from kopf_selectcache.cache.formats.views import BodyView
@@ -23,7 +24,8 @@ from kopf_selectcache.selectors.signatures import refuse_awaitable
 
 from .mapping import Itself, Mapping, checked_keys
 from .predicates import Obj, Predicate
-from .queue import Cause, Priority, WorkQueue
+from .queue import Cause, Priority, Run, WorkQueue
+from .worker import RunAgain, Worker
 
 _T = TypeVar("_T")
 
@@ -43,9 +45,23 @@ class _EvictedKeys:
 class _Pending:
     """The states of one object that are still to be mapped."""
 
-    __slots__ = ("cause", "first", "is_added", "is_departed", "kept", "keys", "last", "priority")
+    __slots__ = (
+        "cause",
+        "failures",
+        "first",
+        "is_added",
+        "is_departed",
+        "kept",
+        "keys",
+        "last",
+        "name",
+        "priority",
+    )
 
-    def __init__(self) -> None:
+    def __init__(self, name: Hashable) -> None:
+        self.name = name
+        self.failures = 0
+        """The runs in a row that have failed to map a state."""
         self.first: Obj | None = None
         self.last: Obj | None = None
         self.keys: list[Key] = []
@@ -93,10 +109,17 @@ class Deliveries:
         """The paths of objects that are read here, as far as that is known."""
         self._queue, self._predicate, self._mapping, self._cache = queue, predicate, mapping, cache
         self._source = source
-        self._sleep, self._chance, self._logger = sleep, chance, logger
-        self._limit = asyncio.Semaphore(MAPPINGS_AT_ONCE)
+        self._chance, self._logger = chance, logger
         self._pending: dict[Hashable, _Pending] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._numbered: dict[Key, _Pending] = {}
+        """The same, by the keys that they have in the queue of mappings. These are numbers."""
+        self._numbers = count()
+        self._mappings = WorkQueue(clock=queue.clock, chance=chance)
+        self._worker = Worker(
+            self._mappings, self._map, limit=MAPPINGS_AT_ONCE, sleep=sleep, clock=queue.clock, logger=logger
+        )
+        self._working: asyncio.Task[None] | None = None
+        """Runs from the first pending object on."""
         self._reported: set[tuple[str, type[BaseException]]] = set()
         """The errors that were logged with a traceback."""
         self._departed = 0
@@ -172,48 +195,46 @@ class Deliveries:
     # ---- Mappings that take longer.
 
     def _join(self, name: Hashable, states: list[Obj]) -> _Pending:
-        pending = self._pending.get(name)
-        if pending is None:
-            pending = self._pending[name] = _Pending()
-            pending.join(states)
-            task = asyncio.create_task(self._finish(name, pending), name=f"selectcache: {self._source}")
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
-        else:
-            pending.join(states)
+        if (pending := self._pending.get(name)) is None:
+            key, pending = Key(str(next(self._numbers))), _Pending(name)
+            self._pending[name] = self._numbered[key] = pending
+            self._mappings.add(key)
+            if self._working is None:
+                self._working = asyncio.create_task(self._worker.run(), name=f"selectcache: {self._source}")
+        pending.join(states)
         return pending
 
-    async def _finish(self, name: Hashable, pending: _Pending) -> None:
-        """Map the states of an object, again after failures, until there are no further ones."""
-        failures = 0
-        while pending:
-            first, last = pending.take()
-            if last is not None:
-                pending.keys = []
-            if first is not None and await self._is_mapped(pending, first, is_last=False):
-                first = None
-            if last is not None and await self._is_mapped(pending, last, is_last=True):
-                last = None
-            later = [state for state in pending.take() if state is not None]
-            pending.first, pending.last = first, last
-            has_failed = bool(pending)
-            if later:
-                pending.join(later)
-                pending.keys = []  # They were added after these changes.
-            if has_failed:
-                await self._sleep(delay(failures, self._chance()))
-                failures += 1
-            else:
-                failures = 0
-        del self._pending[name]
+    async def _map(self, run: Run) -> RunAgain | None:
+        """Map the states of an object; run again if one cannot be mapped, or if there are further ones."""
+        pending = self._numbered[run.key]
+        first, last = pending.take()
+        if last is not None:
+            pending.keys = []
+        if first is not None and await self._is_mapped(pending, first, is_last=False):
+            first = None
+        if last is not None and await self._is_mapped(pending, last, is_last=True):
+            last = None
+        later = [state for state in pending.take() if state is not None]
+        pending.first, pending.last = first, last
+        has_failed = bool(pending)
+        if later:
+            pending.join(later)
+            pending.keys = []  # They were added after these changes.
+        if has_failed:
+            pending.failures += 1
+            return RunAgain(delay(pending.failures - 1, self._chance()))
+        pending.failures = 0
+        if pending:
+            return RunAgain(0.0)
+        del self._pending[pending.name], self._numbered[run.key]
         self._set_departed(pending, is_departed=False)
         self.ended.set()
+        return None
 
     async def _is_mapped(self, pending: _Pending, state: Obj, *, is_last: bool) -> bool:
         """Map one state and use its keys; return False if that fails."""
         try:
-            async with self._limit:
-                keys = await self._mapped_by_any(state)
+            keys = await self._mapped_by_any(state)
         except BaseException as error:
             let_exit(error)
             if self._is_closing:
@@ -309,6 +330,6 @@ class Deliveries:
     async def close(self) -> None:
         """Cancel the mappings."""
         self._is_closing = True
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._working is not None:
+            self._working.cancel()
+            await asyncio.gather(self._working, return_exceptions=True)

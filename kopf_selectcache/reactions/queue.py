@@ -180,7 +180,7 @@ class WorkQueue:
         shortest: float = SHORTEST,
         longest: float = LONGEST,
     ) -> None:
-        self._clock = clock
+        self.clock = clock
         self._chance = chance
         self._ageing = ageing
         self._shortest, self._longest = shortest, longest
@@ -241,7 +241,7 @@ class WorkQueue:
     def _add(self, key: Key, seconds: float, priority: int, cause: Cause | None) -> bool:
         if self._is_shut_down:
             return False
-        now = self._clock()
+        now = self.clock()
         if self._waiting:
             self._promote(now)
         if seconds > 0:
@@ -313,7 +313,7 @@ class WorkQueue:
 
     def take(self) -> Run | None:
         """Return the key that goes first; None if there is none to take now. Call `done` after its run."""
-        now = self._clock()
+        now = self.clock()
         if self._waiting:
             self._promote(now)
         while self._ready:
@@ -338,7 +338,7 @@ class WorkQueue:
 
     def done(self, key: Key) -> None:
         """Note that the run of a key has ended. It can be taken again if it was added meanwhile."""
-        now = self._clock()
+        now = self.clock()
         # Delays that ended during the run are over before it: they wait for it as any other add.
         self._promote(now)
         self._work_duration.observe(now - self._running.pop(key))
@@ -359,7 +359,7 @@ class WorkQueue:
         With `drain`, keys that are ready can still be taken, also those that run and were added meanwhile. It
         may be called again without `drain` if that takes too long.
         """
-        self._promote(self._clock())
+        self._promote(self.clock())
         self._is_shut_down = True
         dropped = [key for key, entry in self._entries.items() if not drain or entry.state is _State.WAITING]
         for key in dropped:
@@ -396,7 +396,7 @@ class WorkQueue:
         With `is_read_only`, in any thread: keys whose delay has just ended count as delayed until the worker
         asks for the next one.
         """
-        now = self._clock()
+        now = self.clock()
         if not is_read_only:
             self._promote(now)
         ages = [now - taken for taken in list(self._running.values())]

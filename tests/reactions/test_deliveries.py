@@ -81,6 +81,30 @@ def test_a_mapping_that_runs_ends_with_its_source() -> None:
     run(main())
 
 
+def test_ten_mappings_run_at_the_same_time_and_others_wait_for_them() -> None:
+    async def main() -> None:
+        queue, release = queue_of(), asyncio.Event()
+        began: list[str] = []
+
+        async def wait(obj: Any) -> list[Key]:
+            began.append(obj["metadata"]["name"])
+            await release.wait()
+            return [Key(obj["metadata"]["name"])]
+
+        deliveries = deliveries_of(queue, wait)
+        for number in range(12):
+            name = str(number)
+            deliveries.deliver(Change.of("entered", None, {"metadata": {"name": name}}), name)
+        await until(lambda: len(began) == 10)
+        await sleep_briefly(0.0)
+        assert len(began) == 10
+        release.set()
+        await until(lambda: len(queue) == 12)
+        await deliveries.close()
+
+    run(main())
+
+
 def deliveries_of(queue: WorkQueue, mapping: Any) -> Deliveries:
     return Deliveries(
         queue,

@@ -45,8 +45,11 @@ A = departures.A | TARGET
 STAYS = departures.STAYS | TARGET
 
 
+_now = [0.0]
+
+
 def queue_of() -> WorkQueue:
-    return WorkQueue(clock=lambda: 0.0, chance=lambda: 0.0)
+    return WorkQueue(clock=lambda: _now[0], chance=lambda: 0.0)
 
 
 def keys_in(queue: WorkQueue) -> list[Run]:
@@ -58,8 +61,11 @@ def keys_in(queue: WorkQueue) -> list[Run]:
     return runs
 
 
-async def sleep_briefly(_: float) -> None:
-    await asyncio.sleep(0)
+async def sleep_briefly(seconds: float) -> None:
+    """Let the clock of the queues go on, and other tasks run meanwhile."""
+    for _ in range(10):
+        await asyncio.sleep(0)
+    _now[0] += seconds
 
 
 def create_again(environment: Environment) -> None:
