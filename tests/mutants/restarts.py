@@ -85,6 +85,24 @@ RESTARTS: tuple[Mutant, ...] = (
         (EVICTED, "tests/reactions/test_sources.py::test_each_departure_reaches_the_queue_once"),
     ),
     Mutant(
+        "join the changes of a subscriber that wants all of them",
+        "core/store/fifo.py",
+        "            self._changes.append(change)\n",
+        "            self._changes = deque([*(e for e in self._changes if e.key != change.key), change])\n",
+        15,
+        ("tests/core/store/test_fifo.py::test_15_no_change_is_joined_with_another_and_their_order_stays",),
+    ),
+    Mutant(
+        "drop changes of a subscriber that wants all of them silently",
+        "core/store/fifo.py",
+        "            self.is_full = True\n            self._changes.clear()\n",
+        "            self._changes.popleft()\n",
+        15,
+        (
+            "tests/core/store/test_fifo.py::test_15_who_is_too_slow_is_told_and_receives_nothing_until_it_has_looked",
+        ),
+    ),
+    Mutant(
         "wait for the end of an object that is evicted as if the cache had it",
         "cache/changes.py",
         "if change is None or (change.after is None",
