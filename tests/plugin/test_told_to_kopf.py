@@ -4,8 +4,9 @@ in its text, and its traceback ends in the user's own line."""
 from __future__ import annotations
 
 import json
+import ssl
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -47,17 +48,6 @@ async def make(cache, **_):
 """
 
 
-@pytest.fixture
-def cluster(
-    registry: kopf.OperatorRegistry,  # The fixture is needed for its effect.  # noqa: ARG001
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> Iterator[EmbeddedCluster]:
-    with EmbeddedCluster(tls=False).in_thread() as running:
-        monkeypatch.setenv("KUBECONFIG", str(running.kubeconfig(tmp_path / "kubeconfig")))
-        yield running
-
-
 def progress_of(obj: dict[str, Any]) -> str:
     """Return what Kopf has stored of the handler."""
     return str((obj["metadata"].get("annotations") or {}).get("kopf.zalando.org/make", ""))
@@ -67,7 +57,8 @@ def events_of(cluster: EmbeddedCluster) -> list[str]:
     """Return the messages of the Events in the cluster."""
     asking = urllib.request.Request(f"{cluster.url}/api/v1/events")
     asking.add_header("Authorization", f"Bearer {cluster.user('reader', [READ])}")
-    with urllib.request.urlopen(asking) as answer:
+    trusted = ssl.create_default_context(cafile=cluster.ca_file)
+    with urllib.request.urlopen(asking, context=trusted) as answer:
         return [each["message"] for each in json.load(answer)["items"]]
 
 
