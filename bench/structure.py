@@ -50,7 +50,7 @@ ROWS: Mapping[str, Row] = {
     # Its names are checked, and looked for swapped.
     "get": Row("calls, modules, switches: get outside of the filter", [226, 23, 96], [90, 14, 30]),
     "refused": Row(
-        "calls, modules, switches: a first refused list, to its text", [342, 18, 111], [180, 16, 65]
+        "calls, modules, switches: a first refused list, to its text", [342, 18, 111], [180, 14, 65]
     ),
     "declare": Row("calls, modules, switches: declaring 'app=web'", [316, 16, 89], [120, 11, 45]),
     "line": Row("calls, modules, switches: a line of a watch", [43, 14, 25], [35, 9, 15]),

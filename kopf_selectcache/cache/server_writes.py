@@ -17,7 +17,7 @@ from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.protocol.decoder import Reader
 from kopf_selectcache.core.protocol.lost_answer import Verb, Write
 from kopf_selectcache.core.recursion import decoded, with_room
-from kopf_selectcache.core.redact import clipped, shown, shown_with_type
+from kopf_selectcache.core.redact import clipped, shown
 from kopf_selectcache.core.selection.kinds import find, parse_key
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.selection.values import is_dns_label
@@ -26,9 +26,9 @@ from kopf_selectcache.core.store.record import Record, UnreadableRecord
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.selectors.kind_keys import AnyKey, key_of
-from kopf_selectcache.selectors.names import is_name
 from kopf_selectcache.selectors.object_key import Key, split_hint
 from kopf_selectcache.selectors.signatures import miscalled
+from kopf_selectcache.selectors.text import is_name
 
 from ._checks import require_place_of_key, require_stored
 from ._server_reads import resource_of
@@ -88,9 +88,7 @@ def options_of(verb: str, given: Mapping[str, Any]) -> Options:
 
 def _require(fits: object, verb: str, argument: str, given: object, wanted: str) -> None:
     if not fits:
-        raise InvalidObject(
-            f"cache.{verb}(): {argument} is {shown_with_type(given)}", remedy=f"Give {wanted}"
-        )
+        raise InvalidObject(f"cache.{verb}(): {argument} is {shown(given)}", remedy=f"Give {wanted}")
 
 
 def require_subresource(verb: str, subresource: object) -> None:

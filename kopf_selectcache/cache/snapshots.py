@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from operator import itemgetter
+from threading import get_ident
 from typing import Any, NamedTuple, TypeVar, cast
 
 from kopf_selectcache._errors import DeclarationError, NotDeclared, NotSynced, ReadError, Stalled, own_loop
@@ -108,7 +109,7 @@ class Snapshot:
         return found, version
 
     def locate(self, namespace: str, name: str) -> tuple[Record | None, str]:
-        """Return the object of a split cache, inside or outside of the filter, and the version."""
+        """Return the object of a split cache, inside or outside the filter, and the version."""
         key = namespace, name
         own = self._own(self.store.version) if self._own_key() == key else None
         with self.own_writes.lock:
@@ -374,7 +375,7 @@ class Counted:
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         if error is None:
-            self._informer.counts.read(self._request.verb, "served")
+            self._informer.counts.reads_by_thread[get_ident(), self._request.verb, "served"] += 1
         else:
             _count_error(self._informer, self._request, error)
 
@@ -386,7 +387,7 @@ def _count_error(informer: Informer, request: Request, error: BaseException) -> 
     else:
         outcomes = {DeclarationError: ReadError, Untransformed: Stalled}
         outcome = next((to.__name__ for of, to in outcomes.items() if isinstance(error, of)), "failed")
-    informer.counts.read(request.verb, outcome)
+    informer.counts.reads_by_thread[get_ident(), request.verb, outcome] += 1
     if isinstance(error, DeclarationError):
         raise misdeclared(request.verb, error) from error
     if isinstance(error, Untransformed):
@@ -427,7 +428,7 @@ class Access:
         except BaseException as error:
             _count_error(informer, request, error)
             raise
-        informer.counts.read(request.verb, "served")
+        informer.counts.reads_by_thread[get_ident(), request.verb, "served"] += 1
         return found
 
     def open(self, informer: Informer, request: Request) -> Snapshot:
@@ -513,7 +514,7 @@ class Access:
             answer = make(record)
         except Exception:  # It may be anything of a struct; the other way raises and counts it.  # noqa: BLE001
             return None
-        informer.counts.read(verb, "served")
+        informer.counts.reads_by_thread[get_ident(), verb, "served"] += 1
         return answer
 
 

@@ -7,10 +7,9 @@ of an object.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from threading import get_ident
 from typing import TYPE_CHECKING, Protocol
 
 from kopf_selectcache.core.store.accounting import weights_of
@@ -43,22 +42,18 @@ class Counts:
     """Failed requests and broken streams by `ReasonLabel`. `audit` counts failed audits."""
     relists: Counter[str] = field(default_factory=Counter)
     """Complete lists after the first, by `ReasonLabel`."""
-    _reads: dict[tuple[int, str, str], int] = field(default_factory=dict, repr=False, compare=False)
-    """Reads by thread, verb and outcome. Threads share no counter, because an increment is not atomic."""
-
-    def read(self, verb: str, outcome: str) -> None:
-        """Count a read, in any thread."""
-        key = get_ident(), verb, outcome
-        try:
-            self._reads[key] += 1
-        except KeyError:
-            self._reads[key] = 1
+    reads_by_thread: dict[tuple[int, str, str], int] = field(
+        default_factory=lambda: defaultdict(int), repr=False, compare=False
+    )
+    """Reads by thread (`get_ident()`), verb and outcome. Threads share no counter, because an increment is
+    not atomic.
+    """
 
     @property
     def reads(self) -> Counter[tuple[str, str]]:
         """Reads by verb, such as `get`, and outcome: `served`, or the name of the error."""
         counted: Counter[tuple[str, str]] = Counter()
-        for (_, verb, outcome), count in self._reads.copy().items():
+        for (_, verb, outcome), count in self.reads_by_thread.copy().items():
             counted[verb, outcome] += count
         return counted
 

@@ -37,11 +37,19 @@ from kopf_selectcache.core.selection.values import Strings
 from kopf_selectcache.core.selection.witness import Answer, Witness
 
 from .kind_keys import AnyKey, checked_key, key_of, likely, text_of
-from .names import names_of, namespaces_of, selects_by_nothing, too_many
 from .signatures import check_call, field_or_path
 from .special_values import EVERYTHING, Everything
 from .suggestions import near
-from .text import FieldDict, FieldSelector, LabelDict, LabelSelector
+from .text import (
+    FieldDict,
+    FieldSelector,
+    LabelDict,
+    LabelSelector,
+    names_of,
+    namespaces_of,
+    selects_by_nothing,
+    too_many,
+)
 
 AnyKind: TypeAlias = AnyKey | Kind
 """A kind as users name it: `'pods'`, `'Pod'`, `'batch/v1/jobs'`, `('batch', 'v1', 'jobs')`, a
@@ -396,7 +404,7 @@ class AnyOf(Branches):
         if not branches:
             raise BadSelector(
                 "AnyOf([]) selects nothing",
-                remedy="Declare the kind when it has objects to select\nDeclare a label that no object has",
+                remedy="Declare the kind once it has something to select\nSelect a label that no object has",
             )
         if len(branches) > MAX_BRANCHES:
             raise too_many("AnyOf()", len(branches), "selectors", MAX_BRANCHES)

@@ -11,10 +11,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias, cast
 
 from kopf_selectcache._errors import BadSelector, ConflictingSelectors
-from kopf_selectcache.core.redact import clipped, shown, shown_with_type
+from kopf_selectcache.core.redact import clipped, shown
 from kopf_selectcache.core.selection.grammar import FieldTerm
 from kopf_selectcache.core.selection.kinds import Kind
-from kopf_selectcache.selectors.names import namespaces_of
 from kopf_selectcache.selectors.selector import AnyOf, Selector, make_selector
 from kopf_selectcache.selectors.special_values import (
     ALL_OTHERS,
@@ -24,7 +23,7 @@ from kopf_selectcache.selectors.special_values import (
     Everything,
     Unset,
 )
-from kopf_selectcache.selectors.text import FieldSelector, LabelDict, LabelSelector
+from kopf_selectcache.selectors.text import FieldSelector, LabelDict, LabelSelector, namespaces_of
 
 from .precedence import Level, Origin, Place, first_set
 
@@ -77,7 +76,7 @@ def namespaces_in(given: NamespacesGiven) -> Namespaces | Everything | Unset:
     if isinstance(given, LabelSelector):
         return Namespaces(label=Selector(namespaces=given).namespace_label)
     if not isinstance(given, Collection) or isinstance(given, (str, bytes, bytearray)):
-        what = f"namespaces= is {shown_with_type(given)}"
+        what = f"namespaces= is {shown(given)}"
         raise BadSelector(what, remedy=_AS_WRITTEN)
     if any(isinstance(place, LabelSelector) for place in given):
         what = (
@@ -106,7 +105,7 @@ def _entry(place: Place, given: object) -> Selector:
         return Selector(EVERYTHING, fields=EVERYTHING)
     if not isinstance(given, Selector):
         raise BadSelector(
-            f"namespaces={{{shown(place)}: ...}} is {shown_with_type(given)}",
+            f"namespaces={{{shown(place)}: ...}} is {shown(given)}",
             remedy="Write a text or a Selector. Set keep=, transform= and other options once per kind",
         )
     if given.namespaces is not None or given.namespace_label is not None:

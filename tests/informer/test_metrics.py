@@ -6,7 +6,7 @@ import re
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from threading import Barrier
+from threading import Barrier, get_ident
 
 import kopf
 from prometheus_client import CollectorRegistry, generate_latest
@@ -64,7 +64,7 @@ def test_each_number_is_shown_under_group_version_and_resource() -> None:
     informer.counts.relists["410"] += 1
     informer.counts.failures["garbled"] += 6
     for _ in range(5):
-        informer.counts.read("get", "OutsideFilter")
+        informer.counts.reads_by_thread[get_ident(), "get", "OutsideFilter"] += 1
     labels = 'group="batch",resource="jobs",version="v1"'
     text = shown(informer)
     assert sorted(text) == sorted(
@@ -141,7 +141,8 @@ def test_no_read_is_lost_where_several_threads_count() -> None:
     def read() -> None:
         together.wait()
         for n in range(5_000):
-            counts.read("get", str(n))  # The first of each is where most can come between.
+            # The first of each is where most can come between.
+            counts.reads_by_thread[get_ident(), "get", str(n)] += 1
 
     sys.setswitchinterval(1e-6)
     try:
