@@ -34,18 +34,6 @@ _logger = logging.getLogger("kopf_selectcache")
 _FIRST = ("get", "list", "list_cached", "count", "info", "fetch", "fetch_list")
 """The reads that an error names."""
 
-_NOW = {
-    **dict.fromkeys(("age", "scope", "stats"), "info(kind)"),
-    "held": "list_cached(kind, ...)",
-    "owned": "list_cached(kind, owner=...)",
-    "hidden": "list_outside(kind, ...)",
-    "gone": "is_deleted(kind, name, ...)",
-    "pages": "list_cached(kind, ...).batches(100)",
-    "change": "declare(kind, filter, replace=True)",
-    "remove": "undeclare(kind)",
-}
-"""The call that gives what a read of an earlier version, or of another cache, gives."""
-
 _CACHES_IN_REPR = 10
 _LONGEST_FILTER = 80
 """The number of caches that `repr(cache)` lists, and the characters of each filter."""
@@ -70,10 +58,8 @@ def no_such_read(cache: object, name: str) -> AttributeError:
         remedy = "Call its methods directly, such as cache.fetch(...): they wait in this thread"
     elif name == "changes":
         remedy = "In sync code, use a handler: @selectcache.on.change(kind)"
-    elif name in _NOW:
-        remedy = f"Write: cache.{_NOW[name]}"
     elif name in LIVE:
-        removal = "; to cache a kind no more, cache.undeclare(...)" if name == "delete" else ""
+        removal = "\nTo stop caching a kind: cache.undeclare(...)" if name == "delete" else ""
         remedy = f"To write objects: cache.live.{name}(...){removal}"
     return no_attribute(what, remedy=remedy)
 

@@ -18,7 +18,6 @@ from typing import Any, TypeVar, cast
 
 from kopf_selectcache._kopf import Body, Meta, Spec, Status
 from kopf_selectcache.core.redact import shown
-from kopf_selectcache.selectors.object_key import EXAMPLE
 from kopf_selectcache.selectors.signatures import (
     FIELD_OR_PATH,
     check_call,
@@ -211,22 +210,15 @@ _OF_VIEWS = ("metadata", "spec", "status")
 _NOT_AWAITED = re.compile(r"\bawait\s+cache\.(get|list|list_cached|list_outside|count|exists|info|explain)\(")
 """Reads that answer at once, where they are awaited."""
 
-_OF_TYPES = (
-    ("Object of type Objects is not JSON", "", "Write: json.dumps(list(found))"),
-    ("Unexpected keyword argument", "Key(", f"Write: {EXAMPLE}"),
-)
-"""The beginning of a TypeError, a part of the line that raised it, and the note."""
-
 
 def _explain_type(error: TypeError) -> None:
-    """Add a note to an error of Python, json or msgspec, whose place is the line that raised it."""
+    """Add a note to an error of Python or json, whose place is the line that raised it."""
     places = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)]
     source = linecache.getline(*places[-1]) if places else ""
     if "await" in str(error) and (found := _NOT_AWAITED.search(source)):
         error.add_note(f"cache.{found[1]}() needs no await")
-    for begins, part, note in _OF_TYPES:
-        if str(error).startswith(begins) and part in source:
-            error.add_note(note)
+    if str(error).startswith("Object of type Objects is not JSON"):
+        error.add_note("Write: json.dumps(list(found))")
 
 
 def explain_attribute(error: Exception) -> None:

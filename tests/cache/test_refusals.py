@@ -110,21 +110,6 @@ def test_what_is_no_read_is_told_with_what_there_is(
     assert caught.value.__notes__, "there is a way out"
 
 
-@each_row(
-    ("name", "call"),
-    [
-        ("age", "info(kind)"),
-        ("held", "list_cached(kind, ...)"),
-        ("gone", "is_deleted(kind, name, ...)"),
-        ("change", "declare(kind, filter, replace=True)"),
-    ],
-)
-def test_20_a_read_of_another_name_is_told_with_the_call_to_write(name: str, call: str) -> None:
-    with pytest.raises(AttributeError) as caught:
-        getattr(reading("app=web", WEB), name)
-    assert caught.value.__notes__ == [f"Write: cache.{call}"]
-
-
 def test_20_a_kind_that_is_misspelt_is_not_proposed_for_a_declaration() -> None:
     cache = FakeCache([WEB], {"v1/pods": "app=web"})
     for read in (

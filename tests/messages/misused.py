@@ -86,7 +86,6 @@ MISUSED = {
     "a part of the filter in declare": called(lambda cache: cache.declare("v1/jobs", labels="app=db")),
     "a list of labels": called(lambda cache: cache.list("pods", labels=["app=web"])),
     "an object of an answer by its name": called(lambda cache: cache.list("pods")["web-1"]),
-    "a read by an earlier name": called(lambda cache: cache.held("pods")),
     "several parts of the filter in declare": called(
         lambda cache: cache.declare("v1/jobs", field_selector="metadata.name=a")
     ),

@@ -10,7 +10,7 @@ from typing import Any
 import kopf
 import pytest
 
-from kopf_selectcache import Cached, Key
+from kopf_selectcache import Cached
 from kopf_selectcache.plugin.handlers import with_cache
 from tests.kopf_operators import Cluster, called, changing, declaring, launched, only, run
 from tests.kopf_operators import pod as listed
@@ -97,19 +97,6 @@ def test_20_the_answer_of_a_list_says_how_it_is_used() -> None:
     (note,) = notes_of(lambda cache: cache.list("pods")["web-1"])
     assert note == "To read one object: cache.get(kind, name, namespace=namespace)"
     assert notes_of(lambda cache: json.dumps(cache.list("pods"))) == ["Write: json.dumps(list(found))"]
-
-
-def key_by_place(_: Any) -> None:
-    Key("web-1", "shop")  # type: ignore[arg-type]  # The mistake.
-
-
-def key_by_another_word(_: Any) -> None:
-    Key("web-1", ns="shop")  # type: ignore[call-arg]  # The mistake.
-
-
-@pytest.mark.parametrize("read", [key_by_place, key_by_another_word])
-def test_20_a_key_that_is_written_in_another_way_says_how(read: Read) -> None:
-    assert notes_of(read) == ["Write: Key('web-1', namespace='shop')"]
 
 
 def test_20_an_attribute_of_a_list_says_that_it_is_a_sequence() -> None:
