@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
 import kopf
 
+from kopf_selectcache import _kopf
 from kopf_selectcache._errors import BadSelector, DeclarationError, ReadError, require
 from kopf_selectcache.cache.access import require_stored
 from kopf_selectcache.cache.formats.formats import Form, form_of
@@ -105,32 +106,50 @@ def require_flags(flags: Mapping[str, object], call: str = CALL) -> None:
         require(isinstance(flag, bool), DeclarationError, call, name, flag, "True or False")
 
 
-def require_options(
-    *,
-    id_: object,
-    errors: object,
-    timeout: object,
-    retries: object,
-    backoff: object,
-    registry: object,
-    where: object = None,
-    call: str = CALL,
-) -> None:
+class KopfOptions(TypedDict, total=False):
+    """The options that all handlers share with those of Kopf."""
+
+    id: str | None
+    param: Any
+    errors: kopf.ErrorsMode | None
+    timeout: float | None
+    retries: int | None
+    backoff: float | None
+    registry: kopf.OperatorRegistry | None
+
+
+def require_options(options: KopfOptions, *, where: object = None, call: str = CALL) -> None:
     """Raise DeclarationError for options of wrong types, and for those with which no call would be made."""
     require_where(call, where, DeclarationError)
-    is_id = id_ is None or (isinstance(id_, str) and bool(id_))
-    require(is_id, DeclarationError, call, "id", id_, "a text")
-    is_mode = errors is None or isinstance(errors, kopf.ErrorsMode)
-    require(is_mode, DeclarationError, call, "errors", errors, "one such as kopf.ErrorsMode.PERMANENT")
-    is_time = timeout is None or (_is_number(timeout) and timeout > 0)  # type: ignore[operator]  # As checked.
-    require(is_time, DeclarationError, call, "timeout", timeout, "a positive number of seconds")
-    is_time = backoff is None or (_is_number(backoff) and backoff >= 0)  # type: ignore[operator]  # As well.
-    require(is_time, DeclarationError, call, "backoff", backoff, "a number of seconds")
-    is_count = isinstance(retries, int) and not isinstance(retries, bool) and retries > 0
-    fits = retries is None or is_count
-    require(fits, DeclarationError, call, "retries", retries, "a number of calls, from 1")
-    fits = registry is None or isinstance(registry, kopf.OperatorRegistry)
-    require(fits, DeclarationError, call, "registry", registry, "a kopf.OperatorRegistry")
+    given: Mapping[str, Any] = {name: each for name, each in options.items() if each is not None}
+
+    def check(name: str, fits: Callable[[Any], bool], wanted: str) -> None:
+        require(name not in given or fits(given[name]), DeclarationError, call, name, given.get(name), wanted)
+
+    check("id", lambda id_: isinstance(id_, str) and bool(id_), "a text")
+    check("errors", lambda mode: isinstance(mode, kopf.ErrorsMode), "one such as kopf.ErrorsMode.PERMANENT")
+    check("timeout", lambda time: _is_number(time) and time > 0, "a positive number of seconds")
+    check("backoff", lambda time: _is_number(time) and time >= 0, "a number of seconds")
+    check(
+        "retries",
+        lambda count: isinstance(count, int) and not isinstance(count, bool) and count > 0,
+        "a number of calls, from 1",
+    )
+    check("registry", lambda registry: isinstance(registry, kopf.OperatorRegistry), "a kopf.OperatorRegistry")
+
+
+def kopf_options(fn: Callable[..., Any], options: KopfOptions) -> dict[str, Any]:
+    """Return a function and its options as the handlers of Kopf have them."""
+    names = ("param", "errors", "timeout", "retries", "backoff")
+    id_ = _kopf.HandlerId(options.get("id") or _kopf.get_callable_id(fn))
+    return {"id": id_, "fn": fn} | {name: options.get(name) for name in names}
+
+
+def register(attribute: str, handler: _kopf.Handler, options: KopfOptions) -> None:
+    """Append a handler to those that a registry has in an attribute."""
+    registry = options.get("registry")
+    of = registry if registry is not None else kopf.get_default_registry()
+    vars(of).setdefault(attribute, []).append(handler)
 
 
 def _is_number(given: object) -> bool:

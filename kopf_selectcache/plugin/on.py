@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
-
-import kopf
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from kopf_selectcache import _kopf
 from kopf_selectcache._errors import ConflictingSelectors, DeclarationError, NotSelectable
@@ -19,7 +17,10 @@ from kopf_selectcache.selectors.selector import Branches, Selector, in_any_names
 from kopf_selectcache.selectors.signatures import check_call
 
 from ._change_arguments import (
+    KopfOptions,
     declared_form,
+    kopf_options,
+    register,
     remedy_of,
     require_flags,
     require_handler,
@@ -70,13 +71,7 @@ def change(
     namespace: Namespaces = None,
     initial: bool = True,
     as_: Any = None,
-    id: str | None = None,  # As in Kopf's decorators.  # noqa: A002
-    param: Any = None,
-    errors: kopf.ErrorsMode | None = None,
-    timeout: float | None = None,
-    retries: int | None = None,
-    backoff: float | None = None,
-    registry: kopf.OperatorRegistry | None = None,
+    **options: Unpack[KopfOptions],
 ) -> Callable[[_F], _F]:
     """Call a handler, sync or async, for each change of the cached objects of a declared kind.
 
@@ -107,27 +102,13 @@ def change(
     causes = frozenset(cause for cause, flag in flags.items() if flag)
     if not causes:
         raise DeclarationError("on.change() has all causes turned off", remedy="Leave one of them True")
-    require_options(
-        where=where,
-        id_=id,
-        errors=errors,
-        timeout=timeout,
-        retries=retries,
-        backoff=backoff,
-        registry=registry,
-    )
+    require_options(options, where=where)
     selector, form = selector_of(labels, fields, namespace), declared_form(as_)
 
     def decorate(fn: _F) -> _F:
         require_handler(fn)
         handler = ChangeHandler(
-            id=_kopf.HandlerId(id or _kopf.get_callable_id(fn)),
-            fn=fn,
-            param=param,
-            errors=errors,
-            timeout=timeout,
-            retries=retries,
-            backoff=backoff,
+            **kopf_options(fn, options),
             kind=key,
             causes=causes,
             selector=selector,
@@ -135,8 +116,7 @@ def change(
             initial=initial,
             form=form,
         )
-        of = registry if registry is not None else kopf.get_default_registry()
-        vars(of).setdefault(_HANDLERS, []).append(handler)
+        register(_HANDLERS, handler, options)
         return fn
 
     return decorate
@@ -191,7 +171,7 @@ def _require_overlap(handler: ChangeHandler, key: KindKey, filter_: Branches) ->
         raise DeclarationError(
             f"{handler} is never called: it wants {name} with {handler.condition}, but the cache only has"
             f" {filter_}",
-            remedy="Correct either of them",
+            remedy="Correct one of them",
         )
 
 

@@ -9,9 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias, TypeVar
-
-import kopf
+from typing import Any, TypeAlias, TypeVar, Unpack
 
 from kopf_selectcache import _kopf
 from kopf_selectcache._errors import DeclarationError, require
@@ -27,7 +25,10 @@ from kopf_selectcache.selectors.signatures import check_call
 
 from ._change_arguments import (
     Arguments,
+    KopfOptions,
     declared_form,
+    kopf_options,
+    register,
     require_flags,
     require_handler,
     require_kind,
@@ -212,13 +213,7 @@ def reconcile(
     finalizer: str | bool | None = None,
     as_: Any = None,
     limit: int | None = None,
-    id: str | None = None,  # As in Kopf's decorators.  # noqa: A002
-    param: Any = None,
-    errors: kopf.ErrorsMode | None = None,
-    timeout: float | None = None,
-    retries: int | None = None,
-    backoff: float | None = None,
-    registry: kopf.OperatorRegistry | None = None,
+    **options: Unpack[KopfOptions],
 ) -> Callable[[_F], _F]:
     """Call a handler, sync or async, with an object of a declared kind, whenever it may have changed.
 
@@ -273,27 +268,13 @@ def reconcile(
     require(fits, DeclarationError, CALL, "finalizer", finalizer, wanted)
     is_count = isinstance(limit, int) and not isinstance(limit, bool) and limit > 0
     require(limit is None or is_count, DeclarationError, CALL, "limit", limit, "a number of calls, from 1")
-    require_options(
-        id_=id,
-        errors=errors,
-        timeout=timeout,
-        retries=retries,
-        backoff=backoff,
-        registry=registry,
-        call=CALL,
-    )
+    require_options(options, call=CALL)
     checked, form = _checked_predicates(CALL, predicates), declared_form(as_, CALL)
 
     def decorate(fn: _F) -> _F:
         require_handler(fn, _ARGUMENTS)
         handler = Reconciler(
-            id=_kopf.HandlerId(id or _kopf.get_callable_id(fn)),
-            fn=fn,
-            param=param,
-            errors=errors,
-            timeout=timeout,
-            retries=retries,
-            backoff=backoff,
+            **kopf_options(fn, options),
             primary=primary,
             owns=owned,
             watches=watched,
@@ -304,8 +285,7 @@ def reconcile(
             form=form,
             limit=limit,
         )
-        of = registry if registry is not None else kopf.get_default_registry()
-        vars(of).setdefault(_HANDLERS, []).append(handler)
+        register(_HANDLERS, handler, options)
         return fn
 
     return decorate

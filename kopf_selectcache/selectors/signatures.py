@@ -54,6 +54,8 @@ def check_call(
             reason, remedy = found
             raise error(f"{called}() {reason}", remedy=remedy)
 
+        if options:  # For `help()` and editors.
+            vars(call)["__signature__"] = signature_of(fn)
         return call
 
     return decorate
