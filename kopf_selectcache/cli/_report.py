@@ -13,8 +13,7 @@ from kopf_selectcache.settings.precedence import Level, Origin
 from kopf_selectcache.settings.quantity import readable
 from kopf_selectcache.settings.rights import Right
 
-from ._event_rights import EventRights
-from ._rights import plain
+from ._rights import EventRights, plain
 
 
 @dataclass(frozen=True)
@@ -103,44 +102,80 @@ class Report:
         return (*(problem for section in self.sections for problem in section.problems), *self.others)
 
     def text(self, width: int | None, *, wide: bool = False) -> str:
-        """Return the report as lines, for a terminal of this width; None for a pipe."""
-        return _text(self, width, wide=wide)
+        """Return the report as lines. Where a terminal has this width, filters are cut so that a row fits in
+        it, if it can.
+        """
+        lines = _table(_rows(self, None)) if self.sections else [""]
+        if not wide and width is not None and (excess := max(map(len, lines)) - width) > 0:
+            shown = max(len(section.filter) for section in self.sections)
+            lines = _table(_rows(self, max(LEAST, shown - excess)))
+            if max(map(len, lines)) > width:
+                lines = _blocks(_rows(self, max(LEAST, width - len("  OBJECTS  "))))
+        told: list[str] = []
+        for line, section in zip(lines[1:], self.sections, strict=True):
+            told.append(line)
+            if wide:
+                told += [f"    {count(result.amount)} in {result}" for result in section.streams]
+                told += [f"    in memory: {readable(section.memory)}"] if section.memory is not None else []
+                told += [f"    kept: {section.kept}"] if section.kept else []
+                told += [f"    {origin}" for origin in section.origins if origin.level is not Level.NOWHERE]
+                told += [f"    {follower}" for follower in section.followers]
+                told += [f"    changes call {id_}, which {verb} them" for id_, verb in section.reconcilers]
+            told += [f"  ! {problem}." for problem in section.problems]
+            told += [f"  * {hint}." for hint in section.hints]
+        told += [f"! {problem}." for problem in self.others]
+        told += [f"* {each}" for each in self.unknown]
+        told += [f"{self.events}."] if self.events is not None else []
+        return "\n".join([*filter(None, lines[:1]), *told, "", _summary(self)])
 
     def plain(self) -> dict[str, Any]:
         """Return the report as JSON has it."""
-        return _plain(self)
+        return {
+            "caches": [
+                {
+                    "kind": section.kind,
+                    "apiVersion": section.api_version,
+                    "filter": section.filter,
+                    "kept": section.kept,
+                    "origins": [str(origin) for origin in section.origins],
+                    "cached": _amount(section.held),
+                    "outside": None if section.held is None else section.outside,
+                    "memoryBytes": section.memory,
+                    "all": _amount(section.all),
+                    "watches": [
+                        {
+                            "path": each.path,
+                            "query": dict(each.query),
+                            "outside": each.is_outside,
+                            "cached": _amount(each.amount),
+                        }
+                        for each in section.streams
+                    ],
+                    "permissions": {
+                        "needed": [plain(right) for right in section.needed],
+                        "missing": [plain(right) for right in section.missing],
+                    },
+                    "changeHandlers": [
+                        {"id": each.id, "causes": list(each.causes), "condition": each.condition}
+                        for each in section.followers
+                    ],
+                    "reconcilers": [{"id": id_, "verb": verb} for id_, verb in section.reconcilers],
+                    "hints": list(section.hints),
+                    "problems": [{"what": each.what, "remedy": each.remedy} for each in section.problems],
+                }
+                for section in self.sections
+            ],
+            "problems": [{"what": each.what, "remedy": each.remedy} for each in self.others],
+            "hints": list(self.unknown),
+            "eventsApi": str(self.events.api) if self.events is not None else None,
+            "problemCount": len(self.problems),
+        }
 
 
 # ---- For people.
 
 LEAST = 20
 """Minimum of characters of a filter, even in a narrow terminal."""
-
-
-def _text(report: Report, width: int | None, *, wide: bool = False) -> str:
-    """Return the report as lines. With a width, filters are cut so that a row fits in it, if it can."""
-    lines = _table(_rows(report, None)) if report.sections else [""]
-    if not wide and width is not None and (excess := max(map(len, lines)) - width) > 0:
-        shown = max(len(section.filter) for section in report.sections)
-        lines = _table(_rows(report, max(LEAST, shown - excess)))
-        if max(map(len, lines)) > width:
-            lines = _blocks(_rows(report, max(LEAST, width - len("  OBJECTS  "))))
-    told: list[str] = []
-    for line, section in zip(lines[1:], report.sections, strict=True):
-        told.append(line)
-        if wide:
-            told += [f"    {count(result.amount)} in {result}" for result in section.streams]
-            told += [f"    in memory: {readable(section.memory)}"] if section.memory is not None else []
-            told += [f"    kept: {section.kept}"] if section.kept else []
-            told += [f"    {origin}" for origin in section.origins if origin.level is not Level.NOWHERE]
-            told += [f"    {follower}" for follower in section.followers]
-            told += [f"    changes call {id_}, which {verb} them" for id_, verb in section.reconcilers]
-        told += [f"  ! {problem}." for problem in section.problems]
-        told += [f"  * {hint}." for hint in section.hints]
-    told += [f"! {problem}." for problem in report.others]
-    told += [f"* {each}" for each in report.unknown]
-    told += [f"{report.events}."] if report.events is not None else []
-    return "\n".join([*filter(None, lines[:1]), *told, "", _summary(report)])
 
 
 def _rows(report: Report, widest: int | None) -> list[tuple[str, ...]]:
@@ -226,49 +261,6 @@ def weight(amount: Amount | None) -> str:
 
 
 # ---- For programs.
-
-
-def _plain(report: Report) -> dict[str, Any]:
-    return {
-        "caches": [
-            {
-                "kind": section.kind,
-                "apiVersion": section.api_version,
-                "filter": section.filter,
-                "kept": section.kept,
-                "origins": [str(origin) for origin in section.origins],
-                "cached": _amount(section.held),
-                "outside": None if section.held is None else section.outside,
-                "memoryBytes": section.memory,
-                "all": _amount(section.all),
-                "watches": [
-                    {
-                        "path": each.path,
-                        "query": dict(each.query),
-                        "outside": each.is_outside,
-                        "cached": _amount(each.amount),
-                    }
-                    for each in section.streams
-                ],
-                "permissions": {
-                    "needed": [plain(right) for right in section.needed],
-                    "missing": [plain(right) for right in section.missing],
-                },
-                "changeHandlers": [
-                    {"id": each.id, "causes": list(each.causes), "condition": each.condition}
-                    for each in section.followers
-                ],
-                "reconcilers": [{"id": id_, "verb": verb} for id_, verb in section.reconcilers],
-                "hints": list(section.hints),
-                "problems": [{"what": each.what, "remedy": each.remedy} for each in section.problems],
-            }
-            for section in report.sections
-        ],
-        "problems": [{"what": each.what, "remedy": each.remedy} for each in report.others],
-        "hints": list(report.unknown),
-        "eventsApi": str(report.events.api) if report.events is not None else None,
-        "problemCount": len(report.problems),
-    }
 
 
 def _amount(amount: Amount | None) -> dict[str, int] | None:

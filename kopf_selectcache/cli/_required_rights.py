@@ -26,9 +26,19 @@ from kopf_selectcache.settings.rights import Right, of_cache
 
 from ._code import fetches_in, posts_events, records_events
 from ._constants import Names, Program, Source
-from ._event_rights import NOTE
 from ._late import Beside, Late, declarations_in, second_caches
-from ._rights import CRDS, LIVE, RECONCILERS, SETTLING, of_events, of_fetch, of_handlers, of_kopf, of_live
+from ._rights import (
+    CRDS,
+    LIVE,
+    NOTE,
+    RECONCILERS,
+    SETTLING,
+    of_events,
+    of_fetch,
+    of_handlers,
+    of_kopf,
+    of_live,
+)
 from ._unawaited import Unawaited, unawaited_in
 from .operator_loader import Loaded, names_of
 from .output import PROBLEM, CommandError, Group

@@ -39,11 +39,10 @@ from kopf_selectcache.settings.rights import Right, merged, of_cache
 
 from . import _late, _paths, _required_rights, operator_loader, output
 from ._caches import declared_in, plan
-from ._event_rights import choose
 from ._progress import Progress
 from ._report import Follower, Problem, Report, Result, Section
 from ._required_rights import Needs, key_of
-from ._rights import EVENTS, LIVE, RECONCILERS
+from ._rights import EVENTS, LIVE, RECONCILERS, choose
 from .operator_loader import NO_CACHE, Loaded
 from .output import PROBLEM, CommandResult
 from .terminal import width_of

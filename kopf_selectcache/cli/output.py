@@ -93,30 +93,13 @@ def _suggestion(word: str, known: Iterable[str]) -> str:
     return f"Did you mean {meant}?" if (meant := near(word, known)) is not None else ""
 
 
-def add_arguments(parser: argparse.ArgumentParser, *more: str) -> Group:
-    """Add `-o` to a group of options, and return the group."""
+def add_arguments(parser: argparse.ArgumentParser, *more: str, of_lines: bool = False) -> Group:
+    """Add `-o` to a group of options, and return the group. A command `of_lines` prints while it runs."""
     group = parser.add_argument_group("Output")
+    forms = ("text", "json") if of_lines else sorted(("text", *DOCUMENTS, *more))
     wide = ", wide: text with more details" if more else ""
-    group.add_argument(
-        "-o",
-        "--output",
-        choices=sorted(("text", *DOCUMENTS, *more)),
-        default="text",
-        help=f"text (default), json or yaml{wide}",
-    )
-    return group
-
-
-def add_lines(parser: argparse.ArgumentParser) -> Group:
-    """Add the `-o` of a command that prints lines while it runs, and return the group of options."""
-    group = parser.add_argument_group("Output")
-    group.add_argument(
-        "-o",
-        "--output",
-        choices=("json", "text"),
-        default="text",
-        help="text (default), or json on each line",
-    )
+    help_ = "text (default), or json on each line" if of_lines else f"text (default), json or yaml{wide}"
+    group.add_argument("-o", "--output", choices=forms, default="text", help=help_)
     return group
 
 

@@ -13,10 +13,9 @@ import yaml
 from kopf_selectcache.settings.rights import Right, merged
 
 from . import _late, _required_rights, operator_loader, output
-from ._event_rights import choose
 from ._manifests import NoRights, as_list, as_name, as_yaml, granted_by, manifests
 from ._required_rights import Needs
-from ._rights import beyond, lacking, plain
+from ._rights import beyond, choose, lacking, plain
 from .output import PROBLEM, CommandError, CommandResult
 
 NAME = "rbac"
@@ -94,7 +93,7 @@ def _read(file: Path, account: str | None) -> tuple[list[Right], list[str]]:
     except NoRights as error:
         raise CommandError(f"{file}: {error}") from error
     except OSError as error:
-        raise CommandError(f"{file} cannot be read: {error.strerror}") from error
+        raise CommandError(f"{file} can't be read: {error.strerror}") from error
     except (yaml.YAMLError, UnicodeDecodeError, AttributeError, TypeError) as error:
         raise CommandError(f"{file} is not a file of manifests") from error
 

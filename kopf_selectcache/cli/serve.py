@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 from urllib.parse import quote, urlencode, urlsplit
 
+from . import output as out
 from ._progress import Progress
-from .output import PROBLEM, CommandError, CommandResult, add_lines, print_line
+from .output import PROBLEM, CommandError, CommandResult, print_line
 
 PROBE_TIMEOUT = 5.0
 """Seconds that the server of an existing kubeconfig has to answer. It runs on this machine."""
@@ -59,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_false",
         help="keep objects whose owners do not exist, such as manifests exported from a cluster",
     )
-    add_lines(parser).add_argument(
+    out.add_arguments(parser, of_lines=True).add_argument(
         "-v",
         "--verbose",
         action="store_true",
