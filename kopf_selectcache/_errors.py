@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, TypeAlias, cast
 import kopf
 
 from .core.protocol.messages import FieldCause
-from .core.redact import MOST_SHOWN, clipped, printable, shown_by_type, shown_with_type
+from .core.redact import MOST_SHOWN, clipped, printable, shown, shown_by_type
 
 _PACKAGE = str(Path(__file__).parent)
 
@@ -145,7 +145,7 @@ def require(
 ) -> None:
     """Raise the error unless an argument fits. A text that a read is given may be the value of a Secret."""
     if not fits:
-        show = shown_by_type if issubclass(error, ReadError) else shown_with_type
+        show = shown_by_type if issubclass(error, ReadError) else shown
         raise error(f"{call}: {argument} is {show(given)}", remedy=f"Give {wanted}")
 
 

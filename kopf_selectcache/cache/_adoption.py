@@ -82,7 +82,7 @@ def _require_no_other_controller(
         return
     owner = clipped(f"{controller.get('kind')} {controller.get('name')}", 300)
     what, target = (
-        f"{request.subject} exists already, and {owner} controls it",
+        f"{request.subject} already exists, and {owner} controls it",
         target_of(request, "patch", resource),
     )
     raise AlreadyExists(what, remedy="Choose another name\nLet its owner delete it", target=target)
@@ -93,7 +93,7 @@ def _hidden(
 ) -> HiddenByFilter:
     lacks = tuple(dict.fromkeys(failed))
     fails = clipped(" and ".join(lacks), 500)
-    what = f"{request.subject} exists already, but the filter leaves it out: it fails {fails}"
+    what = f"{request.subject} already exists, but the filter leaves it out: it fails {fails}"
     target = target_of(request, "create", resource)._replace(name=record.name)
     return HiddenByFilter(what, remedy=remedy, lacks=lacks, target=target)
 

@@ -73,7 +73,7 @@ def refused_write(
         case 404, _:
             return not_served(request, cause)
         case 409, "AlreadyExists":
-            error, why = AlreadyExists, " exists already"
+            error, why = AlreadyExists, " already exists"
             remedy = f"To create it, or get the existing object: {call_of('live.ensure')}"
         case 409, _ if owned := tuple(each for each in causes if each.reason == "FieldManagerConflict"):
             error, why = Conflict, f": other field managers own {_describe(owned)}"

@@ -197,7 +197,7 @@ def _require_alike(informer: Informer, key: KindKey, cached: Cached) -> None:
     differing = ["the same filter" if selects_alike else clipped(informer.filter, 500)]
     differing += [f"another {', '.join(options)}"] if options else []
     raise DeclarationError(
-        f"{informer} are declared already, with {' and '.join(differing)}",
+        f"{informer} are already declared, with {' and '.join(differing)}",
         remedy=f"To change it: {call_of('declare', 'replace=True')}",
     )
 
@@ -271,8 +271,8 @@ def _require_unchanged(informer: Informer, cached: Cached) -> None:
     for name, option in OPTIONS.items():
         if not option.changes and getattr(informer.declared, name) != getattr(cached, name):
             raise DeclarationError(
-                f"{name}= of {informer} can't be changed while it is declared",
-                remedy=f"End it and declare it again: {call_of('undeclare')}, {call_of('declare')}",
+                f"{name}= of {informer} can't be changed while the kind is declared",
+                remedy=f"Undeclare it, then declare it again: {call_of('undeclare')}, {call_of('declare')}",
             )
 
 

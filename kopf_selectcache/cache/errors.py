@@ -6,6 +6,7 @@ The functions return errors of the states of a cache, and of the server's answer
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
@@ -57,6 +58,9 @@ _WITHOUT_CACHE = dict.fromkeys(("list", "list_cached", "count"), "fetch_list")
 
 _MOST_REPEATED = 100
 """Characters of a filter that a sentence says twice."""
+
+_LONGEST_CALL = 200
+"""Characters of a call that a note proposes, where the filter is too complex to compare."""
 
 _LATER = 30
 """Seconds after which a read may be tried again, if the server names no time."""
@@ -169,14 +173,15 @@ def _describe(
         return f"{request.subject} can't be in the cache: {lacking}"
     if reason is Reason.HIDDEN:
         wanted = _short(coverage.wanted)
-        is_plain = len(wanted) <= _MOST_REPEATED and "!" not in wanted and " notin " not in wanted
-        fails = f"exist without {wanted}" if is_plain else "exist and not match it"
+        is_plain = len(wanted) <= _MOST_REPEATED and not re.search("!| notin | or ", wanted)
+        fails = f"exist without {wanted}" if is_plain else "not match that filter"
         return f"{request.subject} is not in the cache, which only has {wanted}. It may be absent, or {fails}"
     filter_ = _in_words(coverage.filter)
     if reason is Reason.EXCLUDED:
         return f"{request.subject} can't be in the cache, which only has {filter_}"
     if reason is Reason.UNDECIDED:
-        return f"the filter of {request.kind_text} is too complex to compare it with this read: {filter_}"
+        size = f"{len(coverage.filter.branches):,} alternatives"
+        return f"the filter of {request.kind_text} is too complex to compare with this read: it has {size}"
     what = "count" if request.verb == "count" else "list"
     return f"the cache of {request.kind_text} only has {filter_}, so this {what} may be incomplete"
 
@@ -199,7 +204,7 @@ def _describe_outside(
     )
     wanted = _short(" or ".join(dict.fromkeys(failed)) or str(coverage.filter))
     behind = f": {_short(has)}, not {wanted}" if has else f", {wanted}"
-    return f"{request.subject} exists, but it is outside of the filter{behind}"
+    return f"{request.subject} exists, but the filter leaves it out{behind}"
 
 
 def _ways(reason: Reason, request: Request, coverage: Coverage, lacking: str, server: str, hint: Hint) -> str:
@@ -220,10 +225,14 @@ def _ways(reason: Reason, request: Request, coverage: Coverage, lacking: str, se
     else:
         if reason in (Reason.OVERLAPS, Reason.UNDECIDED) and coverage.narrowest is not None:
             assert isinstance(coverage.narrowest, Selector), "a request of one branch is narrowed to one"
-            ways.append(f"To read a part: {replace(request, selector=coverage.narrowest)!r}")
+            part = repr(replace(request, selector=coverage.narrowest))
+            if reason is Reason.OVERLAPS or len(part) <= _LONGEST_CALL:
+                ways.append(f"To read a part: {part}")
             ways.append("To read what is cached: cache.list_cached(...)")
         is_served = request.verb in _WITHOUT_CACHE and request.index is None
-        asked = repr(replace(request, verb="fetch_list")) if is_served else "fetch_list(...)"
+        asked = repr(replace(request, verb="fetch_list")) if is_served else ""
+        if not asked or (reason is Reason.UNDECIDED and len(asked) > _LONGEST_CALL):
+            asked = "fetch_list(...)"
         ways.append(f"To ask the server: {server.replace('%s', asked.removeprefix('cache.'))}")
     if reason is Reason.UNDECIDED:
         ways.append("Or declare a simpler filter")
@@ -255,7 +264,7 @@ class NotFound(ReadError):
         self.version = version
         source = f", as of version {version}" if version else " on the server"
         if is_split:
-            source += ", inside or outside of the filter"
+            source += ", inside or outside the filter"
         what = why or f"{request.subject} does not exist{source}"
         super().__init__(what, remedy=remedy or partial(_ways_of_absent, request, hint))
 

@@ -19,7 +19,7 @@ from kopf_selectcache.client.transport import Refused, Unreachable
 from kopf_selectcache.core.errors import Garbled, Untransformed
 from kopf_selectcache.core.protocol.decoder import Reader
 from kopf_selectcache.core.recursion import with_room
-from kopf_selectcache.core.redact import shown_with_type
+from kopf_selectcache.core.redact import shown
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.own_writes import OwnWrite, OwnWrites
 from kopf_selectcache.core.store.record import is_older
@@ -103,7 +103,7 @@ def remember(runtime: Runtime, call: str, source: object, *, deleted: bool = Fal
     metadata = obj.get("metadata")
     if not isinstance(metadata, Mapping):
         raise ReadError(
-            f"{call}: {shown_with_type(source)} isn't a Kubernetes object",
+            f"{call}: {shown(source)} isn't a Kubernetes object",
             remedy="Give the object that the client returned",
         )
     api_version, kind = obj.get("apiVersion"), obj.get("kind")

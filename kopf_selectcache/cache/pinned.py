@@ -82,7 +82,7 @@ class _PinnedAccess(Access):
         self.pins = pins
 
     def close(self) -> None:
-        self.pins, self._closed = None, f"the snapshot of {self._kinds} has ended with its `with`"
+        self.pins, self._closed = None, f"the snapshot of {self._kinds} ended with its `with` block"
 
     def get_fast(self, *_: object, **__: object) -> None:
         """Return None: the record that is held now may be a later one."""

@@ -475,7 +475,7 @@ def _split_owner(verb: str, options: Mapping[str, Any]) -> tuple[dict[str, Any],
     has_owner, owner, controller = "owner" in rest, rest.pop("owner", None), rest.pop("controller", False)
     _require(isinstance(controller, bool), call, "controller", controller, "True or False")
     if not has_owner:
-        raise ReadError(f"{call}: controller= is given without owner=", remedy="Give owner= as well")
+        raise ReadError(f"{call}: controller= needs owner=", remedy="Write: owner=body, controller=True")
     uid, namespace = owner_of(verb, owner)
     at_owner = namespace is not None and rest.get("namespace") is None
     if at_owner:

@@ -10,7 +10,7 @@ from typing import Any
 
 from kopf_selectcache._errors import AlreadyExists, Conflict, InvalidObject, OutcomeUnknown
 from kopf_selectcache.core.protocol.lost_answer import Verb, Write
-from kopf_selectcache.core.redact import shown, shown_with_type
+from kopf_selectcache.core.redact import shown
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.informer.informers import Runtime
@@ -116,7 +116,7 @@ def _changes_of(changes: object, type_: str) -> Any:
     is_list = isinstance(changes, (list, tuple)) and all(isinstance(each, Mapping) for each in changes)
     if not (is_list if type_ == "json" else isinstance(changes, Mapping)):
         wanted = "a list of operations" if type_ == "json" else "a dict with the changed part of the object"
-        raise InvalidObject(f"{call}: changes is {shown_with_type(changes)}", remedy=f"Give {wanted}")
+        raise InvalidObject(f"{call}: changes is {shown(changes)}", remedy=f"Give {wanted}")
     return plain(call, changes)
 
 
@@ -135,7 +135,7 @@ async def delete(
     options = options_of(request.verb, given_options)
     for argument, value in (("uid", uid), ("version", version)):
         if value is not None and not (isinstance(value, str) and value):
-            raise InvalidObject(f"{call}: {argument} is {shown_with_type(value)}", remedy="Give a text")
+            raise InvalidObject(f"{call}: {argument} is {shown(value)}", remedy="Give a text")
     if propagation not in _POLICIES:
         raise InvalidObject(
             f"{call}: propagation is {shown(propagation)}", remedy=f"Give one of {', '.join(_POLICIES)}"
@@ -144,7 +144,7 @@ async def delete(
         isinstance(grace_period, bool) or not isinstance(grace_period, int) or grace_period < 0
     ):
         raise InvalidObject(
-            f"{call}: grace_period is {shown_with_type(grace_period)}", remedy="Give a number of seconds"
+            f"{call}: grace_period is {shown(grace_period)}", remedy="Give a number of seconds"
         )
     preconditions = {"uid": uid} if uid else {}
     preconditions |= {"resourceVersion": version} if version else {}
@@ -168,7 +168,7 @@ async def update(
     options = options_of(request.verb, given_options)
     if not callable(function):
         raise InvalidObject(
-            f"cache.live.update(): function is {shown_with_type(function)}",
+            f"cache.live.update(): function is {shown(function)}",
             remedy="Give a function of an object, which changes it or returns another one",
         )
     require_subresource(request.verb, subresource)

@@ -113,7 +113,7 @@ def given(arguments: argparse.Namespace) -> list[Late]:
     """Return the pairs of the command line; raise CommandError."""
     if len(arguments.kind) != len(arguments.filter):
         raise CommandError(
-            f"there are {len(arguments.kind)} --kind and {len(arguments.filter)} --filter",
+            f"{len(arguments.kind)} --kind and {len(arguments.filter)} --filter don't match",
             "Give each --kind a --filter; --filter '' means all objects",
         )
     found = []

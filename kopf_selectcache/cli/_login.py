@@ -100,7 +100,7 @@ def _merged(files: Sequence[Path]) -> dict[str, Any]:
                 ]
             merged["current-context"] = merged["current-context"] or config.get("current-context")
         except OSError as error:
-            raise CommandError(f"the kubeconfig {file} cannot be read: {error.strerror}") from error
+            raise CommandError(f"the kubeconfig {file} can't be read: {error.strerror}") from error
         except (yaml.YAMLError, AttributeError, LookupError, TypeError, ValueError) as error:
             raise CommandError(f"{file} is not a kubeconfig") from error
     return merged
@@ -189,9 +189,9 @@ def unanswered(error: Exception) -> CommandError:
     """Return the error for a request that failed."""
     if isinstance(error, Unreachable):
         host = re.search(r"Cannot connect to host (\S+)", str(error))
-        why = f"cannot connect to {host[1]}" if host else str(error)
+        why = f"can't connect to {host[1]}" if host else str(error)
         return CommandError(
-            f"the server gives no answer: {why}", "To choose another cluster: --context or --kubeconfig"
+            f"the server doesn't answer: {why}", "To choose another cluster: --context or --kubeconfig"
         )
     if isinstance(error, Refused):
         refusal = error.refusal
@@ -212,15 +212,15 @@ async def _logged_in(vault: _kopf.Vault, task: asyncio.Task[Any], reasons: Seque
         await asyncio.wait({ready, task}, timeout=LOGIN, return_when=asyncio.FIRST_COMPLETED)
         if task.done():
             error = task.exception() or asyncio.CancelledError()
-            raise CommandError(f"the operator cannot log in:\n{traced(error)}")
+            raise CommandError(f"the operator can't log in:\n{traced(error)}")
         if not ready.done():
             raise CommandError(f"the operator has not logged in after {LOGIN:g} s")
         if vault.is_empty():
             if missing := _missing_kubeconfig():
-                raise CommandError(f"the operator cannot log in: {missing}")
+                raise CommandError(f"the operator can't log in: {missing}")
             why = reasons[-1] if reasons else "none of its login handlers has found credentials"
             raise CommandError(
-                f"the operator cannot log in: {why}",
+                f"the operator can't log in: {why}",
                 "Give it a kubeconfig: --kubeconfig, $KUBECONFIG or ~/.kube/config",
             )
     finally:

@@ -39,14 +39,14 @@ async def looked_at(
         with suppress(Refused, Garbled):
             mistakes, unclear = await mistaken(transport, resource, [path for _, path in lacking])
     hints += [
-        f"{option} names {shown(path)}, and no object has a value there ({len(samples):,} looked at). The"
-        f" server doesn't publish which fields {resource} have there. Look at the spelling"
+        f"{option} names {shown(path)}, but none of {len(samples):,} {resource} has a value there. Check"
+        f" the spelling: the server doesn't publish their fields"
         for option, path in (lacking if len(samples) else ())
         if path in unclear
     ]
     problems = [
         Problem(
-            f"{resource}: {option} names {mistakes[path]}, and {resource} have no such field",
+            f"{resource}: {option} names {mistakes[path]}, but {resource} don't have that field",
             f"Correct it in {declared}",
         )
         for option, path in lacking

@@ -65,7 +65,7 @@ async def run(arguments: argparse.Namespace) -> CommandResult:
     """
     words, is_all = arguments.words, arguments.all
     if is_all and len(words) > 1:
-        raise CommandError("--all and names of objects exclude each other", f"Write: {words[0]} --all")
+        raise CommandError("--all can't be combined with names of objects", f"Write: {words[0]} --all")
     if not is_all and len(words) == 1 and "/" not in words[0]:
         raise CommandError("no objects are given", f"Write {words[0]}/NAME, or: {words[0]} --all")
     async with _login.connected(arguments) as transport:

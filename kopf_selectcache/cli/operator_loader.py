@@ -125,7 +125,7 @@ async def loaded(arguments: argparse.Namespace, *, plain: bool = False) -> Async
         except SelectCacheError as error:
             raise _mistaken(error) from error
         except (Exception, SystemExit) as error:
-            raise _failed("the operator cannot be loaded", error) from error
+            raise _failed("the operator can't be loaded", error) from error
         registry, settings, vault = kopf.get_default_registry(), kopf.OperatorSettings(), _kopf.Vault()
         settings.peering.clusterwide = not watched
         settings.peering.standalone = bool(given["standalone"])

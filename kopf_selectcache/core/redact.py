@@ -45,12 +45,6 @@ def _type_of(given: object) -> str:
     return f"{'an' if name[0] in 'AEIOUaeiou' else 'a'} {name}"
 
 
-def shown_with_type(given: object) -> str:
-    """Return an argument with its type, for a message about a wrong type."""
-    text = shown(given)
-    return text if text.startswith(("a ", "an ")) else f"{text}, of the type {type(given).__name__}"
-
-
 def function_name(function: object) -> str:
     """Return the name of a function, or the type of another callable. The `repr` of that may have secrets, as
     that of a `functools.partial` has its arguments.

@@ -59,4 +59,6 @@ class LoopMonitor:
                 try:
                     self._gap(late)
                 except Exception:  # A failing callback must not end the task group of all informers.
-                    self._logger.exception("Nothing was done about the gap.")
+                    self._logger.exception(
+                        "The caches could not be refreshed after the pause. The next audit refreshes them."
+                    )

@@ -173,7 +173,7 @@ def describe(
             return Described(of_subject("the server has stopped sending"), _ASKED_AGAIN)
 
 
-def asking(described: Described, subject: Subject, line: str, site: Site = SETTINGS) -> Phrase:
+def asking(described: Described, site: Site = SETTINGS) -> Phrase:
     """Return the remedy for a failure that lasts, with the reads that ask the server meanwhile."""
     if (given := described.fetch) is None:
         meanwhile = ""
@@ -181,9 +181,8 @@ def asking(described: Described, subject: Subject, line: str, site: Site = SETTI
         reads = f"{call_of('fetch', given)} and {call_of('fetch_list', given)}"
         meanwhile = f"\nMeanwhile, {reads} ask the server"
     return Phrase(
-        f"%(remedy)s (%(told)s){meanwhile}{_command('To see what the server answers', site)}",
+        f"%(remedy)s{meanwhile}{_command('To see what the server answers', site)}",
         remedy=described.remedy,
-        told=_declaration(subject, line),
     )
 
 

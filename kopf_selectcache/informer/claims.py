@@ -55,8 +55,8 @@ class Claims:
 def warn_provisional(key: str, found: Resolution, *, logger: logging.Logger) -> None:
     """Warn that the key may mean another resource."""
     logger.warning(
-        "%(key)s is ambiguous while the server does not answer for %(paths)s (%(code)s): it stands for"
-        " %(resource)s. Declare the kind with its group.",
+        "%(key)s is ambiguous while %(paths)s doesn't answer (%(code)s). For now, it means"
+        " %(resource)s. Write the kind with its group.",
         {
             "key": key,
             "resource": str(found.resource),

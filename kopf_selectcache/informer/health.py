@@ -375,7 +375,7 @@ class Condition:
     def _remedy(self, status: Status) -> Phrase:
         described = self._described(status)
         if status.failure is not None and status.health is Health.STALLED:
-            return asking(described, self.subject, self.line(), self._site)
+            return asking(described, self._site)
         if status.failure is not None and status.health is Health.SYNCED and _denied(status.failure):
             return SOON
         return described.remedy

@@ -157,10 +157,8 @@ _IN_TIME = {
 
 def _refuse_to_wait(activity: _kopf.Activity, verb: str) -> DeclarationError:
     # A ReadError would make Kopf retry the handler every minute.
-    what = (
-        f"cache.{verb}() can't be called in a {EARLY_ACTIVITIES[activity]} handler, because it would wait"
-        " for it"
-    )
+    handler = f"{EARLY_ACTIVITIES[activity]} handler"
+    what = f"cache.{verb}() can't be called in a {handler}, because it would wait for that handler to end"
     return DeclarationError(what, remedy=_IN_TIME[verb])
 
 

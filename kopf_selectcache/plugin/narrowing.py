@@ -318,13 +318,13 @@ def narrow(
                 getattr(settings.watching, setting)[resource.group, resource.version, resource.plural] = text
         if part != selector:
             unknown = [term.label for term in selector.terms if term not in part.terms]
-            narrowed_to = f"narrowed to {part}, and no further" if _selects(part) else "not narrowed"
+            narrowed_to = f"only narrowed to {part}" if _selects(part) else "not narrowed"
             doubt = (
                 "it has namespaces"
                 if part.namespaces != selector.namespaces
-                else f"{unknown[0]} can be selected by"
+                else f"the server can select by {unknown[0]}"
             )
-            _warn(key, filter_, f"it is not known yet if {doubt}", narrowed_to)
+            _warn(key, filter_, f"it is not known yet whether {doubt}", narrowed_to)
 
 
 def warn_of_filter(

@@ -544,8 +544,8 @@ def watched_namespaces(
         return None
     else:
         patterns = {*_kopf.watched_patterns(settings)}
-        why = "kopf.operator() got a pattern" if patterns else "kopf.operator() did not get them"
-        other = "run kopf.operator(clusterwide=True), or kopf.operator(namespaces=['...'])"
+        why = "kopf.operator() was given a pattern" if patterns else "kopf.operator() was given none"
+        other = "Run kopf.operator(clusterwide=True), or kopf.operator(namespaces=['...'])"
     if (exact := _kopf.exact_namespaces(patterns)) is not None:
         return Selector(namespaces=exact).namespaces
     if not undecided:

@@ -50,7 +50,7 @@ class Limits:
     10
     >>> Limits(burst=0)
     Traceback (most recent call last):
-    kopf_selectcache.errors.DeclarationError: Limits(): burst is 0, of the type int. Give a
+    kopf_selectcache.errors.DeclarationError: Limits(): burst is 0. Give a
     whole number of 1 or more.
     """
 

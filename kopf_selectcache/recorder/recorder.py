@@ -10,7 +10,7 @@ from kopf_selectcache._errors import DeclarationError, require
 from kopf_selectcache.cache.access import current_cache, extensions_of
 from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.cache.formats.given import as_dict
-from kopf_selectcache.core.redact import clipped, shown_by_type, shown_with_type
+from kopf_selectcache.core.redact import clipped, shown, shown_by_type
 from kopf_selectcache.informer.extensions import Extensions
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.settings.checks import no_option
@@ -63,7 +63,7 @@ class Recorder:
 
     >>> Recorder('web apps')
     Traceback (most recent call last):
-    kopf_selectcache.errors.DeclarationError: Recorder(): component is 'web apps', of the type str. Give a name such as 'webapps' or 'example.com/webapps'.
+    kopf_selectcache.errors.DeclarationError: Recorder(): component is 'web apps'. Give a name such as 'webapps' or 'example.com/webapps'.
     """  # A line of an example is not broken.  # noqa: E501
 
     def __init__(
@@ -133,7 +133,7 @@ class Recorder:
         ones: Events are counted by it. An Event about an Event is not recorded.
         """
         if type not in tuple(EventType):
-            what = f"{_CALL}: type is {shown_with_type(type)}"
+            what = f"{_CALL}: type is {shown(type)}"
             raise DeclarationError(what, remedy="Give 'Normal' or 'Warning'")
         fits: object = (
             isinstance(reason, str) and len(reason) <= MOST_OF_A_REASON and _REASON.fullmatch(reason)

@@ -18,9 +18,7 @@ from kopf_selectcache._errors import NoClient, NotKept, UnknownKind
 from kopf_selectcache.core.selection.kinds import BUILT_IN, Kind
 from kopf_selectcache.core.selection.resource import Resource
 
-_EXAMPLE = (
-    "Name the kind itself, such as 'v1/pods', or by a class such as kubernetes.client.V1Pod or pykube.Pod"
-)
+_EXAMPLE = "Write 'v1/pods', or a class such as kubernetes.client.V1Pod or pykube.Pod"
 _CLIENTS = ("kubernetes", "kubernetes_asyncio", "pykube")
 """Packages whose classes have their own way to be made of dicts. The first two are generated alike."""
 
@@ -79,8 +77,8 @@ def key_of_class(given: type) -> str:
         found = [kind for kind in BUILT_IN if model.may_be(kind) and model.version in kind.versions]
         keys = ["/".join(filter(None, (kind.group, model.version, kind.plural))) for kind in found]
     if len(keys) != 1:
-        names = " or ".join(keys) or "no kind of objects"
-        raise UnknownKind(f"the class {given.__name__} names {names}", remedy=_EXAMPLE)
+        names = f"may mean {' or '.join(keys)}" if keys else "doesn't name a kind"
+        raise UnknownKind(f"the class {given.__name__} {names}", remedy=_EXAMPLE)
     return keys[0]
 
 

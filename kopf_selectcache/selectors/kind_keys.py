@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeAlias, cast
 
 from kopf_selectcache._errors import NotDeclared, UnknownKind, awaited_call
-from kopf_selectcache.core.redact import clipped, shown_with_type
+from kopf_selectcache.core.redact import clipped, shown
 from kopf_selectcache.core.selection.kinds import BUILT_IN, Kind, KindKey, find, is_version, parse_key
 
 from .client_classes import key_of_class
@@ -69,7 +69,7 @@ def key_of(given: object) -> KindKey:
         or not 1 <= len(given) <= 3
         or not all(isinstance(part, str) for part in given)
     ):
-        raise UnknownKind(f"the kind is {shown_with_type(given)}", remedy=_EXAMPLE)
+        raise UnknownKind(f"the kind is {shown(given)}", remedy=_EXAMPLE)
     return given
 
 

@@ -28,7 +28,7 @@ def period(value: object) -> Complaint:
     if (value == 0 and not isinstance(value, bool)) or number(1.0, 30 * LONGEST, "seconds")(value) is None:
         return None
     return (
-        f"neither 0 nor a number of seconds from 1 to {30 * LONGEST:.12g} (30 days)",
+        f"not 0 or a number of seconds from 1 to {30 * LONGEST:.12g} (30 days)",
         "Assign 0 for no resync, or 36000 for one every ten hours",
     )
 
@@ -37,7 +37,7 @@ def interval(value: object) -> Complaint:
     if (value == 0 and not isinstance(value, bool)) or number(60.0, 30 * LONGEST, "seconds")(value) is None:
         return None
     return (
-        f"neither 0 nor a number of seconds from 60 to {30 * LONGEST:.12g} (30 days)",
+        f"not 0 or a number of seconds from 60 to {30 * LONGEST:.12g} (30 days)",
         "Assign 0 for no audits, or 3600 for one per hour",
     )
 
@@ -54,8 +54,9 @@ def objects_per_page(value: object) -> Complaint:
 def one_of(*choices: object) -> Callable[[object], Complaint]:
     def check(value: object) -> Complaint:
         if not any(value is choice or (isinstance(choice, str) and value == choice) for choice in choices):
-            shown = " or ".join(map(repr, choices))
-            return f"neither {shown.replace(' or ', ' nor ')}", f"Assign {shown}"
+            *others, last = map(repr, choices)
+            shown = f"{', '.join(others)} or {last}"
+            return f"not {shown}", f"Assign {shown}"
         return None
 
     return check

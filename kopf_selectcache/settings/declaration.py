@@ -20,7 +20,7 @@ from kopf_selectcache._errors import (
     caller,
     require,
 )
-from kopf_selectcache.core.redact import clipped, shown, shown_with_type
+from kopf_selectcache.core.redact import clipped, shown
 from kopf_selectcache.core.selection.kinds import Kind, KindKey, find, parse_key
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.selection.values import is_dns_subdomain
@@ -577,7 +577,7 @@ def _filter_of(value: object) -> Selector | AnyOf:
     if isinstance(value, AnyOf) and len(value.branches) == 1:
         return value.branches[0]
     if not isinstance(value, (Selector, AnyOf)):
-        what = f"the filter is {shown_with_type(value)}"
+        what = f"the filter is {shown(value)}"
         raise BadSelector(
             what, remedy=f"Assign {_FILTERS}\nFor options, assign a Cached(...) with one of these"
         )

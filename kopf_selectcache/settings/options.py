@@ -342,7 +342,7 @@ def _probe_limits(value: object) -> Complaint:
     if isinstance(value, bool):
         return None
     if not isinstance(value, (Mapping, list, tuple, set, frozenset)):
-        return "neither True, False, nor a dict of states", remedy
+        return "not True, False or a dict of states", remedy
     states = get_args(State)
     for state in value:
         if state not in states:

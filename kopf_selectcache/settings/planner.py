@@ -163,7 +163,7 @@ class Plan:
     """True if there are outer streams, of the objects that the filter does not select."""
 
     def proves(self, namespace: str) -> bool:
-        """Return True if each object of a namespace is inside or outside of the filter."""
+        """Return True if each object of a namespace is inside or outside the filter."""
         return self.is_split and any(
             each.namespaces is None or namespace in each.namespaces for each in self.filter.branches
         )
@@ -287,11 +287,8 @@ def _confined(
         spaces = [each for each in sorted(watched) if THE_NAMESPACE not in box or each in box[THE_NAMESPACE]]
     if spaces is not None and not any(spaces) and (by_label is None or labelled is None):
         theirs = ", ".join(sorted(watched or ()))
-        what = (
-            f"{clipped(branch, 500)} selects nothing, because the operator only watches the namespaces"
-            f" {theirs}"
-        )
-        raise ConflictingSelectors(what, remedy="Name one of them\nStart the operator for another namespace")
+        what = f"{clipped(branch, 500)} selects nothing, because the operator only watches {theirs}"
+        raise ConflictingSelectors(what, remedy="Select one of its namespaces\nStart it for another one")
     said = {THE_NAME: names, THE_NAMESPACE: spaces}
     if resource.kind.namespaced is False:
         said[THE_NAMESPACE] = []  # An empty namespace is that of all objects, and needs no words.

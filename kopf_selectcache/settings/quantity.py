@@ -40,7 +40,7 @@ def complaint(size: object) -> tuple[str, str] | None:
     found = bytes_in(size) if isinstance(size, (int, str)) else None
     if found is not None and found >= LEAST:
         return None
-    wrong = "not a number of bytes" if found is None else f"fewer than {LEAST:,} bytes, which holds nothing"
+    wrong = "not a number of bytes" if found is None else f"below the minimum of {LEAST:,} bytes"
     return wrong, "Write a quantity such as '200Mi', a number of bytes, or None for no limit"
 
 

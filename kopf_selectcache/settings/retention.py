@@ -9,7 +9,7 @@ from typing import cast
 
 from kopf_selectcache._errors import DeclarationError, require
 from kopf_selectcache.core.errors import BadPath
-from kopf_selectcache.core.redact import shown, shown_with_type
+from kopf_selectcache.core.redact import shown
 from kopf_selectcache.core.store.index_spec import PARTS, Indexed
 from kopf_selectcache.core.store.projection import Path, Projection, Transform, as_written, keys_of
 from kopf_selectcache.selectors.signatures import is_async
@@ -164,6 +164,6 @@ def _checked(path: object, argument: str, what: str) -> Path:
     """
     is_path = all(isinstance(key, str) for key in (path if isinstance(path, tuple) else (path,)))
     if not is_path or (wrong := wrong_path(cast("Path", path))):
-        reason = f"{what} {wrong}" if is_path else f"{argument} has {shown_with_type(path)}"
+        reason = f"{what} {wrong}" if is_path else f"{argument} has {shown(path)}"
         raise DeclarationError(reason, remedy=PATHS)
     return cast("Path", path)

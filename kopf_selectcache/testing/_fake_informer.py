@@ -97,7 +97,7 @@ class FakeInformer:
         except NotServed as error:
             raise Missing(
                 f"{error}, and no object tells what it is",
-                remedy="Give the fake cache its CustomResourceDefinition, among the objects",
+                remedy="Add its CustomResourceDefinition to the objects of the fake cache",
             ) from None
         if not all(each.is_open for each in self._streams):
             raise informer.part().error or ReadError(informer.message, remedy=informer.remedy)

@@ -23,15 +23,13 @@ def checked(objects: object) -> list[dict[str, Any]]:
     """Return the objects, each as a private dict; raise TypeError or ValueError for invalid ones."""
     if isinstance(objects, (Mapping, str)) or not isinstance(objects, Iterable):
         raise TypeError(
-            f"FakeCache takes a list of objects, and was given a {type(objects).__name__}: write"
-            " FakeCache([...], ...)"
+            f"FakeCache takes a list of objects, not a {type(objects).__name__}: write FakeCache([...], ...)"
         )
     found: dict[tuple[str, ...], dict[str, Any]] = {}
     for number, obj in enumerate(objects):
         if not isinstance(obj, Mapping):
             raise TypeError(
-                f"FakeCache takes objects as manifests have them, and was given a {type(obj).__name__} among"
-                " them"
+                f"FakeCache takes objects as in manifests, and one of them is a {type(obj).__name__}"
             )
         metadata = obj.get("metadata")
         if not isinstance(metadata, Mapping) or not (metadata.get("name") or metadata.get("generateName")):
@@ -112,8 +110,8 @@ def definitions(
             continue
         if "." not in group:
             raise ValueError(
-                f"the fake cache knows no {kind} in {obj['apiVersion']}, and a custom resource has a group"
-                " with a dot in it"
+                f"the fake cache doesn't know {kind} in {obj['apiVersion']}, and a custom resource has a"
+                " group with a dot in it"
             )
         custom = missing.setdefault((group, kind), _Custom(group, kind))
         custom.versions += [version] * (version not in custom.versions)

@@ -45,7 +45,7 @@ class OperatorRun:
         for each in arguments:
             if not isinstance(each, str | Path):
                 raise TypeError(
-                    f"operator takes the arguments of `kopf run`, and was given a {type(each).__name__}."
+                    f"operator takes the arguments of `kopf run`, not a {type(each).__name__}."
                     " Write operator('app.py', '-A')"
                 )
         self._arguments = [*map(str, arguments)]

@@ -23,7 +23,7 @@ def require_verb(verb: object) -> None:
     """Raise ValueError for a word that is no verb of RBAC."""
     if verb not in VERBS:
         raise ValueError(
-            f"verb={shown(verb)} is the verb of no request.{_asking(_verb(verb))} There are"
+            f"verb={shown(verb)} isn't a verb of requests.{_asking(_verb(verb))} The verbs are"
             f" {', '.join(VERBS)}"
         )
 
@@ -35,8 +35,8 @@ def require_resource(resource: object) -> None:
     if not isinstance(resource, str) or resource != (meant := _resource(resource)):
         meant = meant if isinstance(resource, str) else ""
         raise ValueError(
-            f"resource={shown(resource)} is the resource of no request.{_asking(meant)} A resource is a"
-            " plural in lower case, of a custom one perhaps with its group: 'pods', 'pods/status',"
+            f"resource={shown(resource)} isn't a resource in requests.{_asking(meant)} Write a plural"
+            " in lower case, with the group of a custom resource: 'pods', 'pods/status',"
             " 'webapps.example.com'"
         )
 
@@ -46,10 +46,10 @@ def require_rules(rules: object) -> None:
     incomplete.
     """
     if isinstance(rules, (str, Mapping)) or not isinstance(rules, Sequence):
-        raise TypeError(f"rules are a list, such as [{_RULE}], and this is a {type(rules).__name__}")
+        raise TypeError(f"rules are a list, such as [{_RULE}], not a {type(rules).__name__}")
     for rule in rules:
         if not isinstance(rule, Mapping):
-            raise TypeError(f"a rule is a dict, such as {_RULE}, and this is a {type(rule).__name__}")
+            raise TypeError(f"a rule is a dict, such as {_RULE}, not a {type(rule).__name__}")
         _require_rule(rule)
 
 
@@ -63,7 +63,7 @@ def _require_rule(rule: Mapping[str, object]) -> None:
         if isinstance(words, str) or not isinstance(words, Sequence):
             instead = f"[{words!r}]" if isinstance(words, str) else "a list of texts"
             raise TypeError(
-                f"the {part} of a rule are a list, and this is a {type(words).__name__}. Write {part!r}:"
+                f"the {part} of a rule are a list, not a {type(words).__name__}. Write {part!r}:"
                 f" {clipped(instead, 100)}"
             )
         if other := [type(word).__name__ for word in words if not isinstance(word, str)]:

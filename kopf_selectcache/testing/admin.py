@@ -98,7 +98,7 @@ class Admin:
         _require_object(obj)
         name = (obj.get("metadata") or {}).get("name")
         if not name:  # Without a name, it would be the path of all objects, which may be deleted.
-            raise ValueError(f"a {obj.get('kind')} is meant that has no name")
+            raise ValueError(f"the {obj.get('kind')} has no metadata.name")
         return f"{self._collection(obj)}/{name}"
 
     def served(self, obj: Mapping[str, Any]) -> Served:
@@ -142,7 +142,7 @@ def rights(
 def _require_object(obj: object) -> None:
     if not isinstance(obj, Mapping):
         instead = (
-            "several are given one by one, as in cluster.create(*objects)"
+            "give several one by one: cluster.create(*objects)"
             if isinstance(obj, list | tuple)
             else f"this is a {type(obj).__name__}"
         )
@@ -150,7 +150,7 @@ def _require_object(obj: object) -> None:
             f"an object is a dict, such as {{'kind': 'Pod', 'metadata': {{'name': 'web-1'}}}}: {instead}"
         )
     if not isinstance(obj.get("kind"), str):
-        raise ValueError("an object is meant that has no kind")  # The attribute exists, and is no object.  # noqa: TRY004
+        raise ValueError("the object has no 'kind'")  # The attribute exists, and is no object.  # noqa: TRY004
 
 
 def _plain(part: object) -> dict[str, Any]:
@@ -159,4 +159,4 @@ def _plain(part: object) -> dict[str, Any]:
     """
     if isinstance(part, Mapping):
         return dict(part)
-    raise TypeError(f"an object has {part!r} in it, a {type(part).__name__}, which no JSON is made of")
+    raise TypeError(f"an object has {part!r} in it, a {type(part).__name__}, which JSON does not have")

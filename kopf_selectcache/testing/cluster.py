@@ -279,8 +279,7 @@ class EmbeddedCluster:
         read: list[dict[str, Any]] = []
         if not isinstance(source, str | Path):
             raise TypeError(
-                f"apply takes a YAML text or a Path, and was given a {type(source).__name__}; create takes"
-                " objects"
+                f"apply takes a YAML text or a Path, not a {type(source).__name__}; create takes objects"
             )
         if isinstance(source, str):
             read += manifests.read_text(source)
@@ -397,7 +396,7 @@ class EmbeddedCluster:
             found = f"its status is {clipped(json.dumps(status), 1_000)}" if status else "it has no status"
         where = f" in namespace {namespace!r}" if namespace else ""
         return (
-            f"{kind} {metadata.get('name')!r}{where} has not become what is waited for within {timeout:g}"
+            f"{kind} {metadata.get('name')!r}{where} didn't meet the condition within {timeout:g}"
             f" seconds: {found}"
         )
 

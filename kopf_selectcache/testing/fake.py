@@ -267,7 +267,7 @@ def _declared(selectors: Mapping[Any, Any] | kopf.OperatorSettings | None) -> Se
     if selectors is not None and not isinstance(selectors, Mapping):
         raise TypeError(
             "FakeCache takes the filters as a dict, such as {'v1/pods': 'app=web'}, or the operator's"
-            f" settings, and was given a {type(selectors).__name__}"
+            f" settings, not a {type(selectors).__name__}"
         )
     settings = SelectCacheSettings()
     settings.selectors.update(selectors or {})

@@ -108,7 +108,7 @@ def _objects(
             return
         except (yaml.YAMLError, ValueError) as error:
             raise ManifestError(
-                f"{name} is no YAML file"
+                f"{name} isn't a YAML file"
                 if may_be_other
                 else f"document {number} of {name} cannot be read: {error}"
             ) from error
@@ -134,9 +134,9 @@ def _json_documents(file: BinaryIO | _Counted) -> Iterator[Any]:
 
 def _single(document: object, where: str, advice: str = "") -> Iterator[dict[str, Any]]:
     if not isinstance(document, dict) or not isinstance(document.get("kind"), str):
-        raise ManifestError(f"{where} is no object of Kubernetes: it has no kind{advice}")
+        raise ManifestError(f"{where} isn't a Kubernetes object: it has no kind{advice}")
     if not isinstance(document.get("metadata") or {}, dict):
-        raise ManifestError(f"{where} is no object of Kubernetes: its metadata are no mapping")
+        raise ManifestError(f"{where} isn't a Kubernetes object: its metadata isn't a mapping")
     if document["kind"].endswith("List") and isinstance(document.get("items"), list):
         for item in document["items"]:
             yield from _single(_inherited(document, item), where)

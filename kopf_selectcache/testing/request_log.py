@@ -298,8 +298,8 @@ class Requests(Record[Asked]):
     def _in_vain(self, match: Match, times: int) -> str:
         last = tuple(self)[-LAST:]
         came = "".join(f"\n  {asked}" for asked in last)
-        return f"{len(self._answered(match))} of {times} such requests have been answered: {match}; " + (
-            f"the last of all that came:{came}" if last else "nothing at all was asked"
+        return f"{len(self._answered(match))} of {times} such requests were answered: {match}; " + (
+            f"the last of all that came:{came}" if last else "no request was sent"
         )
 
     def _answered(self, match: Match) -> list[Asked]:

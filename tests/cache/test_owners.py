@@ -139,7 +139,10 @@ def test_what_is_no_object_with_a_uid_is_no_owner(verb: str, owner: object) -> N
 
 @each_row(
     ("options", "text"),
-    [({"controller": True}, "without owner="), ({"owner": OWNER, "controller": 1}, "controller is 1")],
+    [
+        ({"controller": True}, "controller= needs owner="),
+        ({"owner": OWNER, "controller": 1}, "controller is 1"),
+    ],
 )
 def test_a_controller_is_true_or_false_beside_an_owner(options: dict[str, Any], text: str) -> None:
     with pytest.raises(ReadError, match=text):

@@ -69,7 +69,7 @@ def test_the_size_of_batches_is_checked_when_they_are_asked_for() -> None:
     cache = fake()
     wrong: tuple[Any, ...] = 0, -1, True, 1.5, "3"
     for size in wrong:
-        with pytest.raises(ValueError, match="1 or more"):
+        with pytest.raises(ValueError, match="1 object or more"):
             cache.list_cached("pods").batches(size)
     with cache.snapshot("pods") as now:
         pages = now.list_cached("pods").batches(5)

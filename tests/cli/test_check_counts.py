@@ -414,12 +414,12 @@ def test_20_a_path_that_no_object_can_have_is_a_problem_for_any_number_of_object
     assert said.code == 1
     assert [line for line in said.output.splitlines() if line.startswith("  ")] == [
         (
-            "  ! pods: keep= names 'specs.nodeName' (did you mean 'spec.nodeName'?), and pods have no"
-            " such field. Correct it in settings.selectcache.selectors['v1/pods']."
+            "  ! pods: keep= names 'specs.nodeName' (did you mean 'spec.nodeName'?), but pods don't"
+            " have that field. Correct it in settings.selectcache.selectors['v1/pods']."
         ),
         (
-            "  ! pods: index 'n' names 'spec.nodeNam' (did you mean 'spec.nodeName'?), and pods have no"
-            " such field. Correct it in settings.selectcache.selectors['v1/pods']."
+            "  ! pods: index 'n' names 'spec.nodeNam' (did you mean 'spec.nodeName'?), but pods don't"
+            " have that field. Correct it in settings.selectcache.selectors['v1/pods']."
         ),
     ]
 
@@ -442,8 +442,8 @@ def test_20_without_the_fields_of_the_server_the_objects_alone_make_a_hint(
         lines, ("keep= names 'spec.nodeNam'", "index 'n' names 'status.hostIP'"), strict=False
     ):
         assert line == (
-            f"  * {named}, and no object has a value there ({count} looked at). The server doesn't"
-            " publish which fields pods have there. Look at the spelling."
+            f"  * {named}, but none of {count} pods has a value there. Check the spelling: the server doesn't"
+            " publish their fields."
         )
 
 

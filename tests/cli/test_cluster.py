@@ -204,7 +204,7 @@ def test_20_a_failed_login_gives_its_reason_without_lines_of_kopf(command: Comma
     assert (said.code, said.errors.splitlines()) == (
         2,
         [
-            "error: the operator cannot log in: Current context is not set in kubeconfigs.",
+            "error: the operator can't log in: Current context is not set in kubeconfigs.",
             "hint: Give it a kubeconfig: --kubeconfig, $KUBECONFIG or ~/.kube/config",
         ],
     )
@@ -224,5 +224,5 @@ def test_a_login_handler_of_the_operator_that_fails_shows_where(command: Command
     handlers = "\n@kopf.on.login(retries=1)\ndef log_in(**_): raise kopf.PermanentError('no vault')\n"
     said = command("check", WEB, handlers=handlers)
     assert said.code == 2
-    assert "error: the operator cannot log in" in said.errors
+    assert "error: the operator can't log in" in said.errors
     assert "no vault" in said.errors

@@ -174,7 +174,7 @@ def test_an_error_is_a_document_for_programs_and_two_lines_for_people(command: C
     assert said.code == 2
     data = parsed(said)
     assert said.errors == f"error: {data['error']}\n"
-    assert data["error"] == "the operator cannot log in: $KUBECONFIG has /nowhere, which does not exist"
+    assert data["error"] == "the operator can't log in: $KUBECONFIG has /nowhere, which does not exist"
 
 
 @pytest.mark.parametrize(

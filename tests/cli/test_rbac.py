@@ -539,7 +539,7 @@ class TestComparedWithTheCluster:
         cluster.stop_listening()
         said = command("rbac", self.DECLARED, "--standalone", "--check")
         assert said.code == 2
-        assert "the server gives no answer: cannot connect to 127.0.0.1:" in said.errors
+        assert "the server doesn't answer: can't connect to 127.0.0.1:" in said.errors
         assert "hint: To choose another cluster: --context or --kubeconfig" in said.errors
 
 

@@ -18,7 +18,7 @@ from tests.apiserver.cluster import Cluster
 
 @contextmanager
 def from_environment(environ: Mapping[str, str] = os.environ) -> Iterator[Cluster]:
-    """Give a client as long as the `with` block lasts. What it cannot log in by (a plugin, say) is an
+    """Give a client as long as the `with` block lasts. What it can't log in by (a plugin, say) is an
     error."""
     path = Path(environ.get("KUBECONFIG") or Path.home() / ".kube" / "config")
     if not path.is_file():

@@ -204,7 +204,7 @@ STATES = {
         "secrets",
         "app=web",
         SECRETS,
-        "secrets: the server answers 503 ServiceUnavailable. The cache keeps retrying (for ",
+        "secrets: the server answers 503 ServiceUnavailable. The cache keeps retrying. Meanwhile, ",
         restarted=True,
         cause=(503, True),
     ),

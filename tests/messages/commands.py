@@ -25,7 +25,7 @@ from tests.plugin.test_embedding import PEERINGS
 
 WEB = "select['v1/pods'] = 'app=web'"
 CUT = [
-    (r"cannot connect to [0-9.]+:\d+", "cannot connect to 127.0.0.1:..."),
+    (r"can't connect to [0-9.]+:\d+", "can't connect to 127.0.0.1:..."),
     (r"(?s)Traceback \(most recent call last\):.*\n(?=\w+(Error|Exit)\b)", "Traceback ...\n"),
     (r"\b\d[\d,.]* ?(Ki|Mi|KiB|B|ms|s)\b", "..."),
 ]

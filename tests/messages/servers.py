@@ -32,7 +32,7 @@ ANSWERS: dict[str, Any] = {
     "500": Refusal(500, "InternalError"),
     "501": Refusal(501, "NotImplemented"),
     "no answer": Unreachable("connection refused"),
-    "no credentials": NoCredentials("no login has given credentials"),
+    "no credentials": NoCredentials("no login handler returned valid credentials"),
     "an answer that makes no sense": Garbled("no JSON"),
     "an answer that is too large": TooLarge("more than 1,000 bytes"),
     "an answer that is not selected": Unselected("ns", "web-1", "uid", "5", WEB, {"app": "db"}),

@@ -60,7 +60,7 @@ CONDITIONS: dict[str, Callable[[Condition], object]] = {
     "a refused selector": _failing(Refusal(400, "BadRequest", "the server's reason")),
     "a refused method": _failing(Refusal(405)),
     "refused credentials": _failing(Refusal(401, "Unauthorized", "the server's reason")),
-    "no credentials": _failing(Lost("no login has given credentials", unauthorized=True)),
+    "no credentials": _failing(Lost("no login handler returned valid credentials", unauthorized=True)),
     "a server that answers 500": _failing(Refusal(500, "InternalError")),
     "a server that does not answer": _failing(Lost("connection refused")),
     "a server that is silent": _failing(Silent()),

@@ -375,7 +375,7 @@ def test_default_namespaces_do_not_narrow_a_kind_that_may_be_cluster_scoped(
     started(registry, settings)
     assert collected(settings, WEBAPPS) == narrowed_to
     doubted = len(narrowed_to) < 2
-    assert ("not known yet if it has namespaces" in caplog.text) is doubted
+    assert ("not known yet whether it has namespaces" in caplog.text) is doubted
 
 
 @NARROWS

@@ -150,7 +150,7 @@ def test_a_cache_stalled_by_a_transform_says_so_for_as_long_as_it_fails() -> Non
             failures = environment.informer.counts.failures.total()
             await until(lambda: environment.informer.counts.failures.total() > failures)
             assert environment.informer.remedy.startswith(
-                "Correct the transform= of settings.selectcache.selectors['secrets'] (for"
+                "Correct the transform= of settings.selectcache.selectors['secrets']"
             )
             assert "\nMeanwhile, await cache.fetch(..., whole=True)" in environment.informer.remedy
             assert {*environment.informer.counts.failures} == {"transform"}, (

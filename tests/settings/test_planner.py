@@ -411,7 +411,7 @@ def test_a_hundred_streams_are_kept_and_what_folds_counts_once() -> None:
             Selector(fields="metadata.namespace!=a"),
             PODS,
             ["a"],
-            "selects nothing, because the operator only watches the namespaces a",
+            "selects nothing, because the operator only watches a",
         ),
     ],
 )

@@ -10,7 +10,7 @@ import msgspec
 
 from kopf_selectcache._errors import NotKept, ReadError
 from kopf_selectcache.cache.matcher import Obj
-from kopf_selectcache.core.redact import clipped, shown_with_type
+from kopf_selectcache.core.redact import clipped, shown
 from kopf_selectcache.core.store.projection import MANAGED, Keys
 from kopf_selectcache.core.store.record import PartialRecord, Record
 from kopf_selectcache.selectors.client_classes import is_of_client, made
@@ -101,8 +101,8 @@ def _as_struct(name: str, read: Callable[[Record], Any], record: Record, _: Obj 
     # Raised outside of the handler, as above: the exception may show a value of a Secret.
     reason, remedy = f"{place} has another type", f"Correct that field of {name}"
     if lacks:
-        reason = f"there is no {lacks!r} in {place}"
-        remedy = "Give the field a default\nFor names as objects have them: rename='camel'"
+        reason = f"{place} has no {lacks!r}"
+        remedy = "Give the field a default\nFor camelCase names as in the object: rename='camel'"
     raise ReadError(f"{'/'.join(filter(None, record.key))} doesn't fit {name}: {reason}", remedy=remedy)
 
 
@@ -113,7 +113,7 @@ def _async_function(call: str) -> ReadError:
 
 
 def _unusable(call: str, as_: object) -> ReadError:
-    return ReadError(f"{call}: as_ is {shown_with_type(as_)}", remedy=f"Give {_WANTED}")
+    return ReadError(f"{call}: as_ is {shown(as_)}", remedy=f"Give {_WANTED}")
 
 
 def _where(error: Any) -> str:

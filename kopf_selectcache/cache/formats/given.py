@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from kopf_selectcache._errors import InvalidObject, UnknownKind
-from kopf_selectcache.core.redact import clipped, shown_with_type
+from kopf_selectcache.core.redact import clipped, shown
 from kopf_selectcache.core.selection.kinds import find, parse_key
 from kopf_selectcache.selectors.client_classes import is_pykube, key_of_class, to_dict
 from kopf_selectcache.selectors.kind_keys import AnyKey
@@ -81,7 +81,7 @@ def given_object(verb: str, source: object, *, is_named: bool = True) -> Given:
     obj = as_dict(source)
     if obj is None:
         raise InvalidObject(
-            f"{call}: the object is {shown_with_type(source)}",
+            f"{call}: the object is {shown(source)}",
             remedy="Give a dict, a body, or an object of kubernetes or pykube",
         )
     metadata = obj.get("metadata")

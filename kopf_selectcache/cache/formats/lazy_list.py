@@ -72,7 +72,7 @@ class Objects(Sequence[_T_co]):
             send(pods)
         """
         if not isinstance(size, int) or isinstance(size, bool) or size < 1:
-            raise ValueError(f"batches() takes a number of objects, 1 or more, and got {shown(size)}")
+            raise ValueError(f"batches() takes 1 object or more, not {shown(size)}")
         return (list(self[start : start + size]) for start in range(0, len(self), size))
 
     @property

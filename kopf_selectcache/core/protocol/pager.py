@@ -57,7 +57,7 @@ SHRINKS = 16
 they are large."""
 
 NOWHERE = "the pages of a list never end"
-FEW = "the pages of a list have too few objects"
+FEW = "the pages of a list had too few objects"
 
 
 @dataclass(frozen=True, slots=True)

@@ -178,7 +178,7 @@ class Projection:
         kept = self.keep
         if self.metadata_only:
             if beside := [path for path in kept or () if path[:1] != METADATA and path not in IDENTITY]:
-                raise BadPath(beside[0], "is no metadata, and metadata_only=True asks for nothing else")
+                raise BadPath(beside[0], "isn't metadata, and metadata_only=True asks for metadata only")
             kept = (METADATA,) if kept is None else kept
         for path in self.drop:
             if (lost := next((each for each in IDENTITY if _related(path, each)), None)) is not None:

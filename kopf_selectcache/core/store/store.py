@@ -104,7 +104,7 @@ class Store:
             return list(all_of(self._held)), self._version
 
     def locate(self, namespace: str, name: str) -> tuple[Record | None, str]:
-        """Return the record, inside or outside of the filter, and the version of the contents."""
+        """Return the record, inside or outside the filter, and the version of the contents."""
         return self.get(namespace, name)
 
     def all_records(self) -> tuple[list[Record], str]:

@@ -196,7 +196,7 @@ class UnionView(View):
         return bool(self._held or self._outside)
 
     def held(self, key: ObjectKey) -> Record | None:
-        """Return the visible record, inside or outside of the filter."""
+        """Return the visible record, inside or outside the filter."""
         return self._held.get(key[0], {}).get(key[1]) or self._outside.get(key[0], {}).get(key[1])
 
     def locate(self, namespace: str, name: str) -> tuple[Record | None, str]:
