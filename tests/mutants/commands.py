@@ -83,8 +83,8 @@ COMMANDS: tuple[Mutant, ...] = (
     Mutant(
         "cut filters where there is no terminal",
         REPORT,
-        "    lines = _table(_rows(report, None)) if report.sections",
-        "    lines = _table(_rows(report, 60)) if report.sections",
+        "    lines = _table(_rows(self, None)) if self.sections",
+        "    lines = _table(_rows(self, 60)) if self.sections",
         20,
         ("tests/cli/test_terminal.py::test_20_filters_of_the_table_are_cut_to_what_fits_in_a_terminal",),
     ),
