@@ -7,10 +7,12 @@ field was dropped, the record has its value.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from itertools import islice
 from typing import Any, NamedTuple, TypeAlias, TypedDict
+
+from msgspec import Struct
 
 from kopf_selectcache._errors import ReadError
 from kopf_selectcache.core.errors import BadField, TooManyBoxes
@@ -206,8 +208,7 @@ class Term(NamedTuple):
         return self.term.matches({self.term.label: value_of(self.field, record, obj)})
 
 
-@dataclass(frozen=True, slots=True)
-class Match:
+class Match(Struct, frozen=True):
     """The predicate of a request."""
 
     names: frozenset[str] | None = None

@@ -8,12 +8,14 @@ import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import count
 from threading import Lock
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, NamedTuple, NoReturn, Self, TypeVar
 from weakref import WeakValueDictionary
+
+from msgspec.structs import replace
 
 from kopf_selectcache._errors import ReadError, caller
 from kopf_selectcache.core.store.record import is_newer, is_older

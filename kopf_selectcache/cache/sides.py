@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -42,7 +41,7 @@ def hiding(owner: str | None, within: str | None) -> Callable[[Request, Snapshot
     def find(request: Request, snapshot: Snapshot) -> list[OutsideObject]:
         if within is not None and not snapshot.resource.kind.namespaced and request.selector is not None:
             request = replace(request, selector=request.selector.in_namespaces(None))
-        match = dataclasses.replace(_match(request, snapshot), owner=owner)
+        match = replace(_match(request, snapshot), owner=owner)
         comparisons, (_, outside) = snapshot.comparisons, snapshot.sides()
         found = match.chosen(outside.values())
         return [_hidden(each, failures_of(comparisons, each)) for each in found]

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from operator import itemgetter
 from threading import get_ident
 from typing import Any, NamedTuple, TypeVar, cast
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kopf_selectcache._errors import DeclarationError, NotDeclared, NotSynced, ReadError, Stalled, own_loop
 from kopf_selectcache.core.errors import BadField, Untransformed
@@ -72,8 +74,7 @@ _T = TypeVar("_T")
 _NAME = ("metadata", "name")
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
+class Snapshot(Struct, frozen=True, eq=False):
     """The state of one kind for one read: the store, with the handler's own object over it if that is newer.
     Each call of a method reads one generation.
     """

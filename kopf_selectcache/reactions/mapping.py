@@ -10,12 +10,16 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable
 from collections.abc import Mapping as AnyObject
+from contextlib import suppress
 from dataclasses import dataclass
 from inspect import Parameter, signature
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypedDict
+
+import msgspec
 
 from kopf_selectcache._errors import DeclarationError, require
 from kopf_selectcache.cache.access import in_callback
+from kopf_selectcache.cache.formats.views import BodyView, record_of
 from kopf_selectcache.core.redact import shown_by_type
 from kopf_selectcache.selectors.object_key import EXAMPLE, Key
 from kopf_selectcache.selectors.signatures import is_async, miscalled
@@ -78,7 +82,7 @@ class Owner(Mapping):
         return (("metadata", "ownerReferences"),)
 
     def map(self, obj: Obj, cache: Any) -> Keys:  # noqa: ARG002  # It is that of the base class.
-        metadata = obj["metadata"]
+        metadata = _metadata_of(obj)
         namespace = (metadata.get("namespace") or None) if self.namespaced else None
         return [
             Key(owner["name"], namespace=namespace)
@@ -87,6 +91,36 @@ class Owner(Mapping):
             and owner.get("kind") == self.kind
             and (owner.get("controller") or not self.controller)
         ]
+
+
+class _Reference(TypedDict, total=False):
+    apiVersion: str
+    kind: str
+    name: str
+    controller: bool
+
+
+class _Metadata(TypedDict, total=False):
+    namespace: str
+    ownerReferences: list[_Reference]
+
+
+class _Owned(TypedDict):
+    """The parts of an object that its owners are found by."""
+
+    metadata: _Metadata
+
+
+_decode_owned = msgspec.json.Decoder(_Owned).decode
+
+
+def _metadata_of(obj: Obj) -> AnyObject[str, Any]:
+    """Return the metadata of an object, without what does not concern its owners: a view would decode it."""
+    if isinstance(obj, BodyView):
+        with suppress(msgspec.DecodeError, RecursionError):
+            return _decode_owned(record_of(obj).data)["metadata"]
+    metadata: AnyObject[str, Any] = obj["metadata"]
+    return metadata
 
 
 def _group_of(api_version: str) -> str:

@@ -76,7 +76,7 @@ class Worker:
             while not queue.is_finished:
                 self._moved.clear()
                 while len(queue.running) < self._limit and (run := queue.take()) is not None:
-                    task = asyncio.create_task(self._run(run), name=f"selectcache: {_shown(run.key)}")
+                    task = asyncio.create_task(self._run(run), name=f"selectcache: {run.key!r}")
                     self._tasks.add(task)
                     task.add_done_callback(self._tasks.discard)
                 due = queue.next_due()

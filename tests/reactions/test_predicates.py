@@ -12,8 +12,9 @@ from kopf_selectcache import BadSelector, Key, LabelSelector
 from kopf_selectcache._errors import DeclarationError
 from kopf_selectcache.cache.access import of_class
 from kopf_selectcache.cache.cache import Cache
+from kopf_selectcache.cache.formats.views import BodyView
 from kopf_selectcache.core.store.change import Change
-from kopf_selectcache.core.store.record import Record
+from kopf_selectcache.core.store.record import Record, compact_json
 from kopf_selectcache.reactions import predicates as p
 from kopf_selectcache.reactions.mapping import Function, Itself, Mapping, Owner, checked_keys, mapping_of
 from kopf_selectcache.testing import FakeCache
@@ -25,6 +26,10 @@ def in_shop(name: str) -> Key:
 
 def obj(**metadata: Any) -> dict[str, Any]:
     return {"metadata": {"name": "web-1", "namespace": "shop", **metadata}}
+
+
+def view_of(given: dict[str, Any]) -> BodyView:
+    return BodyView(Record("shop", "web-1", "one", "1", {}, (), compact_json(given)))
 
 
 PAIRS = {
@@ -122,9 +127,16 @@ OWNED = obj(
 )
 def test_an_object_is_mapped_to_itself_or_to_its_owners(mapping: Mapping, keys: list[Any]) -> None:
     assert mapping.map(OWNED, None) == keys
+    assert mapping.map(view_of(OWNED), None) == keys
     assert mapping.map({"metadata": {"name": "a"}}, None) == (
         [Key("a")] if isinstance(mapping, Itself) else []
     )
+
+
+def test_owner_references_of_other_types_than_those_of_kubernetes_are_read_as_they_are() -> None:
+    owner = {"apiVersion": "example.com/v1", "kind": "WebApp", "name": "web", "controller": "yes"}
+    found = Owner("example.com", "WebApp").map(view_of(obj(ownerReferences=[owner])), None)
+    assert found == [in_shop("web")]
 
 
 def test_a_function_gets_a_cache_if_it_takes_one() -> None:
