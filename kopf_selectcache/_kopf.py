@@ -100,7 +100,7 @@ try:
     _ = Vault._flush_caches
 except (ImportError, AttributeError) as error:
     raise ImportError(
-        f"kopf_selectcache cannot work with Kopf {INSTALLED}, which lacks a name that"
+        f"kopf_selectcache can't work with Kopf {INSTALLED}, which lacks a name that"
         f" it needs: {error}. Install a version that it is tested with: pip install 'kopf=={TESTED}'"
     ) from error
 

@@ -55,7 +55,7 @@ class Memory:
                 f" dropped{self._apiece(self.values)}"
             )
         if self.unreadable:
-            lines.append(f"  {self.unreadable:,} of them cannot be read")
+            lines.append(f"  {self.unreadable:,} of them can't be read")
         if self.own_writes:
             lines.append(
                 f"  {self.own_writes:,} own writes beside them, which the watch has not reported yet"

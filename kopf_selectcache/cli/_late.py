@@ -138,7 +138,7 @@ def _filter_of(text: str) -> Declared:
         tree = ast.Module([ast.Import([ast.alias("kopf")]), ast.Expr(written)], type_ignores=[])
         return cast("Declared", _value(written, Names(Source(tree))))
     except SyntaxError as error:
-        raise DeclarationError("the filter cannot be parsed as Python", remedy=remedy) from error
+        raise DeclarationError("the filter can't be parsed as Python", remedy=remedy) from error
     except ValueError as error:
         raise DeclarationError("the filter contains more than Python literals", remedy=remedy) from error
 

@@ -455,7 +455,7 @@ class _Leftovers:
         own = self._reconcilers[0].finalizer is not None
         give = "" if own else f"give {self._reconcilers[0]} finalizer=True or finalizer=False, or "
         return (
-            f"{len(self._names):,} of the objects ({names}) cannot be deleted: no handler of this operator"
+            f"{len(self._names):,} of the objects ({names}) can't be deleted: no handler of this operator"
             f" takes the finalizer {self._finalizer} off. If earlier handlers have left it,"
             f" {give}run: selectcache finalizers remove {self._resource} --all"
         )

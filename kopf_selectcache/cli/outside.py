@@ -169,7 +169,7 @@ class _Search:
             self._notes.append(str(error))
         except Refused as error:
             answer = f"{error.refusal.code} {error.refusal.reason}"
-            self._notes.append(f"{text_of(key)} cannot be found: the server answers {answer}")
+            self._notes.append(f"{text_of(key)} can't be found: the server answers {answer}")
         return None
 
     async def _look_into(self, resource: Resource) -> None:
@@ -257,7 +257,7 @@ class _Search:
 
     def _note(self, resource: Resource, error: Refused | Garbled) -> None:
         why = f"{error.refusal.code} {error.refusal.reason}" if isinstance(error, Refused) else str(error)
-        self._notes.append(f"{resource} cannot be listed, so some objects may be missing here: {why}")
+        self._notes.append(f"{resource} can't be listed, so some objects may be missing here: {why}")
 
 
 def _fails(cache: PlannedCache, record: Record) -> tuple[str, ...]:

@@ -136,7 +136,7 @@ async def serve(
                         cluster.create(obj)
                     except (Problem, TypeError) as problem:  # YAML can hold what JSON cannot: `!!binary`.
                         name = (obj.get("metadata") or {}).get("name")
-                        raise _failed(f"{obj.get('kind')} {name!r} cannot be created: {problem}") from problem
+                        raise _failed(f"{obj.get('kind')} {name!r} can't be created: {problem}") from problem
                     progress.step()
                     await asyncio.sleep(0)  # Requests and signals are handled meanwhile.
                     if over.is_set():
@@ -155,7 +155,7 @@ async def serve(
     except ManifestError as error:
         raise _failed(str(error)) from error
     except OSError as error:
-        raise _failed(f"cannot serve: {error.strerror or error}") from error
+        raise _failed(f"can't serve: {error.strerror or error}") from error
 
 
 async def _read(

@@ -482,7 +482,7 @@ def _session(info: _kopf.KubeContext) -> aiohttp.ClientSession:
             trust_env=info.trust_env,
             cookie_jar=aiohttp.DummyCookieJar(),
         )
-    raise _NotAccepted(Unreachable(f"the credentials of the login cannot be used: {why}"), is_certain=True)
+    raise _NotAccepted(Unreachable(f"the credentials of the login can't be used: {why}"), is_certain=True)
 
 
 _Offer: TypeAlias = tuple[_kopf.VaultKey, _kopf.KubeContext, _Connection]
@@ -496,15 +496,15 @@ _BROKEN = (aiohttp.ClientError, asyncio.TimeoutError, OSError, RuntimeError, Val
 _DESCRIPTIONS: tuple[tuple[type[Exception], str], ...] = (
     (TimeoutError, "no answer came in time"),
     (aiohttp.ClientSSLError, "no safe connection can be made"),
-    (aiohttp.ClientProxyConnectionError, "the proxy cannot be connected to"),
+    (aiohttp.ClientProxyConnectionError, "can't connect to the proxy"),
     (aiohttp.ClientHttpProxyError, "the proxy refuses"),
-    (aiohttp.ClientConnectorError, "the server cannot be connected to"),
-    (aiohttp.ClientResponseError, "the answer cannot be read"),
-    (aiohttp.InvalidURL, "the request cannot be sent"),
+    (aiohttp.ClientConnectorError, "can't connect to the server"),
+    (aiohttp.ClientResponseError, "the answer can't be read"),
+    (aiohttp.InvalidURL, "the request can't be sent"),
     (aiohttp.ClientError, "the connection broke off"),
     (OSError, "the connection broke off"),
     (RuntimeError, "the session was closed"),
-    (ValueError, "the request cannot be sent"),
+    (ValueError, "the request can't be sent"),
 )
 
 
@@ -553,7 +553,7 @@ async def _pieces(response: aiohttp.ClientResponse) -> AsyncGenerator[bytes, Non
                 yield inflater.decompress(data, _BUFFER)
                 data = inflater.unconsumed_tail  # The rest, for the next piece.  # noqa: PLW2901
     except zlib.error as error:
-        raise aiohttp.ClientPayloadError("the answer cannot be decompressed") from error
+        raise aiohttp.ClientPayloadError("the answer can't be decompressed") from error
     if not inflater.eof:
         raise aiohttp.ClientPayloadError("the answer ends too early")
 

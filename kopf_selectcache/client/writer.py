@@ -231,7 +231,7 @@ class _Attempts:
             found = _object(data)
         except Refused as refused:
             if not _is_passing(refused.refusal.code):
-                return Unknown(f"the object cannot be read back: {_describe(refused.refusal)}")
+                return Unknown(f"the object can't be read back: {_describe(refused.refusal)}")
             await self._pause(refused.refusal.retry_after)
             return ReadBack()
         except (Unreachable, Garbled, TimeoutError):
@@ -295,5 +295,5 @@ def _object(data: bytes | None) -> Mapping[str, Any] | None:
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         found = None
     if not isinstance(found, dict):
-        raise Garbled("the object cannot be read back")
+        raise Garbled("the object can't be read back")
     return found

@@ -49,7 +49,7 @@ class BadField(Problem):
         self.selectable = selectable
 
     def __str__(self) -> str:
-        return f"{self.kind} cannot be selected by {self.label!r}, only by {', '.join(self.selectable)}"
+        return f"{self.kind} can't be selected by {self.label!r}, only by {', '.join(self.selectable)}"
 
 
 class BadPath(Problem):

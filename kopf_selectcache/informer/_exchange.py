@@ -314,7 +314,7 @@ class Exchange:
         let_go = self._informer.excess_of(following.share, following.declared, state.union)
         condition.fail(replace(let_go, is_next=True))
         error = condition.error()
-        assert error is not None, "it cannot be read"
+        assert error is not None, "it can't be read"
         return error
 
     def exchange(self, following: Next) -> None:

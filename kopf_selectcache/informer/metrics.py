@@ -114,7 +114,7 @@ class Collector:
             for name, text in {
                 "objects": "Objects in the cache.",
                 "bytes": "Bytes of the objects in the cache, as they are stored.",
-                "unreadable": "Objects in the cache that cannot be decoded.",
+                "unreadable": "Objects in the cache that can't be decoded.",
                 "synced": "1 if the cache is complete and follows the server, else 0.",
                 "staleness_seconds": "Seconds since the server last confirmed the contents.",
             }.items()

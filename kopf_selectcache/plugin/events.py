@@ -72,4 +72,4 @@ def _record(recorder: Recorder, event: _kopf.K8sEvent) -> None:
     try:
         recorder.record(event.ref, type_, reason[:MOST_OF_A_REASON] or type_, event.message)
     except DeclarationError as error:  # Kopf's poster would log the refusal of the server.
-        _logger.warning("An event cannot be recorded: %(error)s", {"error": error.line})
+        _logger.warning("An event can't be recorded: %(error)s", {"error": error.line})

@@ -153,7 +153,7 @@ class Operator:
                 self.settings, namespaces=namespaces_of(self.settings, self._declared)
             )
         except Exception as error:
-            _logger.exception("The caches cannot be started.")
+            _logger.exception("The caches can't be started.")
             self._runtime.set_exception(error)
             self._runtime.exception()  # Retrieved, so that asyncio does not warn.
             # Handlers find this operator, and what is wrong, rather than start another each.
@@ -377,11 +377,16 @@ class Operator:
 def failing(informers: Iterable[Informer], limits: Mapping[str, float]) -> str:
     """Return a text about caches that have been in one of these states for at least its number of seconds."""
     return " ".join(
-        f"The cache of {informer} is {informer.health.value}{f', for {limit:g} s or more' if limit else ''}:"
+        f"The cache of {informer} {_in_state(informer, limit)}:"
         f" {in_one_line(informer.message, *informer.remedy.splitlines())}"
         for informer in informers
         if (limit := limits.get(informer.health.value)) is not None and informer.lasted() >= limit
     )
+
+
+def _in_state(informer: Informer, limit: float) -> str:
+    state = informer.health.value
+    return f"has been {state} for {limit:g} s or more" if limit else f"is {state}"
 
 
 def reports(informers: Iterable[Informer]) -> dict[str, Any]:

@@ -79,7 +79,7 @@ def _translated(sort: str, key: object, value: object) -> object:
     if isinstance(value, MetaFilterToken):
         return Presence[value.name]
     if value is None or callable(value):
-        given = "None" if value is None else "a function, which the API server cannot call"
+        given = "None" if value is None else "a function, which the API server can't call"
         raise BadSelector(f"{sort} selector: {clipped(repr(key), 300)} is {given}", remedy=_VALUES)
     return value
 

@@ -155,7 +155,7 @@ class Web:
             planned = self._faults.meeting(asked, request)
         except BrokenFault as broken:
             logger.exception(
-                "The embedded API server cannot answer %(method)s %(path)s",
+                "The embedded API server can't answer %(method)s %(path)s",
                 {"method": request.method, "path": request.path},
             )
             return await self._respond(
@@ -191,7 +191,7 @@ class Web:
             return await self.webhooks.complete(self._api.answering(request, seen=seen))
         except Exception:
             logger.exception(
-                "The embedded API server cannot answer %(method)s %(path)s",
+                "The embedded API server can't answer %(method)s %(path)s",
                 {"method": request.method, "path": request.path},
             )
             return Answer.of(Problem(500, "InternalError", SERVER_ERROR).status(), code=500)

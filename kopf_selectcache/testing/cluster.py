@@ -515,7 +515,7 @@ class EmbeddedCluster:
             except OSError as error:
                 reason = os.strerror(error.errno) if error.errno else str(error)
                 raise OSError(
-                    error.errno, f"port {wanted} of 127.0.0.1 cannot be listened on: {reason}"
+                    error.errno, f"port {wanted} of 127.0.0.1 can't be listened on: {reason}"
                 ) from None
             self.port = listener.getsockname()[1]
             self._running().listen(listener)

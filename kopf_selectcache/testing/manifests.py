@@ -110,7 +110,7 @@ def _objects(
             raise ManifestError(
                 f"{name} isn't a YAML file"
                 if may_be_other
-                else f"document {number} of {name} cannot be read: {error}"
+                else f"document {number} of {name} can't be read: {error}"
             ) from error
         if document is not None:  # Only comments, or nothing, between two separators.
             yield from _single(

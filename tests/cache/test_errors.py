@@ -136,7 +136,7 @@ def test_a_refused_request_has_the_servers_status() -> None:
 def test_problems_of_the_core_say_what_they_know() -> None:
     assert (
         str(problems.BadField("x", kind="Pod", selectable=("a", "b")))
-        == "Pod cannot be selected by 'x', only by a, b"
+        == "Pod can't be selected by 'x', only by a, b"
     )
 
 

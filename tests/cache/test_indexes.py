@@ -429,7 +429,7 @@ def test_a_function_that_fails_is_told_as_a_failing_transform_is() -> None:
 
     with pytest.raises(Stalled) as info:
         fake(index={"it": broken})
-    assert ", cannot be indexed: " in str(info.value)
+    assert ", can't be indexed: " in str(info.value)
     assert "the function of the index 'it' raised KeyError at test_indexes.py:" in str(info.value)
     assert (
         "Correct the index= of settings.selectcache.selectors['v1/pods']: it must return a text, a list of"

@@ -426,7 +426,7 @@ def test_contract_1_each_read_that_means_an_unreadable_object_raises_and_all_oth
             assert len(cache.list_cached("secrets", as_=bytes)) == 2
             assert cache.explain("secrets", labels="app=web").verdict
             assert cache.info("secrets").memory.unreadable == 1
-            assert "1 of them cannot be read" in str(cache.info("secrets").memory)
+            assert "1 of them can't be read" in str(cache.info("secrets").memory)
 
     run(main())
 

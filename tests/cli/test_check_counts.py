@@ -322,7 +322,7 @@ select['v1/pods'] = Cached([Selector('app=web'), Selector(names=['db-1'], namesp
         )
         assert said.code == 1
         assert (
-            "Pod, default/web-1, cannot be indexed: the function of the index 'node' raised KeyError at "
+            "Pod, default/web-1, can't be indexed: the function of the index 'node' raised KeyError at "
             in said.output
         )
         assert (

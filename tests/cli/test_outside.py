@@ -161,7 +161,7 @@ def test_what_may_not_be_listed_is_told(cluster: EmbeddedCluster, command: Comma
         said = command("outside", PODS, handlers=HANDLERS)
         assert (said.code, said.output) == (2, f"{UNKNOWN}Searched: {other}.\n")
         assert f"{resource}" in said.errors
-        assert "cannot be listed, so some objects may be missing here: 403" in said.errors
+        assert "can't be listed, so some objects may be missing here: 403" in said.errors
 
 
 def test_what_is_not_served_is_told_and_the_rest_is_looked_at(
@@ -193,7 +193,7 @@ def test_a_group_that_is_down_leaves_the_rest_to_be_looked_at(
     cluster.faults.add(Refuse(503), where=lambda asked: asked.path == "/apis/example.com")
     said = command("outside", f"{PODS}\nselect['example.com/v1/gadgets'] = ''")
     assert (said.code, said.output.partition(":")[0]) == (1, "pods/lost-1 in default")
-    assert "example.com/v1/gadgets cannot be found: the server answers 503" in said.errors
+    assert "example.com/v1/gadgets can't be found: the server answers 503" in said.errors
 
 
 def test_no_secret_is_read_as_a_whole(

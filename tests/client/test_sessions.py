@@ -139,7 +139,7 @@ def test_credentials_that_cannot_be_used_are_told_without_being_quoted(unusable:
             async with logging_in(vault, None):
                 for _ in range(2):
                     with pytest.raises(
-                        Unreachable, match=r"the credentials of the login cannot be used: [A-Z][A-Za-z]+$"
+                        Unreachable, match=r"the credentials of the login can't be used: [A-Z][A-Za-z]+$"
                     ) as caught:
                         await ask(transport, verb)
                     assert caught.value.__cause__ is None
@@ -151,7 +151,7 @@ def test_credentials_that_cannot_be_used_are_told_without_being_quoted(unusable:
 def test_a_token_that_no_header_can_have_is_unreachable_and_not_quoted() -> None:
     async def main() -> None:
         async with Server() as server, connected(login(server, token="canary\nX-Evil: yes")) as transport:
-            with pytest.raises(Unreachable, match=r"^the request cannot be sent \(ValueError\)$"):
+            with pytest.raises(Unreachable, match=r"^the request can't be sent \(ValueError\)$"):
                 await transport.get(PODS, {})
             assert server.headers == []
 

@@ -425,7 +425,7 @@ def test_an_answer_that_breaks_off_is_unreachable_and_nothing_of_it_is_told(brok
         ):
             with pytest.raises(Unreachable) as caught:
                 await ask(transport, verb)
-            what = "the answer cannot be read" if broken in UNREADABLE else "the connection broke off"
+            what = "the answer can't be read" if broken in UNREADABLE else "the connection broke off"
             assert re.fullmatch(what + r" \([A-Z][A-Za-z]+\)", str(caught.value)), (
                 "in words, and nothing of what came"
             )
@@ -440,7 +440,7 @@ def test_where_nobody_listens_the_address_is_told() -> None:
         async with connected(login(server)) as transport:
             with pytest.raises(
                 Unreachable,
-                match=r"^the server cannot be connected to .*Cannot connect to host 127[.]0[.]0[.]1",
+                match=r"^can't connect to the server .*Cannot connect to host 127[.]0[.]0[.]1",
             ):
                 await transport.get(PODS, {})
 

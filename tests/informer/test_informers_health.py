@@ -253,8 +253,8 @@ def test_a_cache_fails_the_probe_once_it_has_been_in_a_state_for_as_long_as_is_a
             assert (health(environment), fails()) == (Health.STALE, "")
             environment.time.now += 20
             assert fails().startswith(
-                "The cache of pods is stale, for 120 s or more: pods: the operator does not have permission"
-                " to watch them. "
+                "The cache of pods has been stale for 120 s or more: pods: the operator does not have"
+                " permission to watch them. "
             )
             up.set()
             await environment.synced()

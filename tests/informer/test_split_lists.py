@@ -212,7 +212,7 @@ def test_35_several_branches_of_a_server_that_ignores_the_limit_are_listed_in_pi
 def spoilt(data: bytes) -> dict[str, tuple[Answer, str]]:
     ninth = data.index(b'"p041"')
     return {
-        "cut": (chunked(data[:ninth], Then.CLOSE), "the connection broke off|the answer cannot be read"),
+        "cut": (chunked(data[:ninth], Then.CLOSE), "the connection broke off|the answer can't be read"),
         "reset": (chunked(data[:ninth], Then.RESET), "the connection broke off"),
         "ended early": (chunked(data[:ninth]), r"a list ended before its items did \(after 41 items\)"),
         "ended without its end": (chunked(data[:-1]), "a list is not what the API promises"),

@@ -33,7 +33,7 @@ CREDENTIALS: tuple[Mutant, ...] = (
            ("tests/client/test_refusing_kinds.py::test_a_kind_that_has_accepted_credentials_and_now_refuses_them_leads_to_a_login",)),
     Mutant("trust credentials for ever because a kind has accepted them", "client/_credentials.py", "self._clock() < dropped.accepted_at + TRUSTED", "dropped.accepted_at > -inf", 8,
            ("tests/client/test_refusing_kinds.py::test_a_kind_that_refuses_credentials_that_no_other_kind_was_asked_with_for_an_hour_leads_to_a_login",)),
-    Mutant("keep credentials that cannot be used", "client/transport.py", 'raise _NotAccepted(Unreachable(f"the credentials of the login cannot be used: {why}"), is_certain=True)', 'raise Unreachable(f"the credentials of the login cannot be used: {why}")', 8,
+    Mutant("keep credentials that cannot be used", "client/transport.py", 'raise _NotAccepted(Unreachable(f"the credentials of the login can\'t be used: {why}"), is_certain=True)', 'raise Unreachable(f"the credentials of the login can\'t be used: {why}")', 8,
            ("tests/client/test_credentials.py::test_credentials_that_cannot_be_used_lead_to_a_login_at_once",
             "tests/client/test_credentials.py::test_credentials_that_cannot_be_used_do_not_hide_others")),
     Mutant("ignore a Retry-After with a fraction of a second", "client/transport.py", 'value.replace(".", "", 1).isdecimal()', "value.isdecimal()", 8,

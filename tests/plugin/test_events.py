@@ -206,7 +206,7 @@ def test_events_wait_for_the_login_in_bounded_memory(caplog: pytest.LogCaptureFi
     assert [each[2] for each in seen] == [f"Reason{number}" for number in range(1, WAITING + 1)]
     with caplog.at_level(logging.WARNING):
         route.take(event_about(ref, "bad"))
-    assert "An event cannot be recorded: it has no name" in caplog.text
+    assert "An event can't be recorded: it has no name" in caplog.text
 
 
 def event_about(ref: Any, reason: str) -> Any:

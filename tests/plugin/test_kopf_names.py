@@ -105,7 +105,7 @@ def test_a_name_that_is_gone_is_one_clear_error_at_import(
         runpy.run_path(str(SOURCE))
     message = str(caught.value)
     assert message.startswith(
-        f"kopf_selectcache cannot work with Kopf {version('kopf')}, which lacks a name that it needs: {why}"
+        f"kopf_selectcache can't work with Kopf {version('kopf')}, which lacks a name that it needs: {why}"
     )
     assert message.endswith("Install a version that it is tested with: pip install 'kopf==1.45.2'")
 

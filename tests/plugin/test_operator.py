@@ -414,7 +414,7 @@ def test_a_runtime_that_cannot_be_made_is_told_to_readers_and_logged_once(
             assert operator_of(settings) is None, "another one may be started with these settings"
 
     run(main())
-    assert caplog.text.count("The caches cannot be started.") == 1
+    assert caplog.text.count("The caches can't be started.") == 1
 
 
 def test_a_report_never_fails() -> None:

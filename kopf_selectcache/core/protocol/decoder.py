@@ -600,7 +600,7 @@ class Reader:
         except FAILURES as error:
             problem: Garbled = self._undecodable(metadata, error)
         except BadIndex as bad:
-            problem = Unindexed(f"{self.kind}{_named(metadata)} cannot be indexed: {bad}")
+            problem = Unindexed(f"{self.kind}{_named(metadata)} can't be indexed: {bad}")
         raise problem  # As below.
 
     def _stored_part(

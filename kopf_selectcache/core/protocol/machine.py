@@ -393,7 +393,7 @@ def step(state: State, input_: Input) -> Step:
         case Waiting(known, version), Due():
             return Step(Watching(known, version), (Watch(version),))
         case _:
-            raise Misuse(f"{type(input_).__name__} cannot come in the state {type(state).__name__}")
+            raise Misuse(f"{type(input_).__name__} can't come in the state {type(state).__name__}")
 
 
 def _event(state: Watching, event: Event) -> Step:

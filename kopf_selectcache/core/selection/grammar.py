@@ -130,9 +130,9 @@ def plain(text: str) -> str:
 def _refuse_unsendable(text: str, of: str = "") -> None:
     for column, char in enumerate(text, 1):
         if char == "\0":
-            raise BadText(f"{of}a NUL character cannot stand in a selector", text=text, column=column)
+            raise BadText(f"{of}a selector can't contain a NUL character", text=text, column=column)
         if "\ud800" <= char <= "\udfff":
-            raise BadText(f"{of}a lone surrogate cannot be sent as UTF-8", text=text, column=column)
+            raise BadText(f"{of}a lone surrogate can't be sent as UTF-8", text=text, column=column)
 
 
 def _shown(value: object) -> str:

@@ -221,7 +221,7 @@ def test_a_field_label_that_the_kind_lacks_is_refused_with_those_it_has() -> Non
     assert caught.value.selectable == ("metadata.name", "spec.unschedulable")
     assert (
         str(caught.value)
-        == "Node cannot be selected by 'spec.podCIDR', only by metadata.name, spec.unschedulable"
+        == "Node can't be selected by 'spec.podCIDR', only by metadata.name, spec.unschedulable"
     )
 
 
