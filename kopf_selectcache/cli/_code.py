@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from kopf_selectcache.core.selection.kinds import KindKey
 
-from ._constants import Names, Source, argument, is_cache, keyword
+from ._constants import Names, SourceFile, argument, is_cache, keyword
 
 VERBS = {"fetch": "get", "fetch_list": "list", "is_deleted": "get", "wait_deleted": "get"}
 """The verb that each of these reads needs if the cache cannot answer."""
@@ -64,7 +64,7 @@ def fetches_in(tree: ast.AST, file: str, names: Names | None = None) -> Iterator
     >>> [(fetch.verb, fetch.key) for fetch in fetches_in(ast.parse(text), 'web.py')]
     [('create', 'v1/Pod'), ('get', 'v1/Pod')]
     """  # A line of an example is not broken.  # noqa: E501
-    names = names if names is not None else Names(Source(tree))
+    names = names if names is not None else Names(SourceFile(tree))
     for node in ast.walk(tree):
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
             continue

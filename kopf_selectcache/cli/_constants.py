@@ -39,7 +39,7 @@ class Unfollowed(ValueError):
     """An expression stands for something that is not written out."""
 
 
-class Source:
+class SourceFile:
     """One file of the operator."""
 
     def __init__(self, tree: ast.AST, names: Sequence[str] = (), *, is_package: bool = False) -> None:
@@ -75,11 +75,11 @@ class Source:
 class _Found(NamedTuple):
     """A node that a name stands for, in its file. The tree of a file stands for the module."""
 
-    source: Source
+    source: SourceFile
     node: ast.AST
 
 
-def _bindings(node: ast.AST, source: Source) -> Iterator[tuple[ast.AST, str, _Binding]]:
+def _bindings(node: ast.AST, source: SourceFile) -> Iterator[tuple[ast.AST, str, _Binding]]:
     """Yield what a node binds: the scope, the name, and the value."""
     scope = source.scope_of(node)
     match node:
@@ -117,18 +117,18 @@ def _bindings(node: ast.AST, source: Source) -> Iterator[tuple[ast.AST, str, _Bi
                 yield from ((each, name, None) for name in names)
 
 
-def _kopf() -> Source:
+def _kopf() -> SourceFile:
     """Return Kopf's module with the constants that selectors take, and with nothing else."""
     body = list[ast.stmt]()
     for name, value in (("PRESENT", kopf.PRESENT), ("ABSENT", kopf.ABSENT)):
         body.append(ast.Assign([ast.Name(name, ast.Store())], ast.Constant(cast("Any", value))))
-    return Source(ast.Module(body, type_ignores=[]), ["kopf"])
+    return SourceFile(ast.Module(body, type_ignores=[]), ["kopf"])
 
 
 class Program:
     """All files of an operator."""
 
-    def __init__(self, sources: Collection[Source]) -> None:
+    def __init__(self, sources: Collection[SourceFile]) -> None:
         self._sources = sources
         self._modules = {"kopf": _kopf(), **{name: source for source in sources for name in source.names}}
         nodes = [node for source in sources for node in ast.walk(source.tree)]
@@ -201,7 +201,7 @@ class Program:
                 return self.members(_Found(source, value), seen)
         raise Unfollowed
 
-    def _of_dict(self, node: ast.Dict, source: Source, seen: Collection[ast.AST]) -> dict[str, Any]:
+    def _of_dict(self, node: ast.Dict, source: SourceFile, seen: Collection[ast.AST]) -> dict[str, Any]:
         made: dict[str, Any] = {}
         for key, value in zip(node.keys, node.values, strict=True):
             if key is None:
@@ -217,13 +217,13 @@ class Program:
                 made[name] = self._or_unknown(value, source, seen)
         return made
 
-    def _or_unknown(self, node: ast.expr | None, source: Source, seen: Collection[ast.AST]) -> Any:
+    def _or_unknown(self, node: ast.expr | None, source: SourceFile, seen: Collection[ast.AST]) -> Any:
         with suppress(Unfollowed):
             if node is not None:
                 return self.constant(_Found(source, node), seen)
         return _UNKNOWN
 
-    def _of_name(self, node: ast.Name, source: Source, seen: Collection[ast.AST]) -> dict[str, Any]:
+    def _of_name(self, node: ast.Name, source: SourceFile, seen: Collection[ast.AST]) -> dict[str, Any]:
         values = [each for each in self.follow(_Found(source, node), seen) if not _is_none(each.node)]
         made = _same([self.members(each, seen) for each in values])
         scope = next(each for each in source.scopes(node) if node.id in source.bound[each])
@@ -297,7 +297,7 @@ class Program:
             raise Unfollowed
         return values[0]
 
-    def _own_class(self, node: ast.expr, source: Source) -> _Found | None:
+    def _own_class(self, node: ast.expr, source: SourceFile) -> _Found | None:
         """Return the class of `self` or `cls`, in a method of it."""
         if not isinstance(node, ast.Name) or node.id not in ("self", "cls"):
             return None
@@ -308,7 +308,9 @@ class Program:
                 return _Found(source, around) if is_given else None
         return None
 
-    def _in_scope(self, source: Source, scope: ast.AST, name: str, seen: Collection[ast.AST]) -> list[_Found]:
+    def _in_scope(
+        self, source: SourceFile, scope: ast.AST, name: str, seen: Collection[ast.AST]
+    ) -> list[_Found]:
         if "*" in source.bound[scope]:
             raise Unfollowed
         found = list[_Found]()
@@ -349,7 +351,7 @@ class Program:
             found.append(_Found(caller, given[0]))
         return found
 
-    def _calls_of(self, function: _Found, seen: Collection[ast.AST]) -> Iterator[tuple[Source, ast.Call]]:
+    def _calls_of(self, function: _Found, seen: Collection[ast.AST]) -> Iterator[tuple[SourceFile, ast.Call]]:
         """Yield the calls of a function; raise Unfollowed if it is used in any other way."""
         name = getattr(function.node, "name", "")
         for source in self._sources:
@@ -369,7 +371,7 @@ class Program:
                         raise Unfollowed
                     yield source, around
 
-    def _imported(self, alias: ast.alias, source: Source, seen: Collection[ast.AST]) -> list[_Found]:
+    def _imported(self, alias: ast.alias, source: SourceFile, seen: Collection[ast.AST]) -> list[_Found]:
         statement = source.outer[alias]
         if isinstance(statement, ast.Import):
             return [self._module(alias.name if alias.asname else alias.name.partition(".")[0])]
@@ -386,7 +388,7 @@ class Program:
             raise Unfollowed
         return _Found(source, source.tree)
 
-    def _in_module(self, source: Source, name: str, seen: Collection[ast.AST]) -> list[_Found]:
+    def _in_module(self, source: SourceFile, name: str, seen: Collection[ast.AST]) -> list[_Found]:
         if name in source.bound[source.tree] or "*" in source.bound[source.tree]:
             return self._unchanged(self._in_scope(source, source.tree, name, seen), name)
         inner = [
@@ -438,7 +440,7 @@ class _Missing(Unfollowed):
 class Names:
     """The names of one file of an operator."""
 
-    def __init__(self, source: Source, program: Program | None = None) -> None:
+    def __init__(self, source: SourceFile, program: Program | None = None) -> None:
         self._source = source
         self._program = program if program is not None else Program([source])
 
@@ -547,7 +549,9 @@ def _is_none(node: ast.AST) -> bool:
     return isinstance(node, ast.Constant) and node.value is None
 
 
-def _changes(source: Source, within: ast.AST, name: str) -> Iterator[tuple[ast.expr | None, ast.expr | None]]:
+def _changes(
+    source: SourceFile, within: ast.AST, name: str
+) -> Iterator[tuple[ast.expr | None, ast.expr | None]]:
     """Yield the keys and values that are assigned to the members of a dict of this name; None for what is
     not known.
     """

@@ -19,7 +19,7 @@ from kopf_selectcache.settings.declaration import Cached, Declared, are_one_kind
 
 from ._code import declarations_in as calls_in
 from ._code import second_caches_in
-from ._constants import Names, Source, argument, keyword
+from ._constants import Names, SourceFile, argument, keyword
 from .output import PROBLEM, CommandError
 
 MADE: Mapping[str, Callable[..., Any]] = {
@@ -58,7 +58,7 @@ class Late(NamedTuple):
         return self.given is None or "share_watches" in self.given
 
 
-class Unknown(NamedTuple):
+class UnknownDeclaration(NamedTuple):
     """A call whose kind or filter is not written out."""
 
     call: str
@@ -136,14 +136,16 @@ def _filter_of(text: str) -> Declared:
     try:
         written = ast.parse(text, mode="eval").body
         tree = ast.Module([ast.Import([ast.alias("kopf")]), ast.Expr(written)], type_ignores=[])
-        return cast("Declared", _value(written, Names(Source(tree))))
+        return cast("Declared", _value(written, Names(SourceFile(tree))))
     except SyntaxError as error:
         raise DeclarationError("the filter can't be parsed as Python", remedy=remedy) from error
     except ValueError as error:
         raise DeclarationError("the filter contains more than Python literals", remedy=remedy) from error
 
 
-def declarations_in(tree: ast.AST, file: str, names: Names | None = None) -> Iterator[Late | Unknown]:
+def declarations_in(
+    tree: ast.AST, file: str, names: Names | None = None
+) -> Iterator[Late | UnknownDeclaration]:
     """Yield the calls of `cache.declare`; raise CommandError if one makes no sense.
 
     >>> text = "cache.blocking.declare('v1/pods', Selector('app=web', namespaces=['shop']), keep=fields)"
@@ -166,7 +168,7 @@ def declarations_in(tree: ast.AST, file: str, names: Names | None = None) -> Ite
         except DeclarationError as error:
             raise CommandError.of(error, f"{where}: ", code=PROBLEM) from error
         except ValueError:
-            yield Unknown(method_of(node), where, written)
+            yield UnknownDeclaration(method_of(node), where, written)
 
 
 def second_caches(tree: ast.AST, file: str, names: Names | None = None) -> Iterator[Beside | Unseen]:

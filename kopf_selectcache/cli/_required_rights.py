@@ -25,7 +25,7 @@ from kopf_selectcache.settings.options import SelectCacheSettings
 from kopf_selectcache.settings.rights import Right, of_cache
 
 from ._code import fetches_in, posts_events, records_events
-from ._constants import Names, Program, Source
+from ._constants import Names, Program, SourceFile
 from ._late import Beside, Late, declarations_in, second_caches
 from ._rights import (
     CRDS,
@@ -73,7 +73,7 @@ class Needs:
         self._code = [(file.name, ast.parse(file.read_bytes())) for file in operator.sources]
         imported = names_of(operator.sources)
         sources = [
-            Source(tree, imported[file], is_package=file.stem == "__init__")
+            SourceFile(tree, imported[file], is_package=file.stem == "__init__")
             for file, (_, tree) in zip(operator.sources, self._code, strict=True)
         ]
         program = Program(sources)

@@ -78,7 +78,7 @@ async def run(arguments: argparse.Namespace) -> CommandResult:
             if within is not None and resource.kind.namespaced is False:
                 raise CommandError(f"{resource} are cluster-scoped", "Leave out -n")
         remover = Remover(transport, arguments.finalizer, does_it=arguments.yes)
-        done, failure = list[Done](), None
+        done, failure = list[FinalizerResult](), None
         total = None if is_all else len(targets)
         with Progress("finalizers", total, file=sys.stderr, clock=time.monotonic) as progress:
             try:
@@ -90,7 +90,7 @@ async def run(arguments: argparse.Namespace) -> CommandResult:
     return remover.answer(done, failure)
 
 
-class Done(NamedTuple):
+class FinalizerResult(NamedTuple):
     """The result for one object."""
 
     target: Target
@@ -110,7 +110,7 @@ class Remover:
         self._transport = transport
         self._finalizer, self._does_it = finalizer, does_it
 
-    async def results(self, target: Target, step: Callable[[], None]) -> AsyncIterator[Done]:
+    async def results(self, target: Target, step: Callable[[], None]) -> AsyncIterator[FinalizerResult]:
         """Yield the result for an object, or for all of the kind that have the finalizer."""
         resource, namespace, name = target
         if name:
@@ -122,12 +122,12 @@ class Remover:
             if self._finalizer in finalizers_of(record.decode()):
                 yield await self._of(Target(resource, record.namespace or None, record.name), record)
 
-    async def _of(self, target: Target, record: Record | None) -> Done:
+    async def _of(self, target: Target, record: Record | None) -> FinalizerResult:
         resource, namespace, name = target
         path = resource.path(namespace, name)
 
-        def done(result: str, text: str) -> Done:
-            return Done(target, result, f"{target}{text}")
+        def done(result: str, text: str) -> FinalizerResult:
+            return FinalizerResult(target, result, f"{target}{text}")
 
         try:
             for _ in range(TRIES):
@@ -164,7 +164,7 @@ class Remover:
             raise
         return True
 
-    def answer(self, done: Sequence[Done], failure: CommandError | None) -> CommandResult:
+    def answer(self, done: Sequence[FinalizerResult], failure: CommandError | None) -> CommandResult:
         """Return all results, and their number."""
         count = sum(each.result in ("found", "removed") for each in done)
         objects = f"{count:,} {'object' if count == 1 else 'objects'}"

@@ -81,7 +81,7 @@ class Outside(NamedTuple):
         return self.target.plain() | {"reasons": list(self.reasons), "fails": list(self.fails)}
 
 
-class Found(NamedTuple):
+class OutsideReport(NamedTuple):
     """The result for an operator."""
 
     objects: tuple[Outside, ...]
@@ -130,7 +130,7 @@ class _Search:
         self._kinds: list[Resource] = []
         """The cached kinds."""
 
-    async def result(self) -> Found:
+    async def result(self) -> OutsideReport:
         """Ask the cluster; raise CommandError, Refused or Unreachable."""
         caches = [
             await plan_of(self._operator, resource, cached)
@@ -146,7 +146,7 @@ class _Search:
             for cache, keys in zip(caches, selected, strict=True)
             for each in await self._outside(cache, keys)
         ]
-        return Found(
+        return OutsideReport(
             tuple(outside),
             tuple(dict.fromkeys(self._notes)),
             tuple(sorted(self._whole_kinds)),

@@ -92,7 +92,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class CorrelatorDecision:
     """The decision about an occurrence, or the summary of suppressed ones."""
 
     key: str
@@ -215,7 +215,7 @@ class Correlator:
         """The time, by the clock of `now`, before which `due` returns nothing. Infinite if nothing waits."""
         return self._due
 
-    def correlate(self, occurrence: Occurrence, now: float, stamp: float | None = None) -> Verdict:
+    def correlate(self, occurrence: Occurrence, now: float, stamp: float | None = None) -> CorrelatorDecision:
         """Decide about an occurrence.
 
         `now` is of a monotonic clock, in seconds. `stamp` is the time of the Event, in seconds since 1970;
@@ -226,7 +226,7 @@ class Correlator:
             shown, key = self._aggregate(occurrence, now)
             verdict = self._count(shown, key, stamp, stamp)
             bucket = self._bucket_of(shown, now)[1]
-            return verdict if self._take_token(bucket, now) else Verdict(key, None, False, SPAM)
+            return verdict if self._take_token(bucket, now) else CorrelatorDecision(key, None, False, SPAM)
         occurrence = _fit(occurrence)
         shown, key = self._aggregate(occurrence, now)
         name, bucket = self._bucket_of(shown, now)
@@ -234,7 +234,7 @@ class Correlator:
         if self._take_token(bucket, now, needed=2 if name in self._suppressed else 1):
             return self._count(shown, key, stamp, stamp)
         self._suppress(occurrence, name, bucket, stamp)
-        return Verdict(key, None, False, SPAM)
+        return CorrelatorDecision(key, None, False, SPAM)
 
     def confirm(self, key: str, event: Event, *, sent: int | None = None) -> None:
         """Remember the server's state of an Event: its name, count, first time, and resource version.
@@ -249,7 +249,7 @@ class Correlator:
             count += max(0, logged.count - (event.count if sent is None else sent))
         self._log.put(key, _Logged(count, event.first, event.name, event.resource_version))
 
-    def due(self, now: float) -> list[Verdict]:
+    def due(self, now: float) -> list[CorrelatorDecision]:
         """Return the summaries of suppressed occurrences whose bucket has a token again.
 
         Each takes that token. At the end of a recorder, `due(math.inf)` returns all that are left.
@@ -295,7 +295,9 @@ class Correlator:
             return self._limits.aggregate_message(occurrence, newest)
         return _PREFIX + "; ".join(newest)
 
-    def _count(self, occurrence: Occurrence, key: str, first: float, last: float, count: int = 1) -> Verdict:
+    def _count(
+        self, occurrence: Occurrence, key: str, first: float, last: float, count: int = 1
+    ) -> CorrelatorDecision:
         """Add to the count of an Event, and return the Event."""
         logged = self._log.get(key)
         is_new = logged is None or logged.count == 0
@@ -312,7 +314,7 @@ class Correlator:
             last,
             logged.resource_version,
         )
-        return Verdict(key, event, is_new)
+        return CorrelatorDecision(key, event, is_new)
 
     def _name(self, occurrence: Occurrence, key: str, stamp: float) -> str:
         name = occurrence.about.name
@@ -361,7 +363,7 @@ class Correlator:
             reason = "others"
         waiting.reasons[reason] = waiting.reasons.get(reason, 0) + 1
 
-    def _summarize(self, name: str, each: _Suppressed) -> Verdict:
+    def _summarize(self, name: str, each: _Suppressed) -> CorrelatorDecision:
         newest = each.newest
         reasons = ", ".join(f"{count} {reason}" for reason, count in each.reasons.items())
         message = f"(summary of suppressed events): {each.count} more: {reasons}. Newest: {newest.message}"

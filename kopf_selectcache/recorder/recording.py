@@ -37,7 +37,7 @@ from ._log import EventLog
 from ._queue import WaitingWrite, WriteQueue
 from ._writing import ServerEvent
 from .api import Api
-from .correlator import Correlator, Limits, Verdict
+from .correlator import Correlator, CorrelatorDecision, Limits
 from .events import MOST_OF_A_MESSAGE, Event, EventType, Occurrence, Reporter
 
 Sink: TypeAlias = Callable[[Event], object] | Literal["server", "log"]
@@ -204,7 +204,7 @@ class Recording:
             self._notify()
         return None
 
-    def _take_verdict(self, verdict: Verdict) -> Event | None:
+    def _take_verdict(self, verdict: CorrelatorDecision) -> Event | None:
         event = verdict.event
         if event is None:
             self._counts[Outcome.SPAM] += 1

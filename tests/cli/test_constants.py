@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kopf_selectcache.cli._code import fetches_in
-from kopf_selectcache.cli._constants import Names, Program, Source
+from kopf_selectcache.cli._constants import Names, Program, SourceFile
 from tests.cli.conftest import Command
 from tests.cli.test_rbac import rules
 
@@ -18,8 +18,8 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 def keys_in(code: str, **others: str) -> set[object]:
     """Return the kinds of the calls of `cache` in a file that may import these others."""
-    parsed = {name: Source(ast.parse(textwrap.dedent(text)), [name]) for name, text in others.items()}
-    source = Source(ast.parse(textwrap.dedent(code)), ["shop.web"])
+    parsed = {name: SourceFile(ast.parse(textwrap.dedent(text)), [name]) for name, text in others.items()}
+    source = SourceFile(ast.parse(textwrap.dedent(code)), ["shop.web"])
     names = Names(source, Program([source, *parsed.values()]))
     return {fetch.key for fetch in fetches_in(source.tree, "web.py", names) if not fetch.settles}
 

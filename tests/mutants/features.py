@@ -189,7 +189,7 @@ FEATURES: tuple[FeatureMutant, ...] = (
     FeatureMutant("give the same Event a new name", "recorder/correlator.py",
                   "            logged.name,\n", '            f"{logged.name}-{logged.count}",\n',
                   "D3", (TOLD + "d1_d3_the_same_again_is_counted_and_another_message_is_another_event",)),
-    FeatureMutant("suppress no Event", "recorder/correlator.py", "        self._suppress(occurrence, name, bucket, stamp)\n        return Verdict(key, None, False, SPAM)\n",
+    FeatureMutant("suppress no Event", "recorder/correlator.py", "        self._suppress(occurrence, name, bucket, stamp)\n        return CorrelatorDecision(key, None, False, SPAM)\n",
                   "        return self._count(shown, key, stamp, stamp)\n",
                   "D4", (TOLD + "d4_d5_each_object_has_a_limit_and_all_numbers_are_options",)),
     FeatureMutant("ignore the limits of a recorder", "recorder/recorder.py", "Limits(reference=reference, **limits)", "Limits(reference=reference)",

@@ -15,7 +15,7 @@ from itertools import count, islice
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict, cast
 
-from kopf_selectcache.recorder.correlator import Correlator, Limits, Verdict
+from kopf_selectcache.recorder.correlator import Correlator, CorrelatorDecision, Limits
 from kopf_selectcache.recorder.events import EventType, Occurrence, Reference, Reporter
 from tests.oracle import golang
 from tests.oracle.golang import NoGo, OracleError, find_go
@@ -227,7 +227,7 @@ def occurrence_of(parts: Sequence[str]) -> Occurrence:
     return Occurrence(source, about, EventType(sort), reason, message)
 
 
-def outcome_of(verdict: Verdict) -> Outcome:
+def outcome_of(verdict: CorrelatorDecision) -> Outcome:
     event = verdict.event
     if event is None:
         return Outcome(skip=True)
@@ -251,7 +251,7 @@ def outcome_of(verdict: Verdict) -> Outcome:
 def play(script: Script, limits: Limits, chance: Callable[[], float] = lambda: 0.0) -> Iterator[Outcome]:
     """Yield the outcomes of our correlator."""
     correlator = Correlator(limits, chance)
-    verdicts: dict[int, Verdict] = {}
+    verdicts: dict[int, CorrelatorDecision] = {}
     for index, op in enumerate(script["ops"]):
         if "occurrence" in op:
             occurrence = occurrence_of(op["occurrence"])

@@ -13,7 +13,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from kopf_selectcache.errors import DeclarationError
-from kopf_selectcache.recorder.correlator import SPAM, SUMMARY_REASON, Correlator, Limits, Verdict
+from kopf_selectcache.recorder.correlator import SPAM, SUMMARY_REASON, Correlator, CorrelatorDecision, Limits
 from kopf_selectcache.recorder.events import Event, EventType, Occurrence, Reference, Reporter
 
 SOURCE = Reporter("webapps", controller="example.com/webapps")
@@ -32,14 +32,14 @@ def make(**limits: Any) -> Correlator:
     return Correlator(Limits(**limits), chance=lambda: 0.0)
 
 
-def written(verdict: Verdict) -> Event:
+def written(verdict: CorrelatorDecision) -> Event:
     """Return the Event of an occurrence that is not suppressed."""
     assert verdict.event is not None
     assert verdict.suppressed == ""
     return verdict.event
 
 
-def texts(verdict: Verdict) -> str:
+def texts(verdict: CorrelatorDecision) -> str:
     return written(verdict).occurrence.message
 
 
@@ -118,7 +118,7 @@ def test_the_least_recently_used_event_is_forgotten() -> None:
 def test_three_reasons_of_one_object_share_a_bucket_and_two_fall_silent_in_client_go() -> None:
     """A job controller records three reasons a minute: 25 Events at first, and then one in five minutes."""
 
-    def record_for_a_day(correlator: Correlator) -> tuple[dict[str, list[float]], list[Verdict]]:
+    def record_for_a_day(correlator: Correlator) -> tuple[dict[str, list[float]], list[CorrelatorDecision]]:
         times, summaries = defaultdict(list), []
         for minute in range(24 * 60):
             for second, reason in enumerate(("Created", "Completed", "Deleted")):
@@ -297,7 +297,7 @@ class Server:
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
 
-    def write(self, correlator: Correlator, verdict: Verdict) -> None:
+    def write(self, correlator: Correlator, verdict: CorrelatorDecision) -> None:
         event = written(verdict)
         before = self.counts[event.name] if verdict.is_new else 0
         self.counts[event.name] = before + event.count
@@ -351,7 +351,7 @@ def test_warnings_are_treated_as_if_there_were_nothing_else(
 ) -> None:
     limits = replace(limits, remembered=4096)
 
-    def verdicts(*types: EventType) -> list[Verdict]:
+    def verdicts(*types: EventType) -> list[CorrelatorDecision]:
         correlator, now, found = Correlator(limits, chance=lambda: 0.0), 0.0, []
         for pause, occurrence, _ in steps:
             now += pause

@@ -11,7 +11,7 @@ from kopf_selectcache.core.errors import Undecodable
 from kopf_selectcache.core.scanner import Outline, Unscannable, outline
 from kopf_selectcache.core.store.record import OUT_OF_RANGE, TOO_DEEP
 
-from ._shapes import Answer, Line, StatusCause
+from ._shapes import Line, ListOrStatus, StatusCause
 from .messages import FieldCause, Refusal
 
 MOST_TOKEN = 64 * 1024
@@ -56,7 +56,7 @@ def reason_of(error: Exception) -> str:
             return f"it isn't valid JSON: {str(error).removeprefix('JSON is malformed: ')}"
 
 
-def refusal_of(answer: Answer) -> Refusal:
+def refusal_of(answer: ListOrStatus) -> Refusal:
     seconds = answer.details.retry_after if answer.details is not None else None
     return Refusal(
         answer.code,
@@ -72,7 +72,7 @@ def refusal_of(answer: Answer) -> Refusal:
     )
 
 
-def _causes_of(answer: Answer) -> tuple[FieldCause, ...]:
+def _causes_of(answer: ListOrStatus) -> tuple[FieldCause, ...]:
     """Decode the causes of a Status. Invalid causes are left out, so that the rest can still be read."""
     try:
         causes = _CAUSES.decode(answer.details.causes) if answer.details is not None else None
@@ -84,7 +84,7 @@ def _causes_of(answer: Answer) -> tuple[FieldCause, ...]:
     )
 
 
-def _undeclared(answer: Answer) -> tuple[FieldCause, ...]:
+def _undeclared(answer: ListOrStatus) -> tuple[FieldCause, ...]:
     """Return the fields that the schema lacks. Refusing an apply, a server names them in its message only."""
     *before, _ = _as_line(answer.message).split(f": {_NOT_DECLARED}")
     words = [each.rpartition(" ")[2] for each in before]

@@ -88,7 +88,7 @@ class StatusCause(msgspec.Struct):
     message: str = ""
 
 
-class Answer(msgspec.Struct, rename={"api_version": "apiVersion"}):
+class ListOrStatus(msgspec.Struct, rename={"api_version": "apiVersion"}):
     """A list or a Status: the same request may be answered by either."""
 
     api_version: str = ""

@@ -47,7 +47,7 @@ from kopf_selectcache.core.store.record import (
 
 from ._decoding import FAILURES, MOST_TOKEN, can_be_named, decode_as, line_of, reason_of, refusal_of
 from ._fastpath import split_list, without_managed
-from ._shapes import Answer, Mark, Metadata, Object, UsualMetadata, UsualObject, UsualPartial
+from ._shapes import ListOrStatus, Mark, Metadata, Object, UsualMetadata, UsualObject, UsualPartial
 from ._shared_metadata import SharedMetadata, labels_alone
 from .messages import END_OF_INITIAL_EVENTS, Bookmark, Event, Message, Page, Refusal
 
@@ -72,7 +72,7 @@ def read_refusal(code: int, data: bytes, *, retry_after: float | None = None) ->
     `retry_after` has the seconds of the header, which take precedence over those of the Status.
     """
     try:
-        refusal = refusal_of(decode_as(data, Answer, "a Status"))
+        refusal = refusal_of(decode_as(data, ListOrStatus, "a Status"))
     except Garbled:
         refusal = Refusal(code)
     return replace(
@@ -191,7 +191,7 @@ class Reader:
         """
         if (parts := split_list(data, self._starts)) is not None:
             try:
-                answer = decode_as(parts.envelope, Answer, "a list")
+                answer = decode_as(parts.envelope, ListOrStatus, "a list")
                 if answer.items == []:
                     yield from self._sliced(answer, parts.items, len(data), first)
                     return
@@ -200,7 +200,7 @@ class Reader:
             except Garbled:
                 pass  # It may be valid, but written in another way.
         try:
-            answer = decode_as(data, Answer, "a list")
+            answer = decode_as(data, ListOrStatus, "a list")
         except Undecodable as error:
             undecodable = error
         else:
@@ -222,7 +222,7 @@ class Reader:
         Defaults stand for the missing parts, so the caller must decode the end of the list as well. The list
         of a custom resource may have another kind, so its items must have their kind if the list has none.
         """
-        answer = decode_as(head + b"]}", Answer, "a list")
+        answer = decode_as(head + b"]}", ListOrStatus, "a list")
         end: dict[str, Any] = {}
         if answer.metadata is None:
             end["metadata"] = {"resourceVersion": "0"}
@@ -240,14 +240,14 @@ class Reader:
                 if end - taken >= SLICE:
                     yield None
                     taken = end
-            answer = decode_as(listed.envelope, Answer, "a list")
+            answer = decode_as(listed.envelope, ListOrStatus, "a list")
             if answer.items is None:  # The key may come a second time, with an escape.
                 yield from self._sliced(answer, listed.items, len(data), first)
                 return
         raise undecodable
 
     def _sliced(
-        self, answer: Answer, items: Iterator[bytes | msgspec.Raw], length: int, first: int
+        self, answer: ListOrStatus, items: Iterator[bytes | msgspec.Raw], length: int, first: int
     ) -> Iterator[Page | None]:
         usual = answer.kind == f"{self.kind}List" or (
             self.projection.metadata_only
@@ -331,7 +331,7 @@ class Reader:
                     marked.version, complete=(marked.annotations or {}).get(END_OF_INITIAL_EVENTS) == "true"
                 )
             case "ERROR":
-                return refusal_of(decode_as(line.object, Answer, "a Status"))
+                return refusal_of(decode_as(line.object, ListOrStatus, "a Status"))
             case other:
                 raise Garbled(f"an event of the unknown type {other[:100]!r} came")
 
@@ -342,7 +342,7 @@ class Reader:
         Other bytes are an incomplete line, and are ignored.
         """
         try:
-            answer = decode_as(data, Answer, "a Status")
+            answer = decode_as(data, ListOrStatus, "a Status")
         except Garbled:
             return None
         return refusal_of(answer) if answer.kind == "Status" else None
