@@ -7,10 +7,10 @@ Nothing is guessed. A name has a value if everything that is assigned to it can 
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from importlib.util import resolve_name
-from typing import Any, NamedTuple, TypeAlias, cast
+from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
 
 import kopf
 
@@ -30,6 +30,7 @@ _COPYING = ("dict", "deepcopy", "copy.deepcopy", "copy.copy")
 """The functions that return a copy of their argument."""
 
 _UNKNOWN = object()
+_T = TypeVar("_T")
 
 
 _Binding: TypeAlias = ast.expr | ast.stmt | ast.alias | ast.arg | None
@@ -451,12 +452,7 @@ class Names:
         >>> [Names(Source(code)).key(each) for each in code.body[1].value.args]
         ['v1/secrets', None]
         """
-        if node is None:
-            return None
-        try:
-            value = self._program.constant(_Found(self._source, node))
-        except Unfollowed:
-            return None
+        value = self._followed(self._program.constant, node)
         is_key = isinstance(value, str) or (
             isinstance(value, tuple) and all(isinstance(each, str) for each in value)
         )
@@ -469,14 +465,16 @@ class Names:
         >>> Names(Source(code)).kind_of(code.body[2].value.args[0])
         'v1/Pod'
         """
-        if node is None:
-            return None
-        try:
-            found = self._program.members(_Found(self._source, node))
-        except Unfollowed:
-            return None
+        found = self._followed(self._program.members, node) or {}
         version, kind = (found.get(part) for part in _PARTS)
         return f"{version}/{kind}" if isinstance(version, str) and isinstance(kind, str) else None
+
+    def _followed(self, follow: Callable[[_Found], _T], node: ast.expr | None) -> _T | None:
+        """Return what an expression leads to; None if it is not followed."""
+        if node is not None:
+            with suppress(Unfollowed):
+                return follow(_Found(self._source, node))
+        return None
 
     def expression(self, node: ast.expr) -> tuple[ast.expr, Names]:
         """Return the one expression that a name or an attribute stands for, and the names of its file; raise

@@ -58,7 +58,6 @@ EXAMPLES = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     operator_loader.add_arguments(parser)
-    _late.add_arguments(parser)
     _required_rights.add_arguments(parser)
     group = output.add_arguments(parser, "wide")
     operator_loader.add_account(group, "look at its permissions, and not at your own")

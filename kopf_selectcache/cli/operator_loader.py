@@ -27,7 +27,7 @@ from kopf_selectcache.plugin.operator import namespaces_of
 from kopf_selectcache.plugin.runtimes import create_transport
 from kopf_selectcache.settings.options import SelectCacheSettings, settings_of
 
-from . import _login
+from . import _late, _login
 from ._code import declares_later, records_events
 from ._login import answered, chosen_cluster, is_of_library, line_of, login, traced
 from .output import PROBLEM, CommandError, Group
@@ -58,7 +58,9 @@ class Loaded:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `kopf run` that affect the caches, and those of the cluster."""
+    """Add the arguments of `kopf run` that affect the caches, those of the cluster, and the caches that are
+    declared at run time.
+    """
     group = parser.add_argument_group("Operator (as in `kopf run`)")
     group.add_argument("paths", nargs="*", metavar="FILE", help="the operator's files")
     group.add_argument("-m", "--module", action="append", default=[], help="a module of the operator")
@@ -75,6 +77,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("-P", "--peering", metavar="NAME", help="the name of its peering")
     group.add_argument("--standalone", action="store_true", help="no peering")
     _login.add_arguments(parser)
+    _late.add_arguments(parser)
 
 
 def add_account(group: Group, what_for: str) -> None:

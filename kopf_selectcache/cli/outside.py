@@ -49,7 +49,6 @@ _OF_EACH_POD = {("configmap", "kube-root-ca.crt"), ("serviceaccount", "default")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     operator_loader.add_arguments(parser)
-    _late.add_arguments(parser)
     output.add_arguments(parser)
 
 

@@ -29,7 +29,6 @@ EXAMPLES = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     operator_loader.add_arguments(parser)
-    _late.add_arguments(parser)
     group = _required_rights.add_arguments(parser)
     group.add_argument(
         "--check",

@@ -34,7 +34,6 @@ EXAMPLES = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     operator_loader.add_arguments(parser)
-    _late.add_arguments(parser)
     group = output.add_arguments(parser)
     operator_loader.add_account(group, "look at its permissions, and not at your own")
     parser.usage = "%(prog)s [options] FILE... KIND/NAME | KIND/NAMESPACE/NAME | KIND NAME"
