@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
 
 from msgspec.structs import replace
@@ -12,7 +12,7 @@ from kopf_selectcache._errors import ConflictingSelectors, NotDeclared, ReadErro
 from kopf_selectcache.core.errors import BadField
 from kopf_selectcache.core.redact import printable_name
 from kopf_selectcache.core.store.change import Change, ChangeCause
-from kopf_selectcache.core.store.change_queue import ChangeQueue, Narrowing
+from kopf_selectcache.core.store.pending_changes import Narrowing, PendingChanges
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.informer.environment import sleep_until
 from kopf_selectcache.informer.informer import Informer
@@ -68,15 +68,17 @@ class Subscription:
         self,
         informer: Informer,
         request: Request | None,
+        pending: PendingChanges,
         *,
         initial: bool = True,
         filter_changed: bool = False,
-        causes: Collection[ChangeCause] = frozenset(ChangeCause),
         buffer: int | None = None,
     ) -> None:
-        self.queue = ChangeQueue(causes=causes)
+        self.pending = pending
         self.news = asyncio.Event()
         """Set whenever there may be a change to take."""
+        self.failed = asyncio.Event()
+        """Set whenever there is an error."""
         self.error: ReadError | None = None
         """The first error of the comparison with an object; it does not match then."""
         self.failing = ""
@@ -88,7 +90,7 @@ class Subscription:
         self._filter, self._projection = informer.filter, informer.projection
         self._match = None if request is None else match_for(informer, request)
         self._buffer = self._limit = float("inf") if buffer is None else buffer
-        self._narrowing = Narrowing(self.queue, self._matches)
+        self._narrowing = Narrowing(pending, self._matches)
         self._wants_initial = initial
         self._is_start = not (filter_changed or informer.is_complete)
         """True until the first lists are complete: until then, objects that enter were there before."""
@@ -99,7 +101,7 @@ class Subscription:
                 # With `filter_changed` they are wanted only since the filter has changed.
                 change = Change(None, record, ChangeCause.ENTERED, filter_changed, initial=not filter_changed)
                 self._narrowing.add(change)
-            self._limit += len(self.queue)  # A reader is not slow because there are many objects.
+            self._limit += len(self.pending)  # A reader is not slow because there are many objects.
             self.news.set()
 
     def close(self) -> None:
@@ -116,6 +118,7 @@ class Subscription:
         except ReadError as error:
             if self.error is None:
                 self.error, self.failing = error, printable_name(record.namespace, record.name)
+            self.failed.set()
             self.news.set()
             return False
 
@@ -132,12 +135,12 @@ class Subscription:
             if not self._wants_initial:
                 return
             change = Change(None, change.after, change.cause, change.filter_changed, initial=True)
-        pending = len(self.queue)
-        if not pending:
+        count = len(self.pending)
+        if not count:
             self._limit = self._buffer
         self._narrowing.add(change)
         if change.cause is ChangeCause.RESYNC:
-            self._limit += len(self.queue) - pending  # A reader is not slow because all objects come again.
+            self._limit += len(self.pending) - count  # A reader is not slow because all objects come again.
         self._limit_pending()
 
     def _compare_again(self, request: Request) -> None:
@@ -147,6 +150,7 @@ class Subscription:
             self._match = match_for(self._informer, request, must_overlap=False)
         except ReadError as error:
             self.error, self.failing = error, ""
+            self.failed.set()
 
     @property
     def _is_refused(self) -> bool:
@@ -159,9 +163,9 @@ class Subscription:
         self.news.set()
 
     def _limit_pending(self) -> None:
-        if len(self.queue) > self._limit or (self.queue.lost and self._limit < float("inf")):
+        if len(self.pending) > self._limit or (self.pending.lost and self._limit < float("inf")):
             self.must_resume = True
-            self.queue.clear()
+            self.pending.clear()
             self._narrowing.clear()
         self.news.set()
 
@@ -224,7 +228,7 @@ async def follow(
         with Counted(informer, request):
             require_readable(informer, request)
             comparisons = comparisons_of(informer.state)
-            subscription = Subscription(informer, request, initial=initial, buffer=buffer)
+            subscription = Subscription(informer, request, PendingChanges(), initial=initial, buffer=buffer)
         try:
             while True:
                 with suppress(ReadError):
@@ -248,7 +252,7 @@ async def follow(
                 if subscription.can_resume:
                     present = subscription.resume()
                     yield Resumed(None, None, ChangeCause.RESUMED, views=Views(resource), objects=present)
-                for change in subscription.queue.drain():
+                for change in subscription.pending.drain():
                     if ending.reached:
                         return
                     yield replace(change, views=Views(resource))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
@@ -49,6 +49,11 @@ class Attempts:
 def is_callable(operator: Operator, parts: _kopf.OperatorParts | None) -> bool:
     """Return True if the operator is not paused, and all caches are known to be synced or to have failed."""
     return operator.has_settled and not (parts is not None and parts.is_paused)
+
+
+def until_callable(operator: Operator, parts: _kopf.OperatorParts | None) -> Coroutine[Any, Any, None] | None:
+    """Return what waits until handlers may be called; None if they may be called now."""
+    return None if is_callable(operator, parts) else wait_until_callable(operator, parts)
 
 
 async def wait_until_callable(operator: Operator, parts: _kopf.OperatorParts | None) -> None:

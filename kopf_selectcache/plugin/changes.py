@@ -1,16 +1,16 @@
 """Calls the handlers of changes (`selectcache.on.change`) of one operator.
 
-Each handler has a subscription of the informer of its kind. Changes of one object are handled one at a time;
-of different objects at the same time, up to `settings.queueing.worker_limit`. Kopf executes the handler, with
-its retries, timeout and errors. None is called while Kopf pauses the operator for another one (peering), or
-while a cache is not synced.
+Each handler has a subscription of the informer of its kind, a work queue of the objects that have changes,
+and a worker, which runs one call of an object at a time, and up to `settings.queueing.worker_limit` in all.
+Kopf executes the handler, with its retries, timeout and errors. None is called while Kopf pauses the operator
+for another one (peering), or while a cache is not synced.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -27,13 +27,15 @@ from kopf_selectcache.cache.formats.views import Views
 from kopf_selectcache.cache.request import Request
 from kopf_selectcache.core.protocol.backoff import delay
 from kopf_selectcache.core.store.change import Change, ChangeCause
-from kopf_selectcache.informer.environment import end_within, sleep_until
+from kopf_selectcache.core.store.pending_changes import PendingChanges
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
+from kopf_selectcache.reactions.queue import Run, WorkQueue
+from kopf_selectcache.reactions.worker import RunAgain, Worker
 from kopf_selectcache.selectors.object_key import Key
 
 from ._brake import Brake, Caller, Chains
-from ._calls import CALLS_AT_ONCE, Attempts, call_with_cache, is_callable, wait_until_callable
+from ._calls import CALLS_AT_ONCE, Attempts, call_with_cache, until_callable
 from .handlers import RETRY
 from .on import ChangeHandler, change_handlers
 from .operator import Operator
@@ -91,6 +93,116 @@ async def deliver_changes(
             group.create_task(delivery.run(), name=f"selectcache: {handler.id}")
 
 
+@dataclass(slots=True)
+class _Waiting:
+    """A change whose call is still to be made, or made again."""
+
+    change: Change
+    attempts: Attempts
+    since: float
+    """The time from which on it only waits for its turn: the handler has no part in that."""
+    is_braked: bool = False
+    """True if the brake delays it, until the object changes again."""
+
+
+class _Calls:
+    """The calls of one handler with the changes of one informer: what a key of its queue runs."""
+
+    def __init__(
+        self,
+        handler: ChangeHandler,
+        operator: Operator,
+        runtime: Runtime,
+        views: Views,
+        brake: Brake,
+        now: Callable[[], datetime],
+    ) -> None:
+        self._handler, self._settings, self._now = handler, operator.settings, now
+        self._clock, self._views, self._brake = runtime.retries.clock, views, brake
+        self.pending = PendingChanges(causes=handler.causes)
+        self.pending.added = self._add
+        self.queue = WorkQueue(clock=self._clock, chance=runtime.retries.chance)
+        self._waiting: dict[Key, _Waiting] = {}
+        self._lost = 0
+        """The departures of which the log has said that they are lost."""
+
+    def _add(self, change: Change, is_ready: bool) -> None:  # noqa: FBT001  # As `PendingChanges` calls it.
+        key, version = _caller_of(change)
+        self._brake.hear(key, version)
+        # Further changes do not shorten the delay after an error.
+        if is_ready or ((waiting := self._waiting.get(key)) is not None and waiting.is_braked):
+            self.queue.add(key)
+        if self.pending.lost >= 2 * self._lost + 1:
+            self._lost = self.pending.lost
+            _logger.warning(
+                "%(handler)s is too slow. Missed departures so far: %(count)s.",
+                {"handler": str(self._handler), "count": self._lost},
+            )
+
+    async def run(self, run: Run) -> RunAgain | None:
+        """Call the handler once, with the next change of an object."""
+        key, now = run.key, self._clock()
+        waiting = self._waiting.get(key)
+        if waiting is not None and now < waiting.since:  # It was added just before that call began.
+            return RunAgain(waiting.since - now)
+        self._waiting.pop(key, None)
+        change = self.pending.take(key.pair)
+        if change is None:
+            self._finish(key)
+            return None
+        attempts = self._attempts(waiting, change, now)
+        callers = [_caller_of(change), *self._brake.heard(key)]
+        if pause := self._brake.pause(key, callers):
+            self._waiting[key] = _Waiting(change, attempts, now, is_braked=True)
+            return RunAgain(pause)
+        seconds = await self._execute(key, change, callers, attempts)
+        if seconds is None:
+            self._finish(key)
+            return None
+        attempts.retries += 1
+        self._waiting[key] = _Waiting(change, attempts, self._clock() + seconds)
+        return RunAgain(seconds)
+
+    def _finish(self, key: Key) -> None:
+        if self.pending.finish(key.pair):
+            self.queue.add(key)
+
+    def _attempts(self, waiting: _Waiting | None, change: Change, now: float) -> Attempts:
+        """Return the attempts of a change. One that was joined in time continues those before."""
+        if waiting is not None:
+            attempts, timeout = waiting.attempts, self._handler.timeout
+            attempts.begun += now - waiting.since
+            is_over = timeout is not None and attempts.runtime.total_seconds() >= timeout
+            if change is waiting.change or not (change.after is None or is_over):
+                return attempts
+        return Attempts(self._now(), now, self._clock)
+
+    async def _execute(
+        self, key: Key, change: Change, callers: Collection[Caller], attempts: Attempts
+    ) -> float | None:
+        """Call the handler once; return None if that was the last call for the change, else the seconds until
+        the next.
+        """
+        try:
+            with self._brake.watching(key, callers):
+                given = structs.replace(change, views=self._views)
+                logger = _kopf.ObjectLogger(body=given.body, settings=self._settings)
+                outcome = await _kopf.execute_handler_once(
+                    settings=self._settings,
+                    handler=self._handler,
+                    cause=ChangeArguments(logger, given),
+                    state=attempts,
+                )
+        except Exception:
+            _logger.exception("A call of %(handler)s is made again.", {"handler": str(self._handler)})
+            return RETRY
+        return None if outcome.final else outcome.delay or 0.0
+
+
+def _caller_of(change: Change) -> tuple[Key, str]:
+    return Key.stored(change.key), "" if change.after is None else change.after.version
+
+
 class _Delivery:
     """The calls of one handler."""
 
@@ -105,9 +217,6 @@ class _Delivery:
         self._handler = handler
         self._operator = operator
         self._runtime = runtime
-        self._limit = asyncio.Semaphore(operator.settings.queueing.worker_limit or CALLS_AT_ONCE)
-        self._entered: set[asyncio.Task[None]] = set()
-        """The calls that have one of the places of the limit."""
         self._parts = parts
         self._now = now
         self._reported: type[Exception] | None = None
@@ -115,12 +224,9 @@ class _Delivery:
         self._has_followed = False
         self._is_excluded = False
         """True if the cache had nothing for the handler, until its filter or options changed."""
-        self._is_ending = False
         called = partial(call_with_cache, handler.fn, operator, runtime, handler.form)
         self._called = replace(handler, fn=called)
         self._brake = Brake(str(handler), "", runtime.retries.clock, runtime.extensions.get(Chains))
-        self._slowed: dict[Key, asyncio.Event] = {}
-        """The objects whose calls the brake delays. Set by their further changes."""
 
     async def run(self) -> None:
         """Call the handler with each change until cancelled. A bug in this package starts it again."""
@@ -192,9 +298,10 @@ class _Delivery:
         return informer
 
     async def _deliver(self) -> None:
-        self._is_ending = False
-        handler = self._handler
+        handler, operator, retries = self._handler, self._operator, self._runtime.retries
         informer = await self._informer()
+        resource = informer.resource
+        assert resource is not None, "it was waited for"
         request = Request(
             verb="changes",
             kind=handler.kind,
@@ -203,184 +310,67 @@ class _Delivery:
             form=handler.form,
             is_plain=handler.where is None and handler.form is None,
         )
+        self._brake.resource = str(resource)
+        calls = _Calls(self._called, operator, self._runtime, Views(resource), self._brake, self._now)
         begins_later = self._is_excluded
         subscription = Subscription(
             informer,
             request,
+            calls.pending,
             initial=handler.initial or begins_later,
             filter_changed=begins_later,
-            causes=handler.causes,
         )
         self._is_excluded = False
-        subscription.queue.heard = self._hear
-        self._brake.resource = str(informer.resource)
         if ChangeCause.RESYNC in handler.causes and not (informer.declared.resync or self._has_followed):
             _logger.warning(
                 "%(handler)s is never called for a resync, because %(resource)s are declared without"
                 " resync=.",
                 {"handler": str(handler), "resource": str(informer)},
             )
-        calls: set[asyncio.Task[None]] = set()
-        lost = 0
         self._has_followed = True
+        worker = Worker(
+            calls.queue,
+            calls.run,
+            limit=operator.settings.queueing.worker_limit or CALLS_AT_ONCE,
+            sleep=retries.sleep,
+            clock=retries.clock,
+            logger=_logger,
+            gate=partial(until_callable, operator, self._parts),
+        )
+        working = asyncio.create_task(worker.run(), name=f"selectcache: {handler.id}: worker")
         try:
-            while True:
-                await informer.ending.limit(subscription.news.wait())
-                subscription.news.clear()
-                if subscription.error is not None:
-                    if not subscription.failing:  # What is cached has changed.
-                        raise subscription.error
-                    self._report(subscription.error, failing=subscription.failing)
-                    subscription.error = None
-                while True:
-                    if subscription.queue.lost >= 2 * lost + 1:
-                        lost = subscription.queue.lost
-                        _logger.warning(
-                            "%(handler)s is too slow: it has missed %(count)s departures so far.",
-                            {"handler": str(handler), "count": lost},
-                        )
-                    if not subscription.queue:
-                        break
-                    await informer.ending.limit(self._enter())
-                    if not subscription.queue or informer.ending.reached:
-                        self._limit.release()
-                        break
-                    call = self._begin(subscription.queue.take(), subscription, informer)
-                    calls.add(call)
-                    call.add_done_callback(calls.discard)
+            try:
+                await self._watch(informer, subscription, working)
+            finally:
+                subscription.close()
         except ReadError:  # There will be no further changes: calls that run now go on to their ends.
-            self._is_ending = True
-            subscription.close()
-            await asyncio.gather(*(calls & self._entered), return_exceptions=True)
+            await worker.stop()
             raise
         finally:
-            self._is_ending = True
-            await self._end(calls)
+            # At the end of the operator they have the time that Kopf gives handlers.
+            await worker.stop(deadline=operator.settings.queueing.exit_timeout if operator.is_stopping else 0)
+            working.cancel()  # A run may resist.
+            await asyncio.gather(working, return_exceptions=True)
 
-    async def _end(self, calls: set[asyncio.Task[None]]) -> None:
-        """Cancel calls. At the end of the operator those that run have the time that Kopf gives handlers."""
-        if self._operator.is_stopping:
-            for call in calls - self._entered:
-                call.cancel()
-            sleep = self._runtime.retries.sleep(self._operator.settings.queueing.exit_timeout)
-            await end_within(calls & self._entered, sleep)
-        for call in tuple(calls):
-            call.cancel()
-        await asyncio.gather(*calls, return_exceptions=True)
-
-    async def _enter(self) -> None:
-        """Wait until all caches are synced and the operator is not paused, and take one of the places."""
-        while True:
-            await wait_until_callable(self._operator, self._parts)
-            await self._limit.acquire()
-            if is_callable(self._operator, self._parts):
-                return
-            self._limit.release()
-
-    def _begin(self, change: Change, subscription: Subscription, informer: Informer) -> asyncio.Task[None]:
-        """Begin the calls for a change, in the place that was taken."""
-        call = asyncio.create_task(self._handle(change, subscription, informer))
-        self._entered.add(call)
-        call.add_done_callback(self._leave)
-        return call
-
-    def _leave(self, call: asyncio.Task[None]) -> None:
-        """Give back the place of a call, if it has one."""
-        if call in self._entered:
-            self._entered.discard(call)
-            self._limit.release()
-
-    async def _handle(self, change: Change, subscription: Subscription, informer: Informer) -> None:
-        """Call the handler for a change, again after errors. The call has a place."""
-        queue, retries = subscription.queue, self._runtime.retries
-        call = asyncio.current_task()
-        assert call is not None, "it runs in a task"
-        attempts = self._attempts()
-        try:
-            while True:
-                key = _key_of(change)
-                slowed = self._brake.pause(key, self._callers(change))
-                pause = slowed or await self._execute(change, informer, attempts)
-                if pause is None or self._is_ending:
-                    return  # The handler may have turned its cancellation into an error.
-                self._leave(call)
-                since = retries.clock()
-                if slowed:
-                    await self._sleep_slowed(key, slowed)
-                else:
-                    await retries.sleep(pause)
-                    since = retries.clock()
-                await self._enter()
-                self._entered.add(call)
-                renewed = queue.renew(change)
-                if renewed is None:
-                    return
-                attempts.retries += not slowed
-                attempts.begun += retries.clock() - since  # The handler had no part in this wait.
-                if renewed is not change and (renewed.after is None or self._has_timed_out(attempts)):
-                    attempts = self._attempts()
-                change = renewed
-        finally:
-            queue.finish(change.key)
-            subscription.news.set()
-
-    async def _sleep_slowed(self, key: Key, seconds: float) -> None:
-        """Wait until the brake lets an object be called, or the object changes again."""
-        self._slowed[key] = heard = asyncio.Event()
-        try:
-            await sleep_until(heard, self._runtime.retries.sleep(seconds))
-        finally:
-            del self._slowed[key]
-
-    def _hear(self, change: Change) -> None:
-        caller = _caller_of(change)
-        self._brake.hear(*caller)
-        if (slowed := self._slowed.get(caller[0])) is not None:
-            slowed.set()
-
-    def _callers(self, change: Change) -> list[Caller]:
-        """Return a change with those that are joined with it."""
-        caller = _caller_of(change)
-        return [caller, *self._brake.heard(caller[0])]
-
-    def _has_timed_out(self, attempts: Attempts) -> bool:
-        timeout = self._handler.timeout
-        return timeout is not None and attempts.runtime.total_seconds() >= timeout
-
-    async def _execute(self, change: Change, informer: Informer, attempts: Attempts) -> float | None:
-        """Call the handler once; return None if that was the last call for the change, else the seconds until
-        the next.
+    async def _watch(
+        self, informer: Informer, subscription: Subscription, working: asyncio.Task[None]
+    ) -> None:
+        """Wait for the end of the kind, or for an error for which the handler is not called at all; raise it.
+        Log errors of single objects.
         """
-        key = _key_of(change)
-        try:
-            with self._brake.watching(key, self._callers(change)):
-                outcome = await _kopf.execute_handler_once(
-                    settings=self._operator.settings,
-                    handler=self._called,
-                    cause=self._arguments(change, informer),
-                    state=attempts,
+        while True:
+            failed = asyncio.create_task(subscription.failed.wait())
+            try:
+                await informer.ending.limit(
+                    asyncio.wait({working, failed}, return_when=asyncio.FIRST_COMPLETED)
                 )
-        except Exception:
-            _logger.exception("A call of %(handler)s is made again.", {"handler": str(self._handler)})
-            return RETRY
-        return None if outcome.final else outcome.delay or 0.0
-
-    def _attempts(self) -> Attempts:
-        clock = self._runtime.retries.clock
-        return Attempts(self._now(), clock(), clock)
-
-    def _arguments(self, change: Change, informer: Informer) -> ChangeArguments:
-        resource = informer.resource
-        assert resource is not None, "it has objects"
-        given = structs.replace(change, views=Views(resource))
-        logger = _kopf.ObjectLogger(body=given.body, settings=self._operator.settings)
-        return ChangeArguments(logger, given)
-
-
-def _caller_of(change: Change) -> tuple[Key, str]:
-    return _key_of(change), "" if change.after is None else change.after.version
-
-
-def _key_of(change: Change) -> Key:
-    namespace, name = change.key
-    return Key(name, namespace=namespace or None)
+            finally:
+                failed.cancel()
+            if working.done():
+                working.result()
+            subscription.failed.clear()
+            if subscription.error is not None:
+                if not subscription.failing:  # What is cached has changed.
+                    raise subscription.error
+                self._report(subscription.error, failing=subscription.failing)
+                subscription.error = None

@@ -26,7 +26,7 @@ from kopf_selectcache.cache.request import Request
 from kopf_selectcache.cache.snapshots import informer_of, require_readable
 from kopf_selectcache.core.protocol.backoff import delay
 from kopf_selectcache.core.store.change import Change, ChangeCause
-from kopf_selectcache.core.store.change_queue import Narrowing
+from kopf_selectcache.core.store.pending_changes import Narrowing
 from kopf_selectcache.informer.informer import Informer as KindInformer
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.selectors.kind_keys import AnyKey, text_of

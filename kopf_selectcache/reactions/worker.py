@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from kopf_selectcache.core.redact import printable_name
 from kopf_selectcache.informer.environment import end_within, sleep_until
@@ -37,7 +38,8 @@ class Worker:
         ...
         await worker.stop(deadline=30)
 
-    A worker runs once. `sleep` is that of its clock.
+    A worker runs once. `sleep` is that of its clock. `gate` returns what to wait for before keys may run;
+    None if they may run now.
     """
 
     def __init__(
@@ -49,13 +51,14 @@ class Worker:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         clock: Callable[[], float],
         logger: logging.Logger | None = None,
+        gate: Callable[[], Awaitable[object] | None] = lambda: None,
     ) -> None:
         if limit < 1:
             raise ValueError(f"limit= is {limit}: a worker runs at least one key at a time")
         self._queue = queue
         self._function = function
         self._limit = limit
-        self._sleep, self._clock = sleep, clock
+        self._sleep, self._clock, self._gate = sleep, clock, gate
         self._logger = logger if logger is not None else logging.getLogger("kopf_selectcache")
         self._tasks: set[asyncio.Task[None]] = set()
         self._moved = asyncio.Event()
@@ -75,6 +78,9 @@ class Worker:
         try:
             while not queue.is_finished:
                 self._moved.clear()
+                if (opened := self._gate()) is not None:
+                    await self._wait_for_gate(asyncio.ensure_future(opened))
+                    continue
                 while len(queue.running) < self._limit and (run := queue.take()) is not None:
                     task = asyncio.create_task(self._run(run), name=f"selectcache: {run.key!r}")
                     self._tasks.add(task)
@@ -88,7 +94,13 @@ class Worker:
             queue.shut_down(drain=False)
             await self._cancel()
 
-    async def stop(self, *, deadline: float, drain: bool = False) -> frozenset[Key]:
+    async def _wait_for_gate(self, opened: asyncio.Future[Any]) -> None:
+        """Wait until keys may run, or the queue is finished."""
+        await sleep_until(self._finished, opened)
+        if not opened.cancelled():
+            opened.result()
+
+    async def stop(self, *, deadline: float = math.inf, drain: bool = False) -> frozenset[Key]:
         """Shut the queue down, and wait until the runs have ended; return the keys whose runs were cancelled.
 
         With `drain`, the keys that are ready run as well. Runs that take longer than `deadline` seconds are
@@ -96,7 +108,9 @@ class Worker:
         """
         queue = self._queue
         queue.shut_down(drain=drain)
-        if not queue.is_finished:
+        if deadline == math.inf:
+            await self._finished.wait()
+        elif not queue.is_finished:
             await sleep_until(self._finished, self._sleep(deadline))
         cancelled = queue.running
         queue.shut_down(drain=False)

@@ -17,6 +17,7 @@ from kopf_selectcache.cache.request import Request
 from kopf_selectcache.core.selection.kinds import Kind, find
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.change import Change, ChangeCause
+from kopf_selectcache.core.store.pending_changes import PendingChanges
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.errors import NotKept, Stalled
 from kopf_selectcache.informer.health import Condition
@@ -178,7 +179,7 @@ def test_a_resync_of_many_objects_does_not_make_a_reader_too_slow() -> None:
         for record in records:
             subscription._add(Change(record, record, ChangeCause.UPDATED))
         assert not subscription.must_resume
-        assert [each.cause for each in subscription.queue.drain()] == ["updated"] * 5
+        assert [each.cause for each in subscription.pending.drain()] == ["updated"] * 5
         cache.cluster.delete(*(pod(f"web-{number}") for number in range(3)))
         assert subscription.must_resume, "afterwards the buffer has its size again"
 
@@ -187,7 +188,7 @@ def test_a_resync_of_many_objects_does_not_make_a_reader_too_slow() -> None:
 
 def subscribed(cache: FakeCache, **options: Any) -> tuple[Informer, module.Subscription]:
     informer = cache._runtime.informer("pods")
-    return informer, module.Subscription(informer, None, **options)
+    return informer, module.Subscription(informer, None, PendingChanges(), **options)
 
 
 def departed(record: Record) -> Change:
@@ -211,7 +212,7 @@ def test_15_a_slow_reader_gets_the_present_state_only_when_all_lists_are_complet
         informer._subscribers.complete(departed)
         assert subscription.can_resume
         subscription.resume()
-        assert not subscription.queue, "it was reset"
+        assert not subscription.pending, "it was reset"
 
     run(main())
 
@@ -243,11 +244,11 @@ def test_15_objects_of_the_first_lists_exist_already() -> None:
         informer.begin(informer.state.plan)
         subscription, wanting = subscribed(cache, initial=False)[1], subscribed(cache)[1]
         informer.apply_changes([Change(None, records[0], ChangeCause.ENTERED)])
-        assert not subscription.queue
+        assert not subscription.pending
         informer._subscribers.complete(departed)
         informer.apply_changes([Change(None, records[1], ChangeCause.ENTERED)])
-        assert [each.after for each in subscription.queue.drain()] == [records[1]]
-        found = [(each.after, each.initial) for each in wanting.queue.drain()]
+        assert [each.after for each in subscription.pending.drain()] == [records[1]]
+        found = [(each.after, each.initial) for each in wanting.pending.drain()]
         assert found == [(records[0], True), (records[1], False)]
 
     run(main())
@@ -315,7 +316,7 @@ def test_existing_objects_are_delivered_only_if_a_list_may_never_be_complete(
         subscription = subscribed(cache, initial=False)[1]
         monkeypatch.setattr(Condition, "error", lambda _: error)
         informer.apply_changes([Change(None, record, ChangeCause.ENTERED)])
-        assert [change.after.name for change in subscription.queue.drain() if change.after] == delivered
+        assert [change.after.name for change in subscription.pending.drain() if change.after] == delivered
 
     run(main())
 

@@ -16,6 +16,7 @@ from kopf_selectcache.cache.changes import Subscription
 from kopf_selectcache.cache.request import Request
 from kopf_selectcache.core.reasons import MetricReason
 from kopf_selectcache.core.store.change import Change
+from kopf_selectcache.core.store.pending_changes import PendingChanges
 from kopf_selectcache.informer.health import Health
 from kopf_selectcache.testing.faults import Inserted, NotServed, Refuse
 from tests.faults.environment import run, until
@@ -40,7 +41,7 @@ class Received:
     def __init__(self, environment: Environment, label: str | None) -> None:
         informer = environment.informer
         request = Request(verb="changes", kind="secrets", selector=Selector(label), where=None, is_plain=True)
-        self.subscription = Subscription(informer, request if label else None)
+        self.subscription = Subscription(informer, request if label else None, PendingChanges())
         self._environment = environment
         self._label = label
         self.view: dict[str, tuple[str, str]] = {}
@@ -49,7 +50,7 @@ class Received:
         """How often each name and uid has departed."""
 
     def drain(self) -> None:
-        for change in self.subscription.queue.drain():
+        for change in self.subscription.pending.drain():
             self._receive(change)
 
     async def follow(self) -> None:

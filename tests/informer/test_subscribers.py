@@ -7,10 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 from kopf_selectcache.core.store.change import Change
-from kopf_selectcache.core.store.change_queue import ChangeQueue, Narrowing
+from kopf_selectcache.core.store.pending_changes import Narrowing, PendingChanges
 from kopf_selectcache.core.store.record import EvictedRecord, Record
 from kopf_selectcache.informer.subscribers import Subscribers
-from tests.core.store.test_change_queue import (
+from tests.core.store.test_pending_changes import (
     DB,
     GONE,
     ODD,
@@ -194,7 +194,7 @@ def seen_of(steps: list[Any], *, is_evicted: bool = False) -> list[tuple[str, st
     """Return what a subscriber of app=web takes after each step: a change, or the records of a store that is
     dropped.
     """
-    of, queue, found = subscribers(), ChangeQueue(), []
+    of, queue, found = subscribers(), PendingChanges(), []
     narrowing = Narrowing(queue, lambda each: each.labels["app"] == "web")
     of.add(lambda change: narrowing.add(change) if change is not None else None, keep=narrowing.keep)
     for step in steps:

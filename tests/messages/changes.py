@@ -13,9 +13,10 @@ import kopf
 import msgspec
 
 from kopf_selectcache import Cached, on, reconcile, with_cache
-from kopf_selectcache.cache import changes
+from kopf_selectcache.cache.changes import Resumed
 from kopf_selectcache.core.store.change import ChangeCause
-from kopf_selectcache.core.store.change_queue import ChangeQueue
+from kopf_selectcache.core.store.pending_changes import PendingChanges
+from kopf_selectcache.plugin import changes as plugin_changes
 from kopf_selectcache.plugin.changes import deliver_changes
 from kopf_selectcache.plugin.operator import Operator
 from kopf_selectcache.testing import FakeCache
@@ -164,7 +165,7 @@ def _depart_too_often() -> Lines:
         for name in names:
             cache.cluster.delete(pod(name))
 
-    with patch.object(changes, "ChangeQueue", partial(ChangeQueue, most=1)):
+    with patch.object(plugin_changes, "PendingChanges", partial(PendingChanges, most=1)):
         return deliver(act)()
 
 
@@ -189,7 +190,7 @@ def _await(work: Callable[[], Coroutine[Any, Any, Any]]) -> Callable[[], Any]:
 
 OF_CHANGES: dict[str, Callable[[], Any]] = {
     "an object still exists": _await(partial(_wait_gone, timeout=0)),
-    "the body of a resumed change": lambda: changes.Resumed(None, None, ChangeCause.RESUMED).body,
+    "the body of a resumed change": lambda: Resumed(None, None, ChangeCause.RESUMED).body,
     "changes by a label that contradicts itself": _await(
         lambda: anext(FakeCache([], dict(FILTER)).changes("pods", labels="app=a,app=b"))  # type: ignore[arg-type]
     ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from .mutant import Mutant
 
 SUBSCRIBERS = "informer/subscribers.py"
-QUEUE = "core/store/change_queue.py"
+QUEUE = "core/store/pending_changes.py"
 TESTS = "tests/informer/test_subscribers.py::test_15_"
 DIFFERENCES = TESTS + "after_a_restart_only_real_differences_are_reported"
 NARROWED = TESTS + "after_a_restart_an_object_that_is_there_departs_only_for_who_does_not_want_it"

@@ -62,7 +62,7 @@ SIGNS = "tests/faults/test_signs_of_life.py::"
 OWN, OWN_UNIT = "core/store/own_writes.py", "tests/core/store/test_own_writes.py::"
 OWN_MODEL = "tests/informer/test_own_writes_model.py::test_9_no_read_is_older_than_an_own_write_and_none_brings_back_what_is_gone"
 OWN_THREADS = "tests/informer/test_own_writes_threads.py::test_9_a_thread_reads_its_own_write_wherever_the_stream_interrupts_it"
-QUEUE, QUEUED = "core/store/change_queue.py", "tests/core/store/test_change_queue.py::test_15_"
+QUEUE, QUEUED = "core/store/pending_changes.py", "tests/core/store/test_pending_changes.py::test_15_"
 INITIAL = "tests/plugin/test_change_initial.py::test_15_initial_is_"
 ATTEMPTS = "tests/plugin/test_change_attempts.py::test_15_"
 RETRYING = "tests/cache/test_retrying.py::"
@@ -594,7 +594,7 @@ MUTANTS: tuple[Mutant, ...] = (
            (f"{QUEUED}changes_of_one_object_are_joined_while_they_wait",)),
     Mutant("report the arrival of an object that has departed", QUEUE, "        pending.arrival = None\n        if change.cause", "        if change.cause", 15,
            (f"{QUEUED}changes_of_one_object_are_joined_while_they_wait",)),
-    Mutant("hold back a change whose predecessor is finished", QUEUE, "        if (pending := self._blocked.pop(key, None)) is not None:\n            self._ready[key] = pending\n", "", 15,
+    Mutant("hold back a change whose predecessor is finished", QUEUE, "        if pending:\n            return True\n", "", 15,
            (f"{QUEUED}an_object_is_not_handed_out_again_before_it_is_finished",)),
     Mutant("miss an object that leaves by its labels", QUEUE, "            self._queue.add(_deselected(before))", "            pass", 15,
            (f"{QUEUED}a_narrowed_change_is_the_one_of_the_matching_objects",)),
@@ -602,9 +602,9 @@ MUTANTS: tuple[Mutant, ...] = (
            (f"{QUEUED}an_object_that_cannot_be_read_stands_for_its_last_known_record",)),
     Mutant("call handlers of changes while the operator is paused", "_kopf.py", "        return self.paused.is_on()\n", "        return False\n", 15,
            ("tests/plugin/test_change_handlers.py::test_15_no_handler_is_called_while_the_operator_is_paused",)),
-    Mutant("count the tries of an update for the departure after it", "plugin/changes.py", "(renewed.after is None or self._has_timed_out(attempts))", "self._has_timed_out(attempts)", 15,
+    Mutant("count the tries of an update for the departure after it", "plugin/changes.py", "not (change.after is None or is_over)", "not is_over", 15,
            ("tests/plugin/test_change_handlers.py::test_15_a_failing_handler_is_called_again_with_what_came_meanwhile",)),
-    Mutant("drop the changes of a slow reader silently", "cache/changes.py", "            self.must_resume = True\n            self.queue.clear()", "            self.queue.clear()", 15,
+    Mutant("drop the changes of a slow reader silently", "cache/changes.py", "            self.must_resume = True\n            self.pending.clear()", "            self.pending.clear()", 15,
            ("tests/cache/test_changes.py::test_15_departures_that_a_restart_reveals_count_as_pending",)),
     Mutant("resume a slow reader in the middle of a restart", "cache/changes.py", "return self.must_resume and self._informer.is_complete", "return self.must_resume", 15,
            ("tests/cache/test_changes.py::test_15_a_slow_reader_gets_the_present_state_only_when_all_lists_are_complete",)),
@@ -618,14 +618,14 @@ MUTANTS: tuple[Mutant, ...] = (
            (INITIAL + "true_of_the_objects_of_the_start_and_of_no_others", INITIAL + "false_of_what_comes_in_a_pause")),
     Mutant("forget that a joined entry is initial", QUEUE, "return replace(earlier, after=later.after)", "return replace(earlier, after=later.after, initial=False)", 15,
            ("tests/plugin/test_change_initial.py::test_15_an_initial_entry_that_is_joined_with_updates_stays_initial",)),
-    Mutant("count no departure that is being handled", QUEUE, "sum(1 for change in self._taken.values() if change.after is None)", "0", 15,
+    Mutant("count no departure that is being handled", QUEUE, "        pending.taken = taken\n", "        pending.taken = taken\n        self._departures -= taken.after is None\n", 15,
            (f"{QUEUED}departures_that_are_being_handled_count_for_the_limit",)),
-    Mutant("give up a joined change whose time is over", "plugin/changes.py", "(renewed.after is None or self._has_timed_out(attempts))", "renewed.after is None", 15,
+    Mutant("give up a joined change whose time is over", "plugin/changes.py", "not (change.after is None or is_over)", "change.after is not None", 15,
            (f"{ATTEMPTS}a_change_that_was_joined_is_not_given_up_without_a_call",)),
-    Mutant("keep the place of a call that never began", "plugin/changes.py", "        call.add_done_callback(self._leave)\n", "", 15,
-           (f"{ATTEMPTS}a_call_that_is_cancelled_before_it_begins_gives_back_its_place",)),
+    Mutant("shorten the delay after an error by a further change", "plugin/changes.py", "waiting is not None and now < waiting.since:", "False:", 15,
+           (f"{ATTEMPTS}a_further_change_does_not_shorten_the_delay_after_an_error",)),
     Mutant("call handlers of changes before the caches are synced", "plugin/_calls.py", "return operator.has_settled and not ", "return not ", 15,
-           (f"{ATTEMPTS}no_handler_is_called_before_the_caches_are_synced",)),
+           ("tests/plugin/test_gate.py::test_15_no_handler_is_called_before_the_caches_are_synced",)),
     Mutant("call handlers while a kind lists that is served again", "informer/health.py", "        self._settled = asyncio.Event()\n        self._unsettled()\n", "        self._settled = asyncio.Event()\n", 15,
            ("tests/plugin/test_gate.py::test_15_handlers_wait_while_a_kind_lists_that_was_not_served",)),
     Mutant("look at all caches for each call of a handler", "plugin/operator.py", "        if self.has_settled:\n", "        if False:\n", 15,

@@ -6,22 +6,28 @@ import asyncio
 from collections.abc import Callable
 from datetime import UTC, datetime
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import kopf
+import pytest
 
 import kopf_selectcache as selectcache
-from kopf_selectcache.cache.blocking import Waits
+from kopf_selectcache import _kopf
+from kopf_selectcache.cache.formats.views import Views
 from kopf_selectcache.core.selection.kinds import find
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.change import Change, ChangeCause
-from kopf_selectcache.core.store.change_queue import ChangeQueue
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.informer.retries import Retries
+from kopf_selectcache.plugin._brake import Brake, Chains
 from kopf_selectcache.plugin._calls import Attempts
-from kopf_selectcache.plugin.changes import _Delivery
+from kopf_selectcache.plugin.changes import _Calls
+from kopf_selectcache.plugin.handlers import RETRY
 from kopf_selectcache.plugin.on import change_handlers
+from kopf_selectcache.reactions.queue import Run
+from kopf_selectcache.reactions.worker import Worker
 from kopf_selectcache.testing import FakeCache
+from tests.kopf_operators import cycles
 
 KIND = find("secrets")
 assert KIND is not None
@@ -40,159 +46,151 @@ def updated(before: int, after: int) -> Change:
 class Calls:
     """One handler that fails at first, on a clock of its own."""
 
-    def __init__(self, failures: int, **options: Any) -> None:
+    def __init__(self, failures: int, delay: float = 1.0, **options: Any) -> None:
         self.seen: list[tuple[str, int]] = []
         """The version and the `retry` of each call."""
+        self.times: list[float] = []
         self.now = 0.0
-        self.slept: Callable[[], None] = lambda: None
+        self.slept: Callable[[], object] = lambda: None
         """Called during the pause between two calls."""
         self.waited = 0.0
-        """The seconds that a call waits for the caches."""
-        self.synced = asyncio.Event()
-        self.synced.set()
-        self.queue = ChangeQueue()
+        """The seconds that each call waits for the caches."""
+        self._is_open = False
         registry = kopf.OperatorRegistry()
 
         @selectcache.on.change("secrets", registry=registry, **options)
         async def follow(body: Any, retry: int, **_: Any) -> None:
             self.seen.append((body.metadata["resourceVersion"], retry))
+            self.times.append(self.now)
+            self._is_open = False
             if len(self.seen) <= failures:
-                raise kopf.TemporaryError("not yet", delay=1.0)
+                raise kopf.TemporaryError("not yet", delay=delay)
 
-        async def gate(*_: Any, **__: Any) -> None:
-            self.now += self.waited
-            await self.synced.wait()
-            operator.has_settled = True
-
-        async def sleep(seconds: float) -> None:
-            self.now += seconds
-            operator.has_settled = False
-            self.slept()
-
-        operator: Any = SimpleNamespace(
-            settings=kopf.OperatorSettings(), waits=Waits(), gate=gate, recorder=None, has_settled=False
-        )
+        operator: Any = SimpleNamespace(settings=kopf.OperatorSettings())
         runtime = FakeCache([], {"secrets": ""})._runtime
-        runtime.retries = Retries(lambda: self.now, sleep, lambda: 0.5)
+        runtime.retries = Retries(lambda: self.now, self._sleep, lambda: 0.5)
         (handler,) = change_handlers(registry)
-        self.delivery = _Delivery(handler, operator, runtime, None, cast("Any", lambda: None))
+        brake = Brake("follow", "secrets", lambda: self.now, Chains())
+        self.calls = _Calls(handler, operator, runtime, Views(SECRETS), brake, lambda: datetime.now(UTC))
+        self.worker = Worker(
+            self.calls.queue,
+            self.calls.run,
+            limit=1,
+            sleep=self._sleep,
+            clock=lambda: self.now,
+            gate=lambda: None if self._is_open else self._open(),
+        )
 
-    async def begin(self) -> asyncio.Task[None]:
-        """Begin the calls for the next change as the dispatcher does."""
-        await self.delivery._enter()
-        subscription: Any = SimpleNamespace(queue=self.queue, news=asyncio.Event())
-        informer: Any = SimpleNamespace(resource=SECRETS, state=SimpleNamespace(plan=None))
-        return self.delivery._begin(self.queue.take(), subscription, informer)
+    def add(self, change: Change) -> None:
+        self.calls.pending.add(change)
+
+    async def _open(self) -> None:
+        self.now += self.waited
+        self._is_open = True
+
+    async def _sleep(self, seconds: float) -> None:
+        self.now += seconds
+        self.slept()
+
+    async def run(self) -> None:
+        """Make all calls that are to be made."""
+        working = asyncio.create_task(self.worker.run())
+        await cycles()
+        assert not self.calls.pending
+        self.slept = lambda: None
+        await self.worker.stop(deadline=0)
+        await working
 
 
 def run(calls: Calls) -> None:
-    async def main() -> None:
-        await (await calls.begin())
-
-    asyncio.run(main())
+    asyncio.run(calls.run())
 
 
 def test_the_wait_for_the_caches_does_not_count_for_the_time_limit() -> None:
     calls = Calls(failures=1, timeout=10)
-    calls.queue.add(updated(1, 2))
+    calls.add(updated(1, 2))
     calls.waited = 100.0
     run(calls)
     assert calls.seen == [("2", 0), ("2", 1)]
 
 
-def test_15_a_change_that_was_joined_is_not_given_up_without_a_call() -> None:
-    calls = Calls(failures=1, timeout=10)
-    calls.queue.add(updated(1, 2))
+def test_15_a_change_that_was_joined_is_not_given_up_without_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = Calls(failures=0, timeout=RETRY)
+    calls.add(updated(1, 2))
+    failures, execute = [RuntimeError("a bug")], _kopf.execute_handler_once
 
-    def sleep_too_long() -> None:
-        calls.now += 10.0
-        calls.queue.add(updated(2, 3))
+    async def failing(**given: Any) -> Any:
+        if failures:
+            raise failures.pop()
+        return await execute(**given)
 
-    calls.slept = sleep_too_long
+    monkeypatch.setattr(_kopf, "execute_handler_once", failing)
+    calls.slept = lambda: calls.add(updated(2, 3))
     run(calls)
-    assert calls.seen == [("2", 0), ("3", 0)]
-
-
-def test_15_no_handler_is_called_before_the_caches_are_synced() -> None:
-    calls = Calls(failures=0)
-    calls.queue.add(updated(1, 2))
-    calls.synced.clear()
-
-    async def main() -> None:
-        call = asyncio.create_task(calls.begin())
-        for _ in range(20):
-            await asyncio.sleep(0)
-        assert calls.queue, "the change is pending"
-        calls.synced.set()
-        await (await call)
-        assert calls.seen == [("2", 0)]
-
-    asyncio.run(main())
+    assert (calls.seen, calls.times) == ([("3", 0)], [RETRY])
 
 
 def test_a_change_that_is_joined_in_time_continues_the_attempts() -> None:
     calls = Calls(failures=1, timeout=10)
-    calls.queue.add(updated(1, 2))
-    calls.slept = lambda: calls.queue.add(updated(2, 3))
+    calls.add(updated(1, 2))
+    calls.slept = lambda: calls.add(updated(2, 3))
     run(calls)
     assert calls.seen == [("2", 0), ("3", 1)]
 
 
 def test_a_change_whose_time_is_over_is_given_up() -> None:
-    calls = Calls(failures=2, timeout=10)
-    calls.queue.add(updated(1, 2))
-
-    def sleep_too_long() -> None:
-        calls.now += 10.0
-
-    calls.slept = sleep_too_long
+    calls = Calls(failures=2, delay=10, timeout=10)
+    calls.add(updated(1, 2))
     run(calls)
     assert calls.seen == [("2", 0)]
-    calls.queue.add(updated(2, 3))
-    assert [change.after.version for change in calls.queue.drain() if change.after] == ["3"]
+    calls.add(updated(2, 3))
+    assert [change.after.version for change in calls.calls.pending.drain() if change.after] == ["3"]
 
 
-def test_15_a_call_that_is_cancelled_before_it_begins_gives_back_its_place() -> None:
-    calls = Calls(failures=0)
-    calls.queue.add(updated(1, 2))
-    places = calls.delivery._limit._value
+@pytest.mark.parametrize("moment", ["before", "during", "after"])
+def test_15_a_further_change_does_not_shorten_the_delay_after_an_error(moment: str) -> None:
+    calls = Calls(failures=1)
+    calls.add(updated(1, 2))
+    queue, execute = calls.calls.queue, calls.calls._execute
+    take = queue.take
 
-    async def main() -> None:
-        call = await calls.begin()
-        assert calls.delivery._limit._value == places - 1
-        call.cancel()
-        await asyncio.wait({call})
-        await asyncio.sleep(0)  # Callbacks of the end.
-        assert calls.delivery._limit._value == places
-        assert calls.seen == []
+    def take_before() -> Run | None:
+        taken = take()
+        if taken is not None and not calls.seen:
+            calls.add(updated(2, 3))
+        return taken
 
-    asyncio.run(main())
+    async def execute_meanwhile(*given: Any) -> float | None:
+        if not calls.seen:
+            calls.add(updated(2, 3))
+        return await execute(*given)
+
+    if moment == "before":
+        queue.take = take_before  # type: ignore[method-assign]
+    elif moment == "during":
+        calls.calls._execute = execute_meanwhile  # type: ignore[assignment,method-assign]
+    else:
+        add_once = [updated(2, 3)]
+        calls.slept = lambda: calls.add(add_once.pop()) if add_once else None
+    run(calls)
+    assert [version for version, _ in calls.seen] == (["3", "3"] if moment == "before" else ["2", "3"])
+    assert calls.times == [0.0, 1.0]
 
 
 def test_a_pause_between_two_calls_takes_no_place() -> None:
     calls = Calls(failures=1)
-    calls.queue.add(updated(1, 2))
-    places = calls.delivery._limit._value
-    free: list[int] = []
-    calls.slept = lambda: free.append(calls.delivery._limit._value)
+    calls.add(updated(1, 2))
+    running: list[int] = []
+    calls.slept = lambda: running.append(len(calls.calls.queue.running))
     run(calls)
-    assert free == [places]
+    assert running == [0]
     assert calls.seen == [("2", 0), ("2", 1)]
 
 
 def test_nobody_is_called_for_an_object_that_departs_unless_departures_are_wanted() -> None:
-    calls = Calls(failures=1)
-    calls.queue = ChangeQueue(causes={ChangeCause.ENTERED, ChangeCause.UPDATED})
-    calls.queue.add(updated(1, 2))
-    calls.slept = lambda: calls.queue.add(Change(record(2), None, ChangeCause.DELETED))
-    run(calls)
-    assert calls.seen == [("2", 0)]
-
-
-def test_a_handler_that_turns_its_end_into_an_error_is_not_called_again() -> None:
-    calls = Calls(failures=1)
-    calls.queue.add(updated(1, 2))
-    calls.delivery._is_ending = True
+    calls = Calls(failures=1, left=False, deleted=False)
+    calls.add(updated(1, 2))
+    calls.slept = lambda: calls.add(Change(record(2), None, ChangeCause.DELETED))
     run(calls)
     assert calls.seen == [("2", 0)]
 

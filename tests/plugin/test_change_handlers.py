@@ -573,7 +573,7 @@ def test_departures_that_were_too_many_are_logged(
     class Small(Subscription):
         def __init__(self, *args: Any, **kwargs: Any) -> None:
             super().__init__(*args, **kwargs)
-            self.queue._most = 0
+            self.pending._most = 0
 
     monkeypatch.setattr(module, "Subscription", Small)
 
@@ -651,29 +651,6 @@ def test_a_handler_that_reads_too_early_is_called_again() -> None:
     operator = cast("Any", SimpleNamespace(waits=Waits(), recorder=None))
     with pytest.raises(kopf.TemporaryError):
         run(calls.call_with_cache(read, operator, FakeCache([], {})._runtime))
-
-
-def test_a_pause_that_begins_while_a_handler_waits_for_its_turn_holds_it_up() -> None:
-    states = [False, True, True, False, False]
-
-    class Parts:
-        async def wait_until_resumed(self) -> None: ...
-
-        @property
-        def is_paused(self) -> bool:
-            return states.pop(0)
-
-    class Operator:
-        has_settled = True
-
-        async def gate(self, *_: object, fresh: bool) -> None: ...
-
-    limit = asyncio.Semaphore(1)
-    delivery = object.__new__(module._Delivery)
-    vars(delivery).update(_parts=Parts(), _limit=limit, _operator=Operator())
-    run(delivery._enter())
-    assert limit.locked()
-    assert states == []
 
 
 def test_a_handler_that_turns_its_cancellation_into_an_error_does_not_hold_up_the_end(

@@ -11,12 +11,17 @@ from typing import Any, cast
 import kopf
 import pytest
 
+import kopf_selectcache as selectcache
 from kopf_selectcache.client.transport import WritingTransport
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
+from kopf_selectcache.plugin.changes import deliver_changes
 from kopf_selectcache.plugin.operator import Operator, launch
 from kopf_selectcache.settings.options import settings_of
-from tests.kopf_operators import Answer, Cluster, context, cycles, declaring, run
+from tests.faults.environment import until
+from tests.kopf_operators import Answer, Cluster, context, cycles, declaring, pod, run
+
+APPS = "/apis/example.com/v1/webapps"
 
 
 class Paged(Cluster):
@@ -37,7 +42,7 @@ class Paged(Cluster):
 
 
 @asynccontextmanager
-async def operating(cluster: Cluster, *kinds: str) -> AsyncIterator[Operator]:
+async def operating(cluster: Cluster, *kinds: str, **options: Any) -> AsyncIterator[Operator]:
     """Run the caches of an operator that retries at once."""
 
     def make(settings: kopf.OperatorSettings, *, namespaces: tuple[str, ...] | None) -> Runtime:
@@ -53,12 +58,34 @@ async def operating(cluster: Cluster, *kinds: str) -> AsyncIterator[Operator]:
     settings = declaring(**dict.fromkeys(kinds, ""))
     settings.peering.clusterwide = True
     with context(settings):
-        operator = launch(settings, make_runtime=make)
+        operator = launch(settings, make_runtime=make, **options)
         try:
             yield operator
         finally:
             operator.task.cancel()
             await asyncio.wait({operator.task})
+
+
+def test_15_no_handler_is_called_before_the_caches_are_synced() -> None:
+    registry, seen = kopf.OperatorRegistry(), list[str]()
+
+    @selectcache.on.change("pods", registry=registry)
+    async def follow(name: str, **_: Any) -> None:
+        seen.append(name)
+
+    async def main() -> None:
+        cluster = Cluster(pod("a"))
+        answer = cluster.hold(APPS)
+        kinds = "v1/pods", "example.com/v1/webapps"
+        async with operating(cluster, *kinds, registry=registry, beside=deliver_changes) as operator:
+            await cluster.reached(APPS).wait()
+            await until(lambda: operator.runtime.informer("v1/pods").synced)
+            await cycles()
+            assert seen == []
+            answer.set()
+            await until(lambda: seen == ["a"])
+
+    run(main())
 
 
 def test_15_handlers_wait_while_a_kind_lists_that_was_not_served() -> None:

@@ -14,6 +14,7 @@ from kopf_selectcache import Key
 from kopf_selectcache.reactions.queue import Cause, Run, WorkQueue
 from kopf_selectcache.reactions.worker import RunAgain, Worker
 from tests.faults.environment import run, until
+from tests.kopf_operators import cycles
 
 A, B, C = (Key(name) for name in "abc")
 
@@ -42,13 +43,19 @@ class Works:
 
     def __init__(self, limit: int = 2) -> None:
         self.time = Time()
+        self.opened: asyncio.Future[None] | None = None
         self.queue = WorkQueue(clock=lambda: self.time.now, chance=lambda: 0.0)
         self.begun: list[Key] = []
         self.causes: list[str] = []
         self.going: dict[Key, asyncio.Event] = {}
         self.ends: Callable[[Run], Awaitable[RunAgain | None]] | None = None
         self.worker = Worker(
-            self.queue, self._function, limit=limit, sleep=self.time.sleep, clock=lambda: self.time.now
+            self.queue,
+            self._function,
+            limit=limit,
+            sleep=self.time.sleep,
+            clock=lambda: self.time.now,
+            gate=lambda: self.opened,
         )
 
     async def _function(self, run: Run) -> RunAgain | None:
@@ -217,3 +224,41 @@ def test_a_failure_during_the_stop_is_not_repeated(caplog: pytest.LogCaptureFixt
 def test_a_worker_runs_at_least_one_key_at_a_time() -> None:
     with pytest.raises(ValueError):
         Works(limit=0)
+
+
+def test_nothing_runs_before_the_gate_opens() -> None:
+    async def main() -> None:
+        async with Works() as works:
+            works.opened = opened = asyncio.get_running_loop().create_future()
+            works.queue.add(A)
+            await cycles()
+            assert works.begun == []
+            works.opened = None
+            opened.set_result(None)
+            await until(lambda: works.begun == [A])
+            works.going[A].set()
+
+    run(main())
+
+
+def test_a_worker_stops_before_its_gate_opens() -> None:
+    async def main() -> None:
+        async with Works() as works:
+            works.opened = asyncio.get_running_loop().create_future()
+            works.queue.add(A)
+            await cycles()
+            assert await works.worker.stop() == frozenset()
+        assert works.opened.cancelled()
+
+    run(main())
+
+
+def test_a_worker_ends_with_the_error_of_its_gate() -> None:
+    async def main() -> None:
+        works = Works()
+        works.opened = asyncio.get_running_loop().create_future()
+        works.opened.set_exception(RuntimeError("it never opens"))
+        with pytest.raises(RuntimeError, match="never opens"):
+            await works.worker.run()
+
+    run(main())

@@ -10,7 +10,7 @@ from itertools import pairwise
 import pytest
 
 from kopf_selectcache.core.store.change import Change, ChangeCause
-from kopf_selectcache.core.store.change_queue import ChangeQueue, Narrowing
+from kopf_selectcache.core.store.pending_changes import Narrowing, PendingChanges
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.core.store.substore import Keys, Substore
 from kopf_selectcache.core.store.union import Union
@@ -107,7 +107,7 @@ def test_15_in_every_order_of_two_streams_each_departure_is_delivered_once(
     states = HISTORIES[history]
     for order in orders(events(states, "x"), events(states, "y")):
         union = two_streams()
-        queue = ChangeQueue()
+        queue = PendingChanges()
         narrowing = Narrowing(queue, lambda each: not wanted or wanted in each.labels)
         received: list[Change] = []
         shown = set[str]()

@@ -1,4 +1,4 @@
-"""The queue of pending changes: joined per object, and no departure lost."""
+"""Pending changes: joined per object, and no departure lost."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from kopf_selectcache.core.store.change import Change, ChangeCause
-from kopf_selectcache.core.store.change_queue import ChangeQueue, Narrowing
+from kopf_selectcache.core.store.pending_changes import Narrowing, PendingChanges
 from kopf_selectcache.core.store.record import Record, UnreadableRecord
 from kopf_selectcache.informer.subscribers import Subscribers
 from tests.rows import each_row
@@ -39,7 +39,7 @@ def left(before: Record, cause: ChangeCause = LEFT) -> Change:
     return Change(before, None, cause)
 
 
-def drained(queue: ChangeQueue) -> list[tuple[str, str | None, str | None]]:
+def drained(queue: PendingChanges) -> list[tuple[str, str | None, str | None]]:
     """Return the cause and both versions of each change."""
     return [
         (
@@ -56,18 +56,19 @@ B4 = record("a", 4, uid="two")
 
 
 def test_an_object_that_has_departed_is_not_tried_again_though_nobody_wants_its_departure() -> None:
-    queue = ChangeQueue(causes={ENTERED, UPDATED})
+    queue = PendingChanges(causes={ENTERED, UPDATED})
     queue.add(entered(A1))
-    failed = queue.take()
+    failed = queue.take(A1.key)
     queue.add(left(A1, GONE))
     queue.add(entered(B4))
-    assert queue.renew(failed) is None
-    queue.finish(failed.key)
+    assert failed is not None
+    assert queue.take(A1.key) is None
+    assert queue.finish(A1.key), "another object has the name"
     assert drained(queue) == [("entered", None, "4")]
 
 
 def test_an_update_that_nobody_wants_refreshes_an_entry_that_waits() -> None:
-    queue = ChangeQueue(causes={ENTERED})
+    queue = PendingChanges(causes={ENTERED})
     queue.add(entered(A1))
     queue.add(updated(A1, A2))
     assert drained(queue) == [("entered", None, "2")]
@@ -76,21 +77,21 @@ def test_an_update_that_nobody_wants_refreshes_an_entry_that_waits() -> None:
 
 
 def test_a_resync_that_waits_has_the_present_object_though_nobody_wants_updates() -> None:
-    queue = ChangeQueue(causes={RESYNC, GONE})
+    queue = PendingChanges(causes={RESYNC, GONE})
     queue.add(resync(A1))
     queue.add(updated(A1, A2))
     assert drained(queue) == [("resync", "2", "2")]
     queue.add(resync(A2))
-    failed = queue.take()
+    queue.take(A1.key)
     queue.add(resync(A2))
     queue.add(updated(A2, A3))
-    renewed = queue.renew(failed)
+    renewed = queue.take(A1.key)
     assert renewed is not None
     assert (renewed.before, renewed.after, renewed.cause) == (A3, A3, RESYNC)
 
 
 def test_only_those_that_want_resyncs_receive_them() -> None:
-    queue = ChangeQueue(causes={ENTERED, UPDATED})
+    queue = PendingChanges(causes={ENTERED, UPDATED})
     queue.add(resync(A1))
     assert drained(queue) == []
 
@@ -116,26 +117,32 @@ def test_only_those_that_want_resyncs_receive_them() -> None:
 def test_15_changes_of_one_object_are_joined_while_they_wait(
     changes: list[Change], received: list[tuple[str, Any, Any]]
 ) -> None:
-    queue = ChangeQueue()
+    queue = PendingChanges()
     for change in changes:
         queue.add(change)
     assert drained(queue) == received
 
 
 def test_15_an_object_is_not_handed_out_again_before_it_is_finished() -> None:
-    queue = ChangeQueue()
+    queue, ready = PendingChanges(), list[bool]()
+    queue.added = lambda _, is_ready: ready.append(is_ready)
     queue.add(entered(A1))
-    first = queue.take()
+    queue.take(A1.key)
     queue.add(updated(A1, A2))
     queue.add(entered(record("b", 5)))
-    assert queue.take().key == ("shop", "b")
-    assert not queue
-    queue.finish(first.key)
-    assert drained(queue) == [("updated", "1", "2")]
+    assert ready == [True, False, True]
+    assert queue.finish(A1.key), "another change waits"
+    assert drained(queue) == [("updated", "1", "2"), ("entered", None, "5")]
+
+
+def test_an_object_without_changes_has_none_to_take() -> None:
+    queue = PendingChanges()
+    assert queue.take(A1.key) is None
+    assert not queue.finish(A1.key)
 
 
 def test_departures_beyond_the_limit_are_counted() -> None:
-    queue = ChangeQueue(most=2)
+    queue = PendingChanges(most=2)
     for name in "abc":
         queue.add(entered(record(name, 1)))
         queue.add(left(record(name, 1)))
@@ -148,22 +155,19 @@ def test_departures_beyond_the_limit_are_counted() -> None:
 
 
 def test_15_departures_that_are_being_handled_count_for_the_limit() -> None:
-    queue = ChangeQueue(most=1)
+    queue = PendingChanges(most=1)
     queue.add(left(A1))
-    departure = queue.take()
+    queue.take(A1.key)
     queue.add(left(record("b", 1)))
     assert queue.lost == 1
-    queue.clear()
-    queue.add(left(record("b", 1)))
-    assert queue.lost == 1, "clearing does not end what is being handled"
-    queue.finish(departure.key)
+    queue.finish(A1.key)
     queue.add(entered(A1))
-    failed = queue.take()
+    queue.take(A1.key)
     queue.add(left(A1))
-    assert queue.renew(failed) is not None
+    assert queue.take(A1.key) is not None
     queue.add(left(record("b", 1)))
     assert queue.lost == 2
-    queue.finish(failed.key)
+    queue.finish(A1.key)
     queue.add(left(record("b", 1)))
     assert drained(queue) == [("left", "1", None)]
 
@@ -181,47 +185,46 @@ def test_15_departures_that_are_being_handled_count_for_the_limit() -> None:
 def test_15_an_object_that_has_departed_is_not_reported_as_there(
     wanted: set[ChangeCause], received: list[tuple[str, Any, Any]]
 ) -> None:
-    queue = ChangeQueue(causes=wanted)
+    queue = PendingChanges(causes=wanted)
     for change in (entered(A1), updated(A1, A2), left(A2)):
         queue.add(change)
     assert drained(queue) == received
 
 
 def test_an_update_of_an_object_whose_entry_nobody_wants_is_received() -> None:
-    queue = ChangeQueue(causes={UPDATED})
+    queue = PendingChanges(causes={UPDATED})
     queue.add(entered(A1))
     queue.add(updated(A1, A2))
     assert drained(queue) == [("updated", "1", "2")]
 
 
 def test_15_what_is_tried_again_is_joined_with_what_came_since() -> None:
-    queue = ChangeQueue()
+    queue = PendingChanges()
     queue.add(updated(A1, A2))
-    failed = queue.take()
-    assert queue.renew(failed) is failed
+    failed = queue.take(A1.key)
+    assert queue.take(A1.key) is failed
     queue.add(updated(A2, A3))
-    renewed = queue.renew(failed)
+    renewed = queue.take(A1.key)
     assert renewed is not None
     assert (renewed.before, renewed.after, renewed.cause) == (A1, A3, UPDATED)
     queue.add(left(A3))
     queue.add(entered(B4))
-    departure = queue.renew(renewed)
+    departure = queue.take(A1.key)
     assert departure is not None
     assert (departure.before, departure.after) == (A3, None)
     queue.add(updated(B4, record("a", 5, uid="two")))
-    assert queue.renew(departure) is departure, "a departure is tried until it succeeds"
-    queue.finish(departure.key)
+    assert queue.take(A1.key) is departure, "a departure is tried until it succeeds"
+    queue.finish(A1.key)
     assert drained(queue) == [("entered", None, "5")]
 
 
 def test_a_cleared_queue_has_nothing_left() -> None:
-    queue = ChangeQueue(most=1)
+    queue = PendingChanges(most=1)
     queue.add(entered(A1))
-    taken = queue.take()
     queue.add(left(A1))
+    queue.add(left(record("b", 1)))
     queue.clear()
-    queue.finish(taken.key)
-    assert drained(queue) == []
+    assert (drained(queue), queue.lost) == ([], 0)
     queue.add(left(record("c", 1)))
     assert drained(queue) == [("left", "1", None)]
 
@@ -240,7 +243,7 @@ ODD, ODD_DB, ODD_OTHER = (
 
 def seen_of(changes: list[Change]) -> list[tuple[str, Record | None, Record | None]]:
     """Return what a subscriber of app=web takes after each change."""
-    queue = ChangeQueue()
+    queue = PendingChanges()
     narrowing = Narrowing(queue, lambda each: each.labels["app"] == "web")
     found = []
     for change in changes:
@@ -298,7 +301,8 @@ class Model:
     """An informer with two names, a reader, and its view of the objects."""
 
     def __init__(self) -> None:
-        self.queue = ChangeQueue()
+        self.queue, self.ready = PendingChanges(), list[tuple[str, str]]()
+        self.queue.added = self.note
         self.subscribers = Subscribers("pods", logging.getLogger(__name__), lambda listener: listener)
         self.subscribers.add(lambda change: self.queue.add(change) if change is not None else None)
         self.present: dict[str, Record] = {}
@@ -356,15 +360,20 @@ class Model:
         self.restarting = None
         self.subscribers.complete(left)
 
+    def note(self, change: Change, is_ready: object) -> None:
+        if is_ready and change.key not in self.ready:
+            self.ready.append(change.key)
+
     def take(self, _: str) -> None:
-        if self.queue:
-            change = self.queue.take()
-            assert change.key not in [each.key for each in self.running]
-            self.running.append(change)
+        if self.ready:
+            key = self.ready.pop(0)
+            assert key not in [each.key for each in self.running]
+            if (change := self.queue.take(key)) is not None:
+                self.running.append(change)
 
     def fail(self, _: str) -> None:
         if self.running:
-            renewed = self.queue.renew(self.running[0])
+            renewed = self.queue.take(self.running[0].key)
             assert renewed is not None, "all departures are wanted"
             self.running[0] = renewed
 
@@ -391,11 +400,12 @@ class Model:
                 assert (known.uid, known.version) == (change.before.uid, change.before.version)
             self.view[name] = change.after
             self.departed.discard((name, change.after.uid))
-        self.queue.finish(change.key)
+        if self.queue.finish(change.key):
+            self.ready.append(change.key)
 
     def settle(self) -> None:
         self.complete("")
-        while self.running or self.queue:
+        while self.running or self.ready:
             self.take("")
             self.finish("")
         assert {name: each.version for name, each in self.view.items()} == {

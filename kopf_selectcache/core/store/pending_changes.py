@@ -1,4 +1,4 @@
-"""ChangeQueue: the changes that one subscriber has still to receive, at most one for each object at a time.
+"""PendingChanges: the changes that one subscriber has still to receive, one for each object at a time.
 
 Changes of one object are joined while they wait: updates become one update, an update of an object that has
 just entered becomes its entry, and an entry that nobody has received is dropped when the object departs. A
@@ -24,29 +24,34 @@ MOST_DEPARTURES = 100_000
 class _Pending:
     """The changes of one name, in their order: departures, then one entry, update or resync."""
 
-    __slots__ = ("arrival", "departures")
+    __slots__ = ("arrival", "departures", "is_outlived", "taken")
 
     def __init__(self) -> None:
         self.departures: list[Change] = []
         """At most one for each uid."""
         self.arrival: Change | None = None
+        self.taken: Change | None = None
+        """The change that is being handled, or whose handling has failed."""
+        self.is_outlived = False
+        """True if the object of `taken` has departed, which nobody wants to receive."""
 
     def __bool__(self) -> bool:
         return bool(self.departures) or self.arrival is not None
 
     def pop(self) -> Change:
-        """Remove and return the first change."""
+        """Remove and return the first change that waits."""
         if self.departures:
             return self.departures.pop(0)
         change, self.arrival = self.arrival, None
-        assert change is not None, "an empty one is dropped"
+        assert change is not None, "none waits"
         return change
 
 
-class ChangeQueue:
-    """The pending changes of one subscriber. It has one writer and one reader, on one thread.
+class PendingChanges:
+    """The pending changes of one subscriber, used on one thread.
 
-    `causes` are those that the subscriber wants to receive; `most` is the limit of departures that are not
+    It takes the changes of each object with `take` and `finish`, in an order of its own; or all of them with
+    `drain`. `causes` are those that it wants to receive; `most` is the limit of departures that are not
     handled.
     """
 
@@ -57,58 +62,45 @@ class ChangeQueue:
         self._most = most
         self._departures = 0
         """The departures that are not handled, those that were taken included."""
-        self._ready: dict[ObjectKey, _Pending] = {}
-        """Names with changes that can be taken, the oldest first."""
-        self._blocked: dict[ObjectKey, _Pending] = {}
-        """Names with changes that wait until their object is done."""
-        self._taken: dict[ObjectKey, Change] = {}
-        """The changes that were taken, and are not finished."""
-        self._outlived: set[ObjectKey] = set()
-        """Names with a taken change whose object has departed, which nobody wants to receive."""
+        self._pending: dict[ObjectKey, _Pending] = {}
         self.lost = 0
         """The number of departures that were dropped, because there were too many."""
-        self.heard: Callable[[Change], object] = lambda _: None
-        """Called with each change of an object."""
+        self.added: Callable[[Change, bool], object] = lambda *_: None
+        """Called with each change of an object, and with True if there is now one to take."""
 
     def __len__(self) -> int:
-        """Return the number of names with pending changes."""
-        return len(self._ready) + len(self._blocked)
-
-    def __bool__(self) -> bool:
-        """Return True if there is a change to take."""
-        return bool(self._ready)
+        """Return the number of names with changes that are not handled."""
+        return len(self._pending)
 
     # ---- Writing.
 
     def add(self, change: Change) -> None:
-        """Add a change as the informer reports it."""
-        self.heard(change)
+        """Join a change with those of its object that wait."""
+        key = change.key
+        pending = self._pending.get(key)
+        if pending is None:
+            pending = self._pending[key] = _Pending()
         if change.after is None:
-            self._depart(change)
-        elif change.cause in self._causes or self._has_arrival(change.after.key):
-            self._arrive(change)
+            self._depart(pending, change)
+        elif pending.arrival is not None:  # An update refreshes it, also if nobody wants updates.
+            pending.arrival = self._joined(pending.arrival, change)
+        elif change.cause in self._causes:
+            pending.arrival = change
+        is_ready = pending.taken is None and (pending.arrival is not None or bool(pending.departures))
+        if not is_ready and pending.taken is None:
+            del self._pending[key]
+        self.added(change, is_ready)
 
     def clear(self) -> None:
         """Drop all pending changes."""
-        self._ready.clear()
-        self._blocked.clear()
-        self._departures = sum(1 for change in self._taken.values() if change.after is None)
-        self.lost = 0
+        self._pending.clear()
+        self._departures = self.lost = 0
 
-    def _pending(self, key: ObjectKey) -> _Pending:
-        of = self._blocked if key in self._taken else self._ready
-        if (pending := of.get(key)) is None:
-            pending = of[key] = _Pending()
-        return pending
-
-    def _depart(self, change: Change) -> None:
+    def _depart(self, pending: _Pending, change: Change) -> None:
         assert change.before is not None, "it departs from the store"
-        pending = self._pending(change.before.key)
         pending.arrival = None
         if change.cause not in self._causes:
-            if change.before.key in self._taken:
-                self._outlived.add(change.before.key)
-            self._forget_if_empty(change.before.key, pending)
+            pending.is_outlived = pending.taken is not None
             return
         for index, earlier in enumerate(pending.departures):
             if earlier.before is not None and earlier.before.uid == change.before.uid:
@@ -116,20 +108,9 @@ class ChangeQueue:
                 return
         if self._departures >= self._most:
             self.lost += 1
-            self._forget_if_empty(change.before.key, pending)
             return
         self._departures += 1
         pending.departures.append(change)
-
-    def _has_arrival(self, key: ObjectKey) -> bool:
-        """Return True if an entry waits. An update refreshes it, also if nobody wants updates."""
-        pending = self._ready.get(key) or self._blocked.get(key)
-        return pending is not None and pending.arrival is not None
-
-    def _arrive(self, change: Change) -> None:
-        assert change.after is not None, "it is in the store"
-        pending = self._pending(change.after.key)
-        pending.arrival = change if pending.arrival is None else self._joined(pending.arrival, change)
 
     def _joined(self, earlier: Change, later: Change) -> Change:
         """Return one entry, update or resync for two. A resync has the present object."""
@@ -139,55 +120,54 @@ class ChangeQueue:
             return Change(earlier.before, later.after, ChangeCause.UPDATED)
         return Change(later.after, later.after, ChangeCause.RESYNC)
 
-    def _forget_if_empty(self, key: ObjectKey, pending: _Pending) -> None:
-        if not pending:
-            (self._blocked if key in self._taken else self._ready).pop(key)
-
     # ---- Reading.
 
-    def take(self) -> Change:
-        """Return the next change. No other change of its name is returned before `finish`."""
-        key = next(iter(self._ready))
-        pending = self._ready.pop(key)
-        self._taken[key] = change = pending.pop()
-        if pending:
-            self._blocked[key] = pending
-        return change
+    def take(self, key: ObjectKey) -> Change | None:
+        """Return the change of an object to handle now; None if there is none. Call `finish` once it is
+        handled.
 
-    def finish(self, key: ObjectKey) -> None:
-        """Note that the change of a name was handled: the next one may be taken."""
-        if self._taken.pop(key).after is None:
-            self._departures -= 1
-        self._outlived.discard(key)
-        if (pending := self._blocked.pop(key, None)) is not None:
-            self._ready[key] = pending
-
-    def renew(self, change: Change) -> Change | None:
-        """Return what to handle instead of a change whose handling failed: the same departure; an entry or
-        update joined with later ones; or the departure of the object, if it has departed since. None if
+        If the last one is not finished, its handling has failed. Then return the same departure; the entry or
+        update, joined with later ones; or the departure of the object, if it has departed since. None if
         nobody wants to receive that departure.
         """
-        if change.after is not None and change.after.key in self._outlived:
+        pending = self._pending.get(key)
+        if pending is None:
             return None
-        if change.after is None or (pending := self._blocked.get(change.after.key)) is None:
-            return change
-        if not pending.departures:
-            assert pending.arrival is not None, "an empty one is dropped"
-            change = self._joined(change, pending.arrival)
-            pending.arrival = None
-        else:
-            change = pending.pop()
-        key = change.key
-        self._taken[key] = change
-        if not pending:
-            del self._blocked[key]
-        return change
+        taken = pending.taken
+        if taken is None:
+            taken = pending.pop()
+        elif taken.after is not None:
+            if pending.is_outlived:
+                return None
+            if pending.departures:
+                taken = pending.pop()
+            elif pending.arrival is not None:
+                taken = self._joined(taken, pending.pop())
+        pending.taken = taken
+        return taken
+
+    def finish(self, key: ObjectKey) -> bool:
+        """Note that the taken change of an object is handled; return True if there is another one."""
+        pending = self._pending.get(key)
+        if pending is None:
+            return False
+        if pending.taken is not None and pending.taken.after is None:
+            self._departures -= 1
+        pending.taken, pending.is_outlived = None, False
+        if pending:
+            return True
+        del self._pending[key]
+        return False
 
     def drain(self) -> Iterator[Change]:
-        """Take and finish each change that can be taken."""
-        while self._ready:
-            change = self.take()
-            self.finish(change.key)
+        """Take and finish each change."""
+        while self._pending:
+            key = next(iter(self._pending))
+            pending = self._pending.pop(key)
+            change = pending.pop()
+            if pending:
+                self._pending[key] = pending  # Names take turns.
+            self._departures -= change.after is None
             yield change
 
 
