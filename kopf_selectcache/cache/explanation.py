@@ -56,23 +56,23 @@ class Explanation:
             f"The cache looks at {objects}{which}{how}".rstrip(",") + ".",
         ]
         if self.indexes:
-            lines.append(f"Such a read has an index of {self.indexes} made, for the next ones.")
-        lines += [f"No cached object has a value by the index {each}." for each in self.nowhere]
+            lines.append(f"The first such read builds an index of {self.indexes} for the next ones.")
+        lines += [f"No cached object has a value in the index {each}." for each in self.nowhere]
         if self.laid_over:
             lines.append(
                 f"It shows {self.laid_over:,} object{'' if self.laid_over == 1 else 's'} newer than the watch"
-                " has reported: own writes, and that of the handler."
+                " has reported: your own writes, and the object of the handler."
             )
         if self.lacks:
             lines.append(f"A read raises NotKept: {self.lacks}.")
         if self.partial:
             lines.append(
-                f"It keeps a part of each object, by {self.partial}: such a part must not be written back as"
-                " the whole."
+                f"It only stores a part of each object, {self.partial}. Don't write a part back as a whole"
+                " object."
             )
         if not self.verdict:
             if self.is_split:
-                lines.append("cache.list_outside has the labels and owners of objects outside of the filter.")
+                lines.append("cache.list_outside shows the labels and owners of objects outside the filter.")
             lines += [f"fetch_list asks the server: GET {path}." for path in self.asks]
-        lines.append(f"The cache is as of version {self.version}, and was confirmed {self.age:.1f} s ago.")
+        lines.append(f"The cache is at version {self.version}, confirmed {self.age:.1f} s ago.")
         return "\n".join(lines)

@@ -57,12 +57,8 @@ class Memory:
         if self.unreadable:
             lines.append(f"  {self.unreadable:,} of them can't be read")
         if self.own_writes:
-            lines.append(
-                f"  {self.own_writes:,} own writes beside them, which the watch has not reported yet"
-            )
-        lines.append(
-            f"  {self.records:,} bytes for what is known of each besides{self._apiece(self.records)}"
-        )
+            lines.append(f"  {self.own_writes:,} own writes that the watch has not reported yet")
+        lines.append(f"  {self.records:,} bytes for names, uids and versions{self._apiece(self.records)}")
         return "\n".join(
             [
                 *lines,

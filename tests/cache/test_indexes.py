@@ -316,7 +316,7 @@ def test_explain_says_which_index_is_used_and_which_would_be_made() -> None:
     assert (before.looks_at, before.by, before.indexes) == (2 * WORTH, (), "label app")
     assert (
         "The cache looks at 400 cached objects.\n"
-        "Such a read has an index of label app made, for the next ones."
+        "The first such read builds an index of label app for the next ones."
     ) in str(before)
     assert not informer.store.build(1), "it only explains"
     cache.count("pods", labels="app=a-7,tier!=a")
@@ -347,7 +347,7 @@ def test_explain_says_that_no_object_has_a_value_by_an_index() -> None:
             }
         )
     )
-    assert "\nNo cached object has a value by the index 'typo': 'spec.nodeNam'.\n" in str(
+    assert "\nNo cached object has a value in the index 'typo': 'spec.nodeNam'.\n" in str(
         cache.explain("pods", index={"typo": "n1"})
     )
     assert cache.explain("pods", where={"spec.nodeNam": "n1"}).nowhere == ("'typo': 'spec.nodeNam'",)

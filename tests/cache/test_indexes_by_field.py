@@ -281,6 +281,6 @@ def test_a_field_and_a_where_of_one_path_are_looked_up_once() -> None:
 
 def test_an_index_by_which_no_object_has_a_value_is_named() -> None:
     cache = filled(PODS, ["spec.nodeName"], [of("a") | {"spec": {}}], indexed=True)[0].cache()
-    assert "No cached object has a value by the index 'spec_nodeName': 'spec.nodeName'." in str(
+    assert "No cached object has a value in the index 'spec_nodeName': 'spec.nodeName'." in str(
         cache.explain("pods", fields="spec.nodeName=n1")
     )

@@ -139,7 +139,7 @@ def test_an_explanation_marks_partial_objects_and_no_others() -> None:
         "pods"
     )
     assert explained.partial == "keep=['spec'], drop=['spec.nodeName']"
-    assert "must not be written back" in str(explained)
+    assert "Don't write a part back" in str(explained)
     assert not reading("", POD).explain("pods").partial
 
 

@@ -351,7 +351,7 @@ def test_explain_says_what_would_be_looked_at() -> None:
     assert (
         str(covered) == "labels='app=web,tier=gold', namespaces=['ns'] is covered by labels='app=web'.\n"
         "The cache looks at 2 cached objects and decodes those that fit so far.\n"
-        "The cache is as of version 10, and was confirmed 1.5 s ago."
+        "The cache is at version 10, confirmed 1.5 s ago."
     )
 
 
@@ -361,7 +361,7 @@ def test_explain_says_what_would_be_asked() -> None:
         == "labels='tier=gold' is not covered by labels='app=web': default/example (tier=gold) would fail"
         " app=web; labels='app=web,tier=gold' would be covered.\nThe cache looks at 2 cached"
         " objects.\nfetch_list asks the server: GET /api/v1/pods?labelSelector=tier=gold."
-        "\nThe cache is as of version 10, and was confirmed 1.5 s ago."
+        "\nThe cache is at version 10, confirmed 1.5 s ago."
     )
     assert web().explain("pods").asks == ("/api/v1/pods",)
     assert "\nThe cache looks at 1 cached object." in str(reading("app=web", WEB).explain("pods"))
