@@ -12,8 +12,8 @@ from kopf_selectcache._errors import ConflictingSelectors, NotDeclared, ReadErro
 from kopf_selectcache.core.errors import BadField
 from kopf_selectcache.core.redact import printable_name
 from kopf_selectcache.core.store.change import Change, ChangeCause
-from kopf_selectcache.core.store.pending_changes import Narrowing, PendingChanges
-from kopf_selectcache.core.store.record import Record
+from kopf_selectcache.core.store.pending_changes import Narrowing, PendingChanges, Sink
+from kopf_selectcache.core.store.record import Keep, Record
 from kopf_selectcache.informer.environment import sleep_until
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.selectors.selector import of_unknown_namespaces
@@ -62,47 +62,44 @@ class Resumed(Change, frozen=True, gc=False):
 
 
 class Subscription:
-    """The pending changes of one subscriber, of the objects that it wants. Used on the loop only."""
+    """Follows an informer for one subscriber, and adds each change of the objects that it wants to a sink.
+    Used on the loop only.
+    """
 
     def __init__(
         self,
         informer: Informer,
         request: Request | None,
-        pending: PendingChanges,
+        sink: Sink,
         *,
         initial: bool = True,
         filter_changed: bool = False,
-        buffer: int | None = None,
+        look: Callable[[], object] = lambda: None,
+        keep: Keep = lambda _: True,
     ) -> None:
-        self.pending = pending
-        self.news = asyncio.Event()
-        """Set whenever there may be a change to take."""
-        self.failed = asyncio.Event()
-        """Set whenever there is an error."""
+        """`look` is called when there is an error, what is cached has changed, or all lists are complete.
+        `keep` returns what the sink needs of an object that is evicted (`informer.subscribers`).
+        """
         self.error: ReadError | None = None
         """The first error of the comparison with an object; it does not match then."""
         self.failing = ""
         """The namespace and name of that object."""
-        self.must_resume = False
-        """True if there were too many changes: all of them are dropped until `resume`."""
         self._informer = informer
         self._request = request  # None for all objects.
+        self._look = look
         self._filter, self._projection = informer.filter, informer.projection
         self._match = None if request is None else match_for(informer, request)
-        self._buffer = self._limit = float("inf") if buffer is None else buffer
-        self._narrowing = Narrowing(pending, self._matches)
+        self._sink, self._narrowing = sink, Narrowing(sink, self._matches, keep)
         self._wants_initial = initial
         self._is_start = not (filter_changed or informer.is_complete)
         """True until the first lists are complete: until then, objects that enter were there before."""
         self._end = informer.subscribe(self._add, self._complete, self._narrowing.keep)
         if initial:
-            present = informer.store.records()[0]
-            for record in present:
+            for record in informer.store.records()[0]:
                 # With `filter_changed` they are wanted only since the filter has changed.
                 change = Change(None, record, ChangeCause.ENTERED, filter_changed, initial=not filter_changed)
                 self._narrowing.add(change)
-            self._limit += len(self.pending)  # A reader is not slow because there are many objects.
-            self.news.set()
+            look()
 
     def close(self) -> None:
         self._end()
@@ -118,30 +115,27 @@ class Subscription:
         except ReadError as error:
             if self.error is None:
                 self.error, self.failing = error, printable_name(record.namespace, record.name)
-            self.failed.set()
-            self.news.set()
+            self._look()
             return False
 
     def _add(self, change: Change | None) -> None:
-        informer = self._informer
-        has_changed = self._filter is not informer.filter or self._projection is not informer.projection
-        if self._request is not None and has_changed:
+        state = self._informer.state
+        if self._request is not None and (
+            self._filter is not state.filter or self._projection is not state.projection
+        ):
             self._compare_again(self._request)
         if change is None:
-            self.news.set()  # The reader looks at the filter again.
-        if change is None or self.must_resume:
+            self._look()
             return
         if self._is_start and change.cause is ChangeCause.ENTERED and not self._is_refused:
             if not self._wants_initial:
                 return
             change = Change(None, change.after, change.cause, change.filter_changed, initial=True)
-        count = len(self.pending)
-        if not count:
-            self._limit = self._buffer
-        self._narrowing.add(change)
-        if change.cause is ChangeCause.RESYNC:
-            self._limit += len(self.pending) - count  # A reader is not slow because all objects come again.
-        self._limit_pending()
+        before, after = change.before, change.after
+        if self._match is None and (after is None or after.stored) and (before is None or before.stored):
+            self._sink.add(change)  # Narrowing changes nothing.
+        else:
+            self._narrowing.add(change)
 
     def _compare_again(self, request: Request) -> None:
         """Look if objects can still be compared, since what is cached has changed."""
@@ -150,7 +144,7 @@ class Subscription:
             self._match = match_for(self._informer, request, must_overlap=False)
         except ReadError as error:
             self.error, self.failing = error, ""
-            self.failed.set()
+            self._look()
 
     @property
     def _is_refused(self) -> bool:
@@ -160,13 +154,41 @@ class Subscription:
 
     def _complete(self) -> None:
         self._is_start = False
-        self.news.set()
+        self._look()
 
-    def _limit_pending(self) -> None:
-        if len(self.pending) > self._limit or (self.pending.lost and self._limit < float("inf")):
+    def present(self) -> list[Record]:
+        """Return the wanted objects that can be read, for a sink that begins anew."""
+        self._narrowing.clear()
+        records = [record for record in self._informer.store.records()[0] if record.stored]
+        return [record for record in records if self._matches(record)]
+
+
+class BufferedChanges:
+    """The pending changes of one reader; the present objects instead of more than `size` changes."""
+
+    def __init__(self, informer: Informer, request: Request | None, *, initial: bool, size: int) -> None:
+        self.news = asyncio.Event()
+        """Set whenever there may be a change to take."""
+        self.must_resume = False
+        """True if there were too many changes: all of them are dropped until `resume`."""
+        self.pending = PendingChanges()
+        self._informer = informer
+        self._size = self._most = size
+        self.subscription = Subscription(informer, request, self, initial=initial, look=self.news.set)
+
+    def add(self, change: Change) -> None:
+        """Join a change with those that wait."""
+        if self.must_resume:
+            return
+        count = len(self.pending)
+        if not count:
+            self._most = self._size
+        self.pending.add(change)
+        if change.initial or change.cause is ChangeCause.RESYNC:
+            self._most += len(self.pending) - count  # A reader is not slow because there are many objects.
+        if len(self.pending) > self._most or self.pending.lost:
             self.must_resume = True
             self.pending.clear()
-            self._narrowing.clear()
         self.news.set()
 
     @property
@@ -177,8 +199,7 @@ class Subscription:
     def resume(self) -> Sequence[BodyView]:
         """Return all present objects, after which changes are queued again."""
         self.must_resume = False
-        present = [record for record in self._informer.store.records()[0] if record.stored]
-        return Objects([record for record in present if self._matches(record)], BodyView)
+        return Objects(self.subscription.present(), BodyView)
 
 
 def match_for(informer: Informer, request: Request, *, must_overlap: bool = True) -> Match | None:
@@ -228,18 +249,18 @@ async def follow(
         with Counted(informer, request):
             require_readable(informer, request)
             comparisons = comparisons_of(informer.state)
-            subscription = Subscription(informer, request, PendingChanges(), initial=initial, buffer=buffer)
+            waiting = BufferedChanges(informer, request, initial=initial, size=buffer)
         try:
             while True:
                 with suppress(ReadError):
                     ending.check()
-                    await ending.limit(informer.ending.limit(subscription.news.wait()))
+                    await ending.limit(informer.ending.limit(waiting.news.wait()))
                 if ending.reached:
                     return
                 require_declared(informer, request)
-                subscription.news.clear()
-                if subscription.error is not None:
-                    raise subscription.error
+                waiting.news.clear()
+                if waiting.subscription.error is not None:
+                    raise waiting.subscription.error
                 resource = informer.resource
                 assert resource is not None, "it has been read"
                 outside: OutsideFilter | None = None
@@ -249,19 +270,19 @@ async def follow(
                             match_for(informer, request)
                     except OutsideFilter as error:
                         outside = error  # The departures come first.
-                if subscription.can_resume:
-                    present = subscription.resume()
+                if waiting.can_resume:
+                    present = waiting.resume()
                     yield Resumed(None, None, ChangeCause.RESUMED, views=Views(resource), objects=present)
-                for change in subscription.pending.drain():
+                for change in waiting.pending.drain():
                     if ending.reached:
                         return
                     yield replace(change, views=Views(resource))
                 if outside is not None:
                     raise outside
-                if subscription.can_resume:
-                    subscription.news.set()
+                if waiting.can_resume:
+                    waiting.news.set()
         finally:
-            subscription.close()
+            waiting.subscription.close()
 
 
 async def _settled_informer(access: Access, request: Request) -> Informer:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
 from msgspec.structs import replace
@@ -66,35 +67,30 @@ class Identities:
     """The records of objects of which it is not known if they are still there."""
 
     def __init__(self) -> None:
-        self._aside: dict[ObjectKey, Record] = {}
+        self.aside: dict[ObjectKey, Record] = {}
+        """The records by key. One is removed when an object of its name arrives."""
 
     def begin(self, keep: Keep) -> Known:
         """Return what a new subscriber knows: nothing of what is set aside now."""
         known = Known(keep)
-        known.ignore(self._aside)
+        known.ignore(self.aside)
         return known
 
     def drop(self, records: Iterable[Record]) -> None:
         """Set the records of a store aside."""
-        self._aside.update((record.key, record) for record in records)
+        self.aside.update((record.key, record) for record in records)
 
     def evict(self, subscribers: Collection[Known]) -> None:
         """Free the objects of all records that are set aside, also by an earlier restart."""
-        for record in self._aside.values():
+        for record in self.aside.values():
             if not isinstance(record, EvictedRecord):
                 for known in subscribers:
                     known.keep(record)
-        self._aside = {key: _without_object(record) for key, record in self._aside.items()}
-
-    def pop(self, change: Change) -> Record | None:
-        """Return the record that was set aside under the name of an object that arrives, if there is one."""
-        if not self._aside or change.after is None:
-            return None
-        return self._aside.pop(change.after.key, None)
+        self.aside = {key: _without_object(record) for key, record in self.aside.items()}
 
     def pop_all(self) -> Iterator[Record]:
         """Yield the records that are still set aside, once all lists are complete."""
-        aside, self._aside = self._aside, {}
+        aside, self.aside = self.aside, {}
         yield from aside.values()
 
 
@@ -147,7 +143,11 @@ class Subscribers:
         called before an object is evicted.
         """
         deliver = self._deliver
-        added = _Subscriber(deliver(listener), deliver(lambda _: completed()), self._identities.begin(keep))
+        added = _Subscriber(
+            deliver(listener),
+            deliver(lambda _: completed()),
+            self._identities.begin(partial(self._call, keep)),
+        )
         self._subscribers.append(added)
         return lambda: self._remove(added)
 
@@ -157,7 +157,9 @@ class Subscribers:
             self._identities = Identities()  # Nobody knows the objects.
 
     def notify(self, change: Change | None) -> None:
-        former = None if change is None else self._identities.pop(change)
+        aside = self._identities.aside
+        after = None if change is None else change.after
+        former = aside.pop(after.key, None) if aside and after is not None else None
         for each in tuple(self._subscribers):
             if change is None or former is None:
                 self._call(each.listener, change)
@@ -187,9 +189,10 @@ class Subscribers:
         for each in tuple(self._subscribers):
             self._call(each.completed, None)
 
-    def _call(self, called: Callable[[Any], object], argument: object) -> None:
+    def _call(self, called: Callable[[Any], Any], argument: object) -> Any:
+        """Call a function of a subscriber and return its result; log its error, and return True then."""
         try:
-            called(argument)
+            return called(argument)
         except BaseException as error:
             let_exit(error)
             self._logger.exception(
@@ -197,3 +200,4 @@ class Subscribers:
                 {"resource": str(self._resource)},
                 extra={"resource": str(self._resource)},
             )
+            return True

@@ -312,13 +312,14 @@ class _Delivery:
         )
         self._brake.resource = str(resource)
         calls = _Calls(self._called, operator, self._runtime, Views(resource), self._brake, self._now)
-        begins_later = self._is_excluded
+        begins_later, looked = self._is_excluded, asyncio.Event()
         subscription = Subscription(
             informer,
             request,
             calls.pending,
             initial=handler.initial or begins_later,
             filter_changed=begins_later,
+            look=looked.set,
         )
         self._is_excluded = False
         if ChangeCause.RESYNC in handler.causes and not (informer.declared.resync or self._has_followed):
@@ -340,7 +341,7 @@ class _Delivery:
         working = asyncio.create_task(worker.run(), name=f"selectcache: {handler.id}: worker")
         try:
             try:
-                await self._watch(informer, subscription, working)
+                await self._watch(informer, subscription, looked, working)
             finally:
                 subscription.close()
         except ReadError:  # There will be no further changes: calls that run now go on to their ends.
@@ -353,22 +354,26 @@ class _Delivery:
             await asyncio.gather(working, return_exceptions=True)
 
     async def _watch(
-        self, informer: Informer, subscription: Subscription, working: asyncio.Task[None]
+        self,
+        informer: Informer,
+        subscription: Subscription,
+        looked: asyncio.Event,
+        working: asyncio.Task[None],
     ) -> None:
         """Wait for the end of the kind, or for an error for which the handler is not called at all; raise it.
         Log errors of single objects.
         """
         while True:
-            failed = asyncio.create_task(subscription.failed.wait())
+            look = asyncio.create_task(looked.wait())
             try:
                 await informer.ending.limit(
-                    asyncio.wait({working, failed}, return_when=asyncio.FIRST_COMPLETED)
+                    asyncio.wait({working, look}, return_when=asyncio.FIRST_COMPLETED)
                 )
             finally:
-                failed.cancel()
+                look.cancel()
             if working.done():
                 working.result()
-            subscription.failed.clear()
+            looked.clear()
             if subscription.error is not None:
                 if not subscription.failing:  # What is cached has changed.
                     raise subscription.error

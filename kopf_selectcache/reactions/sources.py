@@ -21,12 +21,12 @@ from msgspec.structs import replace
 
 from kopf_selectcache._errors import DeclarationError, NotDeclared, NotSynced, ReadError, StateError, require
 from kopf_selectcache.cache.cache import Cache
+from kopf_selectcache.cache.changes import Subscription
 from kopf_selectcache.cache.formats.views import Views
 from kopf_selectcache.cache.request import Request
 from kopf_selectcache.cache.snapshots import informer_of, require_readable
 from kopf_selectcache.core.protocol.backoff import delay
 from kopf_selectcache.core.store.change import Change, ChangeCause
-from kopf_selectcache.core.store.pending_changes import Narrowing
 from kopf_selectcache.informer.informer import Informer as KindInformer
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.selectors.kind_keys import AnyKey, text_of
@@ -137,7 +137,7 @@ class _InformerSource(Source):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
-        self._subscription: _Subscription | None = None
+        self._subscription: Subscription | None = None
         self._tasks: list[asyncio.Task[None]] = []
 
     def _subscribe(
@@ -149,7 +149,13 @@ class _InformerSource(Source):
                 f"the source {self} reads {'.'.join(lost)!r}, which the cache does not store",
                 remedy="Remove it from drop=, or add it to keep=",
             )
-        self._subscription = _Subscription(informer, deliveries, synced)
+        self._subscription = Subscription(
+            informer,
+            None,
+            _Sink(informer, deliveries),
+            look=lambda: synced() if informer.is_complete else None,
+            keep=deliveries.keep,
+        )
 
     def _close_subscription(self) -> None:
         if self._subscription is not None:
@@ -166,32 +172,25 @@ class _InformerSource(Source):
         self._close_subscription()
 
 
-class _Subscription:
-    """The changes of one informer, on their way to the deliveries."""
+class _Sink:
+    """Delivers the changes of one informer."""
 
-    def __init__(self, informer: KindInformer, deliveries: Deliveries, synced: Callable[[], object]) -> None:
+    def __init__(self, informer: KindInformer, deliveries: Deliveries) -> None:
         self._informer, self._deliveries = informer, deliveries
-        self._narrowing = Narrowing(self, lambda _: True, deliveries.keep)
-        self.close = informer.subscribe(self._see, synced, self._narrowing.keep)
-        """Ends the subscription."""
-        for record in informer.store.records()[0]:
-            self._narrowing.add(Change(None, record, ChangeCause.ENTERED, initial=True))
-        if informer.is_complete:
-            synced()
-
-    def _see(self, change: Change | None) -> None:
-        if change is not None:  # None is for readers.
-            self._narrowing.add(change)
 
     def add(self, change: Change) -> None:
-        """Deliver a change, as the sink of the narrowing."""
-        resource = self._informer.resource
+        informer, cause = self._informer, change.cause
+        resource = informer.state.resource
         assert resource is not None, "it has objects"
-        is_listing = change.initial or change.filter_changed or not self._informer.is_complete
-        is_of_list = change.cause is ChangeCause.ENTERED and is_listing
-        is_live = not is_of_list and change.cause is not ChangeCause.RESYNC
-        priority = Priority.LIVE if is_live else Priority.INITIAL
-        self._deliveries.deliver(replace(change, views=Views(resource)), change.key, priority=priority)
+        is_live = cause is not ChangeCause.RESYNC and not (
+            cause is ChangeCause.ENTERED
+            and (change.initial or change.filter_changed or not informer.is_complete)
+        )
+        self._deliveries.deliver(
+            replace(change, views=Views(resource)),
+            change.key,
+            priority=Priority.LIVE if is_live else Priority.INITIAL,
+        )
 
 
 class Kind(_InformerSource, SyncingSource):

@@ -17,7 +17,6 @@ from kopf_selectcache.cache.request import Request
 from kopf_selectcache.core.selection.kinds import Kind, find
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.change import Change, ChangeCause
-from kopf_selectcache.core.store.pending_changes import PendingChanges
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.errors import NotKept, Stalled
 from kopf_selectcache.informer.health import Condition
@@ -172,23 +171,25 @@ def test_many_existing_objects_do_not_make_a_reader_too_slow() -> None:
 def test_a_resync_of_many_objects_does_not_make_a_reader_too_slow() -> None:
     async def main() -> None:
         cache = FakeCache([pod(f"web-{number}") for number in range(5)], {"pods": "app=web"})
-        informer, subscription = subscribed(cache, initial=False, buffer=2)
+        informer, reader = reader_of(cache, initial=False, size=2)
         records = informer.store.records()[0]
         for record in records:
-            subscription._add(Change(record, record, ChangeCause.RESYNC))
+            reader.subscription._add(Change(record, record, ChangeCause.RESYNC))
         for record in records:
-            subscription._add(Change(record, record, ChangeCause.UPDATED))
-        assert not subscription.must_resume
-        assert [each.cause for each in subscription.pending.drain()] == ["updated"] * 5
+            reader.subscription._add(Change(record, record, ChangeCause.UPDATED))
+        assert not reader.must_resume
+        assert [each.cause for each in reader.pending.drain()] == ["updated"] * 5
         cache.cluster.delete(*(pod(f"web-{number}") for number in range(3)))
-        assert subscription.must_resume, "afterwards the buffer has its size again"
+        assert reader.must_resume, "afterwards the buffer has its size again"
 
     run(main())
 
 
-def subscribed(cache: FakeCache, **options: Any) -> tuple[Informer, module.Subscription]:
+def reader_of(
+    cache: FakeCache, *, initial: bool = True, size: int = 1000
+) -> tuple[Informer, module.BufferedChanges]:
     informer = cache._runtime.informer("pods")
-    return informer, module.Subscription(informer, None, PendingChanges(), **options)
+    return informer, module.BufferedChanges(informer, None, initial=initial, size=size)
 
 
 def departed(record: Record) -> Change:
@@ -199,20 +200,20 @@ def test_15_a_slow_reader_gets_the_present_state_only_when_all_lists_are_complet
     async def main() -> None:
         cache = FakeCache([pod("web-1"), pod("web-2"), pod("web-3")], {"pods": "app=web"})
         assert len(cache.list_cached("pods")) == 3
-        informer, subscription = subscribed(cache, initial=False, buffer=1)
+        informer, reader = reader_of(cache, initial=False, size=1)
         records, plan = informer.store.records()[0], informer.state.plan
         assert plan is not None
         cache.cluster.delete(pod("web-1"), pod("web-2"))
         assert len(cache.list_cached("pods")) == 1
-        assert subscription.can_resume
+        assert reader.can_resume
         informer.begin(plan, is_evicted=True)
-        assert subscription.must_resume
-        assert not subscription.can_resume
+        assert reader.must_resume
+        assert not reader.can_resume
         informer.apply_changes([Change(None, records[2], ChangeCause.ENTERED)])
         informer._subscribers.complete(departed)
-        assert subscription.can_resume
-        subscription.resume()
-        assert not subscription.pending, "it was reset"
+        assert reader.can_resume
+        reader.resume()
+        assert not reader.pending, "it was reset"
 
     run(main())
 
@@ -221,13 +222,13 @@ def test_15_departures_that_a_restart_reveals_count_as_pending() -> None:
     async def main() -> None:
         cache = FakeCache([pod("web-1"), pod("web-2")], {"pods": "app=web"})
         assert len(cache.list_cached("pods")) == 2
-        informer, subscription = subscribed(cache, initial=False, buffer=1)
+        informer, reader = reader_of(cache, initial=False, size=1)
         plan = informer.state.plan
         assert plan is not None
         informer.begin(plan)
-        assert not subscription.must_resume
+        assert not reader.must_resume
         informer._subscribers.complete(departed)
-        assert subscription.must_resume
+        assert reader.must_resume
 
     run(main())
 
@@ -242,12 +243,12 @@ def test_15_objects_of_the_first_lists_exist_already() -> None:
         )
         assert informer.state.plan is not None
         informer.begin(informer.state.plan)
-        subscription, wanting = subscribed(cache, initial=False)[1], subscribed(cache)[1]
+        reader, wanting = reader_of(cache, initial=False)[1], reader_of(cache)[1]
         informer.apply_changes([Change(None, records[0], ChangeCause.ENTERED)])
-        assert not subscription.pending
+        assert not reader.pending
         informer._subscribers.complete(departed)
         informer.apply_changes([Change(None, records[1], ChangeCause.ENTERED)])
-        assert [each.after for each in subscription.pending.drain()] == [records[1]]
+        assert [each.after for each in reader.pending.drain()] == [records[1]]
         found = [(each.after, each.initial) for each in wanting.pending.drain()]
         assert found == [(records[0], True), (records[1], False)]
 
@@ -313,10 +314,10 @@ def test_existing_objects_are_delivered_only_if_a_list_may_never_be_complete(
         record = informer.store.records()[0][0]
         assert informer.state.plan is not None
         informer.begin(informer.state.plan)
-        subscription = subscribed(cache, initial=False)[1]
+        reader = reader_of(cache, initial=False)[1]
         monkeypatch.setattr(Condition, "error", lambda _: error)
         informer.apply_changes([Change(None, record, ChangeCause.ENTERED)])
-        assert [change.after.name for change in subscription.pending.drain() if change.after] == delivered
+        assert [change.after.name for change in reader.pending.drain() if change.after] == delivered
 
     run(main())
 

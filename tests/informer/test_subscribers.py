@@ -6,6 +6,8 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from kopf_selectcache.core.store.change import Change
 from kopf_selectcache.core.store.pending_changes import Narrowing, PendingChanges
 from kopf_selectcache.core.store.record import EvictedRecord, Record
@@ -145,6 +147,20 @@ def test_15_a_subscriber_keeps_what_it_needs_of_an_object_before_its_eviction_an
         ("second", "b", "left"): True,
         ("second", "c", "left"): True,
     }
+
+
+def test_15_an_object_is_evicted_although_a_subscriber_fails_to_say_what_it_needs(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def fail(_: Record) -> object:
+        raise ValueError("a bug")
+
+    of = subscribers()
+    following, other = Following(of, fail), Following(of)
+    of.drop([A1], is_evicted=True)
+    of.complete(left)
+    assert following.seen() == other.seen() == [("a", "left", "1", None)]
+    assert "A subscriber to the changes of pods failed." in caplog.text
 
 
 @each_row("is_evicted", [False, True])

@@ -164,7 +164,7 @@ FEATURES: tuple[FeatureMutant, ...] = (
                   "A21", (SPACES + "a21_a_namespace_that_is_not_covered_is_an_error",)),
     FeatureMutant("start workers before their sources are synced", "plugin/_reconciler.py", "                await source.wait_synced()\n", "                pass\n",
                   "C1", (RUNS + "c1_e4_workers_start_after_their_sources_and_stop_before_the_caches",)),
-    FeatureMutant("report no object that is there at the start", "reactions/sources.py", "        for record in informer.store.records()[0]:\n            self._narrowing.add", "        for record in ():\n            self._narrowing.add",
+    FeatureMutant("report no object that is there at the start", "cache/changes.py", "            for record in informer.store.records()[0]:\n                # With", "            for record in ():\n                # With",
                   "C2", (RUNS + "c2_c6_c8_a_reconciler_is_called_for_its_objects_and_those_that_belong_to_them",)),
     FeatureMutant("watch a kind in the caches of the operator only", "plugin/_reconciler.py", "Kind(watch.kind, cache=cache,", "Kind(watch.kind, cache=None,",
                   "C3", (RUNS + "c3_c5_a_source_has_the_cache_or_the_informer_that_it_is_given",)),

@@ -39,7 +39,7 @@ RESTARTS: tuple[Mutant, ...] = (
     Mutant(
         "report the departures of a restart to who began in the middle of it",
         SUBSCRIBERS,
-        "known.ignore(self._aside)",
+        "known.ignore(self.aside)",
         "known.ignore(())",
         15,
         (TESTS + "who_begins_in_the_middle_of_a_restart_receives_all_objects_and_no_departure_of_others",),
@@ -63,8 +63,8 @@ RESTARTS: tuple[Mutant, ...] = (
     Mutant(
         "keep the contents of an earlier restart after an eviction",
         SUBSCRIBERS,
-        "{key: _without_object(record) for key, record in self._aside.items()}",
-        "dict(self._aside)",
+        "{key: _without_object(record) for key, record in self.aside.items()}",
+        "dict(self.aside)",
         15,
         (TESTS + "an_eviction_frees_the_contents_that_an_earlier_restart_has_kept",),
     ),

@@ -571,9 +571,9 @@ def test_departures_that_were_too_many_are_logged(
     async def follow(**_: Any) -> None: ...
 
     class Small(Subscription):
-        def __init__(self, *args: Any, **kwargs: Any) -> None:
-            super().__init__(*args, **kwargs)
-            self.pending._most = 0
+        def __init__(self, informer: Any, request: Any, sink: Any, **kwargs: Any) -> None:
+            sink._most = 0
+            super().__init__(informer, request, sink, **kwargs)
 
     monkeypatch.setattr(module, "Subscription", Small)
 

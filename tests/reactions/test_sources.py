@@ -20,6 +20,7 @@ from kopf_selectcache.reactions import _deliveries
 from kopf_selectcache.reactions._deliveries import Deliveries
 from kopf_selectcache.reactions.mapping import ITSELF, Owner
 from kopf_selectcache.reactions.predicates import (
+    Predicate,
     annotations_changed,
     deleted,
     entered,
@@ -387,7 +388,14 @@ def test_objects_that_depart_while_their_kind_is_not_declared_are_not_reported()
 def test_objects_that_a_cache_has_already_go_after_changes() -> None:
     async def main() -> None:
         cache = FakeCache([pod("web-1")], {"pods": "app=web"})
-        queue, source = queue_of(), Kind("pods", cache=cache)
+        initial = dict[str, bool]()
+
+        class Noting(Predicate):
+            def admits(self, change: Change) -> bool:
+                initial[change.name] = change.initial
+                return True
+
+        queue, source = queue_of(), Kind("pods", cache=cache, predicates=[Noting()])
         assert len(cache.list_cached("pods")) == 1
         await source.start(queue)
         cache.cluster.create(pod("web-2"))
@@ -395,6 +403,7 @@ def test_objects_that_a_cache_has_already_go_after_changes() -> None:
             ("web-2", Priority.LIVE),
             ("web-1", Priority.INITIAL),
         ]
+        assert initial == {"web-1": True, "web-2": False}
         await source.stop()
 
     run(main())

@@ -86,7 +86,10 @@ class Change(Struct, frozen=True, gc=False):
     @property
     def key(self) -> tuple[str, str]:
         """The namespace and name, as a store has them."""
-        return self._record.key
+        record = self.before if self.after is None else self.after
+        if record is None:
+            record = self._record
+        return record.namespace, record.name
 
     @property
     def name(self) -> str:
