@@ -226,7 +226,7 @@ def test_the_operator_is_in_the_process_of_the_test(
 
 
 def test_wrong_uses_are_refused(operator: type[OperatorRun]) -> None:
-    with pytest.raises(TypeError, match=r"given a list\. Write operator\('app\.py', '-A'\)"):
+    with pytest.raises(TypeError, match=r"not a list\. Write operator\('app\.py', '-A'\)"):
         operator(cast("Any", ["app.py", "-A"]))
     with pytest.raises(RuntimeError, match="has not ended yet: read its output after the `with` block"):
         _ = operator("app.py").output

@@ -178,7 +178,7 @@ def test_who_waits_in_vain_is_told_what_for_and_what_came_instead() -> None:
         requests.wait("list", "pods", namespace="shop", times=2, where=is_canary, timeout=0)
     meant = f"list pods, namespace='shop', where=is_canary ({__file__}:{is_canary.__code__.co_firstlineno})"
     assert str(caught.value).splitlines() == [
-        f"within 0 seconds 0 of 2 such requests have been answered: {meant}; the last of all that came:",
+        f"within 0 seconds 0 of 2 such requests were answered: {meant}; the last of all that came:",
         *(f"  get /api/v1/namespaces/other/pods/a-{number}, of admin: 200" for number in range(1, 5)),
         "  list /api/v1/namespaces/shop/pods?labelSelector=app=web, of admin: not answered yet",
     ]
