@@ -12,16 +12,16 @@ import kopf
 
 from kopf_selectcache import _kopf
 from kopf_selectcache._errors import NotSynced, ReadError, tell_kopf
-from kopf_selectcache.cache.access import as_current
+from kopf_selectcache.cache.access import as_current, of_class
 from kopf_selectcache.cache.blocking import Waits
-from kopf_selectcache.cache.cache import Cache
+from kopf_selectcache.cache.cache import AnyCache, Cache, SyncCache
 from kopf_selectcache.cache.formats.formats import Form
 from kopf_selectcache.cache.formats.views import record_of
 from kopf_selectcache.informer.environment import let_end
 from kopf_selectcache.informer.informers import Runtime
 
 from ._stop import STOPPING
-from .handlers import RETRY, call, for_handler
+from .handlers import RETRY, call
 from .operator import Operator
 
 CALLS_AT_ONCE = 100
@@ -46,22 +46,19 @@ class Attempts:
         return timedelta(seconds=self.clock() - self.begun)
 
 
-def is_callable(operator: Operator, parts: _kopf.OperatorParts | None) -> bool:
-    """Return True if the operator is not paused, and all caches are known to be synced or to have failed."""
-    return operator.has_settled and not (parts is not None and parts.is_paused)
-
-
 def until_callable(operator: Operator, parts: _kopf.OperatorParts | None) -> Coroutine[Any, Any, None] | None:
-    """Return what waits until handlers may be called; None if they may be called now."""
-    return None if is_callable(operator, parts) else wait_until_callable(operator, parts)
+    """Return what waits until the operator is not paused, and all caches are synced or have failed; None if
+    handlers may be called now.
+    """
+    if operator.has_settled and not (parts is not None and parts.is_paused):
+        return None
+    return _wait_until_callable(operator, parts)
 
 
-async def wait_until_callable(operator: Operator, parts: _kopf.OperatorParts | None) -> None:
-    """Wait until the operator is not paused, and all caches are synced or have failed."""
-    while not is_callable(operator, parts):
-        if parts is not None:
-            await parts.wait_until_resumed()
-        await operator.gate(None, None, fresh=False)
+async def _wait_until_callable(operator: Operator, parts: _kopf.OperatorParts | None) -> None:
+    if parts is not None:
+        await parts.wait_until_resumed()
+    await operator.gate(None, None, fresh=False)
 
 
 def _begin(fn: Callable[..., Any], operator: Operator, /, **kwargs: Any) -> Any:
@@ -87,13 +84,15 @@ async def call_with_cache(
     """Call the user's function as Kopf would, with objects in its form. A read that must wait for a cache is
     tried again.
     """
-    waits = Waits(operator.waits)
-    cache = for_handler(fn, Cache(runtime, waits=waits))
+    waits, called = operator.waits, fn
+    cache: AnyCache = operator.cache
+    if not _kopf.is_async_fn(fn):  # The waits of a thread end with its handler.
+        waits, called = Waits(waits), partial(_begin, fn, operator)
+        cache = of_class(Cache(runtime, waits=waits), SyncCache)
     kwargs |= {"cache": cache, "events": operator.recorder}
     try:
         if form is not None:
             _make(form, kwargs)
-        called = fn if _kopf.is_async_fn(fn) else partial(_begin, fn, operator)
         with as_current(cache):
             return await call(called, operator, kwargs, waits)
     except ReadError as error:

@@ -4,7 +4,6 @@ Kopf executes the handler; its patch is applied, and what it causes alone makes 
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -32,7 +31,7 @@ from kopf_selectcache.reactions.worker import RunAgain
 from kopf_selectcache.selectors.object_key import Key
 
 from ._brake import Brake, Caller, Chains
-from ._calls import Attempts, is_callable, wait_until_callable
+from ._calls import Attempts
 from ._key_records import Departure, KeyRecord, KeyRecords
 from ._own_patches import OwnPatches, version_of
 from ._patching import Patcher, log_refused
@@ -118,16 +117,8 @@ class Calls:
         self._brake = Brake(
             str(handler), str(resource), runtime.retries.clock, runtime.extensions.get(Chains)
         )
-        self._waiting: set[asyncio.Task[Any]] = set()
-        """The runs that wait until the handler may be called."""
         self._warned: set[str] = set()
         """The paths, the results and the places of keys of which the log has warned."""
-
-    def end(self) -> None:
-        """Let no further call begin."""
-        self._queue.shut_down(drain=False)
-        for task in self._waiting:
-            task.cancel()
 
     async def forget_removed(self) -> None:
         """Forget the memos of all objects whenever their kind is removed, until cancelled: departures are not
@@ -200,8 +191,6 @@ class Calls:
 
     async def run(self, run: Run) -> RunAgain | None:
         """Call the handler for a key, with the object as it is now."""
-        if not is_callable(self._operator, self._parts):
-            await self._wait()
         key = run.key
         if seconds := self._brake.pause(key, _callers(run)):
             for cause in run.causes:
@@ -221,16 +210,6 @@ class Calls:
             return None
         finally:
             self._records.tidy(key)
-
-    async def _wait(self) -> None:
-        """Wait until the handler may be called."""
-        task = asyncio.current_task()
-        assert task is not None, "it runs in a task"
-        self._waiting.add(task)
-        try:
-            await wait_until_callable(self._operator, self._parts)
-        finally:
-            self._waiting.discard(task)
 
     def _informer(self) -> Informer:
         # The lookups that reads remember come first.

@@ -30,7 +30,7 @@ from kopf_selectcache.reactions.queue import WorkQueue, WorkQueues
 from kopf_selectcache.reactions.sources import Channel, Kind, Source, SyncingSource
 from kopf_selectcache.reactions.worker import Worker
 
-from ._calls import CALLS_AT_ONCE, call_with_cache
+from ._calls import CALLS_AT_ONCE, call_with_cache, until_callable
 from ._change_arguments import formed_request
 from ._key_records import KeyRecords
 from ._own_patches import OwnPatches
@@ -143,7 +143,13 @@ class _Runner:
         )
         limit = handler.limit or operator.settings.queueing.worker_limit or CALLS_AT_ONCE
         worker = Worker(
-            queue, calls.run, limit=limit, sleep=retries.sleep, clock=retries.clock, logger=_logger
+            queue,
+            calls.run,
+            limit=limit,
+            sleep=retries.sleep,
+            clock=retries.clock,
+            logger=_logger,
+            gate=partial(until_callable, operator, self._parts),
         )
         async with AsyncExitStack() as stack:
             stack.enter_context(self._runtime.extensions.get(WorkQueues).running(str(handler.id), queue))
@@ -164,7 +170,6 @@ class _Runner:
                 working.result()
             finally:
                 forgetting.cancel()
-                calls.end()
                 await worker.stop(deadline=operator.settings.queueing.exit_timeout)
                 if not queue.is_finished:  # A run resists.
                     working.cancel()

@@ -26,8 +26,10 @@ from kopf_selectcache.cache.errors import OutsideFilter
 from kopf_selectcache.cache.formats.views import Views
 from kopf_selectcache.cache.request import Request
 from kopf_selectcache.core.protocol.backoff import delay
+from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.change import Change, ChangeCause
 from kopf_selectcache.core.store.pending_changes import PendingChanges
+from kopf_selectcache.core.store.substore import ObjectKey
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.reactions.queue import Run, WorkQueue
@@ -52,24 +54,27 @@ class ChangeArguments(_kopf.Cause):
     @property
     def _kwargs(self) -> dict[str, Any]:
         change = self.change
-        body = change.body
+        old, new = change.old, change.new
+        body = change.body if new is None else new
+        record, meta = change.before if change.after is None else change.after, body.metadata
+        assert record is not None, "a change has an object"
         return {
             "logger": self.logger,
             "cause": change.cause,
             "filter_changed": change.filter_changed,
             "initial": change.initial,
             "known_by": change.known_by,
-            "old": change.old,
-            "new": change.new,
+            "old": old,
+            "new": new,
             "body": body,
-            "name": change.name,
-            "namespace": change.namespace,
-            "uid": change.uid,
-            "meta": body.metadata,
+            "name": record.name,
+            "namespace": record.namespace or None,
+            "uid": record.uid,
+            "meta": meta,
             "spec": body.spec,
             "status": body.status,
-            "labels": body.metadata.labels,
-            "annotations": body.metadata.annotations,
+            "labels": meta.labels,
+            "annotations": meta.annotations,
         }
 
 
@@ -113,12 +118,14 @@ class _Calls:
         handler: ChangeHandler,
         operator: Operator,
         runtime: Runtime,
-        views: Views,
+        resource: Resource,
         brake: Brake,
         now: Callable[[], datetime],
     ) -> None:
         self._handler, self._settings, self._now = handler, operator.settings, now
-        self._clock, self._views, self._brake = runtime.retries.clock, views, brake
+        self._clock, self._brake = runtime.retries.clock, brake
+        self._views = Views(resource)
+        self._kind = {"apiVersion": resource.api_version, "kind": resource.kind.kind}
         self.pending = PendingChanges(causes=handler.causes)
         self.pending.added = self._add
         self.queue = WorkQueue(clock=self._clock, chance=runtime.retries.chance)
@@ -126,9 +133,10 @@ class _Calls:
         self._lost = 0
         """The departures of which the log has said that they are lost."""
 
-    def _add(self, change: Change, is_ready: bool) -> None:  # noqa: FBT001  # As `PendingChanges` calls it.
-        key, version = _caller_of(change)
-        self._brake.hear(key, version)
+    def _add(self, pair: ObjectKey, change: Change, is_ready: bool) -> None:  # noqa: FBT001  # As it is called.
+        key = Key(pair[1], namespace=pair[0] or None)
+        if key in self._brake.rows:
+            self._brake.hear(key, change.version)
         # Further changes do not shorten the delay after an error.
         if is_ready or ((waiting := self._waiting.get(key)) is not None and waiting.is_braked):
             self.queue.add(key)
@@ -150,11 +158,16 @@ class _Calls:
         if change is None:
             self._finish(key)
             return None
-        attempts = self._attempts(waiting, change, now)
-        callers = [_caller_of(change), *self._brake.heard(key)]
-        if pause := self._brake.pause(key, callers):
-            self._waiting[key] = _Waiting(change, attempts, now, is_braked=True)
-            return RunAgain(pause)
+        if waiting is not None and self._continues(waiting, change, now):
+            attempts = waiting.attempts
+        else:
+            attempts = Attempts(self._now(), now, self._clock)
+        callers: list[Caller] = [(key, "" if change.after is None else change.after.version)]
+        if key in self._brake.rows:
+            callers += self._brake.heard(key)
+            if pause := self._brake.pause(key, callers):
+                self._waiting[key] = _Waiting(change, attempts, now, is_braked=True)
+                return RunAgain(pause)
         seconds = await self._execute(key, change, callers, attempts)
         if seconds is None:
             self._finish(key)
@@ -167,15 +180,14 @@ class _Calls:
         if self.pending.finish(key.pair):
             self.queue.add(key)
 
-    def _attempts(self, waiting: _Waiting | None, change: Change, now: float) -> Attempts:
-        """Return the attempts of a change. One that was joined in time continues those before."""
-        if waiting is not None:
-            attempts, timeout = waiting.attempts, self._handler.timeout
-            attempts.begun += now - waiting.since
-            is_over = timeout is not None and attempts.runtime.total_seconds() >= timeout
-            if change is waiting.change or not (change.after is None or is_over):
-                return attempts
-        return Attempts(self._now(), now, self._clock)
+    def _continues(self, waiting: _Waiting, change: Change, now: float) -> bool:
+        """Return True if a change continues the attempts of the one before: it is the same, or was joined in
+        time.
+        """
+        attempts, timeout = waiting.attempts, self._handler.timeout
+        attempts.begun += now - waiting.since
+        is_over = timeout is not None and attempts.runtime.total_seconds() >= timeout
+        return change is waiting.change or not (change.after is None or is_over)
 
     async def _execute(
         self, key: Key, change: Change, callers: Collection[Caller], attempts: Attempts
@@ -183,10 +195,15 @@ class _Calls:
         """Call the handler once; return None if that was the last call for the change, else the seconds until
         the next.
         """
+        record = change.before if change.after is None else change.after
+        assert record is not None, "a change has an object"
         try:
             with self._brake.watching(key, callers):
+                # A dict, since Kopf reads it often.
+                metadata = {"name": key.name, "uid": record.uid, "namespace": key.namespace}
+                identity: Any = {**self._kind, "metadata": metadata}
+                logger = _kopf.ObjectLogger(body=identity, settings=self._settings)
                 given = structs.replace(change, views=self._views)
-                logger = _kopf.ObjectLogger(body=given.body, settings=self._settings)
                 outcome = await _kopf.execute_handler_once(
                     settings=self._settings,
                     handler=self._handler,
@@ -197,10 +214,6 @@ class _Calls:
             _logger.exception("A call of %(handler)s is made again.", {"handler": str(self._handler)})
             return RETRY
         return None if outcome.final else outcome.delay or 0.0
-
-
-def _caller_of(change: Change) -> tuple[Key, str]:
-    return Key.stored(change.key), "" if change.after is None else change.after.version
 
 
 class _Delivery:
@@ -311,7 +324,7 @@ class _Delivery:
             is_plain=handler.where is None and handler.form is None,
         )
         self._brake.resource = str(resource)
-        calls = _Calls(self._called, operator, self._runtime, Views(resource), self._brake, self._now)
+        calls = _Calls(self._called, operator, self._runtime, resource, self._brake, self._now)
         begins_later, looked = self._is_excluded, asyncio.Event()
         subscription = Subscription(
             informer,

@@ -13,7 +13,7 @@ import os
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import click
@@ -21,6 +21,7 @@ import kopf
 
 from kopf_selectcache import _kopf
 from kopf_selectcache._errors import DeclarationError, NotDeclared, NotSynced, ReadError, in_one_line
+from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.cache.freshness import wait_until_fresh
 from kopf_selectcache.core.selection.kinds import KindKey, find
 from kopf_selectcache.informer.ending import ended
@@ -103,7 +104,6 @@ class Operator:
         self.vault = _kopf.vault_var.get()
         """Kopf's credentials. Each operator has its own vault, which distinguishes operators with the same
         settings."""
-        self._recorder: Recorder | None = None
         self._unsettling = Unsettling()
         self._settled_at = -1
         """The count of `_unsettling` at which all kinds of the start were settled."""
@@ -136,12 +136,15 @@ class Operator:
             f"the caches can't be started: {type(error).__name__}", remedy="See the operator's log"
         ) from error
 
-    @property
+    @cached_property
     def recorder(self) -> Recorder:
         """The recorder that handlers get as `events`, with the component of Kopf's own events."""
-        if self._recorder is None:
-            self._recorder = make_recorder(self.settings, self.runtime)
-        return self._recorder
+        return make_recorder(self.settings, self.runtime)
+
+    @cached_property
+    def cache(self) -> Cache:
+        """The cache of async handlers that are called for changes, and of reconcilers."""
+        return Cache(self.runtime, waits=self.waits)
 
     async def _keep(self) -> None:
         """Run the caches until cancelled. Reads raise the errors of this task."""

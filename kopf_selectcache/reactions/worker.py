@@ -61,6 +61,7 @@ class Worker:
         self._sleep, self._clock, self._gate = sleep, clock, gate
         self._logger = logger if logger is not None else logging.getLogger("kopf_selectcache")
         self._tasks: set[asyncio.Task[None]] = set()
+        self._running = 0
         self._moved = asyncio.Event()
         """Set if there may be a key to take."""
         self._finished = asyncio.Event()
@@ -76,17 +77,18 @@ class Worker:
         """Run keys until the queue is shut down and finished. Cancelled, it cancels the runs."""
         queue = self._queue
         try:
-            while not queue.is_finished:
+            while not self._finished.is_set():
                 self._moved.clear()
                 if (opened := self._gate()) is not None:
                     await self._wait_for_gate(asyncio.ensure_future(opened))
                     continue
-                while len(queue.running) < self._limit and (run := queue.take()) is not None:
-                    task = asyncio.create_task(self._run(run), name=f"selectcache: {run.key!r}")
+                while self._running < self._limit and (run := queue.take()) is not None:
+                    self._running += 1
+                    task = asyncio.create_task(self._run(run), name=f"selectcache: {run.key.name}")
                     self._tasks.add(task)
                     task.add_done_callback(self._tasks.discard)
                 due = queue.next_due()
-                if due is None or len(queue.running) >= self._limit:
+                if due is None or self._running >= self._limit:
                     await self._moved.wait()
                 else:
                     await sleep_until(self._moved, self._sleep(max(0.0, due - self._clock())))
@@ -146,6 +148,7 @@ class Worker:
             if result is not None:
                 queue.add_after(key, result.after)
         finally:
+            self._running -= 1
             queue.done(key)
 
 

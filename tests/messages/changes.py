@@ -138,6 +138,7 @@ def deliver(
             has_settled=True,
             waits=None,
             recorder=None,
+            cache=None,
             is_stopping=False,
         )
         registry = kopf.OperatorRegistry()

@@ -147,8 +147,8 @@ RECONCILE: tuple[Mutant, ...] = (
     Mutant(
         "compare a change with what the cache holds",
         "core/store/change.py",
-        "return self._view(before)",
-        "return self._view(self.after or before)",
+        "return self.views(before)",
+        "return self.views(self.after or before)",
         17,
         (
             SOURCES + "test_an_object_that_is_mapped_otherwise_than_before_has_both_run",

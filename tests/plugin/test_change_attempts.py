@@ -13,7 +13,6 @@ import pytest
 
 import kopf_selectcache as selectcache
 from kopf_selectcache import _kopf
-from kopf_selectcache.cache.formats.views import Views
 from kopf_selectcache.core.selection.kinds import find
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.change import Change, ChangeCause
@@ -71,7 +70,7 @@ class Calls:
         runtime.retries = Retries(lambda: self.now, self._sleep, lambda: 0.5)
         (handler,) = change_handlers(registry)
         brake = Brake("follow", "secrets", lambda: self.now, Chains())
-        self.calls = _Calls(handler, operator, runtime, Views(SECRETS), brake, lambda: datetime.now(UTC))
+        self.calls = _Calls(handler, operator, runtime, SECRETS, brake, lambda: datetime.now(UTC))
         self.worker = Worker(
             self.calls.queue,
             self.calls.run,

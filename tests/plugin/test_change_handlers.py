@@ -648,7 +648,7 @@ def test_a_handler_that_reads_too_early_is_called_again() -> None:
     async def read(**_: Any) -> None:
         raise NotSynced("not yet", remedy="Wait")
 
-    operator = cast("Any", SimpleNamespace(waits=Waits(), recorder=None))
+    operator = cast("Any", SimpleNamespace(waits=Waits(), recorder=None, cache=None))
     with pytest.raises(kopf.TemporaryError):
         run(calls.call_with_cache(read, operator, FakeCache([], {})._runtime))
 

@@ -122,17 +122,23 @@ class Change(Struct, frozen=True, gc=False):
         before = self.before
         if before is None or (self.after is not None and before.stored == b""):
             return None
-        return self._view(before)
+        assert self.views is not None, "it was delivered"
+        return self.views(before)
 
     @property
     def new(self) -> Any | None:
         """The object now; None if it has departed."""
-        return None if self.after is None else self._view(self.after)
+        if self.after is None:
+            return None
+        assert self.views is not None, "it was delivered"
+        return self.views(self.after)
 
     @property
     def body(self) -> Any:
         """The object as it was last known. If only its metadata is known, it has no other part."""
-        return self._view(self._record)
+        record = self._record
+        assert self.views is not None, "it was delivered"
+        return self.views(record)
 
     @property
     def objects(self) -> Sequence[Any]:
@@ -144,10 +150,6 @@ class Change(Struct, frozen=True, gc=False):
         record = self.before if self.after is None else self.after
         assert record is not None, "a change has an object"
         return record
-
-    def _view(self, record: Record) -> Any:
-        assert self.views is not None, "it was delivered"
-        return self.views(record)
 
     def __repr__(self) -> str:
         """Return the identity of the object without its contents."""

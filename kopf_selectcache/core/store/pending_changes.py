@@ -65,7 +65,7 @@ class PendingChanges:
         self._pending: dict[ObjectKey, _Pending] = {}
         self.lost = 0
         """The number of departures that were dropped, because there were too many."""
-        self.added: Callable[[Change, bool], object] = lambda *_: None
+        self.added: Callable[[ObjectKey, Change, bool], object] = lambda *_: None
         """Called with each change of an object, and with True if there is now one to take."""
 
     def __len__(self) -> int:
@@ -76,7 +76,9 @@ class PendingChanges:
 
     def add(self, change: Change) -> None:
         """Join a change with those of its object that wait."""
-        key = change.key
+        record = change.before if change.after is None else change.after
+        assert record is not None, "a change has an object"
+        key = record.namespace, record.name
         pending = self._pending.get(key)
         if pending is None:
             pending = self._pending[key] = _Pending()
@@ -89,7 +91,7 @@ class PendingChanges:
         is_ready = pending.taken is None and (pending.arrival is not None or bool(pending.departures))
         if not is_ready and pending.taken is None:
             del self._pending[key]
-        self.added(change, is_ready)
+        self.added(key, change, is_ready)
 
     def clear(self) -> None:
         """Drop all pending changes."""

@@ -125,7 +125,7 @@ def test_15_changes_of_one_object_are_joined_while_they_wait(
 
 def test_15_an_object_is_not_handed_out_again_before_it_is_finished() -> None:
     queue, ready = PendingChanges(), list[bool]()
-    queue.added = lambda _, is_ready: ready.append(is_ready)
+    queue.added = lambda *given: ready.append(given[2])
     queue.add(entered(A1))
     queue.take(A1.key)
     queue.add(updated(A1, A2))
@@ -360,9 +360,9 @@ class Model:
         self.restarting = None
         self.subscribers.complete(left)
 
-    def note(self, change: Change, is_ready: object) -> None:
-        if is_ready and change.key not in self.ready:
-            self.ready.append(change.key)
+    def note(self, key: tuple[str, str], _: Change, is_ready: object) -> None:
+        if is_ready and key not in self.ready:
+            self.ready.append(key)
 
     def take(self, _: str) -> None:
         if self.ready:
