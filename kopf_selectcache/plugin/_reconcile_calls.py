@@ -322,7 +322,8 @@ class Calls:
         arguments = ReconcileArguments(
             logger, body, patch, memo, run.causes, key, uid, deleted, deleting=phase == DELETING
         )
-        self._cleanup.begin(key)
+        if record is not None:
+            self._cleanup.begin(record)
         with self._brake.watching(key, _callers(run)):
             outcome = await _kopf.execute_handler_once(
                 settings=self._operator.settings, handler=self._handler, cause=arguments, state=attempts

@@ -18,7 +18,7 @@ from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.reactions.predicates import Predicate
 from kopf_selectcache.selectors.object_key import Key
 
-from ._key_records import KeyRecords
+from ._key_records import KeyRecord, KeyRecords
 from .narrowing import handlers_of
 from .reconcile import Reconciler
 
@@ -139,10 +139,9 @@ class Cleanup:
         finally:
             self._adding.remove(added)
 
-    def begin(self, key: Key) -> None:
+    def begin(self, record: KeyRecord) -> None:
         """Note that a call begins."""
-        if (record := self._records.get(key)) is not None:
-            record.cleaned = ""
+        record.cleaned = ""
 
     def end(self, key: Key, uid: str) -> bool:
         """Note that a call has cleaned up; return True if those of all other reconcilers have."""
