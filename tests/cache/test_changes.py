@@ -17,7 +17,7 @@ from kopf_selectcache.cache.request import Request
 from kopf_selectcache.core.selection.kinds import Kind, find
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.change import Change, ChangeCause
-from kopf_selectcache.core.store.record import Record
+from kopf_selectcache.core.store.record import Record, UnreadableRecord
 from kopf_selectcache.errors import NotKept, Stalled
 from kopf_selectcache.informer.health import Condition
 from kopf_selectcache.informer.informer import Informer
@@ -144,7 +144,7 @@ def test_a_reader_that_is_too_slow_gets_the_present_state() -> None:
         ]
         assert (change.old, change.new) == (None, None)
         assert "4 objects" in repr(change)
-        for part in ("body", "name", "namespace", "uid"):
+        for part in ("body", "key", "name", "namespace", "uid"):
             with pytest.raises(ReadError):
                 getattr(change, part)
         cache.cluster.delete(pod("web-4"))
@@ -214,6 +214,26 @@ def test_15_a_slow_reader_gets_the_present_state_only_when_all_lists_are_complet
         assert reader.can_resume
         reader.resume()
         assert not reader.pending, "it was reset"
+
+    run(main())
+
+
+def test_15_an_object_that_could_not_be_read_when_a_slow_reader_resumed_enters_later() -> None:
+    async def main() -> None:
+        cache = FakeCache([pod("web-1"), pod("web-2"), pod("web-3")], {"pods": "app=web"})
+        assert len(cache.list_cached("pods")) == 3
+        informer, reader = reader_of(cache, initial=False, size=1)
+        known = informer.store.records()[0][0]
+        labels = {"app": "web"}
+        unreadable = UnreadableRecord(known.namespace, known.name, known.uid, "900", labels, (), b"")
+        again = Record(known.namespace, known.name, known.uid, "901", labels, (), b"{}")
+        informer.apply_changes([Change(known, unreadable, ChangeCause.UPDATED)])
+        cache.cluster.delete(pod("web-2"), pod("web-3"))
+        assert len(cache.list_cached("pods")) == 1
+        assert reader.can_resume
+        reader.resume()
+        informer.apply_changes([Change(unreadable, again, ChangeCause.UPDATED)])
+        assert [(each.before, each.cause) for each in reader.pending.drain()] == [(None, ChangeCause.ENTERED)]
 
     run(main())
 

@@ -103,6 +103,16 @@ RESTARTS: tuple[Mutant, ...] = (
         ),
     ),
     Mutant(
+        "update an object that a slow reader has resumed without",
+        "cache/changes.py",
+        "        self._narrowing.clear()\n",
+        "",
+        15,
+        (
+            "tests/cache/test_changes.py::test_15_an_object_that_could_not_be_read_when_a_slow_reader_resumed_enters_later",
+        ),
+    ),
+    Mutant(
         "wait for the end of an object that is evicted as if the cache had it",
         "cache/changes.py",
         "if change is None or (change.after is None",
