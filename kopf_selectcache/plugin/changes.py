@@ -124,7 +124,7 @@ class _Calls:
     ) -> None:
         self._handler, self._settings, self._now = handler, operator.settings, now
         self._clock, self._brake = runtime.retries.clock, brake
-        self._views = Views(resource)
+        self._resource = resource
         self._kind = {"apiVersion": resource.api_version, "kind": resource.kind.kind}
         self.pending = PendingChanges(causes=handler.causes)
         self.pending.added = self._add
@@ -203,7 +203,7 @@ class _Calls:
                 metadata = {"name": key.name, "uid": record.uid, "namespace": key.namespace}
                 identity: Any = {**self._kind, "metadata": metadata}
                 logger = _kopf.ObjectLogger(body=identity, settings=self._settings)
-                given = structs.replace(change, views=self._views)
+                given = structs.replace(change, views=Views(self._resource))
                 outcome = await _kopf.execute_handler_once(
                     settings=self._settings,
                     handler=self._handler,
