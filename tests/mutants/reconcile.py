@@ -142,7 +142,7 @@ RECONCILE: tuple[Mutant, ...] = (
         "if any(len(source.events) >= self._size for source in self._sources):",
         "if False:",
         17,
-        (SOURCES + "test_each_source_of_a_channel_receives_each_event_with_its_limits",),
+        ("tests/reactions/test_channels.py::test_each_source_of_a_channel_receives_each_event_with_its_limits",),
     ),
     Mutant(
         "compare a change with what the cache holds",

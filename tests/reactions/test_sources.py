@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import threading
 from collections import Counter
 from collections.abc import Callable
 from typing import Any, cast
@@ -29,7 +28,7 @@ from kopf_selectcache.reactions.predicates import (
     updated,
 )
 from kopf_selectcache.reactions.queue import Priority, Run, WorkQueue
-from kopf_selectcache.reactions.sources import Channel, Informer, Kind, Source
+from kopf_selectcache.reactions.sources import Informer, Kind, Source
 from kopf_selectcache.testing import FakeCache
 from kopf_selectcache.testing.faults import Silence
 from tests.faults.environment import run, until
@@ -617,73 +616,6 @@ def test_an_informer_is_followed_without_a_wait_until_the_source_stops() -> None
             environment.cluster.delete(secret("a"))
             await until(lambda: environment.informer.held() == 1)
             assert len(queue) == 0
-
-    run(main())
-
-
-def test_each_source_of_a_channel_receives_each_event_with_its_limits() -> None:
-    async def main() -> None:
-        channel = Channel("pushes", size=2)
-        await channel.send({"lost": "nobody receives it"})
-        first = channel.source(map=lambda push: [in_shop(push["app"])])
-        second = channel.source(map=lambda push: [in_shop(push["app"] + "-2")])
-        for app in ("a", "b"):
-            channel.send_nowait({"app": app})
-        with pytest.raises(asyncio.QueueFull, match="pushes has no room"):
-            channel.send_nowait({"app": "c"})
-        waiting = asyncio.create_task(channel.send({"app": "c"}))
-        one, two = queue_of(), queue_of()
-        await first.start(one)
-        await until(lambda: len(one) == 2)
-        assert not waiting.done()
-        await second.start(two)
-        await waiting
-        thread = threading.Thread(target=channel.send_nowait, args=({"app": "d"},))
-        await until(lambda: len(two) == 3)
-        thread.start()
-        await until(lambda: len(one) == len(two) == 4)
-        thread.join()
-        assert [str(run.causes[0]) for run in keys_in(one)] == ["sent: pushes"] * 4
-        assert [run.key.name for run in keys_in(two)] == ["a-2", "b-2", "c-2", "d-2"]
-        await first.stop()
-        await second.stop()
-        with pytest.raises(TypeError, match="must be a mapping"):
-            channel.send_nowait(cast("Any", "app"))
-        with pytest.raises(DeclarationError, match="size"):
-            Channel(size=0)
-
-    run(main())
-
-
-def test_a_channel_holds_back_its_senders_while_a_mapping_is_slow() -> None:
-    async def main() -> None:
-        release = asyncio.Event()
-
-        async def slow(push: Any) -> list[Key]:
-            await release.wait()
-            return [in_shop(push["app"])]
-
-        channel = Channel(size=2)
-        queue, source = queue_of(), channel.source(map=slow)
-        unstarted = channel.source()
-        await source.start(queue)
-        sent: list[int] = []
-
-        async def send_all() -> None:
-            for number in range(8):
-                await channel.send({"app": str(number)})
-                sent.append(number)
-
-        sending = asyncio.create_task(send_all())
-        await until(lambda: len(sent) == 2)
-        await unstarted.stop()  # It was never started: nobody stops it, and senders wait for it.
-        assert not sending.done()
-        cast("Any", unstarted)._channel.leave(unstarted)
-        await until(lambda: len(sent) == 4)
-        release.set()
-        await sending
-        await until(lambda: len(queue) == 8)
-        await source.stop()
 
     run(main())
 
