@@ -37,7 +37,7 @@ class Change(Struct, frozen=True, gc=False):
     """A change of an object: it enters a cache, is updated, or departs.
 
         async for change in cache.changes('jobs', labels='app=web'):
-            if change.new is None:
+            if change.cause in ('left', 'deleted'):
                 print(change.name, change.cause, change.old['status'])
 
     `old`, `new` and `body` are views, as those of `as_='view'`.
