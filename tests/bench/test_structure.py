@@ -68,7 +68,7 @@ def test_the_script_measures_this_checkout(tmp_path: Path) -> None:
         assert 5 < modules < calls
 
 
-def test_reads_and_declarations_keep_within_their_targets() -> None:
+def test_reads_declarations_and_changes_keep_within_their_targets() -> None:
     command = "import json; from bench.call_paths import measure_paths; print(json.dumps(measure_paths()))"
     # In a process of its own: it sets a profiler, and runs an operator.
     printed = subprocess.run(
@@ -81,6 +81,9 @@ def test_reads_and_declarations_keep_within_their_targets() -> None:
         assert is_met("get", figures["get"])
         assert is_met("refused", figures["refused"])
         assert is_met("declare", figures["declare"])
+        # Their files are still too many. A line of a watch alone is in 19 of them.
+        assert figures["on.change"][0] <= ROWS["on.change"].target[0]
+        assert figures["reconcile"][0] <= ROWS["reconcile"].target[0]
 
 
 def test_the_structure_keeps_within_its_targets() -> None:
