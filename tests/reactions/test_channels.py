@@ -49,6 +49,19 @@ def test_each_source_of_a_channel_receives_each_event_with_its_limits() -> None:
     run(main())
 
 
+def test_an_event_whose_metadata_is_a_text_does_not_end_its_channel() -> None:
+    async def main() -> None:
+        channel, queue = Channel(), queue_of()
+        source = channel.source(map=lambda push: [in_shop(push["app"])])
+        await source.start(queue)
+        await channel.send({"app": "a", "metadata": "a text"})
+        await channel.send({"app": "b"})
+        await until(lambda: len(queue) == 2)
+        await source.stop()
+
+    run(main())
+
+
 def test_a_channel_holds_back_its_senders_while_a_mapping_is_slow() -> None:
     async def main() -> None:
         release = asyncio.Event()

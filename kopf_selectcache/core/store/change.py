@@ -174,7 +174,9 @@ class _Given(dict[Record | None, Mapping[str, Any] | None]):
 
 def _identity_of(obj: Mapping[str, Any]) -> Record:
     """Return a record with the identity of an object. What it stores is in the views of the change."""
-    metadata = obj.get("metadata") or {}
+    metadata = obj.get("metadata")
+    if not isinstance(metadata, Mapping):
+        metadata = {}  # Anything may be sent.
     namespace, name, uid, version = (
         str(metadata.get(each) or "") for each in ("namespace", "name", "uid", "resourceVersion")
     )
