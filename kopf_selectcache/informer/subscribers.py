@@ -180,9 +180,10 @@ class Subscribers:
     def complete(self, departure_of: Callable[[Record], Change]) -> None:
         """Notify all that the store is complete, and of the departures that a restart has hidden."""
         self.await_completion = False
+        subscribers = tuple(self._subscribers)  # One that begins now has received none of these.
         for record in self._identities.pop_all():
             departure = departure_of(record)
-            for each in tuple(self._subscribers):
+            for each in subscribers:
                 known = each.known.pop(record)
                 if known is not None:
                     self._call(each.listener, replace(departure, before=known))

@@ -190,6 +190,14 @@ def test_15_who_begins_in_the_middle_of_a_restart_receives_all_objects_and_no_de
     ]
 
 
+def test_15_who_begins_while_departures_are_reported_receives_none_of_them() -> None:
+    of, begun = subscribers(), list[Following]()
+    of.add(lambda _: begun.append(Following(of)))
+    of.drop([record("a", 1), record("b", 1)], is_evicted=False)
+    of.complete(left)
+    assert [each.seen() for each in begun] == [[], []]
+
+
 def test_nothing_is_set_aside_if_nobody_follows() -> None:
     of = subscribers()
     of.drop([A1], is_evicted=False)

@@ -113,6 +113,14 @@ RESTARTS: tuple[Mutant, ...] = (
         ),
     ),
     Mutant(
+        "report a departure to who begins while departures are reported",
+        SUBSCRIBERS,
+        "for each in subscribers:",
+        "for each in tuple(self._subscribers):",
+        15,
+        (TESTS + "who_begins_while_departures_are_reported_receives_none_of_them",),
+    ),
+    Mutant(
         "wait for the end of an object that is evicted as if the cache had it",
         "cache/changes.py",
         "if change is None or (change.after is None",
