@@ -492,6 +492,32 @@ def test_calls_start_again_after_a_bug(
     run(main())
 
 
+def test_calls_start_again_after_a_bug_in_what_they_wait_for(
+    registry: kopf.OperatorRegistry, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    seen: list[str] = []
+    failures = [RuntimeError("a bug")]
+
+    @selectcache.on.change("secrets", registry=registry)
+    async def follow(name: str, **_: Any) -> None:
+        seen.append(name)
+
+    def fail_once(*given: Any) -> Any:
+        if failures:
+            raise failures.pop()
+        return calls.until_callable(*given)
+
+    monkeypatch.setattr(module, "until_callable", fail_once)
+    monkeypatch.setattr(module, "delay", lambda *_: 0.0)
+
+    async def main() -> None:
+        async with operating(registry, secret("a", app="web")):
+            await until(lambda: seen == ["a"])
+        assert "start again" in caplog.text
+
+    run(main())
+
+
 def test_a_request_that_the_kind_cannot_answer_is_logged_once(
     registry: kopf.OperatorRegistry, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
