@@ -12,7 +12,7 @@ aside. While an object is still there, each subscriber is asked what it needs of
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
@@ -33,15 +33,11 @@ Completed: TypeAlias = Callable[[], object]
 class Known:
     """The knowledge of one subscriber about the objects that are set aside."""
 
-    def __init__(self, keep: Keep) -> None:
+    def __init__(self, keep: Keep, unknown: Iterable[ObjectKey]) -> None:
         self._keep = keep
         self._kept: dict[ObjectKey, Any] = {}
-        self._unknown: set[ObjectKey] = set()
+        self._unknown = set(unknown)
         """Objects that it has not received, or does not want."""
-
-    def ignore(self, keys: Iterable[ObjectKey]) -> None:
-        """Note objects that were set aside before the subscriber began."""
-        self._unknown.update(keys)
 
     def keep(self, record: Record) -> None:
         """Ask what the subscriber needs of an object that is about to be evicted."""
@@ -63,37 +59,6 @@ class Known:
         return record
 
 
-class Identities:
-    """The records of objects of which it is not known if they are still there."""
-
-    def __init__(self) -> None:
-        self.aside: dict[ObjectKey, Record] = {}
-        """The records by key. One is removed when an object of its name arrives."""
-
-    def begin(self, keep: Keep) -> Known:
-        """Return what a new subscriber knows: nothing of what is set aside now."""
-        known = Known(keep)
-        known.ignore(self.aside)
-        return known
-
-    def drop(self, records: Iterable[Record]) -> None:
-        """Set the records of a store aside."""
-        self.aside.update((record.key, record) for record in records)
-
-    def evict(self, subscribers: Collection[Known]) -> None:
-        """Free the objects of all records that are set aside, also by an earlier restart."""
-        for record in self.aside.values():
-            if not isinstance(record, EvictedRecord):
-                for known in subscribers:
-                    known.keep(record)
-        self.aside = {key: _without_object(record) for key, record in self.aside.items()}
-
-    def pop_all(self) -> Iterator[Record]:
-        """Yield the records that are still set aside, once all lists are complete."""
-        aside, self.aside = self.aside, {}
-        yield from aside.values()
-
-
 def differences(former: Record | None, change: Change) -> Sequence[Change]:
     """Return what the arrival of an object changes for a subscriber that knows it in this former state, or
     does not know it.
@@ -107,10 +72,6 @@ def differences(former: Record | None, change: Change) -> Sequence[Change]:
     if former.version == after.version:
         return ()
     return (Change(former, after, ChangeCause.UPDATED),)
-
-
-def _without_object(record: Record) -> Record:
-    return EvictedRecord.of(record) if record.stored else record
 
 
 class _Subscriber(NamedTuple):
@@ -132,7 +93,8 @@ class Subscribers:
         self._logger = logger
         self._deliver = deliver
         self._subscribers: list[_Subscriber] = []
-        self._identities = Identities()
+        self._aside: dict[ObjectKey, Record] = {}
+        """The records that may or may not still exist. One is removed when an object of its name arrives."""
         self.await_completion = True
         """True if the store is not complete yet, and `complete` is due."""
 
@@ -146,7 +108,7 @@ class Subscribers:
         added = _Subscriber(
             deliver(listener),
             deliver(lambda _: completed()),
-            self._identities.begin(partial(self._call, keep)),
+            Known(partial(self._call, keep), self._aside),
         )
         self._subscribers.append(added)
         return lambda: self._remove(added)
@@ -154,12 +116,11 @@ class Subscribers:
     def _remove(self, subscriber: _Subscriber) -> None:
         self._subscribers.remove(subscriber)
         if not self._subscribers:
-            self._identities = Identities()  # Nobody knows the objects.
+            self._aside = {}  # Nobody knows the objects.
 
     def notify(self, change: Change | None) -> None:
-        aside = self._identities.aside
         after = None if change is None else change.after
-        former = aside.pop(after.key, None) if aside and after is not None else None
+        former = self._aside.pop(after.key, None) if self._aside and after is not None else None
         for each in tuple(self._subscribers):
             if change is None or former is None:
                 self._call(each.listener, change)
@@ -173,15 +134,20 @@ class Subscribers:
         """
         self.await_completion = True
         if self._subscribers:
-            self._identities.drop(records)
-        if is_evicted:
-            self._identities.evict([each.known for each in self._subscribers])
+            self._aside.update((record.key, record) for record in records)
+        if is_evicted:  # It frees the objects of an earlier restart, too.
+            for key, record in tuple(self._aside.items()):
+                if not isinstance(record, EvictedRecord):
+                    for each in tuple(self._subscribers):
+                        each.known.keep(record)
+                    self._aside[key] = EvictedRecord.of(record) if record.stored else record
 
     def complete(self, departure_of: Callable[[Record], Change]) -> None:
         """Notify all that the store is complete, and of the departures that a restart has hidden."""
         self.await_completion = False
         subscribers = tuple(self._subscribers)  # One that begins now has received none of these.
-        for record in self._identities.pop_all():
+        aside, self._aside = self._aside, {}
+        for record in aside.values():
             departure = departure_of(record)
             for each in subscribers:
                 known = each.known.pop(record)

@@ -150,8 +150,7 @@ class Calls:
             if self._is_first(path):
                 _logger.warning(
                     "The server ignored %(path)s in three patches of %(resource)s %(object)s by %(handler)s."
-                    " Its"
-                    " schema may not have that field.",
+                    " Its schema may not have that field.",
                     {**self._names, "path": path, "object": printable_name(*key.pair)},
                 )
 
@@ -224,8 +223,7 @@ class Calls:
             if self._is_first(place):
                 _logger.warning(
                     "%(handler)s is not called for a key that is %(place)s, because %(resource)s never are."
-                    " Correct"
-                    " map=.",
+                    " Correct map=.",
                     {**self._names, "place": place},
                 )
             return None
@@ -395,8 +393,7 @@ class Calls:
         if seconds is None and result is not None and self._is_first("result"):
             _logger.warning(
                 "%(handler)s returned %(type)s, which is ignored. Return nothing, or the seconds until the"
-                " next"
-                " call.",
+                " next call.",
                 {**self._names, "type": type(result).__name__},
             )
         return None if seconds is None else RunAgain(seconds)

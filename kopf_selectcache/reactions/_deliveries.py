@@ -42,7 +42,7 @@ class _EvictedKeys:
     keys: list[Key] | None = None
 
 
-class _Pending:
+class _Unmapped:
     """The states of one object that are still to be mapped."""
 
     __slots__ = (
@@ -110,8 +110,8 @@ class Deliveries:
         self._queue, self._predicate, self._mapping, self._cache = queue, predicate, mapping, cache
         self._source = source
         self._chance, self._logger = chance, logger
-        self._pending: dict[Hashable, _Pending] = {}
-        self._numbered: dict[Key, _Pending] = {}
+        self._pending: dict[Hashable, _Unmapped] = {}
+        self._numbered: dict[Key, _Unmapped] = {}
         """The same, by the keys that they have in the queue of mappings. These are numbers."""
         self._numbers = count()
         self._mappings = WorkQueue(clock=queue.clock, chance=chance)
@@ -194,9 +194,9 @@ class Deliveries:
 
     # ---- Mappings that take longer.
 
-    def _join(self, name: Hashable, states: list[Obj]) -> _Pending:
+    def _join(self, name: Hashable, states: list[Obj]) -> _Unmapped:
         if (pending := self._pending.get(name)) is None:
-            key, pending = Key(str(next(self._numbers))), _Pending(name)
+            key, pending = Key(str(next(self._numbers))), _Unmapped(name)
             self._pending[name] = self._numbered[key] = pending
             self._mappings.add(key)
             if self._working is None:
@@ -231,7 +231,7 @@ class Deliveries:
         self.ended.set()
         return None
 
-    async def _is_mapped(self, pending: _Pending, state: Obj, *, is_last: bool) -> bool:
+    async def _is_mapped(self, pending: _Unmapped, state: Obj, *, is_last: bool) -> bool:
         """Map one state and use its keys; return False if that fails."""
         try:
             keys = await self._mapped_by_any(state)
@@ -265,7 +265,7 @@ class Deliveries:
             )
         return False
 
-    def _set_departed(self, pending: _Pending, *, is_departed: bool) -> None:
+    def _set_departed(self, pending: _Unmapped, *, is_departed: bool) -> None:
         self._departed += is_departed - pending.is_departed
         pending.is_departed = is_departed
         self._is_full = self._is_full and self._departed > 0

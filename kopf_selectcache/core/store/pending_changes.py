@@ -174,7 +174,7 @@ class PendingChanges:
 
 
 def _deselected(record: Record) -> Change:
-    """Return the departure of an object that the store has, and that a subscriber wants no more."""
+    """Return the departure of an object that the store has, and that a subscriber no longer wants."""
     return Change(record, None, ChangeCause.LEFT, known_by="cache")
 
 
