@@ -465,15 +465,18 @@ def test_subscribers_see_what_enters_and_leaves_and_nothing_outside() -> None:
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("wanted", [{}, {"labels": "app=web"}])
 @pytest.mark.parametrize("is_split", [True, False])
-def test_6_a_departure_is_known_from_the_streams_that_there_were(is_split: bool) -> None:
+def test_6_a_departure_is_known_from_the_streams_that_there_were(
+    is_split: bool, wanted: dict[str, Any]
+) -> None:
     """The filter is split, or joined, before the departure is delivered."""
     split, plain = Cached("app=web", outside="metadata"), Cached("app=web")
     before, after = (split, plain) if is_split else (plain, split)
 
     async def main() -> None:
         cache = FakeCache([pod("web-1", app="web"), pod("web-2", app="web")], {"v1/pods": before})
-        changes = cache.changes("pods", initial=False)
+        changes = cache.changes("pods", **wanted, initial=False)
         first = asyncio.ensure_future(anext(changes))
         await asyncio.sleep(0)
         cache.cluster.patch(pod("web-1"), {"metadata": {"labels": {"app": "db"}}})
