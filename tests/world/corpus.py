@@ -28,6 +28,17 @@ class Found(NamedTuple):
     reason: str
 
 
-UNSOLVED: dict[int, Found] = {}
+UNSOLVED: dict[int, Found] = {
+    1103: Found(
+        "16", "a list goes on after its watch has expired, and shows an older state than was read before"
+    ),
+    1236: Found(
+        "9",
+        "a handler is called with a newer body, and reads an object of its namespace that was deleted before",
+    ),
+    1345: Found(
+        "9", "an object enters between the lost answer to its deletion and the look that finds it gone"
+    ),
+}
 """Seeds of worlds that fail on today's code, and why. The test fails if one of them passes: then move it to
 SEEDS."""
