@@ -127,6 +127,8 @@ class Deliveries:
         self._is_full = False
         """True once it was logged that departures are lost, until no departed object is pending."""
         self._is_closing = False
+        self._has_nameless = False
+        """True once it was logged that something has no name."""
         self.ended = asyncio.Event()
         """Set whenever the last mapping of an object has ended."""
 
@@ -142,10 +144,16 @@ class Deliveries:
         if not self._admits(change):
             return
         pair = change.key
-        obj = Key.stored(pair) if pair[1] else None
+        try:
+            obj = Key.stored(pair) if pair[1] else None
+        except ValueError:  # Anything may be sent, also a name with a slash.
+            obj = None
         cause = Cause(change.cause, self._source, obj, version=change.version)
-        if obj is not None and isinstance(self._mapping, Itself):
-            self._queue.add(obj, priority=priority, cause=cause)
+        if isinstance(self._mapping, Itself):
+            if obj is None:
+                self._report_nameless()
+            else:
+                self._queue.add(obj, priority=priority, cause=cause)
             return
         states = [
             state for state in (change.old if change.is_whole else None, change.new) if state is not None
@@ -325,6 +333,16 @@ class Deliveries:
                     "consequence": "it is called again" if what == "map=" else "the change is not dropped",
                 },
                 exc_info=error,
+            )
+
+    def _report_nameless(self) -> None:
+        """Log once that the object itself is no key."""
+        if not self._has_nameless:
+            self._has_nameless = True
+            self._logger.error(
+                "The source %(source)s has sent something whose metadata.name is not the name of an object,"
+                " so nothing is called for it. Give map=.",
+                {"source": self._source},
             )
 
     async def close(self) -> None:

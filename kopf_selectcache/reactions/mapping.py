@@ -17,14 +17,13 @@ from typing import Any, TypeAlias, TypedDict
 
 import msgspec
 
-from kopf_selectcache._errors import DeclarationError, require
 from kopf_selectcache.cache.access import in_callback
 from kopf_selectcache.cache.formats.views import BodyView, record_of
 from kopf_selectcache.core.redact import shown_by_type
 from kopf_selectcache.selectors.object_key import EXAMPLE, Key
 from kopf_selectcache.selectors.signatures import is_async, miscalled
 
-from .predicates import Obj, takes
+from .predicates import Obj, require_function
 
 Keys: TypeAlias = Iterable[Key | object]
 """Keys, or objects that have one."""
@@ -140,8 +139,7 @@ class Function(Mapping):
 
     def __post_init__(self) -> None:
         options = {"cache": None} if callable(self.fn) and self.needs_cache else {}
-        fits = takes(self.fn, {}, **options)
-        require(fits, DeclarationError, "map=", "it", self.fn, "a function that takes an object")
+        require_function("map=", self.fn, "a function that takes an object", {}, **options)
 
     @property
     def needs_cache(self) -> bool:  # type: ignore[override]  # It depends on the function.

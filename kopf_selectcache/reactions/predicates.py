@@ -10,11 +10,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from inspect import signature
-from typing import Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, cast
 
-from kopf_selectcache._errors import DeclarationError, require
+from kopf_selectcache._errors import DeclarationError
+from kopf_selectcache.core.redact import clipped, shown
 from kopf_selectcache.core.store.change import Change
-from kopf_selectcache.selectors.signatures import is_async, refuse_awaitable
+from kopf_selectcache.selectors.signatures import is_async, no_attribute, refuse_awaitable
 from kopf_selectcache.selectors.text import LabelDict, LabelSelector
 
 Obj: TypeAlias = Mapping[str, Any]
@@ -37,13 +38,13 @@ class Predicate(ABC):
         """Return True if the change is reacted to."""
 
     def __and__(self, other: AnyPredicate) -> Predicate:
-        return _All((self, predicate_of(other)))
+        return _All((predicate_of(self), predicate_of(other)))
 
     def __or__(self, other: AnyPredicate) -> Predicate:
-        return _Any((self, predicate_of(other)))
+        return _Any((predicate_of(self), predicate_of(other)))
 
     def __invert__(self) -> Predicate:
-        return _Not(self)
+        return _Not(predicate_of(self))
 
     __rand__, __ror__ = __and__, __or__
 
@@ -178,6 +179,18 @@ left: Predicate = _Caused("left")
 deleted: Predicate = _Caused("deleted")
 """The object does not exist any more, which is proved."""
 
+_ELSEWHERE = {
+    "Event": "Make a change for the test of a predicate: selectcache.Change.of('updated', old, new)",
+    "gone": "Write: selectcache.predicates.deleted",
+}
+
+if not TYPE_CHECKING:  # With it, mypy would accept every name.
+
+    def __getattr__(name: str) -> NoReturn:
+        if name in _ELSEWHERE:
+            raise no_attribute(f"selectcache.predicates has no {name!r}", remedy=_ELSEWHERE[name])
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
 
 def labelled(labels: str | LabelDict | LabelSelector) -> Predicate:
     """Return the predicate of objects that a label selector selects, before or after the change: so the
@@ -203,10 +216,45 @@ def predicate_of(given: AnyPredicate) -> Predicate:
     True
     """
     if isinstance(given, Predicate):
+        if is_async(given.admits):
+            what = f"predicates=: {type(given).__name__}.admits() is async"
+            raise DeclarationError(what, remedy="Write: def admits(self, change)")
         return given
-    fits = takes(given, None, None) and not is_async(given)
-    require(fits, DeclarationError, "predicates=", "one", given, "a sync function that takes (old, new)")
+    wanted = "a sync function that takes (old, new)"
+    if is_async(given):
+        raise DeclarationError(f"predicates=: {_name_of(given)} is async", remedy=f"Give {wanted}")
+    require_function("predicates=", given, wanted, None, None)
     return _Function(given)
+
+
+def require_function(
+    argument: str, given: object, wanted: str, *arguments: object, **options: object
+) -> None:
+    """Raise DeclarationError unless this is a function that can be called so."""
+    members, is_class = dir(given), isinstance(given, type)
+    is_derived = is_class and issubclass(cast("type", given), Predicate)
+    what, remedy = "", f"Give {wanted}"
+    if "admits" in members and not is_derived:
+        what, remedy = "is not a Predicate", "Derive it from selectcache.predicates.Predicate"
+    elif is_derived or (is_class and "__call__" in members):
+        what, remedy = "is a class", f"Give an instance: {_name_of(given)}()"
+    elif not callable(given):
+        what = "is not a function"
+    elif not takes(given, *arguments, **options):
+        what = f"takes {_count_of(given)}"
+    if what:
+        raise DeclarationError(f"{argument}: {_name_of(given)} {what}", remedy=remedy)
+
+
+def _name_of(given: object) -> str:
+    name = getattr(given, "__name__", None)
+    return shown(given) if name is None else clipped(name)
+
+
+def _count_of(fn: Callable[..., object]) -> str:
+    parameters = signature(fn).parameters.values()
+    count = sum(each.kind is not each.VAR_KEYWORD for each in parameters)
+    return f"{count or 'no'} argument{'s' * (count != 1)}"
 
 
 def takes(fn: object, *arguments: object, **options: object) -> bool:

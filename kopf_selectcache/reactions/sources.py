@@ -12,7 +12,7 @@ import logging
 import random
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
 from contextlib import suppress
 from threading import Lock
 from typing import Any, cast
@@ -26,7 +26,7 @@ from kopf_selectcache.cache.formats.views import Views
 from kopf_selectcache.cache.request import Request
 from kopf_selectcache.cache.snapshots import informer_of, require_readable
 from kopf_selectcache.core.protocol.backoff import delay
-from kopf_selectcache.core.store.change import Change, ChangeCause
+from kopf_selectcache.core.store.change import Change, ChangeCause, require_mapping
 from kopf_selectcache.informer.informer import Informer as KindInformer
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.selectors.kind_keys import AnyKey, text_of
@@ -380,7 +380,7 @@ class Channel:
 
     async def send(self, event: Obj) -> None:
         """Send an event to all sources, once all of them have room."""
-        _require_event(event)
+        require_mapping("an event", event)
         room = asyncio.Event()
         while not self._put(event, (asyncio.get_running_loop(), room)):
             await room.wait()
@@ -390,7 +390,7 @@ class Channel:
         """Send an event to all sources, in any thread. Raise `asyncio.QueueFull` if one has no room; then
         none receives it.
         """
-        _require_event(event)
+        require_mapping("an event", event)
         if not self._put(event, None):
             raise asyncio.QueueFull(f"the channel {self} has no room: {self._size} events wait for a source")
 
@@ -480,8 +480,3 @@ class _ChannelSource(Source):
 def _call(loop: asyncio.AbstractEventLoop, function: Callable[[], object]) -> None:
     with suppress(RuntimeError):  # The loop is closed: nobody waits there.
         loop.call_soon_threadsafe(function)
-
-
-def _require_event(event: object) -> None:
-    if not isinstance(event, Mapping):
-        raise TypeError(f"an event must be a mapping, not {type(event).__name__}")

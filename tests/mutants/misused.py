@@ -29,6 +29,14 @@ PREDICATE = (
     "tests/reactions/test_predicates.py"
     "::test_20_a_predicate_that_returns_a_coroutine_is_an_error_and_not_true"
 )
+CAUSED = "tests/core/store/test_change.py::test_20_a_change_with_the_wrong_objects_of_its_cause_says_which"
+NAMELESS = (
+    "tests/reactions/test_channels.py::test_20_what_has_no_name_of_an_object_needs_a_map_and_ends_nothing"
+)
+ASYNC_PREDICATE = (
+    "tests/reactions/test_predicates.py"
+    "::test_20_an_async_method_of_a_predicate_is_refused_instead_of_being_true"
+)
 LOGGED = TOLD + "the_log_of_calls_by_caches_has_the_ways_out"
 
 MISUSED: tuple[Mutant, ...] = (
@@ -87,6 +95,30 @@ MISUSED: tuple[Mutant, ...] = (
         "        pass\n    return result",
         20,
         (SYNC + "a_when_that_returns_a_coroutine_is_refused_by_its_handler",),
+    ),
+    Mutant(
+        "accept any objects for the cause of a change",
+        "core/store/change.py",
+        "            if not has and obj is not None:",
+        "            if False:",
+        20,
+        (CAUSED,),
+    ),
+    Mutant(
+        "end a source by a name with a slash",
+        "reactions/_deliveries.py",
+        "except ValueError:  # Anything may be sent",
+        "except KeyError:  # Anything may be sent",
+        20,
+        (NAMELESS,),
+    ),
+    Mutant(
+        "take a predicate with an async method",
+        "reactions/predicates.py",
+        "        if is_async(given.admits):",
+        "        if False:",
+        20,
+        (ASYNC_PREDICATE,),
     ),
     Mutant(
         "count a coroutine of a predicate as true",

@@ -25,7 +25,8 @@ def obj(version: int | str, **parts: Any) -> dict[str, Any]:
 
 
 def updated(old: Mapping[str, Any] | None, new: Mapping[str, Any]) -> Change:
-    return Change.of("updated", old, new)
+    change = Change.of("updated", old or new, new)
+    return change if old else replace(change, before=None)  # The former object is not known.
 
 
 class Patches(OwnPatches):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from typing import Any, cast
 
@@ -11,7 +12,7 @@ import pytest
 from kopf_selectcache import Key
 from kopf_selectcache._errors import DeclarationError
 from kopf_selectcache.reactions.sources import Channel
-from tests.faults.environment import run, until
+from tests.faults.environment import reached, run, until
 from tests.reactions.test_sources import in_shop, keys_in, queue_of
 
 
@@ -60,6 +61,28 @@ def test_an_event_whose_metadata_is_a_text_does_not_end_its_channel() -> None:
         await source.stop()
 
     run(main())
+
+
+def test_20_what_has_no_name_of_an_object_needs_a_map_and_ends_nothing(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def main() -> None:
+        channel, queue, mapped = Channel("pushes"), queue_of(), queue_of()
+        source, mapping = channel.source(), channel.source(map=lambda push: [in_shop(push.get("app", "x"))])
+        await source.start(queue)
+        await mapping.start(mapped)
+        for event in ({"app": "a"}, {"metadata": {"name": "shop/web"}}, {"metadata": {"name": "b"}}):
+            await channel.send(event)
+        assert await reached(lambda: len(queue) == 1 and len(mapped) == 2)
+        await source.stop()
+        await mapping.stop()
+
+    run(main())
+    (logged,) = (record for record in caplog.records if record.levelno == logging.ERROR)
+    assert logged.getMessage() == (
+        "The source pushes has sent something whose metadata.name is not the name of an object, so nothing is"
+        " called for it. Give map=."
+    )
 
 
 def test_a_channel_holds_back_its_senders_while_a_mapping_is_slow() -> None:

@@ -57,10 +57,11 @@ def test_updates_of_objects_without_a_generation_are_admitted() -> None:
 
 @pytest.mark.parametrize("cause", ["entered", "updated", "left", "deleted"])
 def test_a_cause_is_a_predicate(cause: str) -> None:
+    sides = {"entered": (None, obj()), "sent": (None, obj()), "left": (obj(), None), "deleted": (obj(), None)}
     admitted = {
         each
         for each in ("entered", "updated", "left", "deleted", "resync", "sent")
-        if getattr(p, cause).admits(Change.of(each, obj(), obj()))
+        if getattr(p, cause).admits(Change.of(each, *sides.get(each, (obj(), obj()))))
     }
     assert admitted == {cause}
 
@@ -69,7 +70,7 @@ def test_a_cause_is_a_predicate(cause: str) -> None:
 def test_a_label_selector_looks_at_both_objects(label: Any) -> None:
     predicate, web, db = p.labelled(label), obj(labels={"app": "web"}), obj(labels={"app": "db"})
     admitted = [
-        predicate.admits(Change.of("updated", *pair))
+        predicate.admits(Change.of("updated" if pair[1] else "left", *pair))
         for pair in ((web, db), (db, web), (db, db), (web, None))
     ]
     assert admitted == [True, True, False, True]
@@ -187,3 +188,94 @@ def test_20_a_predicate_that_returns_a_coroutine_is_an_error_and_not_true() -> N
     decide: Any = lambda _old, _new: is_relevant()  # noqa: E731  # It is what a user writes.
     with pytest.raises(TypeError, match=r"predicates= returned an awaitable, and nobody awaits it"):
         p.predicate_of(decide).admits(Change.of("entered", None, {}))
+
+
+class AsyncPredicate(p.Predicate):
+    async def admits(self, change: Change) -> bool:  # type: ignore[override]  # It is what a user writes.
+        return False
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        p.predicate_of,
+        lambda given: p.all_of([given]),
+        lambda given: given & p.updated,
+        lambda given: p.updated & given,
+        lambda given: given | p.updated,
+        lambda given: ~given,
+    ],
+)
+def test_20_an_async_method_of_a_predicate_is_refused_instead_of_being_true(use: Any) -> None:
+    with pytest.raises(DeclarationError, match=r"predicates=: AsyncPredicate.admits\(\) is async") as raised:
+        use(AsyncPredicate())
+    assert raised.value.line.endswith("Write: def admits(self, change).")
+
+
+class NoPredicate:
+    def admits(self, change: Change) -> bool:
+        raise NotImplementedError
+
+
+class MyPredicate(p.Predicate):
+    def admits(self, change: Change) -> bool:
+        raise NotImplementedError
+
+
+class ByLabel:
+    def __call__(self, each: Any) -> Any:
+        raise NotImplementedError
+
+
+def takes_one(_: Any) -> Any:
+    raise NotImplementedError
+
+
+async def later(_: Any, __: Any) -> Any:
+    raise NotImplementedError
+
+
+OLD_NEW = "Give a sync function that takes (old, new)"
+DERIVE = "Derive it from selectcache.predicates.Predicate"
+
+
+@pytest.mark.parametrize(
+    ("given", "what", "remedy"),
+    [
+        ("app=web", "'app=web' is not a function", OLD_NEW),
+        (takes_one, "takes_one takes 1 argument", OLD_NEW),
+        (lambda: True, "<lambda> takes no arguments", OLD_NEW),
+        (later, "later is async", OLD_NEW),
+        (NoPredicate(), "a NoPredicate is not a Predicate", DERIVE),
+        (NoPredicate, "NoPredicate is not a Predicate", DERIVE),
+        (MyPredicate, "MyPredicate is a class", "Give an instance: MyPredicate()"),
+    ],
+)
+def test_20_what_is_not_a_predicate_says_what_is_wrong_with_it(given: Any, what: str, remedy: str) -> None:
+    with pytest.raises(DeclarationError) as raised:
+        p.predicate_of(given)
+    assert raised.value.line == f"predicates=: {what}. {remedy}."
+
+
+@pytest.mark.parametrize(
+    ("given", "what", "remedy"),
+    [
+        (lambda one, two, three: [one, two, three], "<lambda> takes 3 arguments", ""),
+        (ByLabel, "ByLabel is a class", "Give an instance: ByLabel()"),
+        (["pods"], "['pods'] is not a function", ""),
+    ],
+)
+def test_20_what_is_not_a_map_says_what_is_wrong_with_it(given: Any, what: str, remedy: str) -> None:
+    remedy = remedy or "Give a function that takes an object"
+    with pytest.raises(DeclarationError) as raised:
+        mapping_of(given)
+    assert raised.value.line == f"map=: {what}. {remedy}."
+
+
+@pytest.mark.parametrize(("name", "way"), [("Event", "Change.of("), ("gone", "predicates.deleted")])
+def test_20_a_predicate_that_is_called_otherwise_names_it(name: str, way: str) -> None:
+    with pytest.raises(AttributeError, match=f"selectcache.predicates has no '{name}'") as raised:
+        getattr(p, name)
+    assert way in raised.value.__notes__[0]
+    with pytest.raises(AttributeError):
+        p.other  # type: ignore[attr-defined]  # noqa: B018

@@ -8,6 +8,8 @@ from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
 
+from kopf_selectcache.core.redact import shown
+
 from .record import Record
 
 
@@ -69,7 +71,8 @@ class Change(Struct, frozen=True, gc=False):
         >>> Change.sent({'metadata': {'name': 'web', 'namespace': 'shop'}})
         <Change: shop/web sent>
         """
-        return cls.of("sent", None, obj)
+        require_mapping("what is sent", obj)
+        return cls(None, record := _identity_of(obj), ChangeCause.SENT, views=_Given({record: obj}))
 
     @classmethod
     def of(cls, cause: str, old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> Change:
@@ -80,6 +83,16 @@ class Change(Struct, frozen=True, gc=False):
         >>> change, change.new['data']
         (<Change: web updated>, {})
         """
+        if cause not in _SIDES:
+            known = ", ".join(repr(str(each)) for each in _SIDES)
+            raise ValueError(f"Change.of(): cause must be one of {known}, not {shown(cause)}")
+        for side, obj, has in zip(("old", "new"), (old, new), _SIDES[ChangeCause(cause)], strict=True):
+            if not has and obj is not None:
+                raise ValueError(f"Change.of(): {cause!r} has no {side} object: {side} must be None")
+            if has and obj is None:
+                raise ValueError(f"Change.of(): {cause!r} needs the {side} object: {side} must not be None")
+            if has:
+                require_mapping(f"Change.of(): {side}", obj)
         before, after = (None if obj is None else _identity_of(obj) for obj in (old, new))
         return cls(before, after, ChangeCause(cause), views=_Given({before: old, after: new}))
 
@@ -161,6 +174,23 @@ class Change(Struct, frozen=True, gc=False):
 def replaced(record: Record) -> Change:
     """Return the departure of an object whose name another one has."""
     return Change(record, None, ChangeCause.DELETED, known_by="confirmed")
+
+
+_SIDES = {
+    ChangeCause.ENTERED: (False, True),
+    ChangeCause.UPDATED: (True, True),
+    ChangeCause.RESYNC: (True, True),
+    ChangeCause.LEFT: (True, False),
+    ChangeCause.DELETED: (True, False),
+    ChangeCause.SENT: (False, True),
+}
+"""Whether a change of each cause has an object before and after. `resumed` is about several objects."""
+
+
+def require_mapping(what: str, given: object) -> None:
+    """Raise TypeError unless this is a mapping, as every object and every event is."""
+    if not isinstance(given, Mapping):
+        raise TypeError(f"{what} must be a mapping, not {type(given).__name__}")
 
 
 class _Given(dict[Record | None, Mapping[str, Any] | None]):
