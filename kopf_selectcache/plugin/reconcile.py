@@ -19,7 +19,7 @@ from kopf_selectcache.core.selection.kinds import KindKey, find, parse_key
 from kopf_selectcache.core.selection.values import is_label_key
 from kopf_selectcache.reactions.mapping import AnyMapping, mapping_of
 from kopf_selectcache.reactions.predicates import AnyPredicate, predicate_of
-from kopf_selectcache.reactions.sources import Channel, Source
+from kopf_selectcache.reactions.sources import Channel, Source, check_source
 from kopf_selectcache.selectors.kind_keys import AnyKey, are_alike, assigned, checked_key, text_of
 from kopf_selectcache.selectors.signatures import check_call
 
@@ -127,6 +127,8 @@ class Watch:
             what,
             "its class, or a function that makes one, because each start of the operator needs its own",
         )
+        if isinstance(what, type) and issubclass(what, Source):
+            check_source(what)
         if map is not None:
             mapping_of(map)
         require_flags({"controller": controller}, "Watch()")

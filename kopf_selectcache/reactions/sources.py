@@ -31,6 +31,7 @@ from kopf_selectcache.informer.informer import Informer as KindInformer
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.selectors.kind_keys import AnyKey, text_of
 from kopf_selectcache.selectors.selector import Selector
+from kopf_selectcache.selectors.signatures import is_async
 
 from ._deliveries import Deliveries
 from .mapping import ITSELF, AnyMapping, mapping_of
@@ -39,6 +40,9 @@ from .queue import Priority, WorkQueue
 
 CHANNEL_SIZE = 1024
 """The events that one source of a channel holds at most: that of controller-runtime."""
+
+LONGEST_FOLLOW = 10.0
+"""Seconds after which a source whose `follow` has not returned is warned of."""
 
 _logger = logging.getLogger("kopf_selectcache")
 
@@ -82,6 +86,12 @@ class Source(ABC):
 
     async def start(self, queue: WorkQueue, predicates: Iterable[AnyPredicate] = ()) -> None:
         """Add keys to this queue from now on. Raise DeclarationError if it was started before."""
+        if not hasattr(self, "_deliveries"):
+            raise DeclarationError(
+                f"the source {type(self).__name__} lacks what Source.__init__() sets",
+                remedy="Call super().__init__() in its __init__()",
+            )
+        check_source(type(self))
         if self._deliveries is not None:
             raise DeclarationError(
                 f"the source {self} was started already", remedy="Make one for each handler"
@@ -101,10 +111,25 @@ class Source(ABC):
             logger=_logger,
         )
         try:
-            await self.follow(self._deliveries)
+            await self._begin(self._deliveries)
         except BaseException:
             self._deliveries = None
             raise
+
+    async def _begin(self, deliveries: Deliveries) -> None:
+        """Call `follow`, and warn if it does not return: what is started after it waits."""
+        warning = asyncio.create_task(self._warn_of_follow())
+        try:
+            await self.follow(deliveries)
+        finally:
+            warning.cancel()
+
+    async def _warn_of_follow(self) -> None:
+        await self._sleep(LONGEST_FOLLOW)
+        _logger.warning(
+            "The source %(source)s has not returned from follow(). Put its loop into a task.",
+            {"source": str(self)},
+        )
 
     async def stop(self) -> None:
         """Add no more keys. It cannot be started again."""
@@ -124,6 +149,18 @@ class Source(ABC):
         return
 
 
+def check_source(source: type[Source]) -> None:
+    """Raise DeclarationError for a class without an async `follow`, or another method of its base class."""
+    missing = sorted(source.__abstractmethods__)
+    if is_async(source.follow) and not missing:
+        return
+    name = missing[0] if missing else "follow"
+    raise DeclarationError(
+        f"the source {source.__name__} has {f'no {name}()' if missing else 'a follow() that is not async'}",
+        remedy=f"Write: async def {name}(...)",
+    )
+
+
 class SyncingSource(Source):
     """A source with a first list. Workers begin when all of these are synced."""
 
@@ -134,6 +171,9 @@ class SyncingSource(Source):
 
 class _InformerSource(Source):
     """Follows informers: the base of `Kind` and `Informer`."""
+
+    async def _begin(self, deliveries: Deliveries) -> None:
+        await self.follow(deliveries)  # It may wait until the caches are started.
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)

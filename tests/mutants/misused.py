@@ -29,6 +29,7 @@ PREDICATE = (
     "tests/reactions/test_predicates.py"
     "::test_20_a_predicate_that_returns_a_coroutine_is_an_error_and_not_true"
 )
+FOLLOWED = "tests/reactions/test_failing_functions.py::test_20_a_source_that_"
 CAUSED = "tests/core/store/test_change.py::test_20_a_change_with_the_wrong_objects_of_its_cause_says_which"
 NAMELESS = (
     "tests/reactions/test_channels.py::test_20_what_has_no_name_of_an_object_needs_a_map_and_ends_nothing"
@@ -111,6 +112,22 @@ MISUSED: tuple[Mutant, ...] = (
         "except KeyError:  # Anything may be sent",
         20,
         (NAMELESS,),
+    ),
+    Mutant(
+        "wait for a source without a word",
+        "reactions/sources.py",
+        "            await self._begin(self._deliveries)",
+        "            await self.follow(self._deliveries)",
+        20,
+        (FOLLOWED + "does_not_return_from_follow_is_warned_of_once",),
+    ),
+    Mutant(
+        "declare a source that cannot be followed",
+        "plugin/reconcile.py",
+        "            check_source(what)",
+        "            pass",
+        20,
+        (FOLLOWED + "cannot_be_followed_is_refused_where_it_is_declared",),
     ),
     Mutant(
         "take a predicate with an async method",

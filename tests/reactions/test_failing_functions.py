@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 
 from kopf_selectcache import Key
+from kopf_selectcache._errors import DeclarationError
 from kopf_selectcache.core.errors import let_exit
+from kopf_selectcache.plugin.reconcile import Watch
 from kopf_selectcache.reactions.queue import WorkQueue
-from kopf_selectcache.reactions.sources import Kind
+from kopf_selectcache.reactions.sources import Kind, Source
 from kopf_selectcache.testing import FakeCache
-from tests.faults.environment import run, until
+from tests.faults.environment import reached, run, until
 from tests.reactions.test_sources import keys_in, pod, queue_of, sleep_briefly
 
 
@@ -83,3 +85,70 @@ def test_what_ends_the_process_is_not_an_error_of_a_function(raised: type[BaseEx
     let_exit(ValueError("no"))
     with pytest.raises(raised):
         let_exit(raised())
+
+
+class Endless(Source):
+    async def follow(self, deliveries: Any) -> None:
+        await asyncio.get_running_loop().create_future()
+
+
+class Silent(Source):
+    pass
+
+
+class Plain(Source):
+    def follow(self, deliveries: Any) -> None:  # type: ignore[override]  # It is what a user writes.
+        raise NotImplementedError
+
+
+class Bare(Source):
+    def __init__(self) -> None:
+        pass
+
+    async def follow(self, deliveries: Any) -> None:
+        raise NotImplementedError
+
+
+def test_20_a_source_that_does_not_return_from_follow_is_warned_of_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    pauses: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+
+    def warnings() -> list[str]:
+        return [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+
+    async def main() -> None:
+        starting = asyncio.create_task(Endless(sleep=sleep).start(queue_of()))
+        assert await reached(warnings)
+        starting.cancel()
+        await asyncio.wait({starting})
+
+    run(main())
+    assert pauses == [10.0]
+    assert warnings() == ["The source Endless has not returned from follow(). Put its loop into a task."]
+
+
+@pytest.mark.parametrize(
+    ("source", "what", "remedy"),
+    [
+        (Silent, "the source Silent has no follow()", "Write: async def follow(...)"),
+        (Plain, "the source Plain has a follow() that is not async", "Write: async def follow(...)"),
+    ],
+)
+def test_20_a_source_that_cannot_be_followed_is_refused_where_it_is_declared(
+    source: type[Source], what: str, remedy: str
+) -> None:
+    with pytest.raises(DeclarationError) as raised:
+        Watch(source)
+    assert raised.value.line.lower() == f"{what}. {remedy}.".lower()
+
+
+def test_20_a_source_without_the_init_of_its_base_class_says_so_at_its_start() -> None:
+    async def main() -> None:
+        with pytest.raises(DeclarationError, match=r"Call super\(\).__init__\(\) in its __init__\(\)"):
+            await Bare().start(queue_of())
+
+    run(main())
