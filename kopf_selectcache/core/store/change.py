@@ -184,7 +184,7 @@ _SIDES = {
     ChangeCause.DELETED: (True, False),
     ChangeCause.SENT: (False, True),
 }
-"""Whether a change of each cause has an object before and after. `resumed` is about several objects."""
+"""The causes of changes, and if there is an object before and after. `resumed` has several objects."""
 
 
 def require_mapping(what: str, given: object) -> None:
