@@ -449,7 +449,7 @@ class Names:
         """Return the text, or the tuple of texts, that an expression stands for; None if it is not followed.
 
         >>> code = ast.parse("KIND = 'secrets'; f(f'v1/{KIND}', 'v1/' + kind)")
-        >>> [Names(Source(code)).key(each) for each in code.body[1].value.args]
+        >>> [Names(SourceFile(code)).key(each) for each in code.body[1].value.args]
         ['v1/secrets', None]
         """
         value = self._followed(self._program.constant, node)
@@ -462,7 +462,7 @@ class Names:
         """Return the kind of an object, as a key; None if it is not followed.
 
         >>> code = ast.parse("pod = {'apiVersion': 'v1', 'kind': 'Pod'}; pod['spec'] = spec; create(pod)")
-        >>> Names(Source(code)).kind_of(code.body[2].value.args[0])
+        >>> Names(SourceFile(code)).kind_of(code.body[2].value.args[0])
         'v1/Pod'
         """
         found = self._followed(self._program.members, node) or {}

@@ -152,7 +152,7 @@ def declarations_in(
     >>> [(late.key, late.cached.filter, late.where) for late in declarations_in(ast.parse(text), 'web.py')]
     [('v1/pods', Selector(labels='app=web', namespaces=['shop']), 'web.py, line 1')]
     >>> list(declarations_in(ast.parse("cache.declare('pods', chosen, replace=True)"), 'web.py'))
-    [Unknown(call='declare', where='web.py, line 1', key='pods')]
+    [UnknownDeclaration(call='declare', where='web.py, line 1', key='pods')]
     """
     for node in calls_in(tree):
         where, written = f"{file}, line {node.lineno}", None

@@ -173,11 +173,11 @@ class _Lru(Generic[T]):
 class Correlator:
     """The state of the Events of one recorder.
 
-    >>> from kopf_selectcache.recorder.events import Reference, Source
+    >>> from kopf_selectcache.recorder.events import Reference, Reporter
     >>> web = Reference("v1", "Pod", "shop", "web")
     >>> correlator = Correlator(Limits(), chance=lambda: 0.0)
     >>> for now in (0.0, 1.0):
-    ...     pulled = Occurrence(Source("webapps"), web, EventType.NORMAL, "Pulled", "Pulled the image")
+    ...     pulled = Occurrence(Reporter("webapps"), web, EventType.NORMAL, "Pulled", "Pulled the image")
     ...     verdict = correlator.correlate(pulled, now)
     ...     print(verdict.is_new, verdict.event.name, verdict.event.count)
     True web.1fe2efd984001ce4 1

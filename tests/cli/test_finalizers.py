@@ -169,7 +169,7 @@ def test_20_check_names_objects_with_the_finalizer_of_kopf(
     cluster.create(*(config(name, KOPFS) for name in "abcd"), config("e", OTHER))
     (found,) = parsed(command("check", SELECT, "-o", "json", handlers=FOLLOW.format("")))["caches"]
     hint = " ".join(found["hints"])
-    assert hint.startswith("4 of the objects (default/a, default/b, default/c, ...) cannot be deleted")
+    assert hint.startswith("4 of the objects (default/a, default/b, default/c, ...) can't be deleted")
     assert (
         "give Reconciler 'follow' finalizer=True or finalizer=False, or run: selectcache finalizers" in hint
     )

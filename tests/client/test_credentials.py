@@ -384,7 +384,7 @@ def test_a_file_that_credentials_name_may_be_written_later(tmp_path: Path) -> No
             Server(lists=[answer(b"{}")]) as server,
             operator_with(server, ca_path=file) as (transport, _, logins),
         ):
-            with pytest.raises(Unreachable, match="cannot be used: FileNotFoundError"):
+            with pytest.raises(Unreachable, match="can't be used: FileNotFoundError"):
                 await transport.get(PODS, {})
             authority(file)
             assert await transport.get(PODS, {}) == b"{}"

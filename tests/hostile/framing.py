@@ -13,7 +13,7 @@ from .server import Exchange, head
 
 FRAMING = Attacks()
 
-BROKEN = ("cannot be read", "broke off")
+BROKEN = ("can't be read", "broke off")
 READ, BROKE = BROKEN
 
 

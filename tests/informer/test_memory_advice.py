@@ -79,7 +79,7 @@ def test_where_nothing_kept_of_each_would_still_be_too_much_no_less_of_each_is_p
         )
     )
     assert told.startswith(
-        "Select less in settings.selectcache.selectors['pods']: 150 objects take 77.6Ki even if none of"
+        "Select less in settings.selectcache.selectors['pods']: 150 objects take 77.6 KiB even if none of"
         " their fields is kept\nAllow more: max_bytes='171Ki'\nThe cache"
     )
 
@@ -101,8 +101,8 @@ def test_what_indexes_hold_is_told_and_is_to_be_less() -> None:
             await let_go(environment.informer)
             error = error_of(environment)
             assert re.search(
-                r"it had \d+ objects with labels='app=web', [0-9.]+Ki, of which the indexes 'long', 'short'"
-                r" took [0-9.]+Ki",
+                r"it had \d+ objects with labels='app=web', [0-9.]+ KiB, of which the indexes 'long', 'short'"
+                r" took [0-9.]+ KiB",
                 str(error),
             )
             assert error.remedy.startswith(

@@ -102,7 +102,7 @@ def test_20_kopfs_finalizer_that_somebody_takes_off_is_not_named(
 
     times.run(main())
     assert "can never be deleted" not in caplog.text
-    assert "cannot be deleted" not in caplog.text
+    assert "can't be deleted" not in caplog.text
 
 
 async def _nothing(**_: Any) -> None:
