@@ -157,7 +157,7 @@ class Subscription:
         self._look()
 
     def present(self) -> list[Record]:
-        """Return the wanted objects that can be read, for a sink that begins anew."""
+        """Return the wanted objects that can be read, for a sink that starts again."""
         self._narrowing.clear()
         records = [record for record in self._informer.store.records()[0] if record.stored]
         return [record for record in records if self._matches(record)]

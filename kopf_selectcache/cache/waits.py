@@ -105,7 +105,7 @@ class Seen:
         self.names: set[ObjectKey] = set()
         self._most = 0 if timeout is None else MOST_COUNTED + 1
         self._departed: dict[ObjectKey, str] = {}
-        """The cause of each departure, and from what it is known."""
+        """The cause of each departure, and how we know it."""
 
     def add(self, name: ObjectKey) -> None:
         if len(self.names) < self._most:

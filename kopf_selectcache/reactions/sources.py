@@ -456,7 +456,7 @@ class Channel:
         return event
 
     def leave(self, source: _ChannelSource) -> None:
-        """Wait for this source no more."""
+        """Stop waiting for this source."""
         with self._lock:
             self._sources.remove(source)
         self._wake_senders()

@@ -32,7 +32,7 @@ class ChangeCause(StrEnum):
 
 
 KnownBy: TypeAlias = Literal["filter by name", "metadata", "confirmed", "cache"]
-"""From what it is known that an object is gone, or has left and exists."""
+"""How we know that an object was deleted, or that it left and still exists."""
 
 
 class Change(Struct, frozen=True, gc=False):
@@ -54,7 +54,7 @@ class Change(Struct, frozen=True, gc=False):
     filter_changed: bool = False
     """True if it entered or left because the filter of the cache was changed, and not the object."""
     known_by: KnownBy | None = None
-    """From what it is known that the object is `deleted`, or has `left` and exists; else None.
+    """How we know that the object is `deleted`, or that it has `left` and still exists; else None.
 
     `'filter by name'`: the filter selects by name and namespace alone. `'metadata'`: a split cache has
     all others. `'confirmed'`: by a request, or by another object of the name. `'cache'`: the cache has

@@ -46,7 +46,7 @@ class Store:
     """The records of one kind. Readers may be in any thread; the writer is one task.
 
     `request_index` is called when there is an index to `build`, in any thread. `tally` accounts for the
-    records. `proof` is from what it is known that departing objects are gone; None if they may exist.
+    records. `proof` is how we know that departing objects are gone; None if they may exist.
     """
 
     def __init__(

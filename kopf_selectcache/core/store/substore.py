@@ -74,7 +74,7 @@ class Keys:
 
     @property
     def proof(self) -> KnownBy | None:
-        """From what it is known that an object that departs from all streams does not exist, None if it may
+        """How we know that an object that departs from all streams does not exist, None if it may
         exist. In a split cache, some stream has each object.
         """
         if self.complete:
