@@ -21,7 +21,7 @@ from kopf_selectcache.cache.blocking import Waits
 from kopf_selectcache.plugin._calls import call_with_cache
 from kopf_selectcache.plugin.handlers import with_cache
 from kopf_selectcache.plugin.operator import last_operator_of
-from tests.faults.environment import until
+from tests.faults.environment import reached, until
 from tests.kopf_operators import (
     Cluster,
     activity,
@@ -189,12 +189,17 @@ def test_2_a_stop_has_a_deadline_for_threads_that_kopf_waits_for(registry: kopf.
 
     @kopf.on.event("pods", registry=registry)
     def handle(**_: Any) -> None:
-        waiting(cache_of(settings))
+        waiting(cache_of(settings).blocking)
 
     async def main() -> None:
         async with stopping(registry, settings) as stop:
             await waiting.waits()
+            operator = last_operator_of(settings)
+            assert operator is not None
             stop.set()
+            has_ended = await reached(lambda: bool(waiting.errors))
+            operator.waits.end("the test ends")  # A thread that waits would keep it from its end.
+        assert has_ended
 
     run(main())
 
@@ -205,13 +210,16 @@ def test_2_a_handler_of_changes_that_runs_at_the_stop_may_finish(registry: kopf.
     settings.queueing.exit_timeout = 3600
 
     @selectcache.on.change("pods", registry=registry)
-    async def handle(**_: Any) -> None:
+    async def handle(cache: selectcache.Cache, **_: Any) -> None:
         begun.set()
         operator = last_operator_of(settings)
         assert operator is not None
-        await until(lambda: operator.is_stopping)
+        await until(operator.task.cancelling)
         await cycles()
-        finished.set()
+        assert cache.list_cached("pods")
+        caches = [each for each in asyncio.all_tasks() if each.get_name() == "selectcache: caches"]
+        if [each.cancelling() for each in caches] == [0]:  # They go on until the handlers have ended.
+            finished.set()
 
     async def main() -> None:
         async with stopping(registry, settings) as stop:
