@@ -395,7 +395,7 @@ class Channel:
         require(isinstance(name, str), DeclarationError, "Channel()", "name", name, "a text")
         fits = isinstance(size, int) and size >= 1
         require(fits, DeclarationError, "Channel()", "size", size, "a number of events, at least 1")
-        self._name, self._size = name, size
+        self._name, self.size = name, size
         self._lock = Lock()
         self._sources: list[_ChannelSource] = []
         self._senders: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []
@@ -432,11 +432,11 @@ class Channel:
         """
         require_mapping("an event", event)
         if not self._put(event, None):
-            raise asyncio.QueueFull(f"the channel {self} has no room: {self._size} events wait for a source")
+            raise asyncio.QueueFull(f"the channel {self} has no room: {self.size} events wait for a source")
 
     def _put(self, event: Obj, sender: tuple[asyncio.AbstractEventLoop, asyncio.Event] | None) -> bool:
         with self._lock:
-            if any(len(source.events) >= self._size for source in self._sources):
+            if any(len(source.events) >= self.size for source in self._sources):
                 if sender is not None:
                     self._senders.append(sender)
                 return False
@@ -466,10 +466,6 @@ class Channel:
             senders, self._senders = self._senders, []
         for loop, room in senders:
             _call(loop, room.set)
-
-    @property
-    def size(self) -> int:
-        return self._size
 
 
 class _ChannelSource(Source):

@@ -139,7 +139,7 @@ RECONCILE: tuple[Mutant, ...] = (
     Mutant(
         "send to a channel that is full",
         "reactions/sources.py",
-        "if any(len(source.events) >= self._size for source in self._sources):",
+        "if any(len(source.events) >= self.size for source in self._sources):",
         "if False:",
         17,
         ("tests/reactions/test_channels.py::test_each_source_of_a_channel_receives_each_event_with_its_limits",),
