@@ -102,6 +102,8 @@ RECONCILERS: tuple[Mutant, ...] = (
            (RUNS + "no_reconciler_is_called_while_the_operator_is_paused",)),
     Mutant("wait for a call that never ends at the end of the operator", RECONCILER, "                    working.cancel()\n", "                    pass\n", 18,
            ("tests/plugin/test_reconcile_failures.py::test_a_run_that_resists_does_not_keep_the_operator_from_its_end",)),
+    Mutant("wait for a handler of changes that never ends at the end of the operator", "plugin/changes.py", "            working.cancel()  # A run may resist.\n", "            pass\n", 18,
+           ("tests/plugin/test_reconcile_failures.py::test_a_run_that_resists_does_not_keep_the_operator_from_its_end",)),
     Mutant("end the caches before the handlers", "plugin/operator.py", "                # Handlers read the caches up to their ends.\n", "                caches.cancel()\n", 2,
            (STOPPING + "a_handler_of_changes_that_runs_at_the_stop_may_finish",)),
     Mutant("lose the first list of an object that a reconciler has seen", "_kopf.py", "        memory.noticed_by_listing = noticed_by_listing\n", "        pass\n", 18,

@@ -243,13 +243,13 @@ def test_an_operator_that_is_paused_while_it_waits_for_caches_calls_nothing(
     hurry(main())
 
 
+@pytest.mark.parametrize("decorator", [selectcache.reconcile, selectcache.on.change])
 def test_a_run_that_resists_does_not_keep_the_operator_from_its_end(
-    registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture
+    decorator: Any, registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture
 ) -> None:
     calls: list[str] = []
     released = asyncio.Event()
 
-    @selectcache.reconcile(APPS, registry=registry)
     async def resist(name: str, **_: Any) -> None:
         calls.append(name)
         while not released.is_set():
@@ -257,6 +257,8 @@ def test_a_run_that_resists_does_not_keep_the_operator_from_its_end(
                 await released.wait()
             except asyncio.CancelledError:
                 continue
+
+    decorator(APPS, registry=registry)(resist)
 
     def is_left_twice() -> bool:
         return caplog.text.count("These runs have not ended, although they were cancelled") == 2
