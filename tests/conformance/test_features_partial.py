@@ -238,6 +238,11 @@ async def flipping(
         ]
         try:
             await asyncio.gather(*(asyncio.to_thread(flip_all, name) for name in ("one", "two")))
+            # A busy machine may write all of this before the cache has read a single event.
+            for number, side in ((0, "outside"), (1, "inside")):
+                for each, name in zip(watchers, ("one", "two"), strict=True):
+                    await asyncio.to_thread(flip, name, number)
+                    await until(lambda each=each, side=side: side in each.seen, f"{name} was seen {side}")  # type: ignore[misc]
         finally:
             for each in watchers:
                 each.stop()
