@@ -179,6 +179,14 @@ class SelectCacheSettings:
     contents of stale caches, which can still be read, and syncs again. It does not help caches that are
     missing, rejected or oversized. """
 
+    one_watch: bool = False
+    """True feeds Kopf's handlers of a kind from its cache, where that is proved safe, so that the kind is
+    watched once.
+
+    It is safe if the filter selects all objects that the handlers select, and whole objects are stored. Kopf
+    watches other kinds itself, beside the cache: `selectcache check` and the log at the start say why. With
+    False, Kopf watches all kinds of its handlers itself. """
+
     narrow_handlers: bool = False
     """True narrows Kopf's own watch of a kind that has handlers to the filter of the cache.
 
@@ -392,6 +400,7 @@ _CHECKS: Mapping[str, Callable[[object], Complaint]] = {
     "audit_interval": interval,
     "fetch_per_second": number(0.001, 10_000, "requests"),
     "failing_probe": _probe_limits,
+    "one_watch": one_of(True, False),
     "narrow_handlers": one_of(True, False),
     "events": one_of(True, False),
 }

@@ -216,6 +216,7 @@ def test_what_is_in_use_cannot_be_changed_and_can_be_declared_again() -> None:
                 iter(["stale"]),
             ],
         ),
+        ("one_watch", [1, 0, None, "yes"]),
         ("narrow_handlers", [1, 0, None, "yes"]),
         ("events", [1, 0, None, "yes"]),
         ("selectors", [{"pods": "app=web"}, None]),

@@ -1,0 +1,263 @@
+"""Decides whether Kopf's handlers of a kind may be fed from its cache, or need a second watch: Kopf's own.
+
+Pure: it compares the region of each handler with the filter of the cache. It decides for one watcher of Kopf,
+which has a resource and a namespace, when the watcher starts, and again before the filter changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import kopf
+
+from kopf_selectcache import _kopf
+from kopf_selectcache._errors import BadSelector
+from kopf_selectcache.core.redact import clipped
+from kopf_selectcache.core.selection.grammar import LabelRequirement
+from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.selection.witness import Witness
+from kopf_selectcache.core.store.projection import Projection
+from kopf_selectcache.informer.informer import Informer
+from kopf_selectcache.informer.phrase import Phrase
+from kopf_selectcache.informer.state import InformerState
+from kopf_selectcache.selectors.selector import AnyOf, Branches, Selector, Verdict, brief, make_selector
+from kopf_selectcache.selectors.text import LabelSelector
+from kopf_selectcache.settings.options import settings_of
+
+from .narrowing import needs_finalizer
+
+_WATCH_SETTINGS = ("label_selectors", "field_selectors", "shard_selectors")
+"""The settings in `settings.watching` that make Kopf watch fewer objects of a kind than all."""
+
+_DICT_OPERATORS: Mapping[str, str] = {"exists": "kopf.PRESENT", "!": "kopf.ABSENT"}
+"""The operators of label requirements that Kopf's `labels=` can express besides `=`."""
+
+
+@dataclass(frozen=True, slots=True)
+class FeedSource:
+    """The cache of a kind, as far as the decision needs it."""
+
+    resource: Resource
+    filter: Selector | AnyOf
+    """The filter, restricted to the namespaces of the operator."""
+    projection: Projection
+    has_unreadable: bool = False
+    """True while the cache knows of objects that it cannot represent: the feed would leave them out."""
+    line: str = ""
+    """The target of the assignment, or the call, that declares the kind."""
+
+
+@dataclass(frozen=True, slots=True)
+class SecondWatch:
+    """The reason for a second watch of a kind."""
+
+    reason: str
+    remedy: str
+    """The line that would change it, and where it belongs."""
+    witness: Witness | None = None
+    """An object that Kopf's handlers need, and that the cache lacks."""
+
+    def phrase(self, resource: object) -> Phrase:
+        """Return the message for the log, without its full stop."""
+        return Phrase(
+            "Kopf's handlers of %(resource)s use a second watch, because %(reason)s. To feed them from the"
+            " cache, %(remedy)s",
+            resource=resource,
+            reason=self.reason,
+            remedy=self.remedy,
+        )
+
+
+def fed_phrase(resource: object) -> Phrase:
+    """Return the message of a kind whose handlers are fed, without its full stop."""
+    return Phrase("Kopf's handlers of %(resource)s are fed from the cache", resource=resource)
+
+
+DECLARED_LATER = SecondWatch(
+    "it was declared after Kopf had begun to watch it", "declare it in a startup handler"
+)
+"""The reason of a kind whose cache came when Kopf's watch was there already."""
+
+
+def source_of(informer: Informer, state: InformerState | None = None) -> FeedSource | None:
+    """Return the cache of an informer as a source, or what it becomes with another state; None until its key
+    is resolved.
+    """
+    state = informer.state if state is None else state
+    if state.resource is None:
+        return None
+    return FeedSource(
+        state.resource,
+        _without(state.filter, state.lost),
+        state.projection,
+        bool(state.store.unreadable),
+        informer.line,
+    )
+
+
+def why_not_fed(
+    settings: kopf.OperatorSettings,
+    handlers: Collection[_kopf.ResourceHandler],
+    watched: _kopf.Resource,
+    namespace: str | None,
+    source: FeedSource,
+) -> SecondWatch | None:
+    """Return the reason why Kopf must watch a resource itself, in this namespace or in all; None if the cache
+    may feed the handlers.
+    """
+    declared = settings_of(settings)
+    if not declared.one_watch:
+        return SecondWatch(
+            "settings.selectcache.one_watch is False", "write: settings.selectcache.one_watch = True"
+        )
+    for setting in _WATCH_SETTINGS:
+        if selectors := _kopf.watch_selectors(settings, setting, watched):
+            text = f"settings.watching.{setting} narrows Kopf's watch to {clipped(', '.join(selectors), 300)}"
+            narrows = declared.narrow_handlers and setting != "shard_selectors"
+            return SecondWatch(
+                text, "write: settings.selectcache.narrow_handlers = False" if narrows else "remove that line"
+            )
+    if (watched.group, watched.version, watched.plural) != (
+        source.resource.kind.group,
+        source.resource.version,
+        source.resource.kind.plural,
+    ):
+        return SecondWatch(
+            f"Kopf watches {watched.group or 'core'}/{watched.version}, and the cache has"
+            f" {source.resource.kind.group or 'core'}/{source.resource.version}",
+            f"declare it by the key {(watched.group, watched.version, watched.plural)!r}",
+        )
+    if source.projection.partial:
+        return SecondWatch(
+            f"the cache only has a part of each object: {clipped(source.projection, 300)}",
+            "leave that option out",
+        )
+    for handler in handlers:
+        if needs_finalizer(handler) and source.has_unreadable:
+            return SecondWatch(
+                f"handler {handler.id!r} must see every object, and the cache has unreadable ones",
+                "correct or delete these objects: cache.info(kind) names them",
+            )
+    for handler in handlers:
+        if (found := _why_outside(handler, namespace, source)) is not None:
+            return found
+    return None
+
+
+def region_of(handler: _kopf.ResourceHandler, namespace: str | None) -> Selector:
+    """Return a selector of all objects that a handler may be called for in a namespace, or in all.
+
+    Callbacks, annotations, fields and `when=` may select any object. A handler with a finalizer, a daemon or
+    a timer is never done with an object that merely leaves its labels.
+    """
+    requirements = () if needs_finalizer(handler) else tuple(_requirements(handler.labels or {}))
+    return make_selector(
+        LabelSelector(requirements) if requirements else None,
+        namespaces=None if namespace is None else (namespace,),
+    )
+
+
+def _requirements(labels: Mapping[str, Any]) -> Iterator[LabelRequirement]:
+    for key, value in sorted(labels.items()):
+        if isinstance(value, (str, _kopf.MetaFilterToken)):
+            try:
+                yield from LabelSelector.from_dict({key: value}).requirements
+            except BadSelector:  # No object has such a label, so any region is large enough.
+                continue
+
+
+def _without(filter_: Selector | AnyOf, lost: Collection[str]) -> Selector | AnyOf:
+    """Return the filter without namespaces that have lost their label, and without those that are not known
+    yet.
+    """
+    branches = [
+        each
+        if each.namespace_label is None
+        else make_selector(
+            each.labels, each.fields, each.names, tuple(set(each.namespaces or ()).difference(lost))
+        )
+        for each in filter_.branches
+    ]
+    return branches[0] if len(branches) == 1 else AnyOf(branches)
+
+
+def _why_outside(
+    handler: _kopf.ResourceHandler, namespace: str | None, source: FeedSource
+) -> SecondWatch | None:
+    """Return the reason if the filter does not contain the region of a handler."""
+    region = region_of(handler, namespace)
+    verdict = _compared(source.filter, region, source)
+    if verdict:
+        return None
+    name, shown = f"handler {handler.id!r}", clipped(brief(source.filter), 500)
+    if (witness := verdict.witness) is None:
+        reason = f"it is undecided whether {shown} has all objects of {name}"
+    elif needs_finalizer(handler):
+        reason = (
+            f"{name} must see every object until it is deleted, such as {witness}, and the cache only has"
+            f" {shown}"
+        )
+    else:
+        reason = f"{name} also selects {witness}, and the cache only has {shown}"
+    return SecondWatch(reason, _remedy(handler, namespace, source), witness)
+
+
+def _compared(filter_: Selector | AnyOf, region: Branches, source: FeedSource) -> Verdict:
+    assert isinstance(region, (Selector, AnyOf))
+    return filter_.compared_with(region, source.resource.domains)
+
+
+def _remedy(handler: _kopf.ResourceHandler, namespace: str | None, source: FeedSource) -> str:
+    """Return the line that would make the filter contain the region of a handler."""
+    if not needs_finalizer(handler) and (labels := _labels_to_add(handler, namespace, source)):
+        return f"write in the decorator of {handler.id!r}: labels={labels}"
+    region = region_of(handler, None)
+    present = source.filter.branches
+    if needs_finalizer(handler) and namespace is not None:
+        kept = dict.fromkeys(each.namespaces for each in present)
+        if len(kept) == 1 and (only := next(iter(kept))) is not None and namespace in only:
+            region = make_selector(None, namespaces=only)
+    wide = region.compared_with(source.filter, source.resource.domains)
+    branches = [region] if wide else [*present, region]
+    written = [_written(each) for each in branches]
+    value = written[0] if len(written) == 1 else f"[{', '.join(written)}]"
+    return f"cache these as well: {_declaration(source.line, clipped(value, 500))}"
+
+
+def _labels_to_add(handler: _kopf.ResourceHandler, namespace: str | None, source: FeedSource) -> str:
+    """Return the `labels=` with which the filter would contain the region of a handler; empty if no labels
+    are enough.
+    """
+    for branch in source.filter.branches:
+        requirements = branch.requirements
+        if not requirements or not all(each.operator in ("=", *_DICT_OPERATORS) for each in requirements):
+            continue
+        kept = list(_requirements(handler.labels or {}))
+        added = [each for each in requirements if each not in kept]
+        if {each.key for each in kept} & {each.key for each in added}:
+            continue
+        region = make_selector(
+            LabelSelector(tuple(sorted((*kept, *added), key=lambda each: each.key))),
+            namespaces=None if namespace is None else (namespace,),
+        )
+        if _compared(source.filter, region, source):
+            items = (
+                f"{each.key!r}: {_DICT_OPERATORS.get(each.operator) or repr(each.values[0])}"
+                for each in (*kept, *added)
+            )
+            return f"{{{', '.join(items)}}}"
+    return ""
+
+
+def _written(selector: Selector) -> str:
+    """Return a selector as one writes it in a declaration."""
+    if selector == Selector():
+        return "selectcache.EVERYTHING"
+    return repr(str(selector.labels)) if selector == make_selector(selector.labels) else repr(selector)
+
+
+def _declaration(line: str, value: str) -> str:
+    """Return the assignment or the call that declares a kind with this filter."""
+    return line.replace("...", f"{value}, replace=True") if line.endswith("...)") else f"{line} = {value}"
