@@ -23,9 +23,9 @@ from kopf_selectcache._errors import (
 from kopf_selectcache.core.errors import NO_VALUE
 from kopf_selectcache.core.redact import clipped, shown
 from kopf_selectcache.core.selection.kinds import KindKey, find
-from kopf_selectcache.core.store.compression import Storage
 from kopf_selectcache.core.store.index_spec import Function
 from kopf_selectcache.core.store.projection import Path, Transform
+from kopf_selectcache.core.store.record import Storage
 from kopf_selectcache.informer.index_builder import Failed
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime

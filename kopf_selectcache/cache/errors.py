@@ -37,8 +37,8 @@ from kopf_selectcache.core.errors import Garbled, TooLarge, Untransformed
 from kopf_selectcache.core.protocol.backoff import ASKED
 from kopf_selectcache.core.protocol.messages import Refusal
 from kopf_selectcache.core.redact import clipped
+from kopf_selectcache.core.selection.grammar import Unselected
 from kopf_selectcache.core.selection.resource import Resource
-from kopf_selectcache.core.selection.sent import Unselected
 from kopf_selectcache.core.selection.witness import Answer, Witness
 from kopf_selectcache.core.store.projection import Keys, Projection, as_written
 from kopf_selectcache.core.store.record import Record, UnreadableRecord

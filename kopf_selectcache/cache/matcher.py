@@ -28,9 +28,8 @@ from kopf_selectcache.core.selection.regions import (
 )
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.selection.witness import Answer, Witness
-from kopf_selectcache.core.store.index_spec import Indexed
+from kopf_selectcache.core.store.index_spec import Indexed, is_same, key_of
 from kopf_selectcache.core.store.indexes import NOTHING, Lookup
-from kopf_selectcache.core.store.json_values import is_same, key_of
 from kopf_selectcache.core.store.projection import ALL, Keys, Path, Projection, as_written, at, keys_of
 from kopf_selectcache.core.store.record import Record, UnreadableRecord
 from kopf_selectcache.selectors.object_key import Key

@@ -9,21 +9,76 @@ requests at most one is under way and one waits, whatever the number of callers.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from random import random
 from time import monotonic
-from typing import TypeAlias
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from kopf_selectcache.core.protocol.decoder import Reader
 from kopf_selectcache.core.protocol.messages import Page, Refusal
 from kopf_selectcache.core.protocol.pager import Paging
 from kopf_selectcache.core.store.record import Record
 
-from .decoding import decode_in_slices
-from .shared import Shared
 from .transport import JSON, Refused, Transport, ask_in_size
 
+_T = TypeVar("_T")
+
+
+class Shared(Generic[_T]):
+    """Work that several callers wait for. It is cancelled when none of them waits any more."""
+
+    def __init__(self, work: Coroutine[Any, Any, _T]) -> None:
+        self._task = asyncio.create_task(_outcome(work))
+        self._waiting = 0
+
+    async def result(self) -> _T:
+        """Wait for the result, and return or raise it."""
+        self._waiting += 1
+        try:
+            # If this caller is cancelled, the work is not: others wait for it.
+            await asyncio.wait([self._task])
+            outcome = self._task.result()
+        finally:
+            self._waiting -= 1
+            if not self._waiting:
+                self._task.cancel()
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome[0]
+
+    @property
+    def given_up(self) -> bool:
+        """True if no caller waits."""
+        return not self._waiting
+
+    async def over(self) -> None:
+        """Wait until the work is done or cancelled."""
+        await asyncio.wait([self._task])
+
+
+async def _outcome(work: Coroutine[Any, Any, _T]) -> tuple[_T] | Exception:
+    """Return an error instead of raising it: the task may outlive its callers, and Kopf ends with the errors
+    of tasks that are left over.
+    """
+    try:
+        return (await work,)
+    except Exception as error:  # noqa: BLE001  # Each caller raises it.
+        return error
+
+
+async def decode_in_slices(reader: Reader, data: bytes, *, first: int = 0) -> Page | Refusal:
+    """Decode the answer to a list in slices; other tasks run after each slice. Raise Garbled."""
+    answer = None
+    for answer in reader.slices(data, first=first):
+        if answer is None:
+            await asyncio.sleep(0)
+    assert answer is not None, "the last slice is the answer"
+    return answer
+
+
 Query: TypeAlias = Mapping[str, str]
+
+
 _Key: TypeAlias = tuple[str, tuple[tuple[str, str], ...], str, int | None]
 
 EXPIRED = 410

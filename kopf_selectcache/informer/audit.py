@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from kopf_selectcache.client.fetcher import Shared
 from kopf_selectcache.client.partial_metadata import pages_of_metadata
-from kopf_selectcache.client.shared import Shared
 from kopf_selectcache.client.transport import Refused, Unreachable
 from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.protocol.pager import Paging

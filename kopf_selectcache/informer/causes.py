@@ -7,7 +7,7 @@ from kopf_selectcache.core.errors import TooLarge, Untransformed
 from kopf_selectcache.core.protocol.machine import Lost, Silent
 from kopf_selectcache.core.protocol.messages import Refusal
 from kopf_selectcache.core.reasons import MetricReason, ReasonLabel, reason_of_code
-from kopf_selectcache.core.selection.sent import Unselected
+from kopf_selectcache.core.selection.grammar import Unselected
 
 NO_ANSWER = Cause(transient=True)
 

@@ -19,10 +19,9 @@ from kopf_selectcache.core.protocol.messages import Refusal
 from kopf_selectcache.core.protocol.pager import PageSize, Paging
 from kopf_selectcache.core.selection.kinds import find
 from kopf_selectcache.core.selection.resource import Resource
-from kopf_selectcache.core.store.compression import Storage
 from kopf_selectcache.core.store.index_spec import Indexed
 from kopf_selectcache.core.store.projection import ALL, Projection
-from kopf_selectcache.core.store.record import Record
+from kopf_selectcache.core.store.record import Record, Storage
 from kopf_selectcache.selectors.text import LabelSelector
 from kopf_selectcache.settings.planner import Stream
 

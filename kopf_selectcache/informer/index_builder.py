@@ -13,9 +13,9 @@ from contextlib import suppress
 from dataclasses import replace
 
 from kopf_selectcache.core.errors import BadIndex
-from kopf_selectcache.core.store.accounting import weight
 from kopf_selectcache.core.store.index_spec import Indexed, Values, with_values
 from kopf_selectcache.core.store.record import Record
+from kopf_selectcache.core.store.siblings import weight
 from kopf_selectcache.core.store.union import Union
 
 from .reflector import Reflector

@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 from time import monotonic
 
 from kopf_selectcache._errors import ReadError, context_of_loop
+from kopf_selectcache.client.discovery import Kinds
 from kopf_selectcache.client.fetcher import Fetcher
-from kopf_selectcache.client.resolving import Kinds
 from kopf_selectcache.client.transport import WritingTransport
 from kopf_selectcache.client.writer import Writer
 from kopf_selectcache.core.redact import clipped

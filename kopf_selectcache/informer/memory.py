@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from kopf_selectcache.core.selection.kinds import KindKey
-from kopf_selectcache.core.store.accounting import OVERHEAD, Tally, weights_of
 from kopf_selectcache.core.store.record import Record, compact_json
-from kopf_selectcache.core.store.siblings import WARM, SiblingPacking
+from kopf_selectcache.core.store.siblings import OVERHEAD, WARM, SiblingPacking, Tally, weights_of
 from kopf_selectcache.selectors.kind_keys import text_of
 from kopf_selectcache.selectors.selector import AnyOf, Selector
 from kopf_selectcache.settings.quantity import Size, bytes_in, readable

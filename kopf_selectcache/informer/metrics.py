@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from kopf_selectcache.core.store.accounting import weights_of
+from kopf_selectcache.core.store.siblings import weights_of
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric

@@ -41,8 +41,8 @@ from kopf_selectcache.core.protocol.messages import Event, Page, Piece, Refusal
 from kopf_selectcache.core.protocol.pager import PageSize
 from kopf_selectcache.core.protocol.query import listing, watching
 from kopf_selectcache.core.reasons import MetricReason
+from kopf_selectcache.core.selection.grammar import Unselected
 from kopf_selectcache.core.selection.resource import Resource
-from kopf_selectcache.core.selection.sent import Unselected
 from kopf_selectcache.core.store.change import Change
 from kopf_selectcache.core.store.index_spec import Indexed
 from kopf_selectcache.core.store.projection import Projection

@@ -8,10 +8,9 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from kopf_selectcache.core.recursion import decoded
-from kopf_selectcache.core.store.compression import FEWEST, SAMPLES, Storage, bare, learned
 from kopf_selectcache.core.store.index_spec import Indexed, without_value
 from kopf_selectcache.core.store.projection import Keys
-from kopf_selectcache.core.store.record import Record
+from kopf_selectcache.core.store.record import FEWEST, SAMPLES, Record, Storage, bare, learned
 from kopf_selectcache.core.store.siblings import ROOM, Template, packing_of
 
 

@@ -38,9 +38,9 @@ from kopf_selectcache.core.protocol.machine import (
 from kopf_selectcache.core.protocol.messages import Bookmark, Event, Refusal
 from kopf_selectcache.core.protocol.query import asks_for_newest
 from kopf_selectcache.core.reasons import MetricReason, ReasonLabel
+from kopf_selectcache.core.selection.grammar import Unselected
 from kopf_selectcache.core.selection.kinds import Kind
 from kopf_selectcache.core.selection.resource import Resource
-from kopf_selectcache.core.selection.sent import Unselected
 from kopf_selectcache.core.store.change import Change
 from kopf_selectcache.core.store.own_writes import OwnWrites
 from kopf_selectcache.core.store.record import Record

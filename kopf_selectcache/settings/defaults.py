@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from kopf_selectcache._errors import DeclarationError
 from kopf_selectcache.core.redact import shown
 from kopf_selectcache.core.selection.kinds import Kind
-from kopf_selectcache.core.store.compression import Storage
 from kopf_selectcache.core.store.projection import Path, Transform, as_written
+from kopf_selectcache.core.store.record import Storage
 from kopf_selectcache.selectors.selector import Selector, make_selector
 from kopf_selectcache.selectors.special_values import UNSET, Everything, Unset
 from kopf_selectcache.selectors.text import FieldDict, FieldSelector, LabelDict, LabelSelector

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import get_args
 
-from kopf_selectcache.core.store.compression import Storage
+from kopf_selectcache.core.store.record import Storage
 
 from .checks import Complaint, interval, objects_per_page, one_of, period
 from .quantity import complaint

@@ -20,8 +20,8 @@ import kopf
 from kopf_selectcache._errors import for_thread, own_loop
 from kopf_selectcache.cache.access import as_current
 from kopf_selectcache.cache.cache import Cache, SyncCache
+from kopf_selectcache.client.discovery import Kinds
 from kopf_selectcache.client.fetcher import Fetcher
-from kopf_selectcache.client.resolving import Kinds
 from kopf_selectcache.client.transport import Transport
 from kopf_selectcache.client.writer import Writer
 from kopf_selectcache.core.selection.kinds import KindKey
@@ -44,9 +44,10 @@ from kopf_selectcache.selectors.signatures import check_call, miscalled
 from kopf_selectcache.selectors.text import LabelSelector
 from kopf_selectcache.settings.declaration import Cached
 from kopf_selectcache.settings.options import SelectCacheSettings, settings_of
-from kopf_selectcache.testing._fake_cluster import OfflineCluster
-from kopf_selectcache.testing._fake_informer import FakeInformer, Faulty, InProcess
-from kopf_selectcache.testing._fake_objects import with_own
+
+from ._fake_cluster import OfflineCluster
+from ._fake_informer import FakeInformer, Faulty, InProcess
+from ._fake_objects import with_own
 
 _T = TypeVar("_T")
 Obj = Mapping[str, Any]

@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 
 from kopf_selectcache import NotFound
-from kopf_selectcache.client.discovery import NotServed
+from kopf_selectcache.client.discovery import REMEMBERED, Kinds, NotServed
 from kopf_selectcache.client.fetcher import Fetcher, Pace
-from kopf_selectcache.client.resolving import REMEMBERED, Kinds
 from kopf_selectcache.client.transport import JSON, Unreachable
 from kopf_selectcache.core.protocol.messages import Refusal
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kopf_selectcache import Cache, Cached, DeclarationError, Forbidden, NotDeclared, Selector
-from kopf_selectcache.core.store.accounting import weight, weights_of
+from kopf_selectcache.core.store.siblings import weight, weights_of
 from kopf_selectcache.errors import Missing
 from kopf_selectcache.informer.access_review import Reviewer
 from kopf_selectcache.informer.stream_split import Relist

@@ -9,11 +9,10 @@ from typing import Any, cast
 
 import pytest
 
-from kopf_selectcache.client.field_checks import Judgement, judge
 from kopf_selectcache.client.transport import Refused, Transport
-from kopf_selectcache.core.selection.grammar import FieldTerm, LabelRequirement
+from kopf_selectcache.core.selection.grammar import FieldTerm, LabelRequirement, Unselected
 from kopf_selectcache.core.selection.resource import Resource
-from kopf_selectcache.core.selection.sent import Unselected
+from kopf_selectcache.informer._checked_reader import Judgement, judge
 from tests.cache.environment import builtin, node, pod
 from tests.rows import each_row
 

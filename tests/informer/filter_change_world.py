@@ -24,8 +24,8 @@ from kopf_selectcache import (
 )
 from kopf_selectcache._errors import AlreadyExists, StateError, Superseded
 from kopf_selectcache.cache.cache import Cache
-from kopf_selectcache.core.store.accounting import weight
 from kopf_selectcache.core.store.change import Change, ChangeCause
+from kopf_selectcache.core.store.siblings import weight
 from kopf_selectcache.errors import Oversized
 from kopf_selectcache.informer._exchange import Next
 from kopf_selectcache.informer.informer import Informer

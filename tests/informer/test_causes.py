@@ -12,8 +12,7 @@ from kopf_selectcache._errors import NO_CAUSE, Cause
 from kopf_selectcache.cache.errors import for_request
 from kopf_selectcache.core.protocol.machine import Lost, Silent
 from kopf_selectcache.core.protocol.messages import Refusal
-from kopf_selectcache.core.selection.grammar import FieldTerm
-from kopf_selectcache.core.selection.sent import Unselected
+from kopf_selectcache.core.selection.grammar import FieldTerm, Unselected
 from kopf_selectcache.errors import Stalled
 from kopf_selectcache.informer._messages import Mistake
 from kopf_selectcache.informer.causes import cause_of

@@ -11,12 +11,11 @@ from typing import Any
 import pytest
 
 from kopf_selectcache import Cached, OutsideFilter, Selector
-from kopf_selectcache.client.field_checks import Judgement, judge
 from kopf_selectcache.core.protocol.backoff import SLOW
-from kopf_selectcache.core.selection.grammar import FieldTerm, LabelRequirement
+from kopf_selectcache.core.selection.grammar import FieldTerm, LabelRequirement, Sent
 from kopf_selectcache.core.selection.kinds import Kind
-from kopf_selectcache.core.selection.sent import Sent
 from kopf_selectcache.errors import Rejected, Stalled
+from kopf_selectcache.informer._checked_reader import Judgement, judge
 from kopf_selectcache.informer.health import Health
 from kopf_selectcache.testing.faults import IgnoreSelectors
 from tests.faults.environment import run, until

@@ -10,10 +10,8 @@ from weakref import ref
 
 import pytest
 
-from kopf_selectcache.core.store.accounting import Tally, weight
-from kopf_selectcache.core.store.compression import SAMPLES, learned
-from kopf_selectcache.core.store.record import Record
-from kopf_selectcache.core.store.siblings import SiblingPacking, Template
+from kopf_selectcache.core.store.record import SAMPLES, Record, learned
+from kopf_selectcache.core.store.siblings import SiblingPacking, Tally, Template, weight
 from kopf_selectcache.core.store.store import Store
 from kopf_selectcache.informer import _dictionary_training
 from kopf_selectcache.informer._dictionary_training import STILL, DictionaryTraining

@@ -12,7 +12,7 @@ from kopf_selectcache.client.transport import NoCredentials, Refused, Unreachabl
 from kopf_selectcache.core.errors import Garbled, TooLarge
 from kopf_selectcache.core.protocol.messages import Page, Refusal
 from kopf_selectcache.core.protocol.pager import MOST_BYTES, Pager, Paging
-from kopf_selectcache.core.selection.sent import Unselected
+from kopf_selectcache.core.selection.grammar import Unselected
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.selectors.text import LabelSelector
 from tests.cache.environment import PODS, Environment

@@ -88,7 +88,7 @@ PACKING: tuple[Mutant, ...] = (
     ),
     Mutant(
         "return the object of a former record that had the same identity",
-        "core/store/often_read.py",
+        "core/store/store.py",
         "self.record = record  #",
         "self.record = None  #",
         7,

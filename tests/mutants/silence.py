@@ -264,7 +264,7 @@ SILENCE: tuple[Mutant, ...] = (
     ),
     Mutant(
         "take an optional field for a mistake",
-        "client/schema.py",
+        "informer/path_check.py",
         "            if key in properties:\n",
         "            if key in properties and depth == 0:\n",
         20,
@@ -275,7 +275,7 @@ SILENCE: tuple[Mutant, ...] = (
     ),
     Mutant(
         "say nothing of a path that a schema leaves open",
-        "client/schema.py",
+        "informer/path_check.py",
         "                return UnknownKey(depth, ())\n",
         "                return None\n",
         20,
@@ -283,7 +283,7 @@ SILENCE: tuple[Mutant, ...] = (
     ),
     Mutant(
         "miss a mistake in the items of a list",
-        "client/schema.py",
+        "informer/path_check.py",
         '                schema = as_mapping(schema["items"])\n',
         "                return schema\n",
         20,
@@ -291,7 +291,7 @@ SILENCE: tuple[Mutant, ...] = (
     ),
     Mutant(
         "let a schema that cannot be decoded fail the search for a path",
-        "client/schema.py",
+        "informer/path_check.py",
         "as_mapping(_decoded(found, Any, name))",
         "as_mapping(msgspec.json.decode(found))",
         8,

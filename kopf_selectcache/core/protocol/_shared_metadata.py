@@ -8,8 +8,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from kopf_selectcache.core.selection.grammar import LabelRequirement
-from kopf_selectcache.core.selection.sent import Sent
+from kopf_selectcache.core.selection.grammar import LabelRequirement, Sent
 
 from ._shapes import Owner
 

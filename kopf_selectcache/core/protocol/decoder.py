@@ -31,17 +31,17 @@ from kopf_selectcache.core.errors import (
 from kopf_selectcache.core.recursion import SURELY_DECODED, decode_exactly, decoded, decoded_again
 from kopf_selectcache.core.scanner import Listed, Outline, Unscannable, identity, outline
 from kopf_selectcache.core.selection.field_values import Extractor
-from kopf_selectcache.core.selection.grammar import LabelRequirement
+from kopf_selectcache.core.selection.grammar import EVERYTHING, LabelRequirement, Sent, Unselected
 from kopf_selectcache.core.selection.resource import Resource
-from kopf_selectcache.core.selection.sent import EVERYTHING, Sent, Unselected
-from kopf_selectcache.core.store.compression import Packing, bare
 from kopf_selectcache.core.store.index_spec import Indexed, Values, with_values
 from kopf_selectcache.core.store.projection import ALL, Projection, parts_of
 from kopf_selectcache.core.store.record import (
     OutsideRecord,
+    Packing,
     PartialRecord,
     Record,
     UnreadableRecord,
+    bare,
     compact_json,
 )
 

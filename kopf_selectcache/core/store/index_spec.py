@@ -17,9 +17,45 @@ import msgspec
 from kopf_selectcache.core.errors import BadIndex, Undecodable, let_exit
 from kopf_selectcache.core.redact import function_name
 
-from .json_values import key_of, keys_of
 from .projection import Keys, as_written, at, repeated, where_of
 from .record import INDEXED, Record, compact_json
+
+_KEYS: Final = {True: (True,), False: (False,)}
+
+
+def is_same(one: object, other: object) -> bool:
+    """Return True if two values are equal as JSON, also in lists and objects.
+
+    >>> is_same(1, True), is_same(True, True), is_same(1, 1.0), is_same([{'a': 0}], [{'a': False}])
+    (False, True, True, False)
+    """
+    if one != other:
+        return False
+    pairs = [(one, other)]  # No recursion: a value may be nested as deeply as the decoder accepts.
+    while pairs:
+        one, other = pairs.pop()
+        if isinstance(one, bool) is not isinstance(other, bool):
+            return False
+        if isinstance(one, Mapping) and isinstance(other, Mapping):
+            pairs += [(value, other[key]) for key, value in one.items()]
+        elif isinstance(one, list) and isinstance(other, list):
+            pairs += zip(one, other, strict=True)
+    return True
+
+
+def key_of(value: object) -> object:
+    """Return the key of a plain value in an index: equal for two values if these are the same.
+
+    >>> key_of(1) == key_of(True), key_of(True) == key_of(True), key_of(1) == key_of(1.0)
+    (False, True, True)
+    """
+    return _KEYS[value] if isinstance(value, bool) else value
+
+
+def keys_of(values: Iterable[object]) -> tuple[object, ...]:
+    """Return the keys of several values, each once."""
+    return tuple(dict.fromkeys(map(key_of, values)))
+
 
 Value: TypeAlias = str | bool | int | float
 

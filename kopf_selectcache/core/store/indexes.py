@@ -14,12 +14,9 @@ from typing import NamedTuple
 
 from kopf_selectcache.core.selection.grammar import LabelRequirement
 
-from ._generation import Held
-from .answers import CHECKED, Answers, CachedAnswer, Records, Used
-from .index_spec import ODD, Indexed
-from .json_values import keys_of
-from .postings import OWNER, Index, IndexedProperty
-from .record import Record, UnreadableRecord
+from .index_spec import ODD, Indexed, keys_of
+from .postings import CHECKED, OWNER, AnsweredRecords, Answers, CachedAnswer, Index, IndexedProperty, Used
+from .record import Held, Record, UnreadableRecord
 
 WORTH = 200
 """The number of candidates up to which a read requests no index, which would save about 20 µs."""
@@ -225,7 +222,7 @@ class Indexes:
             if best.size > CHECKED and rest != NOTHING:
                 self.answers.add(answer)
                 return Chosen(list(records), rest, version, by=by, size=best.size, answer=answer)
-            found = Records(rest.met_by(records))
+            found = AnsweredRecords(rest.met_by(records))
             self.answers.add(answer._replace(records=found))
             return Chosen(found, NOTHING, version, by=by, size=best.size)
         return Chosen(list(records), rest, version, by=by, size=best.size, missing=missing)

@@ -14,9 +14,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from .change import Change, ChangeCause, KnownBy, replaced
-from .floors import Floor, Floors
 from .record import OutsideRecord, Record, is_newer, is_older, rank_of
-from .substore import ObjectKey, Substore
+from .substore import Floor, Floors, ObjectKey, Substore
 from .union import Union
 
 

@@ -29,13 +29,13 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from kopf_selectcache.core.reasons import MetricReason
 
-from .accounting import Tally
 from .change import Change, ChangeCause, replaced
-from .floors import Floor
 from .record import Record, is_newer, is_older, rank_of
+from .siblings import Tally
 from .store import Readable, Store
 from .substore import (
     SPARE,
+    Floor,
     Keys,
     Left,
     ObjectKey,

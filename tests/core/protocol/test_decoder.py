@@ -14,9 +14,8 @@ from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.protocol import decoder
 from kopf_selectcache.core.protocol.decoder import Reader
 from kopf_selectcache.core.protocol.messages import Event, Page, Refusal
-from kopf_selectcache.core.selection.grammar import FieldTerm
+from kopf_selectcache.core.selection.grammar import FieldTerm, Sent
 from kopf_selectcache.core.selection.kinds import find
-from kopf_selectcache.core.selection.sent import Sent
 from kopf_selectcache.core.store.record import Record, UnreadableRecord
 from tests.rows import each_row
 

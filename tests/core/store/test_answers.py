@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kopf_selectcache.core.store import answers, indexes
-from kopf_selectcache.core.store.answers import MOST, Records
+from kopf_selectcache.core.store import indexes, postings
 from kopf_selectcache.core.store.indexes import IDLE, NOTHING, WORTH, Lookup
 from kopf_selectcache.core.store.indexes import MOST as MOST_INDEXES
+from kopf_selectcache.core.store.postings import MOST, AnsweredRecords
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.core.store.store import Store
 from kopf_selectcache.core.store.substore import Keys
@@ -95,7 +95,7 @@ def test_3_so_it_is_of_several_streams(
 def test_an_answer_is_repeated_until_its_records_change(make: Any) -> None:
     store, lookup = make()
     first = store.chosen(lookup)
-    assert (first.rest, type(first.records)) == (NOTHING, Records)
+    assert (first.rest, type(first.records)) == (NOTHING, AnsweredRecords)
     assert store.chosen(lookup).records is first.records
     store.put(record("pod-1", "101", app="a"))
     second = store.chosen(lookup)
@@ -237,9 +237,9 @@ def test_there_is_an_end_of_answers_and_of_their_records() -> None:
         store.chosen(each)
     assert len(known.by_lookup) == MOST
     assert id(many[0]) not in known.by_lookup, "the oldest one made room"
-    with patch.object(answers, "MOST_RECORDS", 150):
+    with patch.object(postings, "MOST_RECORDS", 150):
         for text in ("app=a", "app in (a)", "app=b"):
             assert len(store.chosen(by_label(text)).records) >= WORTH // 2
         assert sum(len(each.records or ()) for each in known.by_lookup.values()) <= 150
-        with patch.object(answers, "MOST_RECORDS", 50):
+        with patch.object(postings, "MOST_RECORDS", 50):
             assert len(store.chosen(by_label("app==a")).records) >= WORTH // 2

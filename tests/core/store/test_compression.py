@@ -9,8 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import msgspec
 import pytest
 
-from kopf_selectcache.core.store.compression import OUTGROWN, SAMPLES, WORTHWHILE, Packing, learned
-from kopf_selectcache.core.store.record import Record
+from kopf_selectcache.core.store.record import OUTGROWN, SAMPLES, WORTHWHILE, Packing, Record, learned
 from kopf_selectcache.core.store.siblings import SiblingPacking
 
 

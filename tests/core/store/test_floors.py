@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from itertools import product
 
-from kopf_selectcache.core.store.floors import Floor, Floors
 from kopf_selectcache.core.store.record import Record
+from kopf_selectcache.core.store.substore import Floor, Floors
 
 FLOORS = [
     Floor(str(version), but, until)

@@ -13,10 +13,10 @@ import pytest
 
 from kopf_selectcache.core.errors import BadIndex, Undecodable
 from kopf_selectcache.core.store import indexes, postings
-from kopf_selectcache.core.store.accounting import Tally, weight
 from kopf_selectcache.core.store.index_spec import Indexed, note
 from kopf_selectcache.core.store.indexes import Lookup
 from kopf_selectcache.core.store.postings import IndexedProperty
+from kopf_selectcache.core.store.siblings import Tally, weight
 from kopf_selectcache.core.store.substore import Keys
 from kopf_selectcache.core.store.union import Union
 from tests.core.writers import writers

@@ -11,17 +11,15 @@ from weakref import WeakSet
 
 import pytest
 
-from kopf_selectcache.core.store.accounting import Tally
 from kopf_selectcache.core.store.change import Change, ChangeCause
-from kopf_selectcache.core.store.compression import Packing
-from kopf_selectcache.core.store.often_read import ENTRY, READ_ONCE, OftenRead
-from kopf_selectcache.core.store.record import Record
-from kopf_selectcache.core.store.store import Store
+from kopf_selectcache.core.store.record import Packing, Record
+from kopf_selectcache.core.store.siblings import Tally
+from kopf_selectcache.core.store.store import OFTEN_READ_ENTRY, READ_ONCE, OftenRead, Store
 from kopf_selectcache.core.store.substore import UnionView
 
 PACKING = Packing(always=True)
 SIZE = 300
-EIGHT = 8 * (SIZE + ENTRY)
+EIGHT = 8 * (SIZE + OFTEN_READ_ENTRY)
 """Room for eight objects. A larger one than these is not kept."""
 
 
@@ -63,7 +61,7 @@ def test_an_object_is_unpacked_when_it_is_read_for_the_second_time(monkeypatch: 
     read(often, record, times=1)
     assert (kept(often, record), often.bytes) == ("", 0)
     read(often, record, times=1)
-    assert (kept(often, record), often.bytes) == ("a", SIZE + ENTRY)
+    assert (kept(often, record), often.bytes) == ("a", SIZE + OFTEN_READ_ENTRY)
     monkeypatch.setattr(PACKING, "unpack", lambda _: pytest.fail("it is unpacked again"))
     assert often.decode(record) == {"name": "a", "value": 1}
 
@@ -201,7 +199,7 @@ def test_threads_read_the_same() -> None:
     finally:
         sys.setswitchinterval(interval)
     assert not wrong
-    assert often.bytes == sum(len(each.data) + ENTRY for each in often._entries.values()) <= EIGHT
+    assert often.bytes == sum(len(each.data) + OFTEN_READ_ENTRY for each in often._entries.values()) <= EIGHT
 
 
 def test_a_store_that_is_dropped_frees_what_was_read() -> None:

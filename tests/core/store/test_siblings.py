@@ -16,17 +16,19 @@ import zstandard
 
 from kopf_selectcache.core.store import record as record_module
 from kopf_selectcache.core.store import siblings as siblings_module
-from kopf_selectcache.core.store.accounting import OVERHEAD, Tally, weight, weights_of
-from kopf_selectcache.core.store.compression import SAMPLES, learned
-from kopf_selectcache.core.store.record import Record
+from kopf_selectcache.core.store.record import SAMPLES, Record, learned
 from kopf_selectcache.core.store.siblings import (
     ATTEMPTS,
     FIRSTS,
     LARGEST,
+    OVERHEAD,
     ROOM,
     SiblingPacking,
+    Tally,
     Template,
     frame_of,
+    weight,
+    weights_of,
 )
 from kopf_selectcache.core.store.store import Store
 from tests.interleaving import stepping
