@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Collection, Coroutine, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Iterator, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
-from functools import wraps
-from typing import Any
+from functools import partial, wraps
+from typing import Any, TypeAlias
 
 import kopf
 
@@ -44,6 +44,7 @@ if _numbers(INSTALLED) < _numbers(OLDEST):
 
 try:
     from kopf._cogs.aiokits.aiotoggles import ToggleSet
+    from kopf._cogs.clients import watching
     from kopf._cogs.clients.auth import vault_var
     from kopf._cogs.helpers.loaders import preload
     from kopf._cogs.structs.bodies import Body, Meta, Spec, Status
@@ -123,6 +124,8 @@ __all__ = [
     "DaemonHandler",
     # The type of `DaemonCause.stopper`: `async_event` to wait for, `sync_waiter` for threads.
     "DaemonStopper",
+    "LISTED",  # Tells a watcher that the present objects are listed.
+    "Events",  # The events of a watcher.
     "Handler",  # The base of our handlers of changes.
     "HandlerId",  # The type of a handler's id.
     "IndexingHandler",  # The type of the handlers that `index_handlers` returns.
@@ -152,6 +155,7 @@ __all__ = [
     "VaultItem",  # Credentials in the vault, with the sessions that were made of them.
     "VaultKey",  # The key by which failed credentials are handed back.
     "WatchingCause",  # Its type shows if the object was deleted.
+    "Watcher",  # One of Kopf's watchers of a kind.
     "WebhookCause",  # Admission: waits for a bounded time, and its object is not yet stored.
     "activity_handlers",  # The handlers of startup, cleanup, login and probes, for checks and commands.
     "admission_handlers",  # The handlers of admission requests, for checks at the start.
@@ -163,9 +167,11 @@ __all__ = [
     "event_queue_var",  # The queue of events that the operator posts.
     "exact_namespaces",  # The `-n`, unless there are patterns among them.
     "execute_handler_once",  # Calls a handler, with its timeout, retries and errors.
+    "feed_watchers",  # Has Kopf's watchers fed.
     "get_callable_id",  # The id that Kopf gives a handler: decorated, it must stay the same.
     "handler_var",  # The running handler, for its `when=`.
     "has_activities",  # Attributes a call of `ActivityRegistry.iter_handlers` to the default registry.
+    "has_indices",  # Whether an index of a kind holds up all handlers.
     "has_credentials",  # Checks that no other request has replaced the refused credentials.
     "index_handlers",  # The handlers of Kopf's indices.
     "invoke",  # Runs a sync function in Kopf's own threads, with context, shield and all.
@@ -189,6 +195,7 @@ __all__ = [
     "until_narrow",  # What advice to narrow begins with.
     "vault_var",  # The credentials of that operator.
     "watch_selectors",  # The selectors under which Kopf watches a kind.
+    "watching",  # Its `infinite_watch` has the events of a watcher.
     "watched_patterns",  # The namespaces that `kopf.operator` is given.
     "watching_handlers",  # The handlers for which Kopf watches kinds.
 ]
@@ -253,6 +260,8 @@ class Memos:
         self._base: Any = base if base is not None else kopf.Memo()
         self._unseen: dict[str, object] = {}
         """The uids of objects that Kopf has not seen, with their resources. It does not forget them."""
+        self._last: dict[int, Any] = {}
+        """The bodies of the last events of objects, by their `id`."""
         self._recall = self._memories.recall
         # As an attribute of the instance it hides the method.
         vars(self._memories)["recall"] = self._recall_for_kopf
@@ -261,6 +270,10 @@ class Memos:
         self, raw_body: Any, *, noticed_by_listing: bool = False, ephemeral: bool = False, **options: Any
     ) -> ResourceMemory:
         uid = self._memories._build_key(raw_body)
+        if self._last and self._last.pop(id(raw_body), None) is not None:
+            memory = await self._recall(raw_body, noticed_by_listing=noticed_by_listing, **options)
+            await self._memories.forget(raw_body)
+            return memory
         if uid not in self._unseen or ephemeral:
             return await self._recall(
                 raw_body, noticed_by_listing=noticed_by_listing, ephemeral=ephemeral, **options
@@ -277,6 +290,14 @@ class Memos:
             self._unseen[uid] = resource
             memory = await self._recall(body, memobase=self._base)
         return memory.memo
+
+    def forget_with(self, body: Any) -> None:
+        """Have Kopf forget an object with the event of this body, as it does with its deletion."""
+        self._last[id(body)] = body
+
+    def drop(self, uid: str) -> None:
+        """Forget an object of which Kopf gets no event any more."""
+        self._memories._items.pop(uid, None)
 
     async def forget(self, body: Any) -> None:
         """Forget the memo of an object, unless Kopf has seen the object: Kopf forgets it itself."""
@@ -365,6 +386,55 @@ def keep_parts(explain: Callable[[ActivityError], None]) -> None:
     running.startup_cleanup_activities = keeping_roots  # type: ignore[assignment]  # Kopf calls it by names.
     orchestration.orchestrator = keeping_parts
     observation.namespace_observer = keeping_namespaces
+
+
+_WATCH = "_selectcache_infinite_watch"  # The attribute of Kopf's module with Kopf's own function.
+
+LISTED = watching.Bookmark.LISTED
+"""What a watcher gets after the present objects."""
+
+Events: TypeAlias = AsyncGenerator[Any, None]
+"""The events of a watcher: dicts with `type` and `object`, and LISTED."""
+
+
+@dataclass(frozen=True)
+class Watcher:
+    """One of Kopf's watchers of a kind, in one namespace or in all of them."""
+
+    settings: kopf.OperatorSettings
+    resource: Resource
+    namespace: str | None
+    paused: ToggleSet
+    watch: Callable[[], Events]
+    """Opens Kopf's own watch."""
+
+
+def feed_watchers(feed: Callable[[Watcher], Events | None]) -> None:
+    """Ask `feed` for the events of each watcher that begins; None stands for Kopf's own watch. Does nothing
+    the second time.
+
+    Kopf's watchers of namespaces, custom resource definitions and peerings are not asked about: these are
+    the watchers that no pause stops.
+    """
+    own: Callable[..., Events] = vars(watching).setdefault(_WATCH, watching.infinite_watch)
+
+    @wraps(own)
+    def infinite_watch(**kwargs: Any) -> Events:
+        events, paused = None, kwargs.get("operator_paused")
+        if paused is not None:
+            watcher = Watcher(
+                kwargs["settings"], kwargs["resource"], kwargs["namespace"], paused, partial(own, **kwargs)
+            )
+            events = feed(watcher)
+        return own(**kwargs) if events is None else events
+
+    if watching.infinite_watch is own:
+        watching.infinite_watch = infinite_watch
+
+
+def has_indices(registry: OperatorRegistry, resource: Resource) -> bool:
+    """Return True if Kopf calls no handler of an operator before it has listed this resource."""
+    return registry._indexing.has_handlers(resource=resource)
 
 
 def parts_of(settings: kopf.OperatorSettings) -> OperatorParts | None:

@@ -297,9 +297,13 @@ class Informer:
 
     async def wait_complete(self) -> None:
         """Wait until all lists are complete."""
+        await self.wait_until(lambda: bool(self.version))
+
+    async def wait_until(self, is_reached: Callable[[], bool]) -> None:
+        """Wait until a condition of its state is met."""
 
         async def wait() -> None:
-            while not self.version:
+            while not is_reached():
                 self._moved.clear()
                 await self._moved.wait()
 

@@ -32,6 +32,7 @@ from .access import note_activity
 from .caches import named_caches
 from .changes import deliver_changes
 from .events import Route, route_events
+from .feed import feed
 from .handlers import NOT_ASYNC, async_callbacks, check_handlers
 from .narrowing import narrow
 from .on import ChangeHandler, change_handlers, check_change_handlers, declared_key
@@ -103,6 +104,7 @@ async def _startup(
     route = route_events(settings)
     if not is_needed and not is_requested(settings) and route is None:
         return  # A handler that only uses `fetch` starts the operator at its first read.
+    _kopf.feed_watchers(feed)
     beside = partial(_run_handlers, route=route)
     launch(settings, make_runtime=make_runtime, registry=registry, beside=beside).start_with(starter)
 

@@ -97,8 +97,10 @@ class Operator:
         self.settings = settings
         self._declared = settings_of(settings)
         self._make_runtime = make_runtime
-        self._registry = registry
+        self.registry = registry
         self._beside = beside
+        self.fed = FedKinds()
+        """The kinds whose handlers of Kopf get their events from a cache."""
         self._abandoned = False
         self._starter: asyncio.Task[Any] | None = None
         self.vault = _kopf.vault_var.get()
@@ -174,7 +176,7 @@ class Operator:
         with self._declared.selectors.in_use():
             self._runtime.set_result(runtime)
             advice = asyncio.create_task(
-                advise(self.settings, self._registry, self._declared, runtime), name="selectcache: advice"
+                advise(self.settings, self.registry, self._declared, runtime), name="selectcache: advice"
             )
             peering = asyncio.create_task(self._warn_of_peering(runtime), name="selectcache: peering")
             caches = asyncio.create_task(runtime.run(), name="selectcache: caches")
@@ -204,7 +206,7 @@ class Operator:
 
     async def _run_beside(self, runtime: Runtime) -> None:
         if self._beside is not None and not self.is_stopping:
-            await self._beside(self, runtime, self._registry)
+            await self._beside(self, runtime, self.registry)
 
     def _end_reads(self, _: asyncio.Task[None]) -> None:
         """End the reads that wait, and refuse new ones, for any end of the task."""
@@ -320,7 +322,8 @@ class Operator:
         handled = [
             informer for informer in informers if informer.is_of(cause.resource.group, cause.resource.plural)
         ]
-        if handled:
+        namespace = cause.body.metadata.namespace
+        if handled and not self.fed.has(cause.resource, namespace):  # Else the cache had the event before.
             await wait_until_fresh(handled, cause.body, patient=not _is_retried(cause), ending=runtime.ending)
 
     @property
@@ -375,6 +378,26 @@ class Operator:
             return failing(self.runtime.informers.values(), self._declared.probe_limits())
         except ReadError:
             return ""
+
+
+class FedKinds:
+    """The watchers of Kopf that get their events from a cache, and those that do not."""
+
+    def __init__(self) -> None:
+        self._fed: dict[tuple[str, str, str | None], bool] = {}
+
+    def note(self, watcher: _kopf.Watcher, *, is_fed: bool) -> None:
+        """Note if a watcher is fed from now on."""
+        resource = watcher.resource
+        self._fed[resource.group, resource.plural, watcher.namespace] = is_fed
+
+    def has(self, resource: _kopf.Resource, namespace: str | None) -> bool:
+        """Return True if the events of the objects of a resource in a namespace come from its cache."""
+        if not self._fed:
+            return False
+        kind = resource.group, resource.plural
+        found = self._fed.get((*kind, namespace))
+        return bool(self._fed.get((*kind, None)) if found is None else found)
 
 
 def failing(informers: Iterable[Informer], limits: Mapping[str, float]) -> str:

@@ -63,6 +63,8 @@ class Change(Struct, frozen=True, gc=False):
     """True if it entered because it was there when its subscriber began to follow the kind."""
     views: Callable[[Record], Any] | None = None
     """Makes the views of the records. A subscription attaches it to the changes that it delivers."""
+    last: Record | None = None
+    """The object as the watch event of its departure has it; None if a list or a request shows it."""
 
     @classmethod
     def sent(cls, obj: Mapping[str, Any]) -> Change:

@@ -355,7 +355,7 @@ class Store:
             if not held:
                 self._held.pop(record.namespace, None)
             self._indexes.change(before, None)
-            changes = [self._departure_of(before)]
+            changes = [self._departure_of(before, record)]
             if self.unreadable:
                 self._separate(changes)
         self._replaced(before, None)
@@ -395,10 +395,10 @@ class Store:
                 changes.append(self._departure_of(before))
         return changes
 
-    def _departure_of(self, record: Record) -> Change:
+    def _departure_of(self, record: Record, last: Record | None = None) -> Change:
         """Return the departure of an object of a stream without others."""
         cause = ChangeCause.LEFT if self._proof is None else ChangeCause.DELETED
-        return Change(record, None, cause, known_by=self._proof)
+        return Change(record, None, cause, known_by=self._proof, last=last)
 
     def _count(self, before: Record | None, after: Record | None) -> None:
         """Account for the replacement of a record; None stands for absence."""

@@ -27,6 +27,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
+from msgspec.structs import replace
+
 from kopf_selectcache.core.reasons import MetricReason
 
 from .change import Change, ChangeCause, replaced
@@ -86,6 +88,8 @@ class Union:
         self._unconfirmed = UnconfirmedLeaves()
         self._unclear: set[ObjectKey] = set()
         """Keys of visible objects that left at an unknown version."""
+        self._leaving: dict[ObjectKey, Record] = {}
+        """Visible objects as the events of their leaves have them."""
         self.seen = ""
         """The newest version of the unions that this one has succeeded; empty if there were none."""
 
@@ -340,6 +344,7 @@ class Union:
         changes = substore.view.leave(record)
         if self._alone or not changes:
             return changes
+        self._leaving[key] = record
         if is_newer(record.version, substore.version):
             # An event at a version implies that all earlier events have arrived.
             self._leaves(key, record.version, since=record.version)
@@ -514,12 +519,17 @@ class Union:
             before = self._shown.held(key)
             after = self._first(key) if before is None else None
             after = after or self._choice(key, before, said, anew=key in anew)
+            last = self._leaving.pop(key, None) if self._leaving else None
             if after is before:
+                if last is not None and self.is_unconfirmed(key):
+                    self._leaving[key] = last
                 continue
             if after is None:
                 assert before is not None, "it was not shown before either"
-                answered = answer and Change(before, None, answer, known_by="confirmed")
-                changes.append(answered or self.departure_of(before))
+                left = self.departure_of(before)
+                if answer:
+                    left = Change(before, None, answer, known_by="confirmed")
+                changes.append(left if last is None or last.uid != before.uid else replace(left, last=last))
                 continue
             if before is not None and before.uid != after.uid:
                 changes.append(replaced(before))

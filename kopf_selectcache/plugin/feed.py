@@ -1,0 +1,296 @@
+"""Feed: the events of Kopf's own handlers of a kind, from its cache instead of a second watch.
+
+A watcher of Kopf takes its events from a generator. This one yields the cached objects, `LISTED`, and then
+each change that the stream of the cache brings, in order. It waits while the cache cannot be read, or while
+Kopf pauses the operator for another one (peering), and it never raises. If the cache cannot feed the watcher
+any more, Kopf's own watch takes over.
+
+Kopf knows objects by their uids. `Feed.told` has each that Kopf was told of, as it was told last. After a
+pause, or after too many changes for a slow consumer, the present objects are compared with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from contextlib import aclosing, suppress
+from typing import Any
+
+from kopf_selectcache import _kopf
+from kopf_selectcache._errors import ReadError
+from kopf_selectcache.core.selection.kinds import KindKey, find, parse_key
+from kopf_selectcache.core.store.change import Change, ChangeCause
+from kopf_selectcache.core.store.fifo import Fifo
+from kopf_selectcache.core.store.record import EvictedRecord, Record
+from kopf_selectcache.informer.health import Health
+from kopf_selectcache.informer.informer import Informer
+from kopf_selectcache.informer.log import context_of
+from kopf_selectcache.settings.options import settings_of
+
+from .feed_safety import SecondWatch, fed_phrase, source_of, why_not_fed
+from .narrowing import handlers_of
+from .operator import Operator, operator_of
+
+MOST = 10_000
+"""The changes that wait for Kopf to take them. A slower consumer gets the differences instead."""
+
+SLICE = 50
+"""The events after which other tasks get their turn."""
+
+_UNFIT = (Health.REJECTED, Health.OVERSIZED)
+"""The states of a cache that Kopf does not wait for: its own watch takes over."""
+
+_logger = logging.getLogger("kopf_selectcache")
+
+
+def feed(watcher: _kopf.Watcher) -> _kopf.Events | None:
+    """Return the events of a watcher; None if the operator has no caches."""
+    operator = operator_of(watcher.settings)
+    if operator is None or operator.is_of_another() or not settings_of(watcher.settings).one_watch:
+        return None
+    return _events(watcher, operator)
+
+
+async def _events(watcher: _kopf.Watcher, operator: Operator) -> _kopf.Events:
+    """Yield the events of a watcher from its cache, as long as that is safe, and then from Kopf's own
+    watch.
+    """
+    fed: Feed | None = None
+    try:
+        informer = await _informer_of(operator, watcher.resource)
+        if informer is not None:
+            fed = Feed(watcher, operator, informer)
+            operator.fed.note(watcher, is_fed=True)
+            async with aclosing(fed.events()) as events:
+                async for event in events:
+                    yield event
+    except Exception:
+        _logger.exception(
+            "The feed of Kopf's handlers of %(resource)s failed because of a bug in kopf_selectcache.",
+            {"resource": str(watcher.resource)},
+        )
+    operator.fed.note(watcher, is_fed=False)
+    async with aclosing(watcher.watch()) as own:
+        async for event in own:
+            for each in (event,) if fed is None else fed.taken_over(event):
+                yield each
+
+
+async def _informer_of(operator: Operator, resource: _kopf.Resource) -> Informer | None:
+    """Return the informer of a resource, once its key is resolved; None if the kind is not declared."""
+    await operator.logged_in()
+    with suppress(ReadError):
+        for key, informer in operator.runtime.informers.items():
+            if _may_mean(key, resource):
+                await informer.wait_until(
+                    lambda each=informer: each.resource is not None or each.health in _UNFIT
+                )
+                if informer.is_of(resource.group, resource.plural):
+                    return informer
+    return None
+
+
+def _may_mean(key: KindKey, resource: _kopf.Resource) -> bool:
+    """Return True if a declared key may mean a resource, as far as its text shows."""
+    if (kind := find(key)) is not None:
+        return (kind.group, kind.plural) == (resource.group, resource.plural)
+    group, _, name = parse_key(key)
+    names = {resource.plural, resource.singular, resource.kind, *resource.shortcuts}
+    return group in (None, resource.group) and name in names
+
+
+class Feed:
+    """The events of one watcher, from the informer of its kind."""
+
+    def __init__(
+        self, watcher: _kopf.Watcher, operator: Operator, informer: Informer, *, most: int = MOST
+    ) -> None:
+        self.told: dict[str, Record] = {}
+        """The objects that Kopf was told of, by uid, as it was told last."""
+        self._watcher = watcher
+        self._operator = operator
+        self._informer = informer
+        self._news = asyncio.Event()
+        self._queue = Fifo(most, self._news.set, self.told.__contains__)
+        self._is_listed = False
+        self._must_stop = False
+        """True if Kopf's own watch must take over once the queue is empty."""
+        self._was_paused = False
+        self._end = lambda: None
+
+    # ---- For the generator.
+
+    async def events(self) -> _kopf.Events:
+        """Yield the events until Kopf's own watch must take over."""
+        pauses = asyncio.create_task(self._follow_pauses(), name=f"selectcache: pauses of {self._informer}")
+        number = 0
+        try:
+            while await self._can_list():
+                for event in self._listed():
+                    yield event
+                    number += 1
+                    if not number % SLICE:
+                        await asyncio.sleep(0)
+                    if self._queue.is_full:
+                        break
+                while not self._queue.is_full:
+                    change = self._queue.take()
+                    if change is None:
+                        if self._must_stop:
+                            return
+                        await self._wait()
+                    elif (event := self._event_of(change)) is not None:
+                        yield event
+                        number += 1
+                        if not number % SLICE:
+                            await asyncio.sleep(0)
+        finally:
+            pauses.cancel()
+            self._end()
+
+    def taken_over(self, event: Any) -> Iterator[Any]:
+        """Yield what Kopf has to be told of an event of its own watch, which has taken over: what has changed
+        since, and nothing twice.
+        """
+        if not self._is_listed:
+            yield event
+        elif event is _kopf.LISTED:
+            self._is_listed = False  # From now on, all events are those of Kopf.
+            for record in self.told.values():
+                yield {"type": "DELETED", "object": self._body_of(record)}
+            self.told.clear()
+        elif event["type"] is None:
+            told = self.told.pop(event["object"]["metadata"]["uid"], None)
+            if told is None:
+                yield {"type": "ADDED", "object": event["object"]}
+            elif told.version != event["object"]["metadata"]["resourceVersion"]:
+                yield {"type": "MODIFIED", "object": event["object"]}
+        else:
+            yield event
+
+    # ---- Waiting.
+
+    async def _follow_pauses(self) -> None:
+        paused = self._watcher.paused
+        while True:
+            await paused.wait_for(True)
+            self._was_paused = True
+            self._queue.drop()
+            self._news.set()
+            await paused.wait_for(False)
+            self._news.set()
+
+    async def _wait(self) -> None:
+        """Wait for news; the end of the cache is one."""
+        try:
+            await self._informer.ending.limit(self._news.wait())
+        except ReadError:
+            self._must_stop = True
+        self._news.clear()
+
+    async def _can_list(self) -> bool:
+        """Wait until the present objects are known, and Kopf wants them; return False if Kopf's own watch
+        must take over.
+        """
+        if not self._is_listed:
+            self._end = self._informer.subscribe(self._add, self._news.set, self._keep)
+        while not self._must_stop:
+            self._decide()
+            if self._informer.is_complete and self._informer.version and not self._watcher.paused.is_on():
+                return not self._must_stop
+            await self._wait()
+        return False
+
+    # ---- The decision.
+
+    def _decide(self) -> None:
+        """Find out if the cache may feed the watcher as it is now."""
+        if self._informer.health in _UNFIT:
+            self._must_stop = True
+            return
+        source = source_of(self._informer)
+        if source is None:
+            return
+        handlers = handlers_of(self._operator.registry, source.resource)
+        watcher = self._watcher
+        why = why_not_fed(watcher.settings, handlers, watcher.resource, watcher.namespace, source)
+        if why is not None:
+            self._must_stop = True
+            said = why.phrase(source.resource)
+            _logger.warning(said.template, said.parts, extra=context_of(self._informer))
+
+    # ---- Changes of the cache.
+
+    def _add(self, change: Change | None) -> None:
+        if change is None:
+            self._decide()
+            self._news.set()
+        elif change.cause is not ChangeCause.RESYNC and not self._must_stop:
+            record = change.before or change.after
+            if self._watcher.namespace in (None, record.namespace):
+                self._queue.add(change)
+
+    def _keep(self, record: Record) -> bool:
+        """Free an object that is about to be evicted."""
+        if record.uid in self.told:
+            self.told[record.uid] = EvictedRecord.of(record)
+        return True
+
+    # ---- Events.
+
+    def _listed(self) -> Iterator[Any]:
+        """Yield the events of the present objects, with type None at the beginning and after a pause, and of
+        those that have departed since Kopf was told of them.
+        """
+        as_listed = self._was_paused or not self._is_listed
+        self._was_paused = False
+        departures = self._queue.clear()
+        absent = dict(self.told)
+        for record in self._informer.store.records()[0]:
+            if not record.stored or self._watcher.namespace not in (None, record.namespace):
+                continue
+            told = absent.pop(record.uid, None)
+            if as_listed:
+                self.told[record.uid] = record
+                yield {"type": None, "object": record.decode()}
+            elif told is None or told.version != record.version:
+                yield self._event_of(Change(told, record, ChangeCause.UPDATED))
+        if as_listed:
+            self._is_listed = True
+            yield _kopf.LISTED
+        for uid, record in absent.items():
+            departure = departures.get(uid) or self._informer.state.union.departure_of(record)
+            if (event := self._event_of(departure)) is not None:
+                yield event
+
+    def _event_of(self, change: Change) -> Any:
+        """Return the event of a change; None if Kopf is not told of it."""
+        record = change.after
+        if record is not None:
+            if not record.stored:
+                return None
+            is_known = record.uid in self.told
+            self.told[record.uid] = record
+            return {"type": "MODIFIED" if is_known else "ADDED", "object": record.decode()}
+        assert change.before is not None, "it departs"
+        if self.told.pop(change.before.uid, None) is None:
+            return None
+        return {"type": "DELETED", "object": self._body_of(change.last or change.before)}
+
+    def _body_of(self, record: Record) -> dict[str, Any]:
+        """Return an object as a dict; its metadata only, if no more is known."""
+        if record.stored:
+            return record.decode()
+        resource = self._watcher.resource
+        return {
+            "apiVersion": f"{resource.group}/{resource.version}" if resource.group else resource.version,
+            "kind": resource.kind,
+            "metadata": {
+                "name": record.name,
+                **({"namespace": record.namespace} if record.namespace else {}),
+                "uid": record.uid,
+                "resourceVersion": record.version,
+                "labels": dict(record.labels),
+            },
+        }
