@@ -106,6 +106,7 @@ except (ImportError, AttributeError) as error:
     ) from error
 
 __all__ = [
+    "LISTED",  # Tells a watcher that the present objects are listed.
     "Activity",  # The hook that runs: startup, cleanup, probe.
     "ActivityCause",  # Startup, cleanup, login and probe handlers never wait for a cache.
     "ActivityError",  # Its cause is the error of the handler that has ended the operator.
@@ -124,7 +125,6 @@ __all__ = [
     "DaemonHandler",
     # The type of `DaemonCause.stopper`: `async_event` to wait for, `sync_waiter` for threads.
     "DaemonStopper",
-    "LISTED",  # Tells a watcher that the present objects are listed.
     "Events",  # The events of a watcher.
     "Handler",  # The base of our handlers of changes.
     "HandlerId",  # The type of a handler's id.
@@ -154,8 +154,8 @@ __all__ = [
     "Vault",  # Kopf's credentials, with re-login when they fail.
     "VaultItem",  # Credentials in the vault, with the sessions that were made of them.
     "VaultKey",  # The key by which failed credentials are handed back.
-    "WatchingCause",  # Its type shows if the object was deleted.
     "Watcher",  # One of Kopf's watchers of a kind.
+    "WatchingCause",  # Its type shows if the object was deleted.
     "WebhookCause",  # Admission: waits for a bounded time, and its object is not yet stored.
     "activity_handlers",  # The handlers of startup, cleanup, login and probes, for checks and commands.
     "admission_handlers",  # The handlers of admission requests, for checks at the start.
@@ -171,8 +171,8 @@ __all__ = [
     "get_callable_id",  # The id that Kopf gives a handler: decorated, it must stay the same.
     "handler_var",  # The running handler, for its `when=`.
     "has_activities",  # Attributes a call of `ActivityRegistry.iter_handlers` to the default registry.
-    "has_indices",  # Whether an index of a kind holds up all handlers.
     "has_credentials",  # Checks that no other request has replaced the refused credentials.
+    "has_indices",  # Whether an index of a kind holds up all handlers.
     "index_handlers",  # The handlers of Kopf's indices.
     "invoke",  # Runs a sync function in Kopf's own threads, with context, shield and all.
     "is_async_fn",  # Whether Kopf takes a function for async.
@@ -195,8 +195,8 @@ __all__ = [
     "until_narrow",  # What advice to narrow begins with.
     "vault_var",  # The credentials of that operator.
     "watch_selectors",  # The selectors under which Kopf watches a kind.
-    "watching",  # Its `infinite_watch` has the events of a watcher.
     "watched_patterns",  # The namespaces that `kopf.operator` is given.
+    "watching",  # Its `infinite_watch` has the events of a watcher.
     "watching_handlers",  # The handlers for which Kopf watches kinds.
 ]
 
@@ -391,7 +391,7 @@ def keep_parts(explain: Callable[[ActivityError], None]) -> None:
 _WATCH = "_selectcache_infinite_watch"  # The attribute of Kopf's module with Kopf's own function.
 
 LISTED = watching.Bookmark.LISTED
-"""What a watcher gets after the present objects."""
+"""Tells a watcher that the present objects are listed."""
 
 Events: TypeAlias = AsyncGenerator[Any, None]
 """The events of a watcher: dicts with `type` and `object`, and LISTED."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import aclosing, suppress
 from typing import Any
 
@@ -28,7 +28,7 @@ from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.log import context_of
 from kopf_selectcache.settings.options import settings_of
 
-from .feed_safety import SecondWatch, fed_phrase, source_of, why_not_fed
+from .feed_safety import source_of, why_not_fed
 from .narrowing import handlers_of
 from .operator import Operator, operator_of
 
@@ -83,12 +83,15 @@ async def _informer_of(operator: Operator, resource: _kopf.Resource) -> Informer
     with suppress(ReadError):
         for key, informer in operator.runtime.informers.items():
             if _may_mean(key, resource):
-                await informer.wait_until(
-                    lambda each=informer: each.resource is not None or each.health in _UNFIT
-                )
+                await _resolved(informer)
                 if informer.is_of(resource.group, resource.plural):
                     return informer
     return None
+
+
+async def _resolved(informer: Informer) -> None:
+    """Wait until the key of an informer is resolved, or cannot be."""
+    await informer.wait_until(lambda: informer.resource is not None or informer.health in _UNFIT)
 
 
 def _may_mean(key: KindKey, resource: _kopf.Resource) -> bool:
@@ -117,7 +120,7 @@ class Feed:
         self._must_stop = False
         """True if Kopf's own watch must take over once the queue is empty."""
         self._was_paused = False
-        self._end = lambda: None
+        self._end: Callable[[], object] = lambda: None
 
     # ---- For the generator.
 
@@ -227,8 +230,7 @@ class Feed:
             self._decide()
             self._news.set()
         elif change.cause is not ChangeCause.RESYNC and not self._must_stop:
-            record = change.before or change.after
-            if self._watcher.namespace in (None, record.namespace):
+            if self._watcher.namespace in (None, change.key[0]):
                 self._queue.add(change)
 
     def _keep(self, record: Record) -> bool:

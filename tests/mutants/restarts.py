@@ -95,8 +95,8 @@ RESTARTS: tuple[Mutant, ...] = (
     Mutant(
         "drop changes of a subscriber that wants all of them silently",
         "core/store/fifo.py",
-        "            self.is_full = True\n            self._changes.clear()\n",
-        "            self._changes.popleft()\n",
+        "            self.drop()\n        if self.is_full:\n",
+        "            self._changes.popleft()\n        if self.is_full:\n",
         15,
         (
             "tests/core/store/test_fifo.py::test_15_who_is_too_slow_is_told_and_receives_nothing_until_it_has_looked",

@@ -1,4 +1,4 @@
-"""What tests of the feed need: an operator with a handler of events, which notes them, on an embedded cluster."""
+"""An operator with a handler of events, which notes them, on an embedded cluster."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ import inspect
 import runpy
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, MutableMapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,13 +20,16 @@ from typing import Any, NamedTuple
 import click
 import kopf
 import pytest
+from kopf._cogs.aiokits.aiotoggles import ToggleSet
 from kopf._cogs.structs.ephemera import Memo
+from kopf._cogs.structs.references import NamespaceName
 from kopf._core.engines.activities import run_activity
 from kopf._core.engines.indexing import OperatorIndexers
+from kopf._core.reactor import queueing
 from kopf._core.reactor.running import spawn_tasks
 
 from tests.conftest import is_older
-from tests.kopf_operators import NARROWS, without_selectors
+from tests.kopf_operators import NARROWS, run, without_selectors
 from tests.rows import each_row
 
 ADVICE = (
@@ -35,15 +38,20 @@ ADVICE = (
     " version of kopf in setup.cfg meanwhile), and this test."
 )
 OWN = {
+    "Events",
+    "LISTED",
     "Memos",
     "OperatorParts",
+    "Watcher",
     "activity_handlers",
     "admission_handlers",
     "can_narrow",
     "chunk_size",
     "exact_namespaces",
+    "feed_watchers",
     "has_activities",
     "has_credentials",
+    "has_indices",
     "index_handlers",
     "keep_parts",
     "log_in_again",
@@ -584,3 +592,101 @@ def test_combinations_of_callbacks_keep_them_in_their_closures() -> None:
         kept = [cell.cell_contents for cell in fn.__closure__]
         assert kept in ([[one]], [one]), ADVICE
         assert fn.__module__.startswith("kopf."), ADVICE
+
+
+# ---- Watchers.
+
+
+def test_a_watcher_takes_its_events_from_a_function_that_it_looks_up_when_it_begins(
+    names: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It needs LISTED to let go of what waits for its index, and no `type` for the objects before it."""
+    given: list[Mapping[str, Any]] = []
+    handled: list[Any] = []
+    pods = names.Resource("", "v1", "pods", kind="Pod")
+
+    async def main() -> None:
+        paused, indexed = ToggleSet(any), ToggleSet(all)
+        toggle = await indexed.make_toggle(name="pods")
+        is_listed = asyncio.Event()
+
+        async def watch(**kwargs: Any) -> AsyncIterator[Any]:
+            given.append(kwargs)
+            body = {"metadata": {"uid": "one", "resourceVersion": "1"}}
+            yield {"type": None, "object": body}
+            yield names.LISTED
+            is_listed.set()
+            yield {"type": "MODIFIED", "object": body}
+            await asyncio.Event().wait()
+
+        async def process(*, raw_event: Any, **_: Any) -> None:
+            handled.append(raw_event["type"])
+
+        monkeypatch.setattr(names.watching, "infinite_watch", watch)
+        watcher = asyncio.create_task(
+            queueing.watcher(
+                namespace=NamespaceName("shop"),
+                settings=kopf.OperatorSettings(),
+                resource=pods,
+                processor=process,
+                operator_paused=paused,
+                operator_indexed=indexed,
+                resource_indexed=toggle,
+            )
+        )
+        await is_listed.wait()
+        assert toggle not in indexed, ADVICE
+        while len(handled) < 2:  # noqa: ASYNC110  # A worker takes them.
+            await asyncio.sleep(0)
+        watcher.cancel()
+        await asyncio.gather(watcher, return_exceptions=True)
+        assert given[0]["operator_paused"] is paused, ADVICE
+
+    run(main())
+    assert set(given[0]) == {"settings", "resource", "namespace", "operator_paused"}, ADVICE
+    assert (given[0]["resource"], given[0]["namespace"]) == (pods, "shop"), ADVICE
+    assert handled == [None, "MODIFIED"], ADVICE
+
+
+def test_kopfs_own_function_takes_the_arguments_of_a_watcher_and_yields_events(names: Any) -> None:
+    own = vars(names.watching).get("_selectcache_infinite_watch", names.watching.infinite_watch)
+    needed = {"settings", "resource", "namespace", "operator_paused"}
+    assert needed <= set(inspect.signature(own).parameters), ADVICE
+    assert inspect.isasyncgenfunction(own), ADVICE
+
+
+def test_only_watchers_of_handled_objects_know_of_pauses(names: Any) -> None:
+    """Those of namespaces, of custom resource definitions and of peerings keep Kopf's own watch."""
+    peering = importlib.import_module("kopf._core.engines.peering")
+    for own in (names.observation.namespace_observer, names.observation.resource_observer):
+        assert "operator_paused" not in inspect.signature(inspect.unwrap(own)).parameters, ADVICE
+    assert "infinite_watch" not in inspect.getsource(peering), ADVICE
+    text = inspect.getsource(names.orchestration)
+    watchers = text.split("queueing.watcher(")[1:]
+    assert [("operator_paused=" in each.split("processor=")[0]) for each in watchers] == [False, True], ADVICE
+
+
+def test_kopf_recalls_the_memory_of_an_object_with_the_body_of_its_event(names: Any) -> None:
+    """So that the memory is forgotten with the last event, as Kopf itself does with DELETED."""
+
+    async def main() -> None:
+        memories, body = names.ResourceMemories(), {"metadata": {"uid": "one"}}
+        memos = names.Memos(memories)
+        before = await memories.recall(body, noticed_by_listing=True)
+        memos.forget_with(body)
+        assert await memories.recall({"metadata": {"uid": "one"}}) is before
+        assert await memories.recall(body) is before, ADVICE
+        assert memories._items == {}, ADVICE
+        assert await memories.recall(body) is not before, ADVICE
+
+    run(main())
+    text = inspect.getsource(importlib.import_module("kopf._core.reactor.processing"))
+    assert "raw_type, raw_body = raw_event['type'], raw_event['object']" in text, ADVICE
+    assert text.count("memories.recall(raw_body, ") == 1, ADVICE
+
+
+def test_indices_hold_up_the_handlers_of_an_operator_until_their_kinds_are_listed(names: Any) -> None:
+    registry, pods = names.OperatorRegistry(), names.Resource("", "v1", "pods", kind="Pod")
+    assert not names.has_indices(registry, pods), ADVICE
+    kopf.index("pods", registry=registry)(lambda **_: None)
+    assert names.has_indices(registry, pods), ADVICE

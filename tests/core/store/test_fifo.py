@@ -53,3 +53,16 @@ def test_15_who_is_too_slow_is_told_and_receives_nothing_until_it_has_looked() -
     for change in CHANGES[5:]:
         fifo.add(change)
     assert taken(fifo) == CHANGES[5:]
+
+
+def test_15_departures_among_what_was_dropped_are_told_unless_the_object_is_unknown_or_came_back() -> None:
+    fifo = Fifo(most=9, knows=lambda uid: uid == "one")
+    for change in CHANGES:
+        fifo.add(change)
+    fifo.drop()
+    assert taken(fifo) == []
+    assert fifo.clear() == {"one": CHANGES[4]}
+    fifo.drop()
+    fifo.add(CHANGES[4])
+    fifo.add(CHANGES[0])
+    assert fifo.clear() == {}

@@ -315,7 +315,8 @@ def test_an_object_comes_changes_and_leaves() -> None:
     first, second = pod("a", "101"), pod("a", "102")
     assert store.put(first) == [Change(None, first, ChangeCause.ENTERED)]
     assert store.put(second) == [Change(first, second, ChangeCause.UPDATED)]
-    assert store.leave(pod("a", "103")) == [Change(second, None, ChangeCause.LEFT)]
+    last = pod("a", "103")
+    assert store.leave(last) == [Change(second, None, ChangeCause.LEFT, last=last)]
     assert store.records() == ([], "100")
 
 
