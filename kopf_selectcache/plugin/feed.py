@@ -229,9 +229,10 @@ class Feed:
         if change is None:
             self._decide()
             self._news.set()
-        elif change.cause is not ChangeCause.RESYNC and not self._must_stop:
-            if self._watcher.namespace in (None, change.key[0]):
-                self._queue.add(change)
+            return
+        is_mine = self._watcher.namespace in (None, change.key[0])
+        if is_mine and change.cause is not ChangeCause.RESYNC and not self._must_stop:
+            self._queue.add(change)
 
     def _keep(self, record: Record) -> bool:
         """Free an object that is about to be evicted."""
