@@ -320,7 +320,7 @@ def path_not_stored(request: Request, path: Keys, projection: Projection) -> Not
     elif dropped in projection.drop:
         why, remedy = f"drop= has {as_written(dropped)!r}", f"Take {as_written(dropped)!r} out of drop="
     else:
-        why, remedy = "no cache does", "Use another path"
+        why, remedy = "it is dropped by default", "Write keep=['*', 'metadata.managedFields']"
     if projection.partial:
         remedy += f"\nTo read whole objects: {_asking(request, 'whole=True')}"
     return NotKept(

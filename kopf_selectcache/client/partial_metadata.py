@@ -1,5 +1,5 @@
-"""Requests for metadata only (PartialObjectMetadata). An aggregated server may not support them, and answers
-with whole objects.
+"""The forms in which objects are requested: whole or metadata only (PartialObjectMetadata), and in both without
+`managedFields`, unless they are stored. A server may not support a form, and answers with whole objects.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.projection import ALL, Projection
 from kopf_selectcache.core.store.record import Record
 
-from .transport import JSON, Refused, Transport, ask_in_size
+from .transport import DROP, JSON, Refused, Transport, ask_in_size
 
-ONE = f"{JSON};as={PARTIAL_KIND};g=meta.k8s.io;v=v1,{JSON}"
+ONE = f"{JSON};as={PARTIAL_KIND};g=meta.k8s.io;v=v1{DROP},{JSON}{DROP}"
 """The header Accept of a request for one object, or for a watch."""
 
-PAGE = f"{JSON};as={PARTIAL_KIND}List;g=meta.k8s.io;v=v1,{JSON}"
+PAGE = f"{JSON};as={PARTIAL_KIND}List;g=meta.k8s.io;v=v1{DROP},{JSON}{DROP}"
 """The header Accept of a list."""
 
 
@@ -37,9 +37,10 @@ _READER = Reader(PARTIAL_VERSION, PARTIAL_KIND)
 
 def accept_of(projection: Projection, *, is_list: bool = False) -> str:
     """Return the header Accept of a request for objects of which this part is stored."""
-    if not projection.metadata_only:
-        return JSON
-    return PAGE if is_list else ONE
+    accept = f"{JSON}{DROP}"
+    if projection.metadata_only:
+        accept = PAGE if is_list else ONE
+    return accept.replace(DROP, "") if projection.keeps_managed else accept
 
 
 def metadata_of(resource: Resource, answer: bytes) -> Record:

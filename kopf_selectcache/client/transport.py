@@ -40,6 +40,11 @@ Warned: TypeAlias = Callable[[str], object]
 
 JSON = "application/json"
 
+DROP = ";drop=metadata.managedFields"
+"""Follows a media type in the header Accept: the server leaves `managedFields` out (KEP-5958). Servers that do
+not know it ignore it, or answer 406."""
+
+NOT_ACCEPTABLE = 406
 UNAUTHORIZED = 401
 
 ACCEPTED = 202
@@ -144,6 +149,8 @@ class KopfTransport:
         self._sleep = sleep
         self._batch_delay = batch_delay if is_waking(*system) else 0.0
         self._list_headers = {"Accept-Encoding": "gzip" if gzip else "identity"}
+        self._undropping: set[str] = set()
+        """The groups of the API whose server refuses to leave `managedFields` out."""
         self._chance = chance
         self._request_timeout = request_timeout
         self._connect_timeout = connect_timeout
@@ -257,14 +264,16 @@ class KopfTransport:
                             path,
                             sending,
                             params=query,
-                            headers=headers,
                             timeout=limits,
                             allow_redirects=False,
                             auto_decompress=decompressed,
                             read_bufsize=_BUFFER,
                         )
                         try:
-                            response = await self._accepted(send, self._logins.tries(key, info, kind))
+                            response = await self._accepted(
+                                partial(self._in_form, send, kind, headers),
+                                self._logins.tries(key, info, kind),
+                            )
                         except _NotAccepted as error:
                             failure = error.failure
                         else:
@@ -276,6 +285,25 @@ class KopfTransport:
             self._logins.fail()
             raise NoCredentials("no login handler returned valid credentials") from error
         raise failure
+
+    async def _in_form(
+        self,
+        send: Callable[..., Awaitable[aiohttp.ClientResponse]],
+        kind: str,
+        headers: Mapping[str, str],
+    ) -> aiohttp.ClientResponse:
+        """Send the request, and again without DROP if the server refuses that."""
+        accept, group = headers["Accept"], kind.rpartition("/")[0]
+        without = {**headers, "Accept": accept.replace(DROP, "")}
+        if DROP not in accept or group in self._undropping:
+            return await send(headers=without)
+        try:
+            return await send(headers=headers)
+        except Refused as refused:
+            if refused.refusal.code != NOT_ACCEPTABLE:
+                raise
+        self._undropping.add(group)
+        return await send(headers=without)
 
     async def _accepted(
         self, send: Callable[[], Awaitable[aiohttp.ClientResponse]], tries: int

@@ -27,6 +27,7 @@ from kopf_selectcache.core.selection.values import is_dns_subdomain
 from kopf_selectcache.core.store.index_spec import Function, Indexed
 from kopf_selectcache.core.store.projection import (
     ALL,
+    EVERY,
     IDENTITY,
     IDENTITY_ALONE,
     Keys,
@@ -241,7 +242,7 @@ class Cached:
         return tuple(
             path
             for path in self.projection.keep or ()
-            if not any(path[: len(each)] == each for each in IDENTITY)
+            if path != EVERY and not any(path[: len(each)] == each for each in IDENTITY)
         )
 
     @property

@@ -10,7 +10,7 @@ import pytest
 
 from kopf_selectcache import Forbidden, ReadError, Selector
 from kopf_selectcache.client.partial_metadata import ONE
-from kopf_selectcache.client.transport import Unreachable
+from kopf_selectcache.client.transport import DROP, Unreachable
 from kopf_selectcache.core.protocol.messages import Refusal
 from kopf_selectcache.errors import Missing, Stalled
 from kopf_selectcache.testing import FakeCache
@@ -223,7 +223,7 @@ def test_identical_questions_share_an_answer_but_none_with_a_fetch() -> None:
             *(cache.is_deleted("pods", "web-1", namespace="ns", uid=uid) for uid in ("a", "b")),
             cache.fetch("pods", "web-1", namespace="ns"),
         )
-        assert sorted(environment.server.accepted) == sorted([ONE, "application/json"])
+        assert sorted(environment.server.accepted) == sorted([ONE, f"application/json{DROP}"])
 
     run(main)
 

@@ -20,7 +20,19 @@ from kopf_selectcache.core.errors import TooLarge
 from kopf_selectcache.core.protocol.messages import Refusal
 from tests.client.connections import ask, connected, login
 from tests.faults.environment import nothing_left, run, until
-from tests.faults.server import PODS, SILENCE, Answer, Server, Then, answer, chunk, refused, status, streamed
+from tests.faults.server import (
+    PODS,
+    SILENCE,
+    Answer,
+    Script,
+    Server,
+    Then,
+    answer,
+    chunk,
+    refused,
+    status,
+    streamed,
+)
 from tests.rows import each_row
 
 CANARY = b"canary-7f3a"
@@ -53,6 +65,68 @@ def test_another_form_of_the_answer_may_be_asked_for() -> None:
         async with Server(lists=[answer(b"{}")]) as server, connected(login(server)) as transport:
             await transport.get(PODS, {}, accept="application/json;as=PartialObjectMetadataList")
             assert server.headers[0]["accept"] == "application/json;as=PartialObjectMetadataList"
+
+    run(main())
+
+
+DROPPING = "application/json;drop=metadata.managedFields"
+
+
+def test_8_a_server_that_refuses_to_drop_managed_fields_is_asked_once_and_then_without() -> None:
+    async def main() -> None:
+        refusal = refused(406, "NotAcceptable")
+        async with (
+            Server(lists=[refusal, answer(b"{}"), answer(b"{}")], watches=[streamed(b"{}\n")]) as server,
+            connected(login(server)) as transport,
+        ):
+            assert await transport.get(PODS, {}, accept=DROPPING) == b"{}"
+            assert await transport.get(PODS, {"limit": "1"}, accept=DROPPING) == b"{}"
+            async with transport.watch(PODS, {"watch": "true"}, accept=DROPPING) as chunks:
+                assert await anext(chunks) == b"{}\n"
+            assert [each["accept"] for each in server.headers] == [DROPPING, *["application/json"] * 3]
+
+    run(main())
+
+
+def test_8_a_watch_that_may_not_drop_managed_fields_is_opened_without() -> None:
+    async def main() -> None:
+        refusal = refused(406, "NotAcceptable")
+        async with (
+            Server(watches=[refusal, streamed(b"{}\n")]) as server,
+            connected(login(server)) as transport,
+            transport.watch(PODS, {"watch": "true"}, accept=DROPPING) as chunks,
+        ):
+            assert await anext(chunks) == b"{}\n"
+            assert [each["accept"] for each in server.headers] == [DROPPING, "application/json"]
+
+    run(main())
+
+
+def test_other_groups_are_still_asked_to_drop_managed_fields() -> None:
+    async def main() -> None:
+        jobs = "/apis/batch/v1/jobs"
+        async with (
+            Server(lists=[refused(406), answer(b"{}")]) as server,
+            connected(login(server)) as transport,
+        ):
+            server.scripts[jobs] = Script(lists=[answer(b"{}")])
+            await transport.get(PODS, {}, accept=DROPPING)
+            await transport.get(jobs, {}, accept=DROPPING)
+            assert server.headers[-1]["accept"] == DROPPING
+
+    run(main())
+
+
+def test_a_406_of_another_cause_is_an_error_after_one_more_request() -> None:
+    async def main() -> None:
+        async with (
+            Server(lists=[refused(406), refused(406), refused(406)]) as server,
+            connected(login(server)) as transport,
+        ):
+            for count in (2, 3):
+                with pytest.raises(Refused):
+                    await transport.get(PODS, {}, accept=DROPPING)
+                assert len(server.headers) == count
 
     run(main())
 

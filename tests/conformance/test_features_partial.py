@@ -11,12 +11,13 @@ import pytest
 
 from kopf_selectcache import Cache, Cached, NotFound, OutsideFilter, Selector
 from kopf_selectcache.errors import NotKept
-from kopf_selectcache.types import Reason, Standing
+from kopf_selectcache.types import PartialObject, Reason, Standing
 from tests.apiserver.cluster import Cluster
 from tests.both_sides import on_both_sides
 from tests.real.inprocess import run, until
 from tests.real.proxy import Proxy
 
+from .applying import applied
 from .places import Place, fresh_group, since_watch_list
 from .test_features import WEB, cached, names
 
@@ -78,6 +79,38 @@ def test_a11_metadata_alone_crosses_the_network(place: Place, api: Cluster, init
                 assert CANARY.encode() not in received
                 whole = await cache.fetch("pods", "web-1", namespace=place.namespace, whole=True)
                 assert whole["spec"]["containers"][0]["image"] == CANARY
+
+    run(main())
+
+
+# ---- Managed fields.
+
+
+def test_a11_managed_fields_are_received_where_they_are_kept_and_nowhere_else(
+    place: Place, api: Cluster
+) -> None:
+    """A server that does not know `drop=` yet ignores it."""
+
+    async def main() -> None:
+        configs = place.of("configmaps")
+        applied(configs, "a", "one", data={"k": "v"})
+        applied(place.of("secrets"), "a", "one", stringData={"k": "v"})
+        filters = {
+            "v1/secrets": Cached(""),
+            "v1/configmaps": Cached("", keep=["*", "metadata.managedFields"]),
+        }
+        with Proxy(api) as proxy:
+            async with cached(place, filters, url=proxy.url) as cache:
+                whole = cache.get("configmaps", "a", namespace=place.namespace)
+                assert whole["metadata"]["managedFields"][0]["manager"]
+                assert whole["data"] == {"k": "v"}
+                assert not isinstance(whole, PartialObject)
+                applied(configs, "a", "one", data={"k": "w"})
+                changed = await cache.wait_for(
+                    "configmaps", lambda each: each.get("data") == {"k": "w"}, namespace=place.namespace
+                )
+                assert changed["metadata"]["managedFields"]
+                assert "managedFields" not in cache.get("secrets", "a", namespace=place.namespace)["metadata"]
 
     run(main())
 

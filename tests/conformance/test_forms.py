@@ -11,6 +11,7 @@ import pytest
 from tests.apiserver.cluster import Cluster
 from tests.apiserver.waiting import wait_until
 
+from .applying import applied
 from .places import (
     METADATA,
     METADATA_LIST,
@@ -205,6 +206,17 @@ def test_json_is_given_to_whoever_takes_it(two: Place, accept: str) -> None:
     answer = raw(two.api, two.path("b"), headers={"Accept": accept})
     assert (answer.status, answer.headers["Content-Type"]) == (200, "application/json")
     assert answer.json()["metadata"]["name"] == "b"
+
+
+def test_managed_fields_are_left_out_or_the_wish_is_ignored(two: Place) -> None:
+    """Kubernetes leaves them out since KEP-5958, and ignores the wish before."""
+    applied(two, "a", "one", metadata={"labels": {"x": "1"}})
+    whole = two.get("a")
+    assert whole["metadata"]["managedFields"]
+    without = whole | {"metadata": {k: v for k, v in whole["metadata"].items() if k != "managedFields"}}
+    assert two.get("a", accept="application/json;drop=metadata.managedFields") in (whole, without)
+    metadata = two.get("a", accept=f"{METADATA};drop=metadata.managedFields")["metadata"]
+    assert metadata in (whole["metadata"], without["metadata"])
 
 
 @pytest.mark.parametrize(

@@ -284,6 +284,12 @@ def test_13_without_managed_fields_an_object_counts_as_whole() -> None:
     assert decided(handles(), projection=Projection.of(drop=["metadata.managedFields"])) == ""
 
 
+def test_13_managed_fields_may_be_kept_beside_everything_else() -> None:
+    assert decided(handles(), projection=Projection.of(keep=["*", "metadata.managedFields"])) == ""
+    dropping = Projection.of(keep=["*"], drop=["status"])
+    assert decided(handles(), projection=dropping).startswith("the cache only has a part of each object")
+
+
 def test_handlers_are_not_fed_with_another_version() -> None:
     said = decided(handles(), version="v1beta1")
     assert said == (

@@ -49,6 +49,24 @@ def test_the_most_wanted_form_that_there_is_counts(api: Asked, accept: str, kind
     assert api.get(MAPS, accept=accept)["kind"] == kind
 
 
+DROP = ";drop=metadata.managedFields"
+
+
+def test_managed_fields_are_left_out_on_request(api: Asked) -> None:
+    api.define()
+    for path, api_version, kind in ((MAPS, "v1", "ConfigMap"), (WIDGETS, "example.com/v1", "Widget")):
+        body = {"apiVersion": api_version, "kind": kind, "metadata": {"name": "a", "labels": {"x": "1"}}}
+        apply = {"query": {"fieldManager": "me"}, "content_type": "application/apply-patch+yaml"}
+        assert api.ask("PATCH", f"{path}/a", body, **apply).code == 201
+        whole, without = api.get(f"{path}/a"), api.get(f"{path}/a", accept=f"application/json{DROP}")
+        assert whole["metadata"].pop("managedFields")
+        assert without == whole
+        assert api.get(f"{path}/a", accept=f"{METADATA}{DROP}")["metadata"] == whole["metadata"]
+        listed = api.get(path, accept=f"application/json{DROP}")["items"]
+        assert [each["metadata"] for each in listed if each["metadata"]["name"] == "a"] == [whole["metadata"]]
+        assert "managedFields" in api.get(f"{path}/a", accept="application/json;drop=spec")["metadata"]
+
+
 @pytest.mark.parametrize(
     "accept",
     ["text/html", "application/yaml", "application/vnd.kubernetes.protobuf", TABLE.replace("v1", "v2")],

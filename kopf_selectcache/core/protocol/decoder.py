@@ -124,6 +124,7 @@ class Reader:
     _shared: SharedMetadata = field(init=False, repr=False, compare=False)
     _part: str = field(init=False, repr=False, compare=False)
     """The projection as it is declared; empty if it stores whole objects."""
+    _keeps_managed: bool = field(init=False, repr=False, compare=False)
     _is_metadata: bool = field(init=False, repr=False, compare=False)
     """True if objects are received as metadata, which is stored as a whole."""
     _starts: tuple[bytes, ...] = field(init=False, repr=False, compare=False)
@@ -142,6 +143,7 @@ class Reader:
         # Go writes the members of structs in the order of declaration, those of maps in alphabetical order.
         object.__setattr__(self, "_shared", SharedMetadata(self.sent))
         starts = tuple(b"{" + said + _SAYS_NO_KIND[1:] for said in (kind + version, b"", version + kind))
+        object.__setattr__(self, "_keeps_managed", self.projection.keeps_managed)
         is_metadata = self.projection.is_metadata
         object.__setattr__(self, "_is_metadata", is_metadata)
         object.__setattr__(self, "_starts", (_PARTIAL_START,) if is_metadata else starts)
@@ -368,7 +370,7 @@ class Reader:
         Only the metadata is decoded. Of the rest, the decoder proves that it is JSON, which takes a third of
         the time; it does not look at the encoding of texts. So readers can decode all of the object.
         """
-        if (self._part and not self._is_metadata) or self.accepts is not None:
+        if (self._part and not self._is_metadata) or self.accepts is not None or self._keeps_managed:
             return None
         for start in self._starts:  # It is used below. A generator would cost a call for each.
             if data.startswith(start):
@@ -485,7 +487,14 @@ class Reader:
                     raise Unselected(
                         metadata.namespace, metadata.name, metadata.uid, metadata.version, term, labels
                     )
-            return self._made(metadata, labels, owners, kept, fields, whole=parts if self._part else None)
+            return self._made(
+                metadata,
+                labels,
+                owners,
+                kept,
+                fields,
+                whole=parts if self._part or self._keeps_managed else None,
+            )
         except Undecodable as undecodable:
             why = undecodable.why
         if not leaves and (term := self.sent.failing_key(metadata.namespace, metadata.name)) is not None:
@@ -611,7 +620,7 @@ class Reader:
 
         An object that is stored as a whole is copied without decoding, and its members are None.
         """
-        untouched = not self._part and b'"managedFields"' not in data
+        untouched = not self._part and (self._keeps_managed or b'"managedFields"' not in data)
         if untouched and found.kind and found.api_version:
             return data, b"", None
         try:

@@ -64,6 +64,9 @@ FINALIZERS: Keys = ("metadata", "finalizers")
 MANAGED: Keys = ("metadata", "managedFields")
 """Dropped unless `keep` names it: often a third of the object, and rarely of use to readers."""
 
+EVERY: Keys = ("*",)
+"""In `keep`, everything but `managedFields`, which may stand beside it."""
+
 
 def keys_of(path: Path) -> Keys:
     """Return a path as its keys."""
@@ -146,7 +149,7 @@ class Projection:
     """  # A line of an example is not broken.  # noqa: E501
 
     keep: tuple[Keys, ...] | None = None
-    """Only these paths and the identity are stored; None means all."""
+    """Only these paths and the identity are stored; None means all, and so does `*` among them."""
     drop: tuple[Keys, ...] = ()
     """Paths that are dropped from those of `keep`."""
     transform: Transform | None = None
@@ -175,9 +178,9 @@ class Projection:
         for path in (*(self.keep or ()), *self.drop):
             if not path or not all(path):
                 raise BadPath(path, "has an empty key")
-        kept = self.keep
+        kept = None if self._keeps_all else self.keep
         if self.metadata_only:
-            if beside := [path for path in kept or () if path[:1] != METADATA and path not in IDENTITY]:
+            if beside := [path for path in self.keep or () if path[:1] != METADATA and path not in IDENTITY]:
                 raise BadPath(beside[0], "isn't metadata, and metadata_only=True asks for metadata only")
             kept = (METADATA,) if kept is None else kept
         for path in self.drop:
@@ -220,11 +223,20 @@ class Projection:
         not count.
         """
         return (
-            self.keep is not None
+            not self._keeps_all
             or any(path[: len(MANAGED)] != MANAGED for path in self.drop)
             or self.transform is not None
             or self.metadata_only
         )
+
+    @property
+    def _keeps_all(self) -> bool:
+        return self.keep is None or EVERY in self.keep
+
+    @property
+    def keeps_managed(self) -> bool:
+        """True if any of `managedFields` is stored."""
+        return not self.lost(MANAGED)
 
     @property
     def part(self) -> Part:

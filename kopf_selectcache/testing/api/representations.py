@@ -1,5 +1,5 @@
-"""The forms of objects: whole, metadata only, or a table, by the Accept header. Only tables
-decode objects.
+"""The forms of objects: whole, metadata only, or a table, by the Accept header; on request without
+`managedFields`, as KEP-5958 has it. Only tables decode objects.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from .status import Problem, not_acceptable
 
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 _META = "meta.k8s.io"
+_MANAGED = "metadata.managedFields"
 
 Conversion = Literal["", "metadata", "metadata-list", "table"]
 _CONVERSIONS: Mapping[str, Conversion] = {
@@ -35,6 +36,8 @@ class _Object(msgspec.Struct):
     metadata: msgspec.Raw
 
 
+_Members = dict[str, msgspec.Raw]
+_members = msgspec.json.Decoder(_Members).decode
 _read = msgspec.json.Decoder(_Object).decode
 _dump = msgspec.json.Encoder().encode
 
@@ -48,6 +51,8 @@ class Form:
     """The version of meta.k8s.io, if the object is converted."""
     included: str = "Metadata"
     """The objects in a table's rows: none (None), their metadata, or whole (Object)."""
+    drops: bool = False
+    """True if `managedFields` are left out."""
 
 
 def accepted(accept: str, *, included: str = "", watch: bool = False) -> Form:
@@ -57,10 +62,11 @@ def accepted(accept: str, *, included: str = "", watch: bool = False) -> Form:
             continue  # Neither YAML nor protobuf: clients that ask for them accept JSON as well.
         word = parameters.get("as", "")
         version = parameters.get("v", "")
+        drops = _MANAGED in parameters.get("drop", "").split("+")
         if not word:
-            return Form()
+            return Form(drops=drops)
         if word in _CONVERSIONS and parameters.get("g") == _META and version in ("v1", "v1beta1"):
-            return Form(_CONVERSIONS[word], version, included or "Metadata")
+            return Form(_CONVERSIONS[word], version, included or "Metadata", drops)
     kinds = "application/json;stream=watch" if watch else "application/json"
     raise not_acceptable(f"only the following media types are accepted: {kinds}")
 
@@ -154,13 +160,18 @@ class View:
         return b"{%b,%b," % ((version, kind) if self.served.custom else (kind, version))
 
     def _data(self, stored: Stored) -> bytes:
-        return shown(stored.data) if self.served.group == "events.k8s.io" else stored.data
+        data = shown(stored.data) if self.served.group == "events.k8s.io" else stored.data
+        if not self.form.drops or b'"managedFields"' not in data:
+            return data
+        members = _members(data)
+        return _dump(members | {"metadata": msgspec.Raw(_unmanaged(members["metadata"]))})
 
     def _metadata(self, stored: Stored) -> bytes:
+        metadata = _read(stored.data).metadata
         return b'{"kind":"PartialObjectMetadata","apiVersion":"%b/%b","metadata":%b}' % (
             _META.encode(),
             self.form.version.encode(),
-            _read(stored.data).metadata,
+            _unmanaged(metadata) if self.form.drops else metadata,
         )
 
     def _list(self, page: Page, meta: Mapping[str, Any]) -> bytes:
@@ -168,7 +179,7 @@ class View:
         if self.served.custom:
             # Objects of custom resources, and their lists, have their kind, and sort their keys.
             start = self._typed()
-            items = b",".join(start + stored.data[1:] for stored in page.items)
+            items = b",".join(start + self._data(stored)[1:] for stored in page.items)
             tail = _dump({"kind": kind, "metadata": {"continue": "", **meta}})
             return b'{"apiVersion":"%b","items":[%b],%b' % (self.served.api_version.encode(), items, tail[1:])
         head = _dump({"kind": kind, "apiVersion": self.served.api_version, "metadata": meta})
@@ -200,6 +211,11 @@ class View:
         return not_acceptable(
             f"you requested {wanted}, but the requested object is {what} (*{package}.{kind})"
         )
+
+
+def _unmanaged(metadata: msgspec.Raw) -> bytes:
+    """Return the metadata of an object without its `managedFields`."""
+    return _dump({key: value for key, value in _members(metadata).items() if key != "managedFields"})
 
 
 def _closed(head: bytes, items: bytes) -> bytes:
