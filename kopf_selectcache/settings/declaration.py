@@ -84,9 +84,10 @@ class Cached:
     of `transform=`. With `metadata_only=True`, the server is asked for metadata and sends nothing else.
 
     The paths are lists of text with dots, `'spec.nodeName'`, or of tuples, where a key has a dot itself. They
-    lead through lists to each item. `metadata.managedFields` is dropped unless `keep=` names it. Other
-    parts cannot be read, but objects are selected as if they were stored. A transform receives a copy of the
-    object and returns it; it must not change its identity. """
+    lead through lists to each item. `metadata.managedFields` is dropped unless `keep=` names it:
+    `keep=['*', 'metadata.managedFields']` stores whole objects with it. Other parts cannot be read, but
+    objects are selected as if they were stored. A transform receives a copy of the object and returns it; it
+    must not change its identity. """
     share_watches: bool
     """True if the names of a Selector share one watch of their namespace, rather than have one each.
 

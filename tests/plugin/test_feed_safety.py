@@ -254,7 +254,7 @@ def test_20_a_second_watch_has_a_reason_an_example_and_the_line_that_would_chang
     assert decided(register, filter_=filter_, namespace=namespace) == f"{reason}. {remedy}"
 
 
-def test_all_handlers_of_a_kind_must_be_contained() -> None:
+def test_6_all_handlers_of_a_kind_must_be_contained() -> None:
     narrow, wide = handles(labels={"app": "web"}), handles(kopf.on.update)
     assert decided(narrow, filter_="app=web") == ""
     assert decided(narrow, wide, filter_="app=web").startswith("handler 'web' also selects")

@@ -1,0 +1,70 @@
+"""Seeded bugs that feed Kopf's handlers from a cache that lacks what they need."""
+
+from __future__ import annotations
+
+from .mutant import Mutant
+
+SAFETY = "plugin/feed_safety.py"
+TESTS = "tests/plugin/test_feed_safety.py::test_"
+SECOND = TESTS + "20_a_second_watch_has_a_reason_an_example_and_the_line_that_would_change_it"
+FED = TESTS + "6_handlers_are_fed_if_the_filter_contains_what_they_select"
+TRANSPORT = "tests/client/test_transport.py::test_8_"
+
+FEEDING: tuple[Mutant, ...] = (
+    Mutant(
+        "feed an unsafe kind",
+        SAFETY,
+        "    if verdict:\n        return None\n",
+        "    return None\n",
+        20,
+        (SECOND,),
+    ),
+    Mutant(
+        "feed daemons and deletion handlers by their labels",
+        SAFETY,
+        "() if needs_finalizer(handler) else tuple(",
+        "tuple(",
+        20,
+        (SECOND,),
+    ),
+    Mutant(
+        "look at the first handler of a kind only",
+        SAFETY,
+        "        if (found := _why_outside(handler, namespace, source)) is not None:\n            return found\n",
+        "        return _why_outside(handler, namespace, source)\n",
+        6,
+        (TESTS + "6_all_handlers_of_a_kind_must_be_contained",),
+    ),
+    Mutant(
+        "compare the filter with all namespaces for a watcher of one",
+        SAFETY,
+        "        namespaces=None if namespace is None else (namespace,),\n    )\n\n\ndef _requirements",
+        "        namespaces=None,\n    )\n\n\ndef _requirements",
+        6,
+        (FED,),
+    ),
+    Mutant(
+        "feed parts of objects",
+        SAFETY,
+        "    if source.projection.partial:\n",
+        "    if False:\n",
+        13,
+        (TESTS + "13_handlers_are_not_fed_with_parts_of_objects",),
+    ),
+    Mutant(
+        "feed handlers with finalizers although objects are unreadable",
+        SAFETY,
+        "needs_finalizer(handler) and source.has_unreadable",
+        "False",
+        8,
+        (TESTS + "8_unreadable_objects_make_kinds_with_finalizers_unsafe_while_they_exist",),
+    ),
+    Mutant(
+        "send a form again that the server has refused",
+        "client/transport.py",
+        "        self._undropping.add(group)\n",
+        "",
+        8,
+        (TRANSPORT + "a_server_that_refuses_to_drop_managed_fields_is_asked_once_and_then_without",),
+    ),
+)
