@@ -50,7 +50,7 @@ FEATURES: tuple[FeatureMutant, ...] = (
     FeatureMutant("join streams without the right to all namespaces", "informer/_joining.py", "                return False\n", "                return True\n",
                   "A10", ("tests/informer/test_namespaces.py::test_roles_in_the_namespaces_are_enough_for_any_number_of_them",)),
     FeatureMutant("ask for whole objects where metadata is declared", "client/partial_metadata.py",
-                  "    if not projection.metadata_only:\n", "    if True:\n",
+                  "    if projection.metadata_only:\n        accept = ", "    if False:\n        accept = ",
                   "A11", (PARTS + "a11_metadata_alone_crosses_the_network",)),
     FeatureMutant("take an object outside of the filter for absent", "cache/_outside.py",
                   "    if found is None:\n", "    if True:\n",
