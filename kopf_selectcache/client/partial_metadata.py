@@ -1,4 +1,4 @@
-"""The forms in which objects are requested: whole or metadata only (PartialObjectMetadata), and in both without
+"""The forms in which objects are requested: whole or metadata only (PartialObjectMetadata), both without
 `managedFields`, unless they are stored. A server may not support a form, and answers with whole objects.
 """
 

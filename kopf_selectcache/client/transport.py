@@ -41,8 +41,8 @@ Warned: TypeAlias = Callable[[str], object]
 JSON = "application/json"
 
 DROP = ";drop=metadata.managedFields"
-"""Follows a media type in the header Accept: the server leaves `managedFields` out (KEP-5958). Servers that do
-not know it ignore it, or answer 406."""
+"""Follows a media type in the header Accept: the server leaves `managedFields` out (KEP-5958). Servers that
+do not know it ignore it, or answer 406."""
 
 NOT_ACCEPTABLE = 406
 UNAUTHORIZED = 401

@@ -30,7 +30,10 @@ FEEDING: tuple[Mutant, ...] = (
     Mutant(
         "look at the first handler of a kind only",
         SAFETY,
-        "        if (found := _why_outside(handler, namespace, source)) is not None:\n            return found\n",
+        (
+            "        if (found := _why_outside(handler, namespace, source)) is not None:\n"
+            "            return found\n"
+        ),
         "        return _why_outside(handler, namespace, source)\n",
         6,
         (TESTS + "6_all_handlers_of_a_kind_must_be_contained",),
