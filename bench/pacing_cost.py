@@ -32,7 +32,7 @@ from bench.datasets import DEFAULT, dataset
 from bench.report import BLOCK
 from bench.synthetic import Synthetic
 from kopf_selectcache import EVERYTHING
-from kopf_selectcache.client.pacing import BATCH_DELAY
+from kopf_selectcache.client.reading import BATCH_DELAY
 from kopf_selectcache.client.transport import KopfTransport
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.settings.options import SelectCacheSettings

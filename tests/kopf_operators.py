@@ -32,7 +32,8 @@ from kopf._core.reactor.inventory import ResourceMemories
 from kopf._core.reactor.processing import process_resource_event
 from kopf._core.reactor.subhandling import subhandling_context
 
-from kopf_selectcache.client.transport import Refused, WritingTransport
+from kopf_selectcache.client.reading import Refused
+from kopf_selectcache.client.transport import WritingTransport
 from kopf_selectcache.core.protocol.messages import Refusal
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.plugin.hooks import hook

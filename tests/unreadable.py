@@ -8,7 +8,8 @@ from contextlib import asynccontextmanager
 
 from kopf_selectcache import Cached, Selector
 from kopf_selectcache.cache.cache import Cache
-from kopf_selectcache.client.transport import JSON, Refused
+from kopf_selectcache.client.reading import Refused
+from kopf_selectcache.client.transport import JSON
 from kopf_selectcache.core.protocol.messages import Refusal
 from kopf_selectcache.core.selection.kinds import KindKey
 from kopf_selectcache.errors import StateError

@@ -11,7 +11,8 @@ import msgspec
 
 from kopf_selectcache._errors import NotDeclared, NotSynced
 from kopf_selectcache.client import partial_metadata
-from kopf_selectcache.client.transport import JSON, Refused
+from kopf_selectcache.client.reading import Refused
+from kopf_selectcache.client.transport import JSON
 from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.protocol.decoder import Reader
 from kopf_selectcache.core.recursion import decoded

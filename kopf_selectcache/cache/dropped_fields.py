@@ -15,7 +15,7 @@ import msgspec
 
 from kopf_selectcache import _kopf
 from kopf_selectcache.client.discovery import Server, has_subresource
-from kopf_selectcache.client.transport import Refused, Unreachable
+from kopf_selectcache.client.reading import Refused, Unreachable
 from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.protocol.lost_answer import Verb, Write, contains
 from kopf_selectcache.core.recursion import decoded

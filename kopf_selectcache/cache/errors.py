@@ -32,7 +32,7 @@ from kopf_selectcache._errors import (
     call_of,
 )
 from kopf_selectcache.client.discovery import NotServed
-from kopf_selectcache.client.transport import NoCredentials, Refused, Unreachable
+from kopf_selectcache.client.reading import NoCredentials, Refused, Unreachable
 from kopf_selectcache.core.errors import Garbled, TooLarge, Untransformed
 from kopf_selectcache.core.protocol.backoff import ASKED
 from kopf_selectcache.core.protocol.messages import Refusal
@@ -42,7 +42,7 @@ from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.selection.witness import Answer, Witness
 from kopf_selectcache.core.store.projection import Keys, Projection, as_written
 from kopf_selectcache.core.store.record import Record, UnreadableRecord
-from kopf_selectcache.informer.causes import NO_ANSWER, cause_of
+from kopf_selectcache.informer.health import NO_ANSWER, cause_of
 from kopf_selectcache.selectors.kind_keys import is_misspelt, key_of, unserved
 from kopf_selectcache.selectors.object_key import Key
 from kopf_selectcache.selectors.selector import Branches, Selector

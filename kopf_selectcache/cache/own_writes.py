@@ -15,7 +15,7 @@ from functools import partial
 import msgspec
 
 from kopf_selectcache._errors import ReadError
-from kopf_selectcache.client.transport import Refused, Unreachable
+from kopf_selectcache.client.reading import Refused, Unreachable
 from kopf_selectcache.core.errors import Garbled, Untransformed
 from kopf_selectcache.core.protocol.decoder import Reader
 from kopf_selectcache.core.recursion import with_room

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from kopf_selectcache._errors import NotDeclared
-from kopf_selectcache.client.transport import Refused
+from kopf_selectcache.client.reading import Refused
 from kopf_selectcache.core.protocol.query import written
 from kopf_selectcache.core.redact import clipped
 from kopf_selectcache.core.selection.kinds import KindKey
@@ -23,7 +23,7 @@ from kopf_selectcache.informer.access_review import Reviewer, Unreviewed
 from kopf_selectcache.informer.estimate import Amount, Counter
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
-from kopf_selectcache.informer.stream_split import Relist, Split, split_streams
+from kopf_selectcache.informer.state import Relist, Split, split_streams
 from kopf_selectcache.selectors.kind_keys import AnyKey
 from kopf_selectcache.selectors.selector import Branches
 from kopf_selectcache.settings.declaration import Cached, Declared, named

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from kopf_selectcache._errors import InvalidObject, NotDeclared
-from kopf_selectcache.client.transport import Refused, Unreachable
+from kopf_selectcache.client.reading import Refused, Unreachable
 from kopf_selectcache.client.writer import Unsettled, WriteCall
 from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.protocol.decoder import Reader

@@ -32,9 +32,9 @@ from kopf_selectcache.core.store.record import (
 )
 from kopf_selectcache.core.store.store import Readable
 from kopf_selectcache.core.store.substore import ObjectKey
+from kopf_selectcache.informer.environment import Unanswered
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
-from kopf_selectcache.informer.retries import Unanswered
 from kopf_selectcache.informer.state import InformerState, Serving
 from kopf_selectcache.selectors.kind_keys import checked_key, key_of
 from kopf_selectcache.selectors.object_key import Key

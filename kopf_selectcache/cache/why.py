@@ -12,7 +12,8 @@ from typing import Protocol, cast
 
 from kopf_selectcache._errors import ReadError
 from kopf_selectcache.client import partial_metadata
-from kopf_selectcache.client.transport import Refused, Transport, Unreachable
+from kopf_selectcache.client.reading import Refused, Unreachable
+from kopf_selectcache.client.transport import Transport
 from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.protocol.pager import Paging
 from kopf_selectcache.core.redact import clipped

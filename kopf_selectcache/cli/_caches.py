@@ -9,15 +9,16 @@ from typing import NamedTuple
 
 from kopf_selectcache.client.discovery import NotServed, resolve
 from kopf_selectcache.client.partial_metadata import pages_of_metadata
-from kopf_selectcache.client.transport import KopfTransport, Refused
+from kopf_selectcache.client.reading import Refused
+from kopf_selectcache.client.transport import KopfTransport
 from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.protocol.pager import Paging
+from kopf_selectcache.core.redact import one_line
 from kopf_selectcache.core.selection.kinds import KindKey
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.errors import SelectCacheError
 from kopf_selectcache.informer.estimate import PAGE_LIMIT, PATIENCE, labelled_namespaces
-from kopf_selectcache.informer.phrase import one_line
 from kopf_selectcache.selectors.kind_keys import assigned, text_of, unserved
 from kopf_selectcache.settings.declaration import Cached
 from kopf_selectcache.settings.planner import Plan

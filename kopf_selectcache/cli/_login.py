@@ -21,7 +21,8 @@ import kopf
 import yaml
 
 from kopf_selectcache import _kopf
-from kopf_selectcache.client.transport import KopfTransport, Refused, Unreachable
+from kopf_selectcache.client.reading import Refused, Unreachable
+from kopf_selectcache.client.transport import KopfTransport
 from kopf_selectcache.informer.access_review import Unreviewed
 from kopf_selectcache.plugin.runtimes import create_transport
 from kopf_selectcache.selectors.suggestions import near

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from kopf_selectcache.core.protocol.query import written
+from kopf_selectcache.core.redact import one_line
 from kopf_selectcache.informer.estimate import Amount
-from kopf_selectcache.informer.phrase import one_line
 from kopf_selectcache.settings.precedence import Level, Origin
 from kopf_selectcache.settings.quantity import readable
 from kopf_selectcache.settings.rights import Right

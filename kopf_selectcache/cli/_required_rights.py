@@ -11,12 +11,12 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 
 from kopf_selectcache import _kopf
 from kopf_selectcache.client.discovery import NotServed, resolve
-from kopf_selectcache.client.transport import Refused, Unreachable
+from kopf_selectcache.client.reading import Refused, Unreachable
 from kopf_selectcache.core.errors import Garbled
+from kopf_selectcache.core.redact import one_line
 from kopf_selectcache.core.selection.kinds import Kind, KindKey, find, parse_key
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.errors import SelectCacheError
-from kopf_selectcache.informer.phrase import one_line
 from kopf_selectcache.plugin.on import change_handlers
 from kopf_selectcache.plugin.reconcile import reconcilers
 from kopf_selectcache.selectors.kind_keys import are_alike, checked_key, text_of, unserved

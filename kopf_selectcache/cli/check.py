@@ -15,7 +15,7 @@ from typing import TextIO
 
 from kopf_selectcache import _kopf
 from kopf_selectcache.client.discovery import NotServed, resolve
-from kopf_selectcache.client.transport import Refused
+from kopf_selectcache.client.reading import Refused
 from kopf_selectcache.core.errors import Garbled, Untransformed
 from kopf_selectcache.core.selection.kinds import KindKey, find
 from kopf_selectcache.core.selection.resource import Resource

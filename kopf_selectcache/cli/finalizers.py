@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 import kopf
 
 from kopf_selectcache.client.partial_metadata import ONE, metadata_of
-from kopf_selectcache.client.transport import KopfTransport, Refused, Unreachable
+from kopf_selectcache.client.reading import Refused, Unreachable
+from kopf_selectcache.client.transport import KopfTransport
 from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.plugin.finalizers import finalizers_of, is_terminating, removal_of

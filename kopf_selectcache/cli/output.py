@@ -11,8 +11,8 @@ from typing import Any, NamedTuple, NoReturn, Protocol, TextIO
 
 import yaml
 
+from kopf_selectcache.core.redact import one_line
 from kopf_selectcache.errors import SelectCacheError
-from kopf_selectcache.informer.phrase import one_line
 from kopf_selectcache.selectors.suggestions import near
 
 from .terminal import write

@@ -10,7 +10,8 @@ from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequen
 from typing import Any, NamedTuple
 
 from kopf_selectcache.cache.why import compare
-from kopf_selectcache.client.transport import Refused, ask_in_size
+from kopf_selectcache.client.reading import Refused
+from kopf_selectcache.client.transport import ask_in_size
 from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.protocol.decoder import Reader
 from kopf_selectcache.core.protocol.messages import Refusal

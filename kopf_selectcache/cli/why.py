@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from kopf_selectcache.cache.why import Standing, Why, ask_server
-from kopf_selectcache.client.transport import Refused
+from kopf_selectcache.client.reading import Refused
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.settings.rights import Right, merged, of_cache
 

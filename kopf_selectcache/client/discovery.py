@@ -25,7 +25,7 @@ from kopf_selectcache.core.selection.kinds import BUILT_IN, Kind, KindKey, find,
 from kopf_selectcache.core.selection.resource import Resource
 
 from .fetcher import Fetcher, Shared
-from .transport import Refused
+from .reading import Refused
 
 LONGEST = 253
 """Limit of the name of a group, version, kind or resource, in characters."""

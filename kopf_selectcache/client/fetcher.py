@@ -19,7 +19,8 @@ from kopf_selectcache.core.protocol.messages import Page, Refusal
 from kopf_selectcache.core.protocol.pager import Paging
 from kopf_selectcache.core.store.record import Record
 
-from .transport import JSON, Refused, Transport, ask_in_size
+from .reading import Refused
+from .transport import JSON, Transport, ask_in_size
 
 _T = TypeVar("_T")
 

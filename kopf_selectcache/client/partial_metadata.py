@@ -15,7 +15,8 @@ from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.projection import ALL, Projection
 from kopf_selectcache.core.store.record import Record
 
-from .transport import DROP, JSON, Refused, Transport, ask_in_size
+from .reading import Refused
+from .transport import DROP, JSON, Transport, ask_in_size
 
 ONE = f"{JSON};as={PARTIAL_KIND};g=meta.k8s.io;v=v1{DROP},{JSON}{DROP}"
 """The header Accept of a request for one object, or for a watch."""

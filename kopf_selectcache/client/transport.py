@@ -2,20 +2,25 @@
 objects and no protocol.
 
 Requests use the operator's own credentials: Kopf's vault hands them out, and logs in again when the server
-refuses them or no safe connection can be made with them (see `_credentials`). If the server refuses the
+refuses them or no safe connection can be made with them (see `Logins`). If the server refuses the
 credentials of every login, that is Refused with 401. No other failure is retried here; the protocol decides.
+
+Kopf remembers credentials that were invalidated with `Vault.invalidate`, and rejects equal ones: one 401 for
+a static token would end the operator. `Logins` drops them as Kopf drops expired ones, so that Kopf accepts
+equal ones again. Credentials that cannot be used, or with which no safe connection can be made, count as
+refused: equal ones may name a file that now has the certificate of a new authority.
 """
 
 from __future__ import annotations
 
 import asyncio
 import platform
-import zlib
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, asynccontextmanager
-from email.utils import parsedate_to_datetime
+from copy import copy
+from dataclasses import dataclass, field
 from functools import partial
-from math import isfinite
+from math import inf
 from random import random
 from time import monotonic
 from typing import Any, Protocol, TypeAlias, TypeVar, cast
@@ -25,14 +30,140 @@ from aiohttp.abc import AbstractStreamWriter
 
 from kopf_selectcache import _kopf
 from kopf_selectcache.core.errors import TooLarge
-from kopf_selectcache.core.protocol.backoff import delay
+from kopf_selectcache.core.protocol.backoff import SLOW, delay
 from kopf_selectcache.core.protocol.decoder import read_refusal
-from kopf_selectcache.core.protocol.messages import Refusal
 from kopf_selectcache.core.protocol.pager import PageSize
-from kopf_selectcache.core.redact import printable
 
-from ._credentials import TRIES, Logins
-from .pacing import BATCH_DELAY, is_waking, paced
+from .reading import (
+    BATCH_DELAY,
+    BROKEN,
+    BUFFER,
+    NoCredentials,
+    Refused,
+    Unreachable,
+    describe,
+    is_waking,
+    paced,
+    read_refused,
+    read_whole,
+    seconds_to_wait,
+)
+
+TRIES = 3
+"""Number of requests with the same credentials before they are dropped: a server may refuse one by mistake.
+"""
+
+SOONEST, LATEST = 60.0, 600.0
+"""Seconds between two logins that replace equal credentials: the first interval, and the longest. Different
+credentials are replaced after SLOW seconds.
+
+A login closes Kopf's own sessions and streams; Kopf opens new ones.
+"""
+
+TRUSTED = 3600.0
+"""Seconds for which an accepted request proves that credentials are valid. Servers end a watch within an
+hour, so each kind sends a new request in that time."""
+
+
+@dataclass
+class _Dropped:
+    """The last dropped credentials of a login handler, and the answers to its next ones since then."""
+
+    info: _kopf.KubeContext
+    at: float
+    interval: float
+    accepted_at: float = -inf
+    accepted: dict[str, bool] = field(default_factory=dict)
+    """True for each kind that accepted a request, false for each that only refused them."""
+
+    def interval_of(self, info: _kopf.KubeContext) -> float:
+        """Return the seconds after the last drop until these credentials may be dropped."""
+        return self.interval if info == self.info else SLOW
+
+
+class Logins:
+    """Drops refused credentials, and has Kopf log in at a bounded rate. Used on the operator's event loop
+    only.
+    """
+
+    def __init__(self, vault: _kopf.Vault, *, clock: Callable[[], float]) -> None:
+        self._vault = vault
+        self._clock = clock
+        self._dropped: dict[_kopf.VaultKey, _Dropped] = {}  # One for each login handler.
+        self._next: float | None = None  # Time of the next login if no login gave credentials; else None.
+
+    def tries(self, key: _kopf.VaultKey, info: _kopf.KubeContext, kind: str) -> int:
+        """Return the number of tries of a request: one if equal credentials are known to be refused, for all
+        kinds or for this one.
+        """
+        if (dropped := self._dropped.get(key)) is None:
+            return TRIES
+        is_refused = self._is_early(key, info) and dropped.accepted_at == -inf
+        return 1 if is_refused or (self._is_of_kind(key, info, kind) and kind in dropped.accepted) else TRIES
+
+    def _is_early(self, key: _kopf.VaultKey, info: _kopf.KubeContext) -> bool:
+        dropped = self._dropped.get(key)
+        return dropped is not None and self._clock() < dropped.at + dropped.interval_of(info)
+
+    def _is_of_kind(self, key: _kopf.VaultKey, info: _kopf.KubeContext, kind: str) -> bool:
+        """Return True if a 401 is rather a fault of this kind: since equal credentials were dropped, other
+        kinds have accepted them, and this one never has.
+        """
+        dropped = self._dropped.get(key)
+        return (
+            dropped is not None
+            and dropped.info == info
+            and not dropped.accepted.get(kind, False)
+            and self._clock() < dropped.accepted_at + TRUSTED
+        )
+
+    async def drop(self, key: _kopf.VaultKey, info: _kopf.KubeContext, kind: str | None = None) -> None:
+        """Drop these credentials after a 401 for this kind or another failure. If there are no others, have
+        Kopf log in.
+
+        If it is too early for a login, the only credentials stay. The login continues if this request is
+        cancelled.
+        """
+        if not _kopf.has_credentials(self._vault, key, info):
+            return  # Another request has dropped them.
+        stay = self._is_early(key, info)
+        if kind is not None and (dropped := self._dropped.get(key)) is not None:
+            stay = stay or self._is_of_kind(key, info, kind)
+            dropped.accepted.setdefault(kind, False)
+        if not stay:
+            self._note(key, info)
+        if not await _kopf.remove_credentials(self._vault, key, info) and not stay:
+            # A copy, because Kopf compares by identity: a late refusal of the dropped ones does not hit it.
+            spare = copy(info)
+            await _kopf.log_in_again(self._vault, key, info, spare)
+            # The pause begins after the login, which may take longer than the pause.
+            self._dropped[key].at = self._clock()
+            await _kopf.remove_credentials(self._vault, key, spare)  # If another login handler gave some.
+
+    def _note(self, key: _kopf.VaultKey, info: _kopf.KubeContext) -> None:
+        before, now, interval = self._dropped.get(key), self._clock(), SOONEST
+        if before is not None and before.info == info and now <= before.at + 2 * before.interval:
+            interval = min(2 * before.interval, LATEST)
+        self._dropped[key] = _Dropped(info, now, interval)
+
+    def fail(self) -> None:
+        """Note that no login gives credentials. Kopf tries no other login by itself from then on."""
+        if self._next is None:
+            self._next = self._clock() + SLOW
+
+    async def renew(self) -> None:
+        """Log in again if no login gave credentials, at most once in SLOW seconds."""
+        if self._next is not None and (now := self._clock()) >= self._next:
+            self._next = now + SLOW
+            await _kopf.log_in_if_empty(self._vault)
+
+    def succeed(self, key: _kopf.VaultKey, kind: str) -> None:
+        """Note that the credentials of this login handler are accepted for this kind."""
+        if (dropped := self._dropped.get(key)) is not None:
+            dropped.accepted_at = self._clock()
+            dropped.accepted[kind] = True
+        self._next = None
+
 
 _T = TypeVar("_T")
 
@@ -59,36 +190,6 @@ have no limit."""
 TIMEOUTS = 2 * TRIES + 1
 """Limit of a request as a multiple of its timeout: all tries before and after a login, and the login, which
 has no timeout of its own."""
-
-_BUFFER = 256 * 1024
-"""Bytes that are decompressed at a time, and that aiohttp reads before it waits for the reader."""
-
-_LONGEST = 1024 * 1024
-"""Bytes that are read of an answer that is no success."""
-
-
-class Refused(Exception):
-    """The server refused the request."""
-
-    def __init__(self, refusal: Refusal) -> None:
-        super().__init__(refusal)
-        self.refusal = refusal
-
-
-class Unreachable(Exception):
-    """The server did not answer, or the connection broke off."""
-
-    def __init__(self, text: str, *, may_have_arrived: bool = True) -> None:
-        super().__init__(text)
-        self.may_have_arrived = may_have_arrived
-        """False if the server has certainly not received the request, so that it did not execute it."""
-
-
-class NoCredentials(Unreachable):
-    """No request was sent, because no login gave credentials."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__(text, may_have_arrived=False)
 
 
 class Transport(Protocol):
@@ -216,7 +317,7 @@ class KopfTransport:
             if sending is not None and sending.warned is not None:
                 for header in response.headers.getall("Warning", ()):
                     sending.warned(header)
-            return await _read(response, self._max_bytes if most is None else min(most, self._max_bytes))
+            return await read_whole(response, self._max_bytes if most is None else min(most, self._max_bytes))
 
     @asynccontextmanager
     async def watch(
@@ -229,8 +330,7 @@ class KopfTransport:
         headers = {"Accept": accept, "Accept-Encoding": "identity"}
         async with (
             self._answer(path, query, headers, limits, decompressed=True) as response,
-            aclosing(paced(response, delay=delay, clock=self._clock, sleep=self._sleep)) as pieces,
-            aclosing(_chunks(pieces)) as chunks,
+            aclosing(paced(response, delay=delay, clock=self._clock, sleep=self._sleep)) as chunks,
         ):
             yield chunks
 
@@ -267,7 +367,7 @@ class KopfTransport:
                             timeout=limits,
                             allow_redirects=False,
                             auto_decompress=decompressed,
-                            read_bufsize=_BUFFER,
+                            read_bufsize=BUFFER,
                         )
                         try:
                             response = await self._accepted(
@@ -378,15 +478,15 @@ async def _response(
             )
         except aiohttp.ClientSSLError as error:
             # The next login may know a new authority.
-            raise _NotAccepted(Unreachable(_describe(error))) from error
-        except _BROKEN as error:
-            raise Unreachable(_describe(error)) from error
+            raise _NotAccepted(Unreachable(describe(error))) from error
+        except BROKEN as error:
+            raise Unreachable(describe(error)) from error
         if response.status in (200, 201) or (response.status == ACCEPTED and sending is not None):
             stack.push_async_exit(attempt.pop_all())
             return response
         refused = Refused(
             read_refusal(
-                response.status, await _body(response), retry_after=seconds_to_wait(response.headers)
+                response.status, await read_refused(response), retry_after=seconds_to_wait(response.headers)
             )
         )
     if response.status == UNAUTHORIZED:
@@ -514,119 +614,3 @@ def _session(info: _kopf.KubeContext) -> aiohttp.ClientSession:
 
 
 _Offer: TypeAlias = tuple[_kopf.VaultKey, _kopf.KubeContext, _Connection]
-
-# aiohttp raises RuntimeError for a session that was closed after the vault handed it out, and ValueError for
-# a request that it cannot send.
-_BROKEN = (aiohttp.ClientError, asyncio.TimeoutError, OSError, RuntimeError, ValueError)
-
-
-# The first class that matches describes the error: few users know aiohttp's names.
-_DESCRIPTIONS: tuple[tuple[type[Exception], str], ...] = (
-    (TimeoutError, "no answer came in time"),
-    (aiohttp.ClientSSLError, "no safe connection can be made"),
-    (aiohttp.ClientProxyConnectionError, "can't connect to the proxy"),
-    (aiohttp.ClientHttpProxyError, "the proxy refuses"),
-    (aiohttp.ClientConnectorError, "can't connect to the server"),
-    (aiohttp.ClientResponseError, "the answer can't be read"),
-    (aiohttp.InvalidURL, "the request can't be sent"),
-    (aiohttp.ClientError, "the connection broke off"),
-    (OSError, "the connection broke off"),
-    (RuntimeError, "the session was closed"),
-    (ValueError, "the request can't be sent"),
-)
-
-
-def _describe(error: Exception) -> str:
-    description = next(words for kind, words in _DESCRIPTIONS if isinstance(error, kind))
-    # aiohttp quotes an answer that it cannot read, which may hold a Secret. Its texts about connections are
-    # safe.
-    detail = (
-        f": {printable(str(error), 500)}"
-        if isinstance(error, aiohttp.ClientConnectorError) and str(error)
-        else ""
-    )
-    return f"{description} ({type(error).__name__}{detail})"
-
-
-async def _read(response: aiohttp.ClientResponse, most: int) -> bytes:
-    """Return an answer. Raise TooLarge as soon as it has more than `most` bytes, decompressed.
-
-    `response.read()` would decompress each piece as a whole: 64 KB can become 64 MB.
-    """
-    pieces, size = [], 0
-    async with aclosing(_pieces(response)) as decompressed, aclosing(_chunks(decompressed)) as chunks:
-        async for piece in chunks:
-            pieces.append(piece)
-            size += len(piece)
-            if size > most:
-                raise TooLarge(
-                    f"an answer has more than {most:,} bytes (settings.selectcache.max_page_bytes)"
-                )
-            await asyncio.sleep(0)  # A piece that only needs decompression is ready at once.
-    return b"".join(pieces)
-
-
-async def _pieces(response: aiohttp.ClientResponse) -> AsyncGenerator[bytes, None]:
-    """Yield an answer in pieces, decompressed. aiohttp before 3.14 would decompress at once all that has
-    come.
-    """
-    if response.headers.get("Content-Encoding", "identity").lower() not in ("gzip", "deflate"):
-        async for piece in response.content.iter_any():
-            yield piece
-        return
-    inflater = zlib.decompressobj(zlib.MAX_WBITS | 32)  # Either of the two formats, as it begins.
-    try:
-        async for data in response.content.iter_any():
-            while data and not inflater.eof:
-                yield inflater.decompress(data, _BUFFER)
-                data = inflater.unconsumed_tail  # The rest, for the next piece.  # noqa: PLW2901
-    except zlib.error as error:
-        raise aiohttp.ClientPayloadError("the answer can't be decompressed") from error
-    if not inflater.eof:
-        raise aiohttp.ClientPayloadError("the answer ends too early")
-
-
-async def _body(response: aiohttp.ClientResponse) -> bytes:
-    """Read an answer that is no success, until it ends, breaks off or is too long: its status says most."""
-    body = b""
-    try:
-        async with aclosing(_pieces(response)) as pieces:
-            async for piece in pieces:
-                body += piece
-                if len(body) > _LONGEST:
-                    break
-    except _BROKEN:
-        pass
-    return body
-
-
-def seconds_to_wait(headers: Mapping[str, str]) -> float | None:
-    """Return the seconds of the header Retry-After; None if it has none.
-
-    A date is compared with the Date of the same answer: the clocks of the server and of the operator may
-    differ.
-
-    >>> seconds_to_wait({'Retry-After': '1.5'})
-    1.5
-    >>> seconds_to_wait({'Retry-After': 'Wed, 21 Oct 2026 07:28:30 GMT', 'Date': 'Wed, 21 Oct 2026 07:28:00 GMT'})
-    30.0
-    """  # A line of an example is not broken.  # noqa: E501
-    value = headers.get("Retry-After", "").strip()
-    if value.isascii() and value.replace(".", "", 1).isdecimal():
-        seconds = float(value)
-        return seconds if isfinite(seconds) else None
-    try:
-        return max(
-            0.0,
-            (parsedate_to_datetime(value) - parsedate_to_datetime(headers.get("Date", ""))).total_seconds(),
-        )
-    except (ValueError, TypeError, IndexError, OverflowError):  # No date, or only one has a time zone.
-        return None
-
-
-async def _chunks(pieces: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
-    try:
-        async for chunk in pieces:
-            yield chunk
-    except _BROKEN as error:
-        raise Unreachable(_describe(error)) from error

@@ -37,7 +37,8 @@ from kopf_selectcache.core.protocol.lost_answer import (
 from kopf_selectcache.core.protocol.messages import Refusal
 from kopf_selectcache.core.recursion import decoded, with_room
 
-from .transport import JSON, Refused, Unreachable, Warned, WritingTransport
+from .reading import Refused, Unreachable
+from .transport import JSON, Warned, WritingTransport
 
 MOST_DOUBLED = 3
 """The wait between tries doubles this many times, to at most 4 seconds."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from heapq import nsmallest
 
 from kopf_selectcache.client.partial_metadata import pages_of_metadata
-from kopf_selectcache.client.transport import Refused, Unreachable
+from kopf_selectcache.client.reading import Refused, Unreachable
 from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.protocol.backoff import delay
 from kopf_selectcache.core.protocol.pager import Paging

@@ -28,21 +28,27 @@ from kopf_selectcache.selectors.text import LabelSelector
 from kopf_selectcache.settings.declaration import Cached
 from kopf_selectcache.settings.planner import Plan
 
-from ._awaited_versions import AwaitedVersions
 from ._confirmer import Confirmer
-from ._list_version import shared_versions
 from ._messages import Subject
 from ._readiness import ReadablePart
-from ._stream_factory import StreamFactory
-from ._stream_tasks import StreamTasks
+from ._streams import StreamFactory, StreamTasks
+from ._versions import AwaitedVersions, shared_versions
 from .environment import Environment
 from .health import Condition, Health
 from .index_builder import IndexBuilder
 from .log import Logged
 from .memory import LetGo, Share
 from .reflector import Reflector
-from .state import Derived, Followed, InformerState, selecting
-from .stream_split import Split, are_stored_alike, can_be_read, split_streams
+from .state import (
+    Derived,
+    Followed,
+    InformerState,
+    Split,
+    are_stored_alike,
+    can_be_read,
+    selecting,
+    split_streams,
+)
 from .stream_writer import Mirror
 
 

@@ -10,14 +10,16 @@ from kopf_selectcache._errors import DeclarationError, call_of
 from kopf_selectcache.client.discovery import NotServed
 from kopf_selectcache.core.protocol.machine import Lost, Silent
 from kopf_selectcache.core.protocol.messages import Refusal
-from kopf_selectcache.core.redact import clipped
+from kopf_selectcache.core.redact import NOTHING, Phrase, clipped
 from kopf_selectcache.core.selection.kinds import Kind, KindKey
 from kopf_selectcache.selectors.kind_keys import SETTINGS, Site, unserved
 from kopf_selectcache.selectors.selector import Branches, Selector
 from kopf_selectcache.settings.quantity import bytes_in, readable, written
 
 from .memory import AGAIN, LetGo, lessened
-from .phrase import LOOKED_FOR, NOTHING, Phrase
+
+LOOKED_FOR = "\nThe cache waits for it"
+"""The end of the remedy for a declared kind that is not served."""
 
 CHECK = "selectcache check app.py"
 """The command that checks all declarations with the operator's own login."""
@@ -64,7 +66,11 @@ class Described(NamedTuple):
 
 
 _NONE = Described(NOTHING, NOTHING)
+
+
 _ASKED_AGAIN = Phrase("The cache keeps retrying")
+
+
 SOON = Phrase("The cache keeps retrying: a server that has just started refuses everybody")
 """The remedy for a refusal that may be transient."""
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from kopf_selectcache.client.fetcher import Shared
 from kopf_selectcache.client.partial_metadata import pages_of_metadata
-from kopf_selectcache.client.transport import Refused, Unreachable
+from kopf_selectcache.client.reading import Refused, Unreachable
 from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.protocol.pager import Paging
 from kopf_selectcache.core.protocol.query import exactly, is_beyond_server

@@ -1,5 +1,7 @@
 """Injected dependencies of informers: settings, transport, logger, random source, clock and sleep. Tests
 substitute them.
+
+`Retries` repeats transient failures only, with backoff, until the caller's timeout.
 """
 
 from __future__ import annotations
@@ -8,9 +10,11 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
-from kopf_selectcache.client.transport import Refused, Transport, Unreachable
+from kopf_selectcache._errors import StateError
+from kopf_selectcache.client.reading import Refused, Unreachable
+from kopf_selectcache.client.transport import Transport
 from kopf_selectcache.core.errors import Garbled, let_exit
 from kopf_selectcache.core.protocol.backoff import delay
 from kopf_selectcache.settings.declaration import Cached
@@ -98,3 +102,70 @@ async def sleep_until(event: asyncio.Event, sleep: Awaitable[object]) -> None:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+Work: TypeAlias = Callable[[], Awaitable[None]]
+
+
+async def run_again(
+    work: Work, environment: Environment, resource: object, context: Callable[[], dict[str, str]]
+) -> None:
+    """Run endless work. If it fails, log that, and start it again half a minute later.
+
+    `str(resource)` is the name of the resource. `context` returns the attributes of log records.
+    """
+    while True:
+        try:
+            await work()
+        except Exception:
+            environment.logger.exception(
+                "A background task of the cache of %(resource)s failed because of a bug in kopf_selectcache,"
+                " and starts again.",
+                {"resource": str(resource)},
+                extra=context(),
+            )
+            await environment.sleep(delay(6, environment.chance()))
+
+
+MOST_DOUBLED = 3
+"""The wait doubles this many times, to at most 4 seconds: a longer wait would waste the caller's time."""
+
+
+class Unanswered(Exception):
+    """The timeout expired before the first attempt ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Retries:
+    """The clock, sleep and randomness of retries. Used on the operator's event loop only."""
+
+    clock: Callable[[], float]
+    sleep: Callable[[float], Awaitable[None]]
+    chance: Callable[[], float]
+
+    async def run(self, attempt: Callable[[], Awaitable[_T]], seconds: float) -> _T:
+        """Return the result of the first attempt that succeeds within `seconds`.
+
+        Raise a failure that is not transient at once; after the timeout raise the last failure, or
+        Unanswered. Raise at once as well if the next attempt would begin after the timeout, because the
+        server asks for a longer wait.
+        """
+        end, failures = self.clock() + seconds, 0
+        last: Exception = Unanswered()
+        while True:
+            limit = asyncio.timeout(end - self.clock())
+            try:
+                async with limit:
+                    return await attempt()
+            except StateError as error:
+                pause = delay(min(failures, MOST_DOUBLED), self.chance(), at_least=error.retry_after or 0.0)
+                if not error.transient or pause >= end - self.clock():
+                    raise
+                last = error
+            except TimeoutError:
+                if not limit.expired():
+                    raise  # A function of the caller raised it, such as as_=.
+                break
+            failures += 1
+            await self.sleep(pause)
+        raise last

@@ -1,4 +1,6 @@
-"""Extensions: the objects that higher layers keep for one operator."""
+"""Objects that higher layers keep: `Extensions` for one operator, and `Memo` for one informer, such as
+memoised comparisons.
+"""
 
 from __future__ import annotations
 
@@ -42,3 +44,18 @@ class Extensions:
             made = list(self._made.values())
         for each in made:
             each.close()
+
+
+_T = TypeVar("_T")
+
+
+class Memo:
+    """One object for each factory. It lives as long as its informer, and reading threads share it."""
+
+    def __init__(self) -> None:
+        self._made: dict[Callable[[], Any], Any] = {}
+
+    def of(self, make: Callable[[], _T]) -> _T:
+        """Return the object of this factory; make it at the first call."""
+        found: _T | None = self._made.get(make)
+        return found if found is not None else self._made.setdefault(make, make())

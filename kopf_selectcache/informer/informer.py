@@ -13,7 +13,7 @@ from typing import Any
 
 from kopf_selectcache._errors import DeclarationError
 from kopf_selectcache.client.discovery import NotServed, Resolution, search, settle
-from kopf_selectcache.client.transport import Refused, Unreachable
+from kopf_selectcache.client.reading import Refused, Unreachable
 from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.protocol.backoff import delay
 from kopf_selectcache.core.selection.kinds import Kind, KindKey, find
@@ -32,23 +32,19 @@ from kopf_selectcache.selectors.selector import AnyOf, Selector
 from kopf_selectcache.settings.declaration import Cached
 from kopf_selectcache.settings.planner import Plan
 
-from ._awaited_versions import AwaitedVersions
 from ._confirmer import Confirmer
 from ._dictionary_training import run_in_thread, trim_heap
-from ._joining import may_join
-from ._list_version import shared_versions
 from ._messages import Mistake, Subject
 from ._readiness import ReadablePart, age_of, part_for, ready_store, streams_for, wait_until_settled, worst_of
-from ._resync import Resyncer
-from ._stream_factory import StreamFactory
-from ._stream_tasks import StreamTasks
+from ._streams import StreamFactory, StreamTasks
+from ._versions import AwaitedVersions, shared_versions
+from .access_review import may_join
 from .audit import Audit, Auditor
-from .causes import reason_of
 from .claims import Claims, warn_provisional
 from .ending import Ending
 from .environment import Environment, sleep_until
 from .filter_change import FilterChange
-from .health import Condition, Health
+from .health import Condition, Health, reason_of
 from .index_builder import IndexBuilder
 from .laying import Laying
 from .log import StateLog, context_of, warn_of_needless
@@ -58,7 +54,7 @@ from .namespaces import ChosenNamespaces, NamespacesByLabel, unfollowed
 from .reflector import Reflector
 from .state import Derived, InformerState, selecting
 from .stream_writer import failure_of
-from .subscribers import Completed, Listener, Subscribers
+from .subscribers import Completed, Listener, Resyncer, Subscribers
 
 RESOLVED_AGAIN = 60.0
 """Average seconds between two requests for a key whose resource is provisional."""

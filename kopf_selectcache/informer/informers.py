@@ -27,16 +27,13 @@ from ._dictionary_training import run_in_thread, trim_heap
 from ._loop_monitor import LoopMonitor
 from .claims import Claims
 from .ending import Ending, ended
-from .environment import Environment
-from .extensions import Extensions
+from .environment import Environment, Retries
+from .extensions import Extensions, Memo
 from .informer import Informer
 from .log import context_of, warn_of_needless
-from .memo import Memo
 from .memory import Budget
-from .names import InformersByName
+from .names import InformersByName, Removal, close, drop, withdrawn
 from .namespaces import AbsentNamespaces, Follower, NamespacesByLabel, named_by
-from .removal import Removal, close, drop, withdrawn
-from .retries import Retries
 
 KEPT_ALIVE = 20.0
 """Seconds after which idle connections are closed: aiohttp keeps them for 15."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from itertools import islice
 from typing import Protocol
 
-from kopf_selectcache.core.redact import clipped, printable, printable_name
+from kopf_selectcache.core.redact import Phrase, clipped, printable, printable_name
 from kopf_selectcache.core.store.record import UnreadableRecord
 from kopf_selectcache.core.store.store import Store
 from kopf_selectcache.selectors.selector import Branches, Selector
@@ -18,7 +18,6 @@ from kopf_selectcache.settings.quantity import readable
 
 from .health import Condition, Health
 from .metrics import bytes_of
-from .phrase import Phrase
 
 LOG_INTERVAL = 60.0
 """Seconds between two log lines about the unreadable objects of one cache. Objects that come meanwhile are in

@@ -23,7 +23,7 @@ from typing import Protocol
 from kopf_selectcache._errors import NotSynced, SelectCacheError, StateError, Superseded
 from kopf_selectcache.client import partial_metadata
 from kopf_selectcache.client.partial_metadata import Client
-from kopf_selectcache.client.transport import Refused
+from kopf_selectcache.client.reading import Refused
 from kopf_selectcache.core.protocol.backoff import delay
 from kopf_selectcache.core.selection.kinds import BUILT_IN
 from kopf_selectcache.core.selection.resource import Resource

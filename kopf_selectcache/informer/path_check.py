@@ -13,7 +13,8 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 import msgspec
 
 from kopf_selectcache._errors import ReadError
-from kopf_selectcache.client.transport import Refused, Transport, Unreachable
+from kopf_selectcache.client.reading import Refused, Unreachable
+from kopf_selectcache.client.transport import Transport
 from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.selection.field_values import as_mapping, as_mappings, as_text
 from kopf_selectcache.core.selection.resource import Resource

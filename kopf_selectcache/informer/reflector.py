@@ -12,13 +12,12 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import replace
 
-from kopf_selectcache.client.pacing import IdleTimeout
 from kopf_selectcache.client.partial_metadata import accept_of
-from kopf_selectcache.client.transport import NoCredentials, Refused, Unreachable, ask_in_size
+from kopf_selectcache.client.reading import IdleTimeout, Lines, NoCredentials, Refused, Unreachable
+from kopf_selectcache.client.transport import ask_in_size
 from kopf_selectcache.core.errors import Garbled, TooLarge
 from kopf_selectcache.core.protocol.backoff import delay
 from kopf_selectcache.core.protocol.decoder import APIECE, SLICE, Reader
-from kopf_selectcache.core.protocol.lines import Lines
 from kopf_selectcache.core.protocol.machine import (
     Due,
     Filling,
@@ -52,14 +51,12 @@ from kopf_selectcache.core.store.substore import Substore
 from kopf_selectcache.selectors.selector import Selector
 from kopf_selectcache.settings.planner import Stream
 
-from ._awaited_versions import AwaitedVersions
-from ._beside import run_again
 from ._checked_reader import CheckedReader
 from ._comparison import Comparison
 from ._dictionary_training import DictionaryTraining, run_in_thread, trim_heap
-from ._list_version import SharedVersion
 from ._messages import Mistake
-from .environment import Environment
+from ._versions import AwaitedVersions, SharedVersion
+from .environment import Environment, run_again
 from .health import Condition, Health
 from .log import context_of_stream
 from .memory import Share

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-from kopf_selectcache.client.transport import NoCredentials, Refused, Unreachable
+from kopf_selectcache.client.reading import NoCredentials, Refused, Unreachable
 from kopf_selectcache.core.errors import Garbled, TooLarge, Untransformed
 from kopf_selectcache.core.protocol.machine import (
     Abandon,
@@ -49,11 +49,10 @@ from kopf_selectcache.core.store.union import Union
 from kopf_selectcache.selectors.selector import Branches
 from kopf_selectcache.settings.planner import Stream
 
-from ._awaited_versions import AwaitedVersions
 from ._checked_reader import Uncertain
 from ._messages import Subject
-from .causes import reason_of
-from .health import Condition
+from ._versions import AwaitedVersions
+from .health import Condition, reason_of
 from .log import context_of_stream
 from .metrics import Counts
 

@@ -14,13 +14,12 @@ import kopf
 
 from kopf_selectcache import _kopf
 from kopf_selectcache._errors import BadSelector
-from kopf_selectcache.core.redact import clipped
+from kopf_selectcache.core.redact import Phrase, clipped
 from kopf_selectcache.core.selection.grammar import LabelRequirement
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.selection.witness import Witness
 from kopf_selectcache.core.store.projection import Projection
 from kopf_selectcache.informer.informer import Informer
-from kopf_selectcache.informer.phrase import Phrase
 from kopf_selectcache.informer.state import InformerState
 from kopf_selectcache.selectors.selector import AnyOf, Branches, Selector, Verdict, brief, make_selector
 from kopf_selectcache.selectors.text import LabelSelector

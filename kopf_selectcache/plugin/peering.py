@@ -12,7 +12,7 @@ import kopf
 
 from kopf_selectcache import _kopf
 from kopf_selectcache.client.partial_metadata import Client, exists
-from kopf_selectcache.client.transport import Refused
+from kopf_selectcache.client.reading import Refused
 from kopf_selectcache.core.selection.kinds import Kind
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.informer.informers import Runtime

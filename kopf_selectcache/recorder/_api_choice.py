@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from kopf_selectcache.client.transport import JSON, Refused, WritingTransport
+from kopf_selectcache.client.reading import Refused
+from kopf_selectcache.client.transport import JSON, WritingTransport
 from kopf_selectcache.core.protocol.lost_answer import NOT_FOUND
 from kopf_selectcache.informer.access_review import Reviewer, Unreviewed
 

@@ -14,7 +14,8 @@ from typing import Any
 
 import msgspec
 
-from kopf_selectcache.client.transport import Refused, Unreachable, WritingTransport
+from kopf_selectcache.client.reading import Refused, Unreachable
+from kopf_selectcache.client.transport import WritingTransport
 from kopf_selectcache.client.writer import METHODS
 from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.protocol.backoff import ASKED

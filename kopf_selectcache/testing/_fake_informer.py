@@ -14,7 +14,8 @@ from typing import Any, NoReturn, TypeVar, cast
 
 from kopf_selectcache._errors import own_loop
 from kopf_selectcache.client.discovery import NotServed
-from kopf_selectcache.client.transport import JSON, Refused, Transport, Warned, seconds_to_wait
+from kopf_selectcache.client.reading import Refused, seconds_to_wait
+from kopf_selectcache.client.transport import JSON, Transport, Warned
 from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.protocol.decoder import read_refusal
 from kopf_selectcache.core.protocol.machine import (
@@ -40,9 +41,10 @@ from kopf_selectcache.informer.reflector import Reflector
 from kopf_selectcache.informer.stream_writer import failure_of
 from kopf_selectcache.settings.declaration import Cached, named
 from kopf_selectcache.settings.options import SelectCacheSettings
-from kopf_selectcache.testing._fake_cluster import OfflineCluster
-from kopf_selectcache.testing.api.request import Answer, Request
-from kopf_selectcache.testing.api.watching import Watch as Watched
+
+from ._fake_cluster import OfflineCluster
+from .api.request import Answer, Request
+from .api.watching import Watch as Watched
 
 _T = TypeVar("_T")
 

@@ -29,15 +29,12 @@ from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.errors import ReadError
 from kopf_selectcache.informer.claims import Claims
 from kopf_selectcache.informer.ending import Ending
-from kopf_selectcache.informer.environment import Environment
-from kopf_selectcache.informer.extensions import Extensions
+from kopf_selectcache.informer.environment import Environment, Retries
+from kopf_selectcache.informer.extensions import Extensions, Memo
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
-from kopf_selectcache.informer.memo import Memo
-from kopf_selectcache.informer.names import InformersByName
+from kopf_selectcache.informer.names import InformersByName, Removal, close, drop, withdrawn
 from kopf_selectcache.informer.namespaces import Follower, NamespacesByLabel
-from kopf_selectcache.informer.removal import Removal, close, drop, withdrawn
-from kopf_selectcache.informer.retries import Retries
 from kopf_selectcache.selectors.kind_keys import assigned, called
 from kopf_selectcache.selectors.selector import Selector
 from kopf_selectcache.selectors.signatures import check_call, miscalled

@@ -15,7 +15,7 @@ import msgspec
 from kopf_selectcache.cache.blocking import Waits
 from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.client.fetcher import Fetcher
-from kopf_selectcache.client.transport import Refused
+from kopf_selectcache.client.reading import Refused
 from kopf_selectcache.core.protocol.decoder import Reader
 from kopf_selectcache.core.protocol.messages import Refusal
 from kopf_selectcache.core.selection.kinds import Kind, KindKey, find
@@ -28,11 +28,11 @@ from kopf_selectcache.core.store.store import Store
 from kopf_selectcache.errors import StateError
 from kopf_selectcache.informer._readiness import ReadablePart
 from kopf_selectcache.informer.ending import Ending
+from kopf_selectcache.informer.environment import Retries
+from kopf_selectcache.informer.extensions import Memo
 from kopf_selectcache.informer.health import Health
 from kopf_selectcache.informer.informers import Runtime
-from kopf_selectcache.informer.memo import Memo
 from kopf_selectcache.informer.metrics import Counts
-from kopf_selectcache.informer.retries import Retries
 from kopf_selectcache.informer.state import Derived
 from kopf_selectcache.selectors.kind_keys import not_declared
 from kopf_selectcache.selectors.selector import Branches, Selector

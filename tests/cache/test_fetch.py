@@ -11,7 +11,7 @@ import pytest
 from kopf_selectcache import BadSelector, Forbidden, NotFound, ReadError, Selector
 from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.client.discovery import NotServed
-from kopf_selectcache.client.transport import Refused, Unreachable
+from kopf_selectcache.client.reading import Refused, Unreachable
 from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.protocol.messages import Refusal
 from kopf_selectcache.core.selection.kinds import Kind

@@ -13,7 +13,8 @@ import pytest
 from kopf_selectcache import NotFound
 from kopf_selectcache.client.discovery import REMEMBERED, Kinds, NotServed
 from kopf_selectcache.client.fetcher import Fetcher, Pace
-from kopf_selectcache.client.transport import JSON, Unreachable
+from kopf_selectcache.client.reading import Unreachable
+from kopf_selectcache.client.transport import JSON
 from kopf_selectcache.core.protocol.messages import Refusal
 
 from .environment import PODS, Environment, Server, pod, run

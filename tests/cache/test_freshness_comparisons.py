@@ -15,7 +15,7 @@ from kopf_selectcache.cache.freshness import event_of, wait_until_fresh
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.core.store.substore import Keys
 from kopf_selectcache.informer._comparison import _difference, _is_as_new
-from kopf_selectcache.informer._stream_factory import PAGES_AT_ONCE
+from kopf_selectcache.informer._streams import PAGES_AT_ONCE
 from kopf_selectcache.testing.faults import Silence
 from tests.cache.environment import PODS
 from tests.cache.test_freshness import WEB, handling, pod

@@ -8,7 +8,7 @@ import pytest
 
 from kopf_selectcache import Conflict, Forbidden, Invalid, NotFound, OutcomeUnknown, ServerError
 from kopf_selectcache.cache import _server_reads
-from kopf_selectcache.client.transport import Unreachable
+from kopf_selectcache.client.reading import Unreachable
 from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.protocol.messages import FieldCause
 from kopf_selectcache.errors import Expired, Missing, Stalled, Unauthorized, Unreadable

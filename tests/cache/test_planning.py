@@ -12,7 +12,7 @@ from kopf_selectcache import Cache, Cached, DeclarationError, Forbidden, NotDecl
 from kopf_selectcache.core.store.siblings import weight, weights_of
 from kopf_selectcache.errors import Missing
 from kopf_selectcache.informer.access_review import Reviewer
-from kopf_selectcache.informer.stream_split import Relist
+from kopf_selectcache.informer.state import Relist
 from kopf_selectcache.settings.rights import READ, Right
 from kopf_selectcache.testing import FakeCache
 from kopf_selectcache.testing.faults import Refuse

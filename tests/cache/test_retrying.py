@@ -13,11 +13,11 @@ import pytest
 from kopf_selectcache import Forbidden, NotFound, ReadError, Selector, StateError
 from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.client.discovery import NotServed
-from kopf_selectcache.client.transport import Refused, Unreachable
+from kopf_selectcache.client.reading import Refused, Unreachable
 from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.protocol.messages import Refusal
 from kopf_selectcache.errors import Missing, Rejected, Stalled, Unauthorized
-from kopf_selectcache.informer.retries import MOST_DOUBLED
+from kopf_selectcache.informer.environment import MOST_DOUBLED
 from tests.rows import each_row
 
 from .environment import PODS, Environment, names, run

@@ -14,8 +14,8 @@ import kopf
 import pytest
 from kopf._cogs.structs.credentials import Vault
 
-from kopf_selectcache.client._credentials import SOONEST, TRIES
-from kopf_selectcache.client.transport import KopfTransport, Unreachable
+from kopf_selectcache.client.reading import Unreachable
+from kopf_selectcache.client.transport import SOONEST, TRIES, KopfTransport
 from kopf_selectcache.testing.certificates import authority
 from tests.faults.environment import Time, operating, run, until
 from tests.faults.server import PODS, Answer, Server, Then, answer, error, event, listed, pod, streamed

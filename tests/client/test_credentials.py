@@ -15,8 +15,8 @@ import pytest
 from kopf._cogs.structs.credentials import Vault, VaultKey
 
 from kopf_selectcache.client import transport as client_transport
-from kopf_selectcache.client._credentials import LATEST, SOONEST, TRIES, Logins
-from kopf_selectcache.client.transport import KopfTransport, NoCredentials, Refused, Unreachable
+from kopf_selectcache.client.reading import NoCredentials, Refused, Unreachable
+from kopf_selectcache.client.transport import LATEST, SOONEST, TRIES, KopfTransport, Logins
 from kopf_selectcache.core.protocol.backoff import SLOW
 from kopf_selectcache.errors import Unauthorized
 from kopf_selectcache.informer.health import TOLERATED, Health

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from kopf_selectcache.client.discovery import RETRIES, NotServed, resolve, settle
-from kopf_selectcache.client.transport import Refused
+from kopf_selectcache.client.reading import Refused
 from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.protocol.messages import Refusal
 from kopf_selectcache.core.selection.kinds import KindKey

@@ -9,7 +9,8 @@ from typing import Any, cast
 
 import pytest
 
-from kopf_selectcache.client.transport import Refused, Transport
+from kopf_selectcache.client.reading import Refused
+from kopf_selectcache.client.transport import Transport
 from kopf_selectcache.core.selection.grammar import FieldTerm, LabelRequirement, Unselected
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.informer._checked_reader import Judgement, judge

@@ -14,7 +14,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from kopf_selectcache.client.pacing import LARGE, RATE, WINDOW, WatchPace, paced
+from kopf_selectcache.client.reading import LARGE, RATE, WINDOW, WatchPace, paced
 from tests.client.connections import connected, login
 from tests.faults.environment import run, until
 from tests.faults.server import PODS, Part, Server, chunk, streamed

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kopf_selectcache.client.pacing import IdleTimeout
+from kopf_selectcache.client.reading import IdleTimeout
 from tests.faults.hurried import HurriedLoop
 
 NEVER = 1e9

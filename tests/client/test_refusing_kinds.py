@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from kopf_selectcache.client._credentials import LATEST, TRIES, TRUSTED
-from kopf_selectcache.client.transport import KopfTransport, Refused
+from kopf_selectcache.client.reading import Refused
+from kopf_selectcache.client.transport import LATEST, TRIES, TRUSTED, KopfTransport
 from tests.client.test_credentials import NO, operator_with
 from tests.faults.environment import run
 from tests.faults.server import PODS, Script, Server, answer

@@ -11,7 +11,8 @@ import kopf
 import pytest
 from kopf._cogs.structs.credentials import AiohttpSession, KubeContext, Vault
 
-from kopf_selectcache.client.transport import KopfTransport, NoCredentials, Refused, Unreachable, _OneShot
+from kopf_selectcache.client.reading import NoCredentials, Refused, Unreachable
+from kopf_selectcache.client.transport import KopfTransport, _OneShot
 from kopf_selectcache.core.errors import TooLarge
 from kopf_selectcache.core.protocol.messages import FieldCause
 from tests.client.connections import connected, login

@@ -14,8 +14,8 @@ import pytest
 import trustme
 from kopf._cogs.structs.credentials import AiohttpSession, KubeContext, Vault
 
-from kopf_selectcache.client._credentials import TRIES
-from kopf_selectcache.client.transport import KopfTransport, Refused, Unreachable
+from kopf_selectcache.client.reading import Refused, Unreachable
+from kopf_selectcache.client.transport import TRIES, KopfTransport
 from tests.client.connections import ask, connected, login
 from tests.faults.environment import Time, run, until
 from tests.faults.server import PODS, Server, answer, streamed

@@ -15,7 +15,7 @@ import kopf
 import pytest
 from kopf._cogs.structs.credentials import AiohttpSession
 
-from kopf_selectcache.client.transport import Refused, Unreachable
+from kopf_selectcache.client.reading import Refused, Unreachable
 from kopf_selectcache.core.errors import TooLarge
 from kopf_selectcache.core.protocol.messages import Refusal
 from tests.client.connections import ask, connected, login
@@ -232,7 +232,7 @@ def test_35_a_compressed_answer_is_read_as_far_as_its_limit(
         def __getattr__(self, name: str) -> Any:
             return getattr(self._inflater, name)
 
-    monkeypatch.setattr("kopf_selectcache.client.transport.zlib.decompressobj", Counting)
+    monkeypatch.setattr("kopf_selectcache.client.reading.zlib.decompressobj", Counting)
 
     async def main() -> None:
         bomb = answer(zeros(40_000_000), headers={"Content-Encoding": "gzip"})

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from kopf_selectcache.client.transport import Refused, Unreachable
+from kopf_selectcache.client.reading import Refused, Unreachable
 from kopf_selectcache.client.writer import METHODS, MOST_REPLACED, Unsettled, WriteCall, Writer, _version
 from kopf_selectcache.core.errors import TooLarge
 from kopf_selectcache.core.protocol.lost_answer import Verb, Write

@@ -12,11 +12,11 @@ from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from kopf_selectcache.client.reading import Lines
 from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.protocol import machine
 from kopf_selectcache.core.protocol.backoff import SHORTEST, delay
 from kopf_selectcache.core.protocol.decoder import Reader
-from kopf_selectcache.core.protocol.lines import Lines
 from kopf_selectcache.core.protocol.messages import Bookmark, Event, Page, Piece, Refusal
 from kopf_selectcache.core.store.change import Change
 from kopf_selectcache.core.store.record import is_older

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from kopf_selectcache.core import scanner
 from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.protocol import splitter
-from kopf_selectcache.core.protocol._shapes import Object
+from kopf_selectcache.core.protocol._decoding import Object
 from kopf_selectcache.core.protocol.decoder import Reader
 from kopf_selectcache.core.protocol.messages import Page
 from kopf_selectcache.core.scanner import Listed, Unscannable, identity, items, members, outline

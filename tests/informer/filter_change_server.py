@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from kopf_selectcache.client.transport import JSON, Refused, Unreachable
+from kopf_selectcache.client.reading import Refused, Unreachable
+from kopf_selectcache.client.transport import JSON
 from kopf_selectcache.core.protocol.messages import Refusal
 from kopf_selectcache.core.selection.grammar import parse_labels
 

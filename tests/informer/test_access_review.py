@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kopf_selectcache.client.transport import Refused
+from kopf_selectcache.client.reading import Refused
 from kopf_selectcache.core.protocol.messages import Refusal
 from kopf_selectcache.informer.access_review import NOWHERE, Reviewer, Unreviewed
 from kopf_selectcache.settings.rights import Right

@@ -13,7 +13,7 @@ import pytest
 
 from kopf_selectcache import Cached, Forbidden, Key, NotSynced, Selector, StateError
 from kopf_selectcache.client.partial_metadata import metadata_of
-from kopf_selectcache.client.transport import Refused
+from kopf_selectcache.client.reading import Refused
 from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.protocol.machine import Waiting
 from kopf_selectcache.core.protocol.pager import EMPTY_PAGES

@@ -14,7 +14,7 @@ from kopf_selectcache.core.protocol.machine import Lost
 from kopf_selectcache.core.reasons import MetricReason
 from kopf_selectcache.errors import Missing
 from kopf_selectcache.informer._confirmer import FEW
-from kopf_selectcache.informer._stream_factory import PAGES_AT_ONCE
+from kopf_selectcache.informer._streams import PAGES_AT_ONCE
 from kopf_selectcache.informer.health import Health
 from kopf_selectcache.settings.planner import MOST_STREAMS
 from kopf_selectcache.testing import EmbeddedCluster, FakeCache

@@ -15,7 +15,7 @@ import pytest
 from msgspec.structs import replace
 
 from kopf_selectcache import Selector
-from kopf_selectcache.client.transport import Refused, Unreachable
+from kopf_selectcache.client.reading import Refused, Unreachable
 from kopf_selectcache.core.protocol.messages import Refusal
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.own_writes import OwnWrites

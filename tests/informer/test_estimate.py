@@ -10,7 +10,8 @@ from typing import Any, cast
 import pytest
 
 from kopf_selectcache import LabelSelector, Selector
-from kopf_selectcache.client.transport import Refused, Transport
+from kopf_selectcache.client.reading import Refused
+from kopf_selectcache.client.transport import Transport
 from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.protocol.pager import FEW
 from kopf_selectcache.core.store.projection import ALL

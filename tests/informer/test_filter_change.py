@@ -14,7 +14,7 @@ from kopf_selectcache.core.store.change import Change
 from kopf_selectcache.core.store.siblings import SiblingPacking
 from kopf_selectcache.informer._exchange import Next
 from kopf_selectcache.informer.informer import Informer
-from kopf_selectcache.informer.stream_split import Relist, Split, split_streams
+from kopf_selectcache.informer.state import Relist, Split, split_streams
 from kopf_selectcache.testing.faults import Planned, Refuse, Silence
 from tests.faults.environment import run, until
 from tests.secrets import Environment, caching, labelled, secret

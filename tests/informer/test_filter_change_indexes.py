@@ -12,7 +12,7 @@ from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.core.store.succession import Succession
 from kopf_selectcache.errors import NotKept, ReadError
 from kopf_selectcache.informer.index_builder import IndexBuilder
-from kopf_selectcache.informer.stream_split import Relist
+from kopf_selectcache.informer.state import Relist
 from kopf_selectcache.testing.faults import Silence
 from tests.faults.environment import run, until
 from tests.secrets import Environment, caching, named, secret

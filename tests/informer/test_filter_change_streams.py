@@ -18,7 +18,7 @@ from kopf_selectcache.core.store.change import Change
 from kopf_selectcache.core.store.own_writes import OwnWrites
 from kopf_selectcache.informer.health import Health
 from kopf_selectcache.informer.reflector import Reflector
-from kopf_selectcache.informer.stream_split import Relist, split_streams
+from kopf_selectcache.informer.state import Relist, split_streams
 from kopf_selectcache.testing.faults import Refuse
 from tests.faults.environment import run, until
 from tests.gated import settle

@@ -9,14 +9,14 @@ from collections.abc import Mapping
 import pytest
 
 from kopf_selectcache import Selector
-from kopf_selectcache.client.transport import Refused, Unreachable
+from kopf_selectcache.client.reading import Refused, Unreachable
 from kopf_selectcache.core.protocol.machine import Watching
 from kopf_selectcache.core.protocol.messages import Page, Refusal
 from kopf_selectcache.core.protocol.query import exactly
 from kopf_selectcache.core.reasons import MetricReason
 from kopf_selectcache.core.store.substore import Keys
 from kopf_selectcache.core.store.union import Union
-from kopf_selectcache.informer._list_version import SharedVersion, shared_versions
+from kopf_selectcache.informer._versions import SharedVersion, shared_versions
 from kopf_selectcache.testing import EmbeddedCluster
 from kopf_selectcache.testing.faults import NoWatchList, Refuse, Silence
 from kopf_selectcache.testing.request_log import Asked

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from kopf_selectcache import Selector
-from kopf_selectcache.client.pacing import IdleTimeout
+from kopf_selectcache.client.reading import IdleTimeout
 from kopf_selectcache.informer import _loop_monitor
 from kopf_selectcache.informer._loop_monitor import BEAT, NOTICED, LoopMonitor, wall
 from kopf_selectcache.informer.informer import Informer

@@ -11,8 +11,8 @@ import pytest
 from kopf_selectcache import Cached, DeclarationError
 from kopf_selectcache.client.transport import Transport
 from kopf_selectcache.core.store.change import Change
-from kopf_selectcache.informer._resync import PAUSE, SLICE, Resyncer
 from kopf_selectcache.informer.environment import Environment
+from kopf_selectcache.informer.subscribers import PAUSE, SLICE, Resyncer
 from kopf_selectcache.settings.options import SelectCacheSettings
 from tests.cache.environment import PODS, FakeInformer, Obj, pod
 from tests.faults.environment import run, until

@@ -10,7 +10,7 @@ import pytest
 
 from kopf_selectcache import Selector
 from kopf_selectcache.core.reasons import StatusCode
-from kopf_selectcache.informer._watch_errors import WatchErrors
+from kopf_selectcache.informer._streams import WatchErrors
 from kopf_selectcache.informer.health import Health
 from kopf_selectcache.types import WatchError
 from tests.faults.environment import operating, run, until

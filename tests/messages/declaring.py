@@ -24,7 +24,7 @@ from kopf_selectcache import (
     on,
     with_cache,
 )
-from kopf_selectcache.client.transport import Refused
+from kopf_selectcache.client.reading import Refused
 from kopf_selectcache.core.protocol.messages import Refusal
 from kopf_selectcache.plugin.access import note_activity
 from kopf_selectcache.plugin.changes import deliver_changes

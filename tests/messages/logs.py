@@ -22,7 +22,7 @@ from kopf_selectcache.cache.misuse import Call
 from kopf_selectcache.cache.noting import WriteTarget, Written, notes
 from kopf_selectcache.cache.request import Request
 from kopf_selectcache.client.discovery import Resolution
-from kopf_selectcache.client.transport import Refused, Unreachable
+from kopf_selectcache.client.reading import Refused, Unreachable
 from kopf_selectcache.core.protocol.machine import Due, Lost, Start
 from kopf_selectcache.core.protocol.messages import FieldCause, Page, Refusal
 from kopf_selectcache.core.selection.resource import Resource
@@ -30,11 +30,11 @@ from kopf_selectcache.core.store.own_writes import OwnWrites
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.core.store.store import Store
 from kopf_selectcache.core.store.union import Union
-from kopf_selectcache.informer._beside import run_again
 from kopf_selectcache.informer._comparison import Comparison
 from kopf_selectcache.informer._loop_monitor import BEAT, LoopMonitor
 from kopf_selectcache.informer.audit import Auditor
 from kopf_selectcache.informer.claims import Claims, warn_provisional
+from kopf_selectcache.informer.environment import run_again
 from kopf_selectcache.informer.health import Condition, Health
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.informer.log import StateLog

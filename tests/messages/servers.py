@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from kopf_selectcache.client.discovery import NotServed
-from kopf_selectcache.client.transport import NoCredentials, Refused, Unreachable
+from kopf_selectcache.client.reading import NoCredentials, Refused, Unreachable
 from kopf_selectcache.core.errors import Garbled, TooLarge
 from kopf_selectcache.core.protocol.messages import Page, Refusal
 from kopf_selectcache.core.protocol.pager import MOST_BYTES, Pager, Paging

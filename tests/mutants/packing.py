@@ -59,7 +59,7 @@ PACKING: tuple[Mutant, ...] = (
     ),
     Mutant(
         "end the packing of a cache by a mistake in it",
-        "informer/_beside.py",
+        "informer/environment.py",
         "            await environment.sleep(delay(6, environment.chance()))\n",
         "            return\n",
         8,

@@ -13,7 +13,7 @@ import pytest
 
 import kopf_selectcache as selectcache
 from kopf_selectcache import Caches, LabelSelector, Selector
-from kopf_selectcache.client.transport import Refused
+from kopf_selectcache.client.reading import Refused
 from kopf_selectcache.core.protocol.backoff import SLOW
 from kopf_selectcache.core.protocol.messages import Refusal
 from kopf_selectcache.informer.namespaces import MOST_ASKED, absent

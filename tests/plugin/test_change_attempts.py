@@ -17,7 +17,7 @@ from kopf_selectcache.core.selection.kinds import find
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.change import Change, ChangeCause
 from kopf_selectcache.core.store.record import Record
-from kopf_selectcache.informer.retries import Retries
+from kopf_selectcache.informer.environment import Retries
 from kopf_selectcache.plugin._brake import Brake, Chains
 from kopf_selectcache.plugin._calls import Attempts
 from kopf_selectcache.plugin.changes import _Calls

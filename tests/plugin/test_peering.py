@@ -10,7 +10,7 @@ from typing import Any
 import kopf
 import pytest
 
-from kopf_selectcache.client.transport import Refused
+from kopf_selectcache.client.reading import Refused
 from kopf_selectcache.core.protocol.messages import Refusal
 from kopf_selectcache.plugin.peering import AFTER, unmet_peering
 from kopf_selectcache.testing import EmbeddedCluster

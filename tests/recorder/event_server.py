@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from kopf_selectcache.client.transport import JSON, Refused, Unreachable
+from kopf_selectcache.client.reading import Refused, Unreachable
+from kopf_selectcache.client.transport import JSON
 from kopf_selectcache.core.protocol.messages import Refusal
 from kopf_selectcache.recorder.correlator import Limits
 from kopf_selectcache.recorder.events import EventType, Occurrence, Reference, Reporter

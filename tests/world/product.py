@@ -23,7 +23,8 @@ from kopf_selectcache import (
     Selector,
 )
 from kopf_selectcache.cache.cache import Cache
-from kopf_selectcache.client.transport import JSON, Refused, Unreachable, WritingTransport
+from kopf_selectcache.client.reading import Refused, Unreachable
+from kopf_selectcache.client.transport import JSON, WritingTransport
 from kopf_selectcache.core.protocol import messages
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.plugin.handlers import with_cache

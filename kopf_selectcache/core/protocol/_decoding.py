@@ -1,9 +1,16 @@
-"""Decodes the parts of answers, and reads the Status of a refusal. Errors quote no value of an object."""
+"""Decodes the parts of answers, and reads the Status of a refusal. Errors quote no value of an object.
+
+`split_list` splits a list by a search for bytes, if it is written as API servers write it: an item is located
+by its neighbours. The result is certain once the decoder has accepted both the items and the rest without
+them. In all other cases it returns None, and the decoder reads the list as a whole.
+
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import TypeVar
+from typing import NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
@@ -11,8 +18,109 @@ from kopf_selectcache.core.errors import Undecodable
 from kopf_selectcache.core.scanner import Outline, Unscannable, outline
 from kopf_selectcache.core.store.record import OUT_OF_RANGE, TOO_DEEP
 
-from ._shapes import Line, ListOrStatus, StatusCause
 from .messages import FieldCause, Refusal
+
+_NULL = msgspec.Raw(b"null")
+
+
+_Undecoded: TypeAlias = msgspec.Raw | msgspec.UnsetType
+
+
+class Owner(msgspec.Struct, gc=False):
+    uid: str = ""
+
+
+class Metadata(msgspec.Struct, gc=False, rename={"version": "resourceVersion", "owners": "ownerReferences"}):
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    version: str = ""
+    labels: msgspec.Raw = _NULL
+    owners: msgspec.Raw = _NULL
+
+
+class Object(msgspec.Struct, rename={"api_version": "apiVersion"}):
+    api_version: str = ""
+    kind: str = ""
+    metadata: Metadata | None = None
+
+
+class UsualMetadata(
+    msgspec.Struct,
+    gc=False,
+    rename={"version": "resourceVersion", "owners": "ownerReferences", "managed": "managedFields"},
+):
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    version: str = ""
+    labels: _Undecoded = msgspec.UNSET
+    owners: _Undecoded = msgspec.UNSET
+    managed: _Undecoded = msgspec.UNSET
+
+
+class UsualObject(msgspec.Struct, gc=False, rename={"api_version": "apiVersion"}):
+    """The kind and metadata of an object. The decoder skips the rest, which is then certainly JSON."""
+
+    api_version: str = ""
+    kind: str = ""
+    metadata: UsualMetadata | None = None
+
+
+class UsualPartial(
+    msgspec.Struct, gc=False, forbid_unknown_fields=True, rename={"api_version": "apiVersion"}
+):
+    """An object of which only the metadata is received, and nothing else."""
+
+    api_version: str = ""
+    kind: str = ""
+    metadata: UsualMetadata | None = None
+
+
+class Marked(msgspec.Struct, rename={"version": "resourceVersion"}):
+    version: str = ""
+    annotations: dict[str, str] | None = None
+
+
+class Mark(msgspec.Struct, rename={"api_version": "apiVersion"}):
+    metadata: Marked
+    api_version: str = ""
+    kind: str = ""
+
+
+class AnswerMetadata(msgspec.Struct, rename={"version": "resourceVersion", "token": "continue"}):
+    version: str = ""
+    token: str = ""
+
+
+class Details(msgspec.Struct, rename={"retry_after": "retryAfterSeconds"}):
+    retry_after: float | None = None
+    causes: msgspec.Raw = _NULL
+
+
+class StatusCause(msgspec.Struct):
+    field: str = ""
+    reason: str = ""
+    message: str = ""
+
+
+class ListOrStatus(msgspec.Struct, rename={"api_version": "apiVersion"}):
+    """A list or a Status: the same request may be answered by either."""
+
+    api_version: str = ""
+    kind: str = ""
+    metadata: AnswerMetadata | None = None
+    items: list[msgspec.Raw] | None = None
+    code: int = 0
+    reason: str = ""
+    message: str = ""
+    details: Details | None = None
+
+
+class Line(msgspec.Struct):
+    type: str = ""
+    object: msgspec.Raw = msgspec.Raw(b"null")
+
 
 MOST_TOKEN = 64 * 1024
 """The most characters of a continue token. It becomes a part of a URL; servers accept up to about 1 MB."""
@@ -99,25 +207,6 @@ def _as_line(text: str) -> str:
     return line if len(line) <= MOST_SAID and len(text) <= 2 * MOST_SAID else f"{line[:MOST_SAID]}…"
 
 
-_DOTS = frozenset({".", ".."})
-
-
-def can_be_named(namespace: str, name: str) -> bool:
-    """Return True if requests can name the object: in a path (`core.selection.resource`), and in a field
-    selector.
-    """
-    return not (
-        "/" in name
-        or "%" in name
-        or "\0" in name
-        or name in _DOTS
-        or "/" in namespace
-        or "%" in namespace
-        or "\0" in namespace
-        or namespace in _DOTS
-    )
-
-
 def line_of(data: bytes) -> tuple[Line, Outline | None]:
     """Decode the type of an event, with its object as bytes. Return the outline of the object as well if the
     line was scanned.
@@ -136,3 +225,41 @@ def line_of(data: bytes) -> tuple[Line, Outline | None]:
             found.below,
         )
     raise undecodable
+
+
+_ITEMS = b'"items":['
+
+
+class Parts(NamedTuple):
+    """The envelope of a list, and its items."""
+
+    envelope: bytes
+    """The list without its items. The caller must check that its list of items is empty."""
+    items: Iterator[bytes]
+    """The items, provided that each can be decoded. They are produced one by one."""
+
+
+def split_list(data: bytes, starts: Sequence[bytes]) -> Parts | None:
+    """Split a list whose items all begin with the same one of these byte strings; None if it is written in
+    another way.
+
+    >>> parts = split_list(b'{"kind":"PodList","items":[{"metadata":{}},{"metadata":{}}],"metadata":{}}', [b'{"metadata":{'])
+    >>> parts.envelope, list(parts.items)
+    (b'{"kind":"PodList","items":[],"metadata":{}}', [b'{"metadata":{}}', b'{"metadata":{}}'])
+    """  # The call in the example has to be on one line.  # noqa: E501
+    first, end = data.find(_ITEMS) + len(_ITEMS), data.rfind(b"]")
+    if not len(_ITEMS) <= first <= end:
+        return None
+    head, tail = data[:first], data[end:]
+    start = next((each for each in starts if data.startswith(each, first)), None)
+    # With an escaped key, or a second key of this name, the position of the items would be uncertain.
+    if b"\\" in head + tail or _ITEMS[:-2] in tail or (start is None and first < end):
+        return None
+    return Parts(head + tail, _items(data, first, end, b"," + start) if start is not None else iter(()))
+
+
+def _items(data: bytes, first: int, end: int, start: bytes) -> Iterator[bytes]:
+    while (after := data.find(start, first, end)) >= 0:
+        yield data[first:after]
+        first = after + 1
+    yield data[first:end]

@@ -45,10 +45,23 @@ from kopf_selectcache.core.store.record import (
     compact_json,
 )
 
-from ._decoding import FAILURES, MOST_TOKEN, can_be_named, decode_as, line_of, reason_of, refusal_of
-from ._fastpath import split_list, without_managed
-from ._shapes import ListOrStatus, Mark, Metadata, Object, UsualMetadata, UsualObject, UsualPartial
-from ._shared_metadata import SharedMetadata, labels_alone
+from ._decoding import (
+    FAILURES,
+    MOST_TOKEN,
+    ListOrStatus,
+    Mark,
+    Metadata,
+    Object,
+    UsualMetadata,
+    UsualObject,
+    UsualPartial,
+    decode_as,
+    line_of,
+    reason_of,
+    refusal_of,
+    split_list,
+)
+from ._metadata import SharedMetadata, can_be_named, labels_alone, without_managed
 from .messages import END_OF_INITIAL_EVENTS, Bookmark, Event, Message, Page, Refusal
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tracemalloc
 
-from kopf_selectcache.core.protocol._shared_metadata import FEW, MOST, Sharing
+from kopf_selectcache.core.protocol._metadata import FEW, MOST, Sharing
 from kopf_selectcache.core.protocol.decoder import Reader
 
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from kopf_selectcache.client.reading import Lines
 from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.protocol._decoding import MOST_SAID
 from kopf_selectcache.core.protocol.decoder import Reader, read_refusal
-from kopf_selectcache.core.protocol.lines import Lines
 from kopf_selectcache.core.protocol.messages import Bookmark, Event, Message, Refusal
 from kopf_selectcache.core.selection.grammar import FieldTerm, LabelRequirement, Sent
 from kopf_selectcache.core.selection.resource import Resource

@@ -1,4 +1,12 @@
-"""Labels and owners of objects, decoded. Equal ones of several objects are decoded and stored once."""
+"""The metadata of objects: labels and owners decoded, names that requests can have, and an object's bytes
+without `managedFields`.
+
+Equal labels and owners of several objects are decoded and stored once.
+
+`managedFields` are located by their neighbours, without parsing the JSON. The result is certain once the
+decoder has accepted both the part and the rest without it. In all other cases the decoder reads the object as
+a whole.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +18,7 @@ import msgspec
 
 from kopf_selectcache.core.selection.grammar import LabelRequirement, Sent
 
-from ._shapes import Owner
+from ._decoding import Owner
 
 _T = TypeVar("_T")
 
@@ -24,6 +32,8 @@ objects by name, so that objects with equal values are close together."""
 _NONE = b"null"
 
 _LABELS = msgspec.json.Decoder(dict[str, str] | None)
+
+
 _OWNERS = msgspec.json.Decoder(list[Owner] | None)
 
 Undecoded = msgspec.Raw | msgspec.UnsetType
@@ -97,3 +107,53 @@ def _sharing(sent: Sent) -> Callable[[bytes], dict[str, str] | LabelRequirement]
 def _uids(data: bytes) -> tuple[str, ...]:
     """Return the uids of the owners in this JSON."""
     return tuple([owner.uid for owner in _OWNERS.decode(data) or ()])
+
+
+_DOTS = frozenset({".", ".."})
+
+
+def can_be_named(namespace: str, name: str) -> bool:
+    """Return True if requests can name the object: in a path (`core.selection.resource`), and in a field
+    selector.
+    """
+    return not (
+        "/" in name
+        or "%" in name
+        or "\0" in name
+        or name in _DOTS
+        or "/" in namespace
+        or "%" in namespace
+        or "\0" in namespace
+        or namespace in _DOTS
+    )
+
+
+_MANAGED = b',"managedFields":[{'
+
+_skip = msgspec.json.Decoder(msgspec.Raw).decode
+
+
+def without_managed(data: bytes, metadata: int) -> bytes | None:
+    """Return an object without the `managedFields` of its metadata, which begins at this position; None if
+    they are written in an unusual way.
+
+    The result is correct only if it can be decoded. It may still have `managedFields` that were not found.
+
+    >>> without_managed(b'{"metadata":{"name":"a","managedFields":[{"manager":"b"}]},"spec":{}}', 12)
+    b'{"metadata":{"name":"a"},"spec":{}}'
+    """
+    start = data.find(_MANAGED, metadata)
+    if start < 0:
+        return data
+    if data[start - 1] == ord("{"):
+        return None  # A comma before the first member is invalid JSON, and the cut would hide it.
+    value = start + len(_MANAGED) - 2
+    end = data.find(b"]", value) + 1  # It has no lists inside; a bracket in a text is rare.
+    try:
+        # The metadata before the key is complete, so this is a key of the metadata and not of a nested value;
+        # and the cut is a whole value.
+        _skip(data[metadata:start] + b"}")
+        _skip(memoryview(data)[value:end])
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    return data[:start] + data[end:]

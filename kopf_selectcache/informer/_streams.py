@@ -1,17 +1,126 @@
-"""StreamTasks: the tasks of the streams of one informer, and of the work beside them. A change of the filter
-exchanges some of them while the others go on.
+"""The streams of one informer: `StreamFactory` creates them, for its present state or for the next one;
+`StreamTasks` runs them, and the work beside them. A change of the filter exchanges some of them while the
+others go on.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping
+import logging
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from kopf_selectcache._errors import context_of_loop
+from kopf_selectcache.core.errors import let_exit
+from kopf_selectcache.core.reasons import ReasonLabel
+from kopf_selectcache.core.store.change import Change
+from kopf_selectcache.core.store.projection import METADATA_ONLY, where_of
+from kopf_selectcache.core.store.siblings import SiblingPacking
+from kopf_selectcache.core.store.substore import Substore
+from kopf_selectcache.settings.planner import Stream
+from kopf_selectcache.settings.watch_error import OnWatchError, WatchError
 
-from ._beside import Work, run_again
-from .environment import Environment
+from ._messages import Subject
+from ._versions import SharedVersion
+from .environment import Environment, Work, run_again
+from .health import Condition
+from .log import context_of_stream
+from .memory import Share
+from .metrics import Counts
 from .reflector import Reflector
+from .state import InformerState
+from .stream_writer import StreamWriter
+
+
+class WatchErrors:
+    """Calls the operator's function with each failure, on the operator's loop. An error of that function is
+    logged, and changes nothing else.
+    """
+
+    def __init__(self, call: OnWatchError, logger: logging.Logger) -> None:
+        self._call = call
+        self._logger = logger
+
+    def report(self, writer: StreamWriter, reason: ReasonLabel) -> None:
+        """Call the function for a failure that this stream has noted."""
+        (selector,) = writer.filter.branches
+        condition, stream = writer.condition, Stream(selector)
+        try:
+            self._call(
+                WatchError(
+                    resource=str(writer.resource),
+                    selector=str(stream.selector),
+                    namespace=stream.namespace,
+                    verb=writer.verb,
+                    reason=str(reason),
+                    state=condition.health.value,
+                    message=condition.message,
+                )
+            )
+        except BaseException as error:  # It is anybody's code.  # noqa: BLE001
+            let_exit(error)
+            self._logger.error(  # Its text may have anything in it.  # noqa: TRY400
+                "settings.selectcache.on_watch_error raised %(error)s%(place)s.",
+                {"error": type(error).__name__, "place": where_of(error)},
+                extra=context_of_stream(condition),
+            )
+
+
+PAGES_AT_ONCE = 20
+"""Maximum of streams of one informer that list at the same time. A filter over 100 namespaces has 100
+streams."""
+
+
+class StreamFactory:
+    """The dependencies that all streams of one informer share."""
+
+    def __init__(self, environment: Environment, counts: Counts) -> None:
+        self._environment = environment
+        self._counts = counts
+        self._turns = asyncio.Semaphore(PAGES_AT_ONCE)
+        self._comparing = asyncio.Semaphore(PAGES_AT_ONCE)
+
+    def make(
+        self,
+        stream: Stream,
+        substore: Substore,
+        shared_version: SharedVersion | None,
+        state: InformerState,
+        *,
+        packing: SiblingPacking | None,
+        share: Share,
+        new_condition: Callable[[Subject], Condition],
+        notify: Callable[[Sequence[Change]], None],
+    ) -> Reflector:
+        """Return the reflector that writes to a substore of the union of this state."""
+        assert state.resource is not None, "planned before it was resolved"
+        writer = StreamWriter(
+            stream,
+            state.resource,
+            state.union,
+            substore,
+            own_writes=state.own_writes,
+            new_condition=new_condition,
+            clock=self._environment.clock,
+            counts=self._counts,
+            logger=self._environment.logger,
+            notify=notify,
+        )
+        if (on_watch_error := self._environment.settings.on_watch_error) is not None:
+            writer.failed = WatchErrors(on_watch_error, self._environment.logger).report
+        return Reflector(
+            stream,
+            writer,
+            state.resource,
+            environment=self._environment,
+            counts=self._counts,
+            projection=METADATA_ONLY if stream.is_outside else state.projection,
+            packing=None if stream.is_outside else packing,
+            share=share,
+            all_kept=state.union.writing,
+            shared_version=shared_version,
+            turns=self._turns,
+            comparing=self._comparing,
+        )
 
 
 class StreamTasks:
