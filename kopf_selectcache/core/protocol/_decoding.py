@@ -14,9 +14,15 @@ from typing import NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
-from kopf_selectcache.core.errors import Undecodable
+from kopf_selectcache.core.errors import (
+    Garbled,
+    Undecodable,
+)
 from kopf_selectcache.core.scanner import Outline, Unscannable, outline
-from kopf_selectcache.core.store.record import OUT_OF_RANGE, TOO_DEEP
+from kopf_selectcache.core.store.record import (
+    OUT_OF_RANGE,
+    TOO_DEEP,
+)
 
 from .messages import FieldCause, Refusal
 
@@ -263,3 +269,19 @@ def _items(data: bytes, first: int, end: int, start: bytes) -> Iterator[bytes]:
         yield data[first:after]
         first = after + 1
     yield data[first:end]
+
+
+MOST_VERSION = 1024
+"""The characters of a resourceVersion. Those of API servers are numbers of at most 20 digits."""
+
+
+def too_long(what: str) -> Garbled:
+    return Garbled(f"{what} came with a resourceVersion of more than {MOST_VERSION:,} characters")
+
+
+def named(metadata: Metadata | UsualMetadata | None) -> str:
+    """Return the name of the object for a message, so that it can be found and corrected."""
+    if metadata is None or not metadata.name:
+        return ""
+    within = f"{metadata.namespace[:63]}/" if metadata.namespace else ""
+    return f", {within}{metadata.name[:253]},"

@@ -48,6 +48,7 @@ from kopf_selectcache.core.store.record import (
 from ._decoding import (
     FAILURES,
     MOST_TOKEN,
+    MOST_VERSION,
     ListOrStatus,
     Mark,
     Metadata,
@@ -57,9 +58,11 @@ from ._decoding import (
     UsualPartial,
     decode_as,
     line_of,
+    named,
     reason_of,
     refusal_of,
     split_list,
+    too_long,
 )
 from ._metadata import SharedMetadata, can_be_named, labels_alone, without_managed
 from .messages import END_OF_INITIAL_EVENTS, Bookmark, Event, Message, Page, Refusal
@@ -74,9 +77,6 @@ class _Failed(NamedTuple):
 
 PARTIAL_KIND, PARTIAL_VERSION = "PartialObjectMetadata", "meta.k8s.io/v1"
 """The kind and the API version of metadata without the rest of its object. Its own kind is not in it."""
-
-MOST_VERSION = 1024
-"""The characters of a resourceVersion. Those of API servers are numbers of at most 20 digits."""
 
 
 def read_refusal(code: int, data: bytes, *, retry_after: float | None = None) -> Refusal:
@@ -281,7 +281,7 @@ class Reader:
         if answer.metadata is None or not answer.metadata.version:
             raise Garbled(f"a {self.kind}List came without a resourceVersion")
         if len(answer.metadata.version) > MOST_VERSION:
-            raise _too_long(f"a {self.kind}List")
+            raise too_long(f"a {self.kind}List")
         if len(answer.metadata.token) > MOST_TOKEN:
             raise Garbled(
                 f"a {self.kind}List came with a continue token of more than {MOST_TOKEN:,} characters"
@@ -341,7 +341,7 @@ class Reader:
                 if not marked.version:
                     raise Garbled("a bookmark came without a resourceVersion")
                 if len(marked.version) > MOST_VERSION:
-                    raise _too_long("a bookmark")
+                    raise too_long("a bookmark")
                 return Bookmark(
                     marked.version, complete=(marked.annotations or {}).get(END_OF_INITIAL_EVENTS) == "true"
                 )
@@ -479,11 +479,11 @@ class Reader:
         self._require_kind(found, kindless=kindless)
         if metadata is None or not metadata.name or not metadata.version or not metadata.uid:
             raise Garbled(
-                f"an object of kind {self.kind}{_named(metadata)} came without a name, uid or resourceVersion"
+                f"an object of kind {self.kind}{named(metadata)} came without a name, uid or resourceVersion"
             )
         if not can_be_named(metadata.namespace, metadata.name):
             raise Garbled(
-                f"an object of kind {self.kind}{_named(metadata)} came with a name or namespace that no"
+                f"an object of kind {self.kind}{named(metadata)} came with a name or namespace that no"
                 " request can have"
             )
         if self.accepts is not None and not self.accepts((metadata.namespace, metadata.name)):
@@ -541,7 +541,7 @@ class Reader:
     def _bounded(self, found: Object) -> Object:
         """Return the object; raise Garbled if its version is too long."""
         if found.metadata is not None and len(found.metadata.version) > MOST_VERSION:
-            raise _too_long(f"an object of kind {self.kind}{_named(found.metadata)}")
+            raise too_long(f"an object of kind {self.kind}{named(found.metadata)}")
         return found
 
     def _require_kind(self, found: Object | Mark, *, kindless: bool = False) -> None:
@@ -565,7 +565,7 @@ class Reader:
         except FAILURES as error:
             why = str(error)
         raise Garbled(
-            f"an object of kind {self.kind}{_named(metadata)} has labels or owners that are not what the API"
+            f"an object of kind {self.kind}{named(metadata)} has labels or owners that are not what the API"
             f" promises: {why}"
         )
 
@@ -622,7 +622,7 @@ class Reader:
         except FAILURES as error:
             problem: Garbled = self._undecodable(metadata, error)
         except BadIndex as bad:
-            problem = Unindexed(f"{self.kind}{_named(metadata)} can't be indexed: {bad}")
+            problem = Unindexed(f"{self.kind}{named(metadata)} can't be indexed: {bad}")
         raise problem  # As below.
 
     def _stored_part(
@@ -654,7 +654,7 @@ class Reader:
         except FAILURES as error:
             problem: Garbled = self._undecodable(found.metadata, error)
         except BadTransform as bad:
-            problem = Untransformed(f"the transform of {self.kind}{_named(found.metadata)} {bad}")
+            problem = Untransformed(f"the transform of {self.kind}{named(found.metadata)} {bad}")
         else:
             return kept, values, parts
         raise problem  # Outside of `except`, its context is not the error, which may have the object.
@@ -674,7 +674,7 @@ class Reader:
 
     def _undecodable(self, metadata: Metadata | UsualMetadata | None, error: Exception) -> Undecodable:
         return Undecodable(
-            f"an object of kind {self.kind}{_named(metadata)} is not what the API promises: {error}",
+            f"an object of kind {self.kind}{named(metadata)} is not what the API promises: {error}",
             reason_of(error),
         )
 
@@ -690,15 +690,3 @@ class Reader:
         looked_at = {path[0] for extractor in self.fields.values() for path in extractor.paths}
         obj = {key: decoded(part) for key, part in parts.items() if key in looked_at}
         return compact_json({label: extractor(obj) for label, extractor in self.fields.items()})
-
-
-def _too_long(what: str) -> Garbled:
-    return Garbled(f"{what} came with a resourceVersion of more than {MOST_VERSION:,} characters")
-
-
-def _named(metadata: Metadata | UsualMetadata | None) -> str:
-    """Return the name of the object for a message, so that it can be found and corrected."""
-    if metadata is None or not metadata.name:
-        return ""
-    within = f"{metadata.namespace[:63]}/" if metadata.namespace else ""
-    return f", {within}{metadata.name[:253]},"
