@@ -36,7 +36,7 @@ OUTCOME = pytest.StashKey[Path | NoServer | AssetsError]()
 VERSION = pytest.StashKey[tuple[int, int]]()  # Of the real API server, where there is one.
 KOPF = version("kopf")
 FOLDER = Path(__file__).parent
-REAL_FOLDERS = {"clients", "conformance", "differential", "real"}
+REAL_FOLDERS = {"clients", "conformance", "differential", "feed", "real"}
 SERVERS = {"embedded": pytest.param("embedded"), "real": pytest.param("real", marks=pytest.mark.real)}
 
 

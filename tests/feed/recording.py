@@ -1,0 +1,193 @@
+"""What the handlers of an operator were called with, and what Kopf asked the server for, in a form in which
+two runs can be compared: without versions, uids, times, and the names that differ from run to run.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import kopf
+import pytest
+from kopf._cogs.clients import api as kopf_api
+
+TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)?")
+UID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+PREFIX = "kopf.zalando.org/"
+HANDLED = f"{PREFIX}last-handled-configuration"
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of a handler, or a step of a daemon."""
+
+    handler: str
+    what: str
+    """The type of an event, or the reason of a change."""
+    given: Mapping[str, Any]
+
+
+@dataclass
+class Track:
+    """All that has happened to one object: each list in its order."""
+
+    calls: list[Call] = field(default_factory=list)
+    """Those of the worker of the object: events, changes, indices."""
+    daemons: dict[str, list[Call]] = field(default_factory=lambda: defaultdict(list))
+    timers: set[str] = field(default_factory=set)
+    """The timers that were called. How often depends on the time."""
+    patches: list[Any] = field(default_factory=list)
+    final: Any = None
+    """The object on the server at the end of the run."""
+
+
+class Recorder:
+    """The tracks of one operator, and the requests of Kopf itself."""
+
+    def __init__(self, names: Mapping[str, str]) -> None:
+        self._names = dict(names)
+        self._lock = threading.Lock()
+        self.tracks: dict[str, Track] = defaultdict(Track)
+        self.seen: dict[str, tuple[str, str]] = {}
+        """The uid and version of the last event of each object, since the operator has started."""
+        self.lists: list[str] = []
+        """The paths that Kopf itself has listed or watched."""
+        self.notes: list[Any] = []
+        self.is_over = False
+        """True as soon as the operator is stopped."""
+
+    # ---- By handlers.
+
+    def called(self, handler: str, what: object, kwargs: Mapping[str, Any], *parts: str) -> None:
+        """Note a call; `parts` are the arguments to compare, besides the body."""
+        body = kwargs["body"]
+        given = {part: self.plain(_bare(kwargs[part])) for part in ("body", *parts)}
+        with self._lock:
+            self.tracks[self._key(body)].calls.append(Call(handler, str(what), given))
+            if handler == "event":
+                meta = body["metadata"]
+                version = meta["resourceVersion"] if what != "DELETED" else "DELETED"
+                self.seen[self._key(body)] = (meta["uid"], version)
+
+    def stepped(self, handler: str, step: str, kwargs: Mapping[str, Any]) -> None:
+        """Note a step of a daemon."""
+        call = Call(handler, step, {"spec": self.plain(_bare(kwargs["spec"]))})
+        with self._lock:
+            self.tracks[self._key(kwargs["body"])].daemons[handler].append(call)
+
+    def ticked(self, handler: str, kwargs: Mapping[str, Any]) -> None:
+        with self._lock:
+            self.tracks[self._key(kwargs["body"])].timers.add(handler)
+
+    # ---- By Kopf's client.
+
+    def asked(self, method: str, path: str, payload: Any) -> None:
+        path = path.partition("?")[0]
+        with self._lock:
+            if method == "patch":
+                key, _, sub = self._of_path(path).partition("#")
+                self.tracks[key].patches.append({sub or "object": self.plain(payload)})
+            elif method == "get":
+                self.lists.append(path)
+
+    def _of_path(self, path: str) -> str:
+        found = re.search(r"/namespaces/([^/]+)/[^/]+/([^/]+)(?:/([^/]+))?$", path)
+        assert found is not None, path
+        return f"{self._names.get(found[1], found[1])}/{found[2]}" + (f"#{found[3]}" if found[3] else "")
+
+    # ---- By the test.
+
+    def count(self, key: str, handler: str) -> int:
+        """Return how often a handler was called for an object."""
+        with self._lock:
+            return sum(call.handler == handler for call in self.tracks[key].calls)
+
+    def began_anew(self) -> None:
+        """Forget which versions were seen: the operator is started again."""
+        with self._lock:
+            self.seen.clear()
+            self.is_over = False
+
+    def plain(self, value: Any) -> Any:
+        """Return a value without what differs from run to run. JSON in annotations is parsed."""
+        if isinstance(value, Mapping):
+            return {
+                self._text(key): self._member(str(key), each)
+                for key, each in value.items()
+                if key != "managedFields"
+            }
+        if isinstance(value, list | tuple | set):
+            return [self.plain(each) for each in value]
+        return self._text(value) if isinstance(value, str) else value
+
+    def _member(self, key: str, value: Any) -> Any:
+        if key in ("resourceVersion", "uid") and isinstance(value, str):
+            return f"<{key}>"
+        if key == "value" and isinstance(value, str) and value.isdigit():
+            return "<resourceVersion>"  # Of the test of a JSON patch.
+        if key.startswith(PREFIX) and isinstance(value, str) and value.strip().startswith("{"):
+            return self.plain(json.loads(value))
+        return self.plain(value)
+
+    def _text(self, text: str) -> str:
+        for name, placeholder in self._names.items():
+            text = text.replace(name, placeholder)
+        return UID.sub("<uid>", TIME.sub("<time>", text))
+
+    def _key(self, body: Mapping[str, Any]) -> str:
+        meta = body["metadata"]
+        return f"{self._text(meta.get('namespace', ''))}/{meta['name']}"
+
+
+def _bare(value: Any) -> Any:
+    """Return a copy in plain types: bodies of daemons are live views."""
+    if isinstance(value, Mapping):
+        return {key: _bare(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_bare(each) for each in value]
+    return value
+
+
+class Wire:
+    """What Kopf's client sends, by operator: its settings tell whose request it is."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._recorders: dict[int, Recorder] = {}
+        send = kopf_api.request
+
+        async def recorded(method: str, url: str, **options: Any) -> Any:
+            if recorder := self._recorders.get(id(options["settings"])):
+                recorder.asked(method, url, options.get("payload"))
+            return await send(method, url, **options)
+
+        monkeypatch.setattr(kopf_api, "request", recorded)
+
+    def attach(self, settings: kopf.OperatorSettings, recorder: Recorder) -> None:
+        self._recorders[id(settings)] = recorder
+
+
+def is_settled(recorder: Recorder, key: str, obj: Mapping[str, Any] | None) -> bool:
+    """Return True once Kopf has nothing left to do for this object, as the server has it: its handlers have
+    seen this version, and what they have handled is what it is.
+    """
+    seen = recorder.seen.get(key)
+    if obj is None:
+        return seen is not None and seen[1] == "DELETED"
+    meta = obj["metadata"]
+    if seen != (meta["uid"], meta["resourceVersion"]) or "deletionTimestamp" in meta:
+        return False
+    annotations = dict(meta.get("annotations", {}))
+    handled = json.loads(annotations.pop(HANDLED, "{}"))
+    if any(each.startswith(PREFIX) for each in annotations):
+        return False  # It is in progress.
+    before = handled.get("metadata", {})
+    return (handled.get("spec"), before.get("labels", {}), before.get("annotations", {})) == (
+        obj.get("spec"),
+        meta.get("labels", {}),
+        annotations,
+    )
