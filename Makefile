@@ -76,7 +76,7 @@ PARALLEL := --numprocesses=auto --maxprocesses=4 --dist=worksteal
 # Tests wait for each other's servers and processes as well: one more has something to do meanwhile.
 WAITING := --numprocesses=$(shell $(PYTHON) -c 'import os; print(min(4, 1 + (os.cpu_count() or 1)))') --dist=worksteal
 # What relies on Kopf's private names, and calls of its code that nobody promises to stay as they are.
-TOUCHING_KOPF := plugin cache/formats $(addprefix cli/test_,check.py outside.py rbac.py rbac_late.py)
+TOUCHING_KOPF := plugin feed cache/formats $(addprefix cli/test_,check.py outside.py rbac.py rbac_late.py)
 SCANNING := $(addprefix tests/,core/test_scanner.py core/protocol/test_splitter.py core/protocol/test_unreadable_cost.py cache/test_unreadable.py)
 # Each process has a real API server of its own, and waits more than it works.
 SERVERS := --numprocesses=3
@@ -85,7 +85,7 @@ INSTALL = $(PY) -m pip --python $(1)/bin/python install --quiet --disable-pip-ve
 # Of thousands of modules, those that are imported are compiled then.
 UNCOMPILED = $(INSTALL) --no-compile
 # The only folders with tests that need the real server; tests/conftest.py sees to it.
-REAL := $(addprefix tests/,clients conformance differential real)
+REAL := $(addprefix tests/,clients conformance differential feed real)
 # What pytest is told to look into (`testpaths`), it does not leave out by the name alone.
 LEAVING = $(addprefix --ignore=,$(1)) --ignore-glob='docs/*' --deselect=README.md
 MEASURED = $(or $(ARGS),$(PARALLEL) $(call LEAVING,$(UNMEASURED)))
@@ -138,7 +138,7 @@ $(WITH_OTHER_KOPF): setup.cfg pyproject.toml | $(INSTALLED)
 	touch $@
 
 test-kopf: $(WITH_OTHER_KOPF)  ## Run the tests of the plugin with Kopf 1.44.6; KOPF=1.45.0 takes another one.
-	$(OTHER_KOPF)/bin/python -m pytest -rs $(or $(ARGS),$(PARALLEL) tests/plugin)
+	$(OTHER_KOPF)/bin/python -m pytest -rs $(or $(ARGS),$(PARALLEL) tests/plugin tests/feed)
 
 comparison: $(WITH_CLIENTS)  ## Play the faults to our cache, Kopf's index and the Python informer, and to two operators; write docs/comparison.md.
 	$(CLIENTS)/bin/python -m bench.comparison $(ARGS)

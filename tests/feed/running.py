@@ -15,7 +15,7 @@ from kopf._cogs.structs.credentials import Vault
 from kopf.testing import KopfRunner
 
 from kopf_selectcache import EVERYTHING
-from kopf_selectcache.settings.options import SelectCacheSettings, settings_of
+from kopf_selectcache.settings.options import settings_of
 from tests.apiserver.client import ApiError
 from tests.apiserver.cluster import Cluster
 from tests.apiserver.waiting import wait_until
@@ -158,7 +158,7 @@ class Operated:
         if self.mode.caches:
             ours = settings_of(settings)
             ours.selectors[f"{self.world.group}/{VERSION}/{PLURAL}"] = self._options.selector
-            set_one_watch(ours, self.mode.one_watch)
+            ours.one_watch = self.mode.one_watch
         self._options.settle(settings)
         self._wire.attach(settings, self.recorder)
         return settings
@@ -257,12 +257,3 @@ class Operated:
 
 def EXACTLY(world: World) -> Sequence[str]:  # Used as a constant.  # noqa: N802
     return world.namespaces[:2]
-
-
-def set_one_watch(settings: SelectCacheSettings, value: bool) -> None:
-    if has_one_watch():
-        settings.one_watch = value  # type: ignore[attr-defined, unused-ignore]
-
-
-def has_one_watch() -> bool:
-    return "one_watch" in vars(SelectCacheSettings())

@@ -24,3 +24,4 @@ def test_all_kinds_of_handlers_are_called_as_with_two_watches(
     two, one = (play(new_world(), mode, wire) for mode in (TWO, ONE))
     assert differences(two.recorder, one.recorder) == []
     assert two.kopfs_own_watches
+    assert not one.kopfs_own_watches
