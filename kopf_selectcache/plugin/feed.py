@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
-from contextlib import aclosing, suppress
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import aclosing, asynccontextmanager, suppress
+from operator import is_not
 from typing import Any
 
 from kopf_selectcache import _kopf
-from kopf_selectcache._errors import ReadError
+from kopf_selectcache._errors import ReadError, in_one_line
 from kopf_selectcache.core.selection.kinds import KindKey, find, parse_key
 from kopf_selectcache.core.store.change import Change, ChangeCause
 from kopf_selectcache.core.store.fifo import Fifo
@@ -28,12 +29,16 @@ from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.log import context_of
 from kopf_selectcache.settings.options import settings_of
 
+from ._departures import Departures
 from .feed_safety import source_of, why_not_fed
 from .narrowing import handlers_of
 from .operator import Operator, operator_of
 
 MOST = 10_000
 """The changes that wait for Kopf to take them. A slower consumer gets the differences instead."""
+
+LONG = 10.0
+"""Seconds after which the log and the probe name a kind that holds up all handlers."""
 
 SLICE = 50
 """The events after which other tasks get their turn."""
@@ -83,7 +88,8 @@ async def _informer_of(operator: Operator, resource: _kopf.Resource) -> Informer
     with suppress(ReadError):
         for key, informer in operator.runtime.informers.items():
             if _may_mean(key, resource):
-                await _resolved(informer)
+                async with _named(operator, informer, resource):
+                    await _resolved(informer)
                 if informer.is_of(resource.group, resource.plural):
                     return informer
     return None
@@ -92,6 +98,33 @@ async def _informer_of(operator: Operator, resource: _kopf.Resource) -> Informer
 async def _resolved(informer: Informer) -> None:
     """Wait until the key of an informer is resolved, or cannot be."""
     await informer.wait_until(lambda: informer.resource is not None or informer.health in _UNFIT)
+
+
+@asynccontextmanager
+async def _named(operator: Operator, informer: Informer, resource: _kopf.Resource) -> AsyncIterator[None]:
+    """Have the log and the probe name an informer that is waited for, if that takes long and no handler of
+    the operator can be called meanwhile.
+    """
+    if operator.registry is None or not _kopf.has_indices(operator.registry, resource):
+        yield
+        return
+
+    async def name() -> None:
+        await informer.environment.sleep(LONG)
+        operator.fed.awaited.add(informer)
+        why = f" {in_one_line(informer.message, informer.remedy)}" if informer.message else ""
+        _logger.warning(
+            "Kopf calls no handler before the cache of %(resource)s is synced, because it is indexed.%(why)s",
+            {"resource": str(informer), "why": why},
+            extra=context_of(informer),
+        )
+
+    naming = asyncio.create_task(name(), name=f"selectcache: wait for {informer}")
+    try:
+        yield
+    finally:
+        naming.cancel()
+        operator.fed.awaited.discard(informer)
 
 
 def _may_mean(key: KindKey, resource: _kopf.Resource) -> bool:
@@ -115,7 +148,11 @@ class Feed:
         self._operator = operator
         self._informer = informer
         self._news = asyncio.Event()
+        self._departures = Departures(informer, operator.runtime, self._queue_departure)
+        self._seen: tuple[object, ...] = ()
+        """What the last decision depended on."""
         self._queue = Fifo(most, self._news.set, self.told.__contains__)
+        self._queue.drop()  # Until the present objects are listed.
         self._is_listed = False
         self._must_stop = False
         """True if Kopf's own watch must take over once the queue is empty."""
@@ -126,18 +163,22 @@ class Feed:
 
     async def events(self) -> _kopf.Events:
         """Yield the events until Kopf's own watch must take over."""
-        pauses = asyncio.create_task(self._follow_pauses(), name=f"selectcache: pauses of {self._informer}")
+        tasks = [
+            asyncio.create_task(work, name=f"selectcache: feed of {self._informer}")
+            for work in (self._follow_pauses(), self._departures.run())
+        ]
         number = 0
         try:
+            self._end = self._informer.subscribe(self._add, self._news.set, self._keep)
             while await self._can_list():
                 for event in self._listed():
                     yield event
                     number += 1
                     if not number % SLICE:
                         await asyncio.sleep(0)
-                    if self._queue.is_full:
+                    if self._is_interrupted:
                         break
-                while not self._queue.is_full:
+                while not self._is_interrupted:
                     change = self._queue.take()
                     if change is None:
                         if self._must_stop:
@@ -149,8 +190,9 @@ class Feed:
                         if not number % SLICE:
                             await asyncio.sleep(0)
         finally:
-            pauses.cancel()
             self._end()
+            for task in tasks:
+                task.cancel()
 
     def taken_over(self, event: Any) -> Iterator[Any]:
         """Yield what Kopf has to be told of an event of its own watch, which has taken over: what has changed
@@ -174,15 +216,23 @@ class Feed:
 
     # ---- Waiting.
 
+    @property
+    def _is_interrupted(self) -> bool:
+        """True if the present objects must be looked at before the next event."""
+        return self._queue.is_full or self._watcher.paused.is_on()
+
     async def _follow_pauses(self) -> None:
         paused = self._watcher.paused
         while True:
             await paused.wait_for(True)
-            self._was_paused = True
-            self._queue.drop()
+            self._pause()
             self._news.set()
             await paused.wait_for(False)
             self._news.set()
+
+    def _pause(self) -> None:
+        self._was_paused = True
+        self._queue.drop()
 
     async def _wait(self) -> None:
         """Wait for news; the end of the cache is one."""
@@ -196,14 +246,16 @@ class Feed:
         """Wait until the present objects are known, and Kopf wants them; return False if Kopf's own watch
         must take over.
         """
-        if not self._is_listed:
-            self._end = self._informer.subscribe(self._add, self._news.set, self._keep)
-        while not self._must_stop:
-            self._decide()
-            if self._informer.is_complete and self._informer.version and not self._watcher.paused.is_on():
-                return not self._must_stop
-            await self._wait()
-        return False
+        async with _named(self._operator, self._informer, self._watcher.resource):
+            while True:
+                self._decide()
+                if self._must_stop:
+                    return False
+                if self._watcher.paused.is_on():
+                    self._pause()
+                elif self._informer.is_complete:
+                    return True
+                await self._wait()
 
     # ---- The decision.
 
@@ -215,6 +267,8 @@ class Feed:
         source = source_of(self._informer)
         if source is None:
             return
+        state = self._informer.state
+        self._seen = state.filter, state.projection, state.lost
         handlers = handlers_of(self._operator.registry, source.resource)
         watcher = self._watcher
         why = why_not_fed(watcher.settings, handlers, watcher.resource, watcher.namespace, source)
@@ -226,13 +280,19 @@ class Feed:
     # ---- Changes of the cache.
 
     def _add(self, change: Change | None) -> None:
-        if change is None:
+        state, after = self._informer.state, None if change is None else change.after
+        is_changed = any(map(is_not, self._seen, (state.filter, state.projection, state.lost)))
+        if change is None or is_changed or (after is not None and not after.stored):
             self._decide()
             self._news.set()
+        if change is None or self._must_stop:
             return
-        is_mine = self._watcher.namespace in (None, change.key[0])
-        if is_mine and change.cause is not ChangeCause.RESYNC and not self._must_stop:
+        if self._watcher.namespace in (None, change.key[0]) and change.cause is not ChangeCause.RESYNC:
             self._queue.add(change)
+
+    def _queue_departure(self, change: Change) -> None:
+        """Queue what has become of an object that had left the filter."""
+        self._queue.add(change)
 
     def _keep(self, record: Record) -> bool:
         """Free an object that is about to be evicted."""
@@ -254,6 +314,7 @@ class Feed:
             if not record.stored or self._watcher.namespace not in (None, record.namespace):
                 continue
             told = absent.pop(record.uid, None)
+            self._departures.discard(record.uid)
             if as_listed:
                 self.told[record.uid] = record
                 yield {"type": None, "object": record.decode()}
@@ -269,17 +330,38 @@ class Feed:
 
     def _event_of(self, change: Change) -> Any:
         """Return the event of a change; None if Kopf is not told of it."""
-        record = change.after
-        if record is not None:
-            if not record.stored:
+        before, after = change.before, change.after
+        if after is not None and change.cause is not ChangeCause.LEFT:
+            if not after.stored:
                 return None
-            is_known = record.uid in self.told
-            self.told[record.uid] = record
-            return {"type": "MODIFIED" if is_known else "ADDED", "object": record.decode()}
-        assert change.before is not None, "it departs"
-        if self.told.pop(change.before.uid, None) is None:
+            self._departures.discard(after.uid)
+            is_known = after.uid in self.told
+            self.told[after.uid] = after
+            return {"type": "MODIFIED" if is_known else "ADDED", "object": after.decode()}
+        assert before is not None, "it departs"
+        if before.uid not in self.told:
             return None
-        return {"type": "DELETED", "object": self._body_of(change.last or change.before)}
+        if after is not None:  # It exists, outside of the filter: no further event of it will come.
+            body = self._body_of(after)
+            self._forget(before.uid, body)
+            return {"type": "MODIFIED", "object": body}
+        if change.filter_changed:
+            self._forget(before.uid)
+            return None
+        if change.cause is ChangeCause.LEFT:
+            self._departures.add(change)
+            return None
+        del self.told[before.uid]
+        return {"type": "DELETED", "object": self._body_of(change.last or before)}
+
+    def _forget(self, uid: str, body: dict[str, Any] | None = None) -> None:
+        """Have Kopf forget an object that exists: with the event of this body, or now."""
+        del self.told[uid]
+        parts = _kopf.parts_of(self._watcher.settings)
+        if parts is not None and body is not None:
+            parts.memos.forget_with(body)
+        elif parts is not None:
+            parts.memos.drop(uid)
 
     def _body_of(self, record: Record) -> dict[str, Any]:
         """Return an object as a dict; its metadata only, if no more is known."""

@@ -368,9 +368,12 @@ class Operator:
     def report(self) -> Mapping[str, Any]:
         """Return the health of each cache, for people. It has no contents of objects."""
         try:
-            return reports(self.runtime.informers.values())
+            found = reports(self.runtime.informers.values())
         except ReadError as error:
             return {"trouble": error.what, "remedy": one_line(error.remedy)}
+        for informer in self.fed.awaited:
+            found[informer.key]["handlers"] = "none is called before it is synced, because it is indexed"
+        return found
 
     def restartable(self) -> str:
         """Return a text about caches whose state must fail the liveness probe; empty if there are none."""
@@ -385,6 +388,8 @@ class FedKinds:
 
     def __init__(self) -> None:
         self._fed: dict[tuple[str, str, str | None], bool] = {}
+        self.awaited = set[Informer]()
+        """The informers for which Kopf has held up all handlers for some time."""
 
     def note(self, watcher: _kopf.Watcher, *, is_fed: bool) -> None:
         """Note if a watcher is fed from now on."""
@@ -415,12 +420,12 @@ def _in_state(informer: Informer, limit: float) -> str:
     return f"has been {state} for {limit:g} s or more" if limit else f"is {state}"
 
 
-def reports(informers: Iterable[Informer]) -> dict[str, Any]:
+def reports(informers: Iterable[Informer]) -> dict[str, dict[str, Any]]:
     """Return the health of each informer by its key, for people. It has no contents of objects."""
     return {informer.key: _report(informer) for informer in informers}
 
 
-def _report(informer: Informer) -> Mapping[str, Any]:
+def _report(informer: Informer) -> dict[str, Any]:
     records, version = informer.store.records()
     age = informer.age()
     report = {

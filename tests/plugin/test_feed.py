@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import AsyncExitStack
+from typing import Any
+
 import kopf
 import pytest
 
-from tests.plugin.feeding import Events, config, feeding, in_loop, lists_of, serving
+import kopf_selectcache as selectcache
+from kopf_selectcache import _kopf
+from kopf_selectcache.plugin.feed import Feed
+from kopf_selectcache.plugin.operator import operator_of
+from kopf_selectcache.testing.faults import Refuse
+from tests.plugin.feeding import Events, config, feeding, in_loop, lists_of, serving, until
+
+WEB = {"v1/configmaps": "app=web"}
 
 
 @pytest.fixture
@@ -13,16 +24,360 @@ def registry() -> kopf.OperatorRegistry:
     return kopf.OperatorRegistry()
 
 
-@in_loop
-async def test_9_present_objects_come_with_no_type_and_then_each_change_in_order(
-    registry: kopf.OperatorRegistry,
-) -> None:
+@pytest.fixture
+def events(registry: kopf.OperatorRegistry) -> Events:
     events = Events()
     events.handle(registry)
+    return events
+
+
+def web(name: str, **data: str) -> dict[str, Any]:
+    obj = config(name, **data)
+    obj["metadata"]["labels"] = {"app": "web"}
+    return obj
+
+
+def informer_of(settings: kopf.OperatorSettings, key: str = "v1/configmaps") -> Any:
+    operator = operator_of(settings)
+    assert operator is not None
+    return operator.runtime.informer(key)
+
+
+@in_loop
+async def test_9_present_objects_come_without_a_type_and_then_each_change_in_order(
+    registry: kopf.OperatorRegistry, events: Events
+) -> None:
     async with serving(config("old")) as cluster, feeding(registry, cluster):
-        await events.see((None, "old"))
+        await until(lambda: events)
         cluster.create(config("new"))
-        cluster.patch(config("new"), {"data": {"a": "1"}})
+        for number in range(20):
+            cluster.patch(config("new"), {"data": {"number": str(number)}})
         cluster.delete(config("new"))
-        await events.see(("ADDED", "new"), ("MODIFIED", "new"), ("DELETED", "new"))
+        await until(lambda: ("DELETED", "new") in events)
+        assert events.of("old") == [None]
+        assert events.of("new") == ["ADDED", *["MODIFIED"] * 20, "DELETED"], "none is joined with another"
+        numbers = [body["data"]["number"] for body in events.bodies if body.get("data")]
+        assert numbers == [*map(str, range(20)), "19"]
         assert lists_of(cluster, "configmaps") == ["list", "watch"]
+
+
+@in_loop
+async def test_9_without_one_watch_there_are_two(registry: kopf.OperatorRegistry, events: Events) -> None:
+    def configure(settings: Any) -> None:
+        settings.selectcache.one_watch = False
+
+    async with serving(config("old")) as cluster, feeding(registry, cluster, configure=configure):
+        await events.see((None, "old"))
+        await until(lambda: len(lists_of(cluster, "configmaps")) == 4)
+
+
+@in_loop
+async def test_9_the_cache_has_an_event_before_its_handler_and_the_handler_waits_for_nothing(
+    registry: kopf.OperatorRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: dict[str, Any] = {}
+
+    async def wait(*_: Any, **__: Any) -> None:
+        pytest.fail("it waits")
+
+    monkeypatch.setattr("kopf_selectcache.plugin.operator.wait_until_fresh", wait)
+
+    @kopf.on.event("configmaps", registry=registry)
+    @selectcache.with_cache
+    async def read(cache: selectcache.Cache, type: str | None, name: str, namespace: str, **_: Any) -> None:  # noqa: A002
+        found[name] = type, cache.exists("configmaps", name, namespace=namespace)
+
+    async with serving(config("old")) as cluster, feeding(registry, cluster):
+        await until(lambda: found.get("old") == (None, True))
+        cluster.create(config("new"))
+        await until(lambda: found.get("new") == ("ADDED", True))
+        cluster.delete(config("new"))
+        await until(lambda: found.get("new") == ("DELETED", False))
+
+
+@in_loop
+async def test_7_each_event_is_a_dict_of_its_own(registry: kopf.OperatorRegistry, events: Events) -> None:
+    async with serving(config("old", a="1")) as cluster, feeding(registry, cluster) as settings:
+        await until(lambda: events)
+        events.bodies[0]["data"]["a"] = "changed"
+        cache = selectcache.cache_of(settings)
+        assert cache.get("configmaps", "old", namespace="shop")["data"] == {"a": "1"}
+
+
+@in_loop
+async def test_15_a_deletion_has_the_object_of_its_event_and_one_in_a_gap_the_last_known(
+    registry: kopf.OperatorRegistry, events: Events
+) -> None:
+    async with serving(config("a"), config("b")) as cluster, feeding(registry, cluster):
+        await until(lambda: len(events) == 2)
+        known = {body["metadata"]["name"]: body["metadata"]["resourceVersion"] for body in events.bodies}
+        cluster.delete(config("a"))
+        await until(lambda: events.of("a") == [None, "DELETED"])
+        assert events.bodies[-1]["metadata"]["resourceVersion"] == str(cluster.version)
+        cluster.stop_listening()
+        cluster.delete(config("b"))
+        cluster.compact()
+        cluster.listen_again()
+        await until(lambda: events.of("b") == [None, "DELETED"])
+        assert events.bodies[-1]["metadata"]["resourceVersion"] == known["b"]
+        assert events.of("a") == [None, "DELETED"]
+
+
+@in_loop
+async def test_9_a_write_of_a_handler_reaches_kopf_once_through_the_watch(
+    registry: kopf.OperatorRegistry, events: Events
+) -> None:
+    async with serving(config("old")) as cluster, feeding(registry, cluster) as settings:
+        await until(lambda: events)
+        cache = selectcache.cache_of(settings)
+        await cache.live.patch("configmaps", "old", {"data": {"a": "1"}}, namespace="shop")
+        await cache.live.create(config("new"))
+        await cache.live.delete("configmaps", "new", namespace="shop")
+        await until(lambda: ("DELETED", "new") in events)
+        assert events == [(None, "old"), ("MODIFIED", "old"), ("ADDED", "new"), ("DELETED", "new")]
+
+
+@in_loop
+async def test_9_kopf_sees_the_version_of_its_own_patch(registry: kopf.OperatorRegistry) -> None:
+    calls: list[str] = []
+
+    @kopf.on.create("configmaps", registry=registry)
+    async def create(patch: kopf.Patch, **_: Any) -> None:
+        calls.append("create")
+        patch.setdefault("data", {})["seen"] = "yes"
+
+    @kopf.on.update("configmaps", field="data", registry=registry)
+    async def update(**_: Any) -> None:
+        calls.append("update")
+
+    def configure(settings: Any) -> None:
+        settings.persistence.consistency_timeout = 60.0
+
+    async with serving() as cluster, feeding(registry, cluster, configure=configure):
+        cluster.create(config("new"))
+        await until(lambda: "update" in calls)
+        assert calls == ["create", "update"]
+
+
+# ---- Namespaces.
+
+
+@in_loop
+async def test_9_watchers_of_namespaces_get_the_events_of_their_own(
+    registry: kopf.OperatorRegistry, events: Events
+) -> None:
+    def of(namespace: str, name: str) -> dict[str, Any]:
+        obj = config(name)
+        return obj | {"metadata": obj["metadata"] | {"namespace": namespace}}
+
+    async with serving(config("a")) as cluster:
+        cluster.namespace("bar")
+        cluster.namespace("other")
+        cluster.create(of("bar", "b"), of("other", "c"))
+        options = {"clusterwide": False, "namespaces": ["shop", "bar"]}
+        async with feeding(registry, cluster, **options):
+            await until(lambda: len(events) == 2)
+            cluster.create(of("bar", "d"), of("other", "e"), config("f"))
+            await until(lambda: len(events) == 4)
+            assert sorted(events, key=str) == [("ADDED", "d"), ("ADDED", "f"), (None, "a"), (None, "b")]
+            assert lists_of(cluster, "configmaps") == ["list", "watch"] * 2
+
+
+@in_loop
+async def test_6_kopfs_own_watch_of_namespaces_is_not_fed(
+    registry: kopf.OperatorRegistry, events: Events
+) -> None:
+    filters = {"v1/configmaps": "", "v1/namespaces": "team=shop"}
+    options = {"clusterwide": False, "namespaces": ["s*"]}
+
+    def configure(settings: Any) -> None:
+        settings.selectcache.selectors["v1/configmaps"] = selectcache.Selector(namespaces=["shop", "spa"])
+
+    async with (
+        serving() as cluster,
+        feeding(registry, cluster, filters=filters, configure=configure, **options),
+    ):
+        await until(lambda: lists_of(cluster, "configmaps"))
+        cluster.create(config("a"))
+        await until(lambda: events.of("a"))
+        cluster.namespace("spa")  # Without the label of the cache.
+        obj = config("b")
+        cluster.create(obj | {"metadata": obj["metadata"] | {"namespace": "spa"}})
+        await until(lambda: events.of("b"))
+
+
+# ---- Objects that leave the filter.
+
+
+@pytest.fixture
+def web_events(registry: kopf.OperatorRegistry) -> Events:
+    events = Events()
+    events.handle(registry, labels={"app": "web"})
+    return events
+
+
+@in_loop
+async def test_6_an_object_that_loses_its_label_is_modified_for_kopf_and_then_forgotten(
+    registry: kopf.OperatorRegistry, web_events: Events
+) -> None:
+    indexed: list[list[str]] = []
+
+    @kopf.index("configmaps", labels={"app": "web"}, registry=registry)
+    def names(name: str, **_: Any) -> dict[str, str]:
+        return {name: name}
+
+    @kopf.on.event("pods", registry=registry)
+    def look(names: Any, **_: Any) -> None:
+        indexed.append(sorted(names))
+
+    async with serving(web("a"), web("b")) as cluster, feeding(registry, cluster, filters=WEB) as settings:
+        await web_events.see((None, "a"), (None, "b"))
+        parts = _kopf.parts_of(settings)
+        assert parts is not None
+        known = parts.memos._memories._items
+        assert len(known) == 2
+        cluster.patch(web("a"), {"metadata": {"labels": {"app": "db"}}})
+        await until(lambda: len(known) == 1)
+        cluster.delete(web("b"))
+        await web_events.see(("DELETED", "b"))
+        assert not known
+        cluster.patch(web("a"), {"metadata": {"labels": {"app": "web"}}})
+        await web_events.see(("ADDED", "a"))
+
+
+@in_loop
+async def test_6_an_object_that_returns_before_the_answer_has_changed_only(
+    registry: kopf.OperatorRegistry, web_events: Events
+) -> None:
+    async with serving(web("a")) as cluster, feeding(registry, cluster, filters=WEB):
+        await web_events.see((None, "a"))
+        refusing = cluster.faults.add(Refuse(500), verb="list", resource="configmaps")
+        cluster.patch(web("a"), {"metadata": {"labels": {"app": "db"}}})
+        cluster.patch(web("a"), {"metadata": {"labels": {"app": "web"}}})
+        await web_events.see(("MODIFIED", "a"))
+        refusing.release()
+        cluster.delete(web("a"))
+        await until(lambda: web_events)
+        assert web_events == [("DELETED", "a")]
+
+
+@in_loop
+async def test_6_many_departures_are_asked_about_together(
+    registry: kopf.OperatorRegistry, web_events: Events
+) -> None:
+    names = [f"web-{number:02}" for number in range(40)]
+    async with serving(*map(web, names)) as cluster, feeding(registry, cluster, filters=WEB) as settings:
+        await until(lambda: len(web_events) == len(names))
+        web_events.clear()
+        refusing = cluster.faults.add(Refuse(500), verb="list", resource="configmaps")
+        cluster.delete(*map(web, names[1:]))
+        cluster.patch(web(names[0]), {"metadata": {"labels": {"app": "db"}}})
+        await until(lambda: informer_of(settings).held() == 0)
+        cluster.requests.clear()
+        refusing.release()
+        await until(lambda: len(web_events) == len(names) - 1)
+        assert set(web_events) == {("DELETED", name) for name in names[1:]}
+        assert len(lists_of(cluster, "configmaps", ["list"])) < 20
+
+
+# ---- Pauses.
+
+
+@in_loop
+async def test_15_nothing_happens_during_a_pause_and_afterwards_all_that_was_missed(
+    registry: kopf.OperatorRegistry, events: Events
+) -> None:
+    objects = [config(name) for name in ("stays", "changes", "goes")]
+    async with serving(*objects) as cluster, feeding(registry, cluster) as settings:
+        await events.see(*((None, name) for name in ("stays", "changes", "goes")))
+        parts = _kopf.parts_of(settings)
+        assert parts is not None
+        toggle = await parts.paused.make_toggle(True, name="another operator")
+        cluster.create(config("comes"), config("passes"))
+        cluster.patch(config("changes"), {"data": {"a": "1"}})
+        cluster.delete(config("goes"), config("passes"))
+        cluster.create(config("last"))
+        await until(lambda: informer_of(settings).store.get("shop", "last")[0])
+        assert events == []
+        await parts.paused.drop_toggle(toggle)
+        await until(lambda: len(events) == 5)
+        present = [(None, name) for name in ("changes", "comes", "last", "stays")]
+        assert sorted(events, key=str) == [("DELETED", "goes"), *present]
+        events.clear()
+        cluster.delete(config("last"))
+        await until(lambda: events)
+        assert events == [("DELETED", "last")]
+
+
+@in_loop
+async def test_6_an_object_that_leaves_the_filter_during_a_pause_is_not_deleted(
+    registry: kopf.OperatorRegistry, web_events: Events
+) -> None:
+    async with serving(web("a"), web("b")) as cluster, feeding(registry, cluster, filters=WEB) as settings:
+        await web_events.see((None, "a"), (None, "b"))
+        parts = _kopf.parts_of(settings)
+        assert parts is not None
+        toggle = await parts.paused.make_toggle(True)
+        cluster.patch(web("a"), {"metadata": {"labels": {"app": "db"}}})
+        await until(lambda: informer_of(settings).held() == 1)
+        await parts.paused.drop_toggle(toggle)
+        await until(lambda: len(parts.memos._memories._items) == 1)
+        assert web_events == [(None, "b")]
+
+
+@in_loop
+async def test_15_a_daemon_comes_back_after_a_pause(registry: kopf.OperatorRegistry) -> None:
+    steps: list[str] = []
+
+    @kopf.daemon("configmaps", registry=registry, cancellation_timeout=1.0)
+    async def run(stopped: Any, **_: Any) -> None:
+        steps.append("begins")
+        await stopped.wait()
+        steps.append("ends")
+
+    async with serving(config("a")) as cluster, feeding(registry, cluster) as settings:
+        await until(lambda: steps == ["begins"])
+        parts = _kopf.parts_of(settings)
+        assert parts is not None
+        toggle = await parts.paused.make_toggle(True)
+        await until(lambda: steps == ["begins", "ends"])
+        await parts.paused.drop_toggle(toggle)
+        await until(lambda: steps == ["begins", "ends", "begins"])
+        cluster.delete(config("a"))
+        await until(lambda: steps == ["begins", "ends"] * 2)
+
+
+# ---- A slow consumer.
+
+
+@in_loop
+async def test_15_a_consumer_that_is_too_slow_gets_the_differences(
+    registry: kopf.OperatorRegistry,
+) -> None:
+    async with AsyncExitStack() as stack:
+        cluster = await stack.enter_async_context(serving(config("a"), config("b")))
+        settings = await stack.enter_async_context(feeding(registry, cluster))
+        await until(lambda: operator_of(settings) is not None)
+        operator = operator_of(settings)
+        assert operator is not None
+        await operator.logged_in()
+        resource = _kopf.Resource("", "v1", "configmaps", kind="ConfigMap", namespaced=True)
+        paused = _kopf.ToggleSet(any)
+        watcher = _kopf.Watcher(settings, resource, None, paused, lambda: pytest.fail("it takes over"))
+        fed = Feed(watcher, operator, informer_of(settings), most=3).events()
+        stack.push_async_callback(fed.aclose)
+
+        async def take() -> Any:
+            event = await anext(fed)
+            return event if event is _kopf.LISTED else (event["type"], event["object"]["metadata"]["name"])
+
+        assert [await take() for _ in range(3)] == [(None, "a"), (None, "b"), _kopf.LISTED]
+        for number in range(5):
+            cluster.patch(config("a"), {"data": {"number": str(number)}})
+        cluster.delete(config("b"))
+        cluster.create(config("c"), config("d"))
+        cluster.delete(config("d"))
+        await until(lambda: informer_of(settings).version == str(cluster.version))
+        assert [await take() for _ in range(3)] == [("MODIFIED", "a"), ("ADDED", "c"), ("DELETED", "b")]
+        cluster.delete(config("c"))
+        assert await asyncio.wait_for(take(), 30) == ("DELETED", "c")
