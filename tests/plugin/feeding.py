@@ -13,9 +13,9 @@ import kopf
 from kopf_selectcache.settings.options import settings_of
 from kopf_selectcache.testing import EmbeddedCluster
 from tests.kopf_operators import run
-from tests.plugin.reconciling import config, operated, serving
+from tests.plugin.reconciling import app, config, operated, serving
 
-__all__ = ["Events", "config", "feeding", "in_loop", "lists_of", "serving", "until"]
+__all__ = ["Events", "app", "config", "feeding", "in_loop", "lists_of", "serving", "until"]
 
 P = ParamSpec("P")
 

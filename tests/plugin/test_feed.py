@@ -14,7 +14,7 @@ from kopf_selectcache import _kopf
 from kopf_selectcache.plugin.feed import Feed
 from kopf_selectcache.plugin.operator import operator_of
 from kopf_selectcache.testing.faults import Refuse
-from tests.plugin.feeding import Events, config, feeding, in_loop, lists_of, serving, until
+from tests.plugin.feeding import Events, app, config, feeding, in_loop, lists_of, serving, until
 
 WEB = {"v1/configmaps": "app=web"}
 
@@ -32,7 +32,7 @@ def events(registry: kopf.OperatorRegistry) -> Events:
 
 
 def web(name: str, **data: str) -> dict[str, Any]:
-    obj = config(name, **data)
+    obj = config(name, None, **data)
     obj["metadata"]["labels"] = {"app": "web"}
     return obj
 
@@ -174,7 +174,7 @@ async def test_9_watchers_of_namespaces_get_the_events_of_their_own(
         cluster.namespace("bar")
         cluster.namespace("other")
         cluster.create(of("bar", "b"), of("other", "c"))
-        options = {"clusterwide": False, "namespaces": ["shop", "bar"]}
+        options: dict[str, Any] = {"clusterwide": False, "namespaces": ["shop", "bar"]}
         async with feeding(registry, cluster, **options):
             await until(lambda: len(events) == 2)
             cluster.create(of("bar", "d"), of("other", "e"), config("f"))
@@ -188,7 +188,7 @@ async def test_6_kopfs_own_watch_of_namespaces_is_not_fed(
     registry: kopf.OperatorRegistry, events: Events
 ) -> None:
     filters = {"v1/configmaps": "", "v1/namespaces": "team=shop"}
-    options = {"clusterwide": False, "namespaces": ["s*"]}
+    options: dict[str, Any] = {"clusterwide": False, "namespaces": ["s*"]}
 
     def configure(settings: Any) -> None:
         settings.selectcache.selectors["v1/configmaps"] = selectcache.Selector(namespaces=["shop", "spa"])
@@ -220,15 +220,15 @@ def web_events(registry: kopf.OperatorRegistry) -> Events:
 async def test_6_an_object_that_loses_its_label_is_modified_for_kopf_and_then_forgotten(
     registry: kopf.OperatorRegistry, web_events: Events
 ) -> None:
-    indexed: list[list[str]] = []
-
-    @kopf.index("configmaps", labels={"app": "web"}, registry=registry)
+    @kopf.index("configmaps", id="names", labels={"app": "web"}, registry=registry)
     def names(name: str, **_: Any) -> dict[str, str]:
         return {name: name}
 
-    @kopf.on.event("pods", registry=registry)
-    def look(names: Any, **_: Any) -> None:
-        indexed.append(sorted(names))
+    found: list[list[str]] = []
+
+    @kopf.on.event("webapps", registry=registry)
+    def look(**kwargs: Any) -> None:
+        found.append(sorted(kwargs["names"]))
 
     async with serving(web("a"), web("b")) as cluster, feeding(registry, cluster, filters=WEB) as settings:
         await web_events.see((None, "a"), (None, "b"))
@@ -238,9 +238,12 @@ async def test_6_an_object_that_loses_its_label_is_modified_for_kopf_and_then_fo
         assert len(known) == 2
         cluster.patch(web("a"), {"metadata": {"labels": {"app": "db"}}})
         await until(lambda: len(known) == 1)
+        cluster.create(app())
+        await until(lambda: found)
+        assert found == [["b"]]
         cluster.delete(web("b"))
         await web_events.see(("DELETED", "b"))
-        assert not known
+        await until(lambda: len(known) == 1)  # That of the other kind.
         cluster.patch(web("a"), {"metadata": {"labels": {"app": "web"}}})
         await web_events.see(("ADDED", "a"))
 

@@ -1,0 +1,208 @@
+"""Where a cache cannot feed Kopf's handlers, they wait, or Kopf's own watch takes over."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import kopf
+import pytest
+
+import kopf_selectcache as selectcache
+from kopf_selectcache import _kopf
+from kopf_selectcache.plugin.operator import operator_of
+from kopf_selectcache.testing.faults import Refuse
+from tests.plugin.feeding import Events, app, config, feeding, in_loop, lists_of, serving, until
+from tests.plugin.virtual import Times
+
+KEY, APPS = "v1/configmaps", "example.com/v1/webapps"
+CONFIGMAPS = _kopf.Resource("", "v1", "configmaps")
+
+
+@pytest.fixture
+def registry() -> kopf.OperatorRegistry:
+    return kopf.OperatorRegistry()
+
+
+@pytest.fixture
+def times(monkeypatch: pytest.MonkeyPatch) -> Times:
+    return Times(monkeypatch)
+
+
+@pytest.fixture
+def events(registry: kopf.OperatorRegistry) -> Events:
+    events = Events()
+    events.handle(registry)
+    return events
+
+
+def labelled(name: str, app: str) -> dict[str, Any]:
+    obj = config(name)
+    obj["metadata"]["labels"] = {"app": app}
+    return obj
+
+
+def test_8_handlers_of_a_forbidden_kind_wait_and_the_operator_lives(
+    registry: kopf.OperatorRegistry, events: Events, times: Times
+) -> None:
+    async def main() -> None:
+        async with serving(config("a")) as cluster:
+            refusing = cluster.faults.add(Refuse(403), verb="list", resource="configmaps")
+            async with feeding(registry, cluster) as settings:
+                await refusing.hit()
+                operator = operator_of(settings)
+                assert operator is not None
+                await times.until(lambda: operator.report()[KEY]["health"] == "forbidden", within=60)
+                assert (events, lists_of(cluster, "configmaps", ["watch"])) == ([], [])
+                refusing.release()
+                await times.until(lambda: events, within=120)
+                assert events == [(None, "a")]
+
+    times.run(main())
+
+
+def test_20_an_indexed_kind_that_is_waited_for_is_named_in_log_and_probe(
+    registry: kopf.OperatorRegistry, events: Events, times: Times, caplog: pytest.LogCaptureFixture
+) -> None:
+    @kopf.index("webapps", registry=registry)
+    def names(name: str, **_: Any) -> dict[str, str]:
+        return {name: name}
+
+    def is_named(settings: kopf.OperatorSettings, key: str) -> bool:
+        operator = operator_of(settings)
+        assert operator is not None
+        return "handlers" in operator.report()[key]
+
+    async def main() -> None:
+        async with serving(config("a"), app()) as cluster:
+            refusing = cluster.faults.add(Refuse(403), verb="list", resource="webapps")
+            async with feeding(registry, cluster, filters={KEY: "", APPS: ""}) as settings:
+                await refusing.hit()
+                await times.until(lambda: is_named(settings, APPS), within=20)
+                assert events == []
+                assert not is_named(settings, KEY)
+                refusing.release()
+                await times.until(lambda: events, within=120)
+                assert not is_named(settings, APPS)
+
+    times.run(main())
+    said = "Kopf calls no handler before the cache of webapps.example.com is synced, because it is indexed."
+    assert any(said in each for each in caplog.messages)
+
+
+@in_loop
+async def test_6_kopfs_own_watch_takes_over_before_a_filter_becomes_too_narrow(
+    registry: kopf.OperatorRegistry, events: Events
+) -> None:
+    objects = [labelled("a", "web"), labelled("b", "db")]
+    async with serving(*objects) as cluster, feeding(registry, cluster) as settings:
+        await events.see((None, "a"), (None, "b"))
+        cache = selectcache.cache_of(settings)
+        await cache.declare(KEY, "app=web", replace=True)
+        await until(lambda: lists_of(cluster, "configmaps", ["watch"])[2:])
+        cluster.patch(config("b"), {"data": {"a": "1"}})
+        await until(lambda: events)
+        assert events == [("MODIFIED", "b")]
+        operator = operator_of(settings)
+        assert operator is not None
+        assert not operator.fed.has(CONFIGMAPS, "shop")
+
+
+@in_loop
+async def test_6_what_leaves_by_a_safe_change_of_the_filter_is_not_deleted_for_kopf(
+    registry: kopf.OperatorRegistry,
+) -> None:
+    events = Events()
+    events.handle(registry, labels={"app": "web"})
+    objects = [labelled("a", "web"), labelled("b", "db")]
+    async with serving(*objects) as cluster, feeding(registry, cluster) as settings:
+        await events.see((None, "a"))
+        cache = selectcache.cache_of(settings)
+        await cache.declare(KEY, "app=web", replace=True)
+        cluster.patch(config("a"), {"data": {"a": "1"}})
+        await events.see(("MODIFIED", "a"))
+        cluster.patch(config("b"), {"metadata": {"labels": {"app": "web"}}})
+        await events.see(("ADDED", "b"))
+        assert all(kind != "DELETED" for kind, _ in events)
+
+
+@in_loop
+async def test_6_nothing_is_repeated_and_nothing_is_missed_where_kopfs_own_watch_takes_over(
+    registry: kopf.OperatorRegistry, events: Events
+) -> None:
+    names = ["changes", "goes", "stays"]
+    async with serving(*map(config, names)) as cluster, feeding(registry, cluster) as settings:
+        await events.see(*((None, name) for name in names))
+        refusing = cluster.faults.add(Refuse(500), verb="list", resource="configmaps")
+        await selectcache.cache_of(settings).undeclare(KEY)
+        cluster.patch(config("changes"), {"data": {"a": "1"}})
+        cluster.delete(config("goes"))
+        cluster.create(config("comes"))
+        await refusing.hit()
+        refusing.release()
+        await until(lambda: len(events) == 3)
+        assert sorted(events) == [("ADDED", "comes"), ("DELETED", "goes"), ("MODIFIED", "changes")]
+        events.clear()
+        cluster.delete(config("stays"))
+        await until(lambda: events)
+        assert events == [("DELETED", "stays")]
+
+
+@in_loop
+async def test_8_kopfs_own_watch_takes_over_from_a_cache_that_is_too_large(
+    registry: kopf.OperatorRegistry, events: Events
+) -> None:
+    filters = {KEY: selectcache.Cached("", max_bytes=65_536)}
+    async with serving(config("a"), config("b")) as cluster, feeding(registry, cluster, filters=filters):
+        await events.see((None, "a"), (None, "b"))
+        cluster.create({**config("large"), "data": {"a": "x" * 100_000}})
+        await until(lambda: events.of("large"))
+        cluster.delete(config("a"))
+        await until(lambda: events.of("a"))
+        assert events.of("a") == ["DELETED"]
+        assert events.of("b") == []
+        assert events.of("large") == ["ADDED"]
+
+
+@in_loop
+async def test_8_kopf_watches_a_kind_whose_filter_the_server_rejects(registry: kopf.OperatorRegistry) -> None:
+    events = Events()
+    events.handle(registry, "webapps")
+    filters = {APPS: selectcache.Selector(fields={"spec.size": "3"})}
+    async with serving(app("a")) as cluster, feeding(registry, cluster, filters=filters):
+        await events.see((None, "a"))
+
+
+@in_loop
+async def test_15_a_feed_ends_with_its_watcher(registry: kopf.OperatorRegistry, events: Events) -> None:
+    options: dict[str, Any] = {"clusterwide": False, "namespaces": ["*"]}
+
+    def configure(settings: Any) -> None:
+        settings.selectcache.selectors[KEY] = selectcache.Selector(namespaces=["shop", "bar"])
+
+    async with serving(config("a")) as cluster:
+        cluster.namespace("bar")
+        async with feeding(registry, cluster, configure=configure, **options) as settings:
+            await events.see((None, "a"))
+            operator = operator_of(settings)
+            assert operator is not None
+            subscribers = operator.runtime.informer(KEY)._subscribers._subscribers
+            count = len(subscribers)
+            cluster.delete({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "bar"}})
+            await until(lambda: len(subscribers) == count - 1)
+            cluster.create(config("b"))
+            await events.see(("ADDED", "b"))
+
+
+@in_loop
+async def test_20_a_bug_in_the_feed_is_logged_and_kopfs_own_watch_takes_over(
+    registry: kopf.OperatorRegistry,
+    events: Events,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with serving(config("a")) as cluster, feeding(registry, cluster):
+        await events.see((None, "a"))
+        monkeypatch.setattr("kopf_selectcache.plugin.feed.Feed._event_of", lambda *_: 1 / 0)
+        cluster.patch(config("a"), {"data": {"a": "1"}})
+        await events.see(("MODIFIED", "a"))
+    assert any("because of a bug in kopf_selectcache" in each for each in caplog.messages)
