@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Callable
 
 from kopf_selectcache.client.partial_metadata import pages_of_metadata
-from kopf_selectcache.client.transport import Refused, Unreachable
+from kopf_selectcache.client.reading import Refused, Unreachable
 from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.protocol.backoff import delay
 from kopf_selectcache.core.protocol.decoder import Reader
