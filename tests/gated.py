@@ -6,11 +6,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import count
 from typing import Any
+from unittest.mock import patch
 
 import kopf
 from kopf._cogs.clients.auth import vault_var
@@ -32,7 +33,8 @@ from tests.faults.environment import connections_closed, until
 _SILENT = Silence()
 _REFUSED = Refuse(503)
 _GRACE = 1.0
-"""Real seconds that an answer may take while the clock stands still. After that it counts as withheld."""
+"""Real seconds that an answer, or a thread, may take while the clock stands still. After that it counts as
+withheld."""
 
 
 class Clock:
@@ -42,7 +44,7 @@ class Clock:
         self.now = 1000.0
         self._sleeping: list[tuple[float, int, asyncio.Future[None]]] = []
         self._numbers = count()
-        self._requests: set[asyncio.Future[None]] = set()
+        self._requests: set[asyncio.Future[Any]] = set()
 
     @contextmanager
     def standing(self) -> Iterator[None]:
@@ -54,6 +56,21 @@ class Clock:
         finally:
             self._requests.discard(request)
             request.cancel()
+
+    @contextmanager
+    def standing_for_threads(self) -> Iterator[None]:
+        """Let `move_until` wait within this block for what the loop runs in threads, too."""
+        loop = asyncio.get_running_loop()
+        run_in_executor = loop.run_in_executor
+
+        def run(*args: Any) -> asyncio.Future[Any]:
+            running = run_in_executor(*args)
+            self._requests.add(running)
+            running.add_done_callback(self._requests.discard)
+            return running
+
+        with patch.object(loop, "run_in_executor", run):
+            yield
 
     async def sleep(self, seconds: float) -> None:
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -96,7 +113,7 @@ class Clock:
 
 
 class _Transport(KopfTransport):
-    """A transport whose requests the clock waits for, but for watches, which stay open."""
+    """A transport whose requests the clock waits for; for watches, which stay open, until they are."""
 
     def __init__(self, vault: Vault, clock: Clock) -> None:
         super().__init__(vault, request_timeout=60.0, clock=lambda: clock.now, sleep=clock.sleep)
@@ -109,6 +126,13 @@ class _Transport(KopfTransport):
     async def send(self, *args: Any, **kwargs: Any) -> bytes:
         with self._standing():
             return await super().send(*args, **kwargs)
+
+    @asynccontextmanager
+    async def watch(self, *args: Any, **kwargs: Any) -> AsyncIterator[AsyncIterator[bytes]]:
+        async with AsyncExitStack() as open_ones:
+            with self._standing():
+                stream = await open_ones.enter_async_context(super().watch(*args, **kwargs))
+            yield stream
 
 
 async def settle() -> None:
@@ -193,7 +217,7 @@ async def gated(
     for name, value in options.items():
         setattr(own, name, value)
     own.selectors[kind] = declared
-    with cluster.in_thread():
+    with cluster.in_thread(), clock.standing_for_threads():
         for namespace in ("shop", "infra"):
             cluster.namespace(namespace)
         cluster.create(*objects)
