@@ -16,7 +16,7 @@ from kopf_selectcache.client.transport import KopfTransport, _OneShot
 from kopf_selectcache.core.errors import TooLarge
 from kopf_selectcache.core.protocol.messages import FieldCause
 from tests.client.connections import connected, login
-from tests.faults.environment import Time, run, until
+from tests.faults.environment import Time, hurry, run, until
 from tests.faults.server import PODS, SILENCE, Answer, Server, Then, answer, refused, status
 from tests.rows import each_row
 
@@ -202,7 +202,7 @@ def test_a_write_without_safe_connection_has_not_arrived() -> None:
                     await transport.send("POST", PODS, {}, BODY)
                 assert not raised.value.may_have_arrived
 
-    run(main())
+    hurry(main())
 
 
 def test_a_write_in_a_closed_session_has_not_arrived() -> None:
@@ -216,7 +216,7 @@ def test_a_write_in_a_closed_session_has_not_arrived() -> None:
                     await transport.send("POST", PODS, {}, BODY)
                 assert not raised.value.may_have_arrived
 
-    run(main())
+    hurry(main())
 
 
 def test_a_write_without_credentials_has_not_arrived() -> None:
@@ -261,7 +261,7 @@ def test_a_write_whose_answer_breaks_off_or_is_late_may_have_arrived(broken: Ans
             assert raised.value.may_have_arrived
             assert len(server.requests) == 1
 
-    run(main())
+    hurry(main())
 
 
 def test_a_write_that_waits_for_a_login_has_not_arrived() -> None:
@@ -280,4 +280,4 @@ def test_a_write_that_waits_for_a_login_has_not_arrived() -> None:
             assert len(server.requests) >= 1
             await vault.close()
 
-    run(main())
+    hurry(main())

@@ -19,7 +19,7 @@ from kopf_selectcache.client.reading import Refused, Unreachable
 from kopf_selectcache.core.errors import TooLarge
 from kopf_selectcache.core.protocol.messages import Refusal
 from tests.client.connections import ask, connected, login
-from tests.faults.environment import nothing_left, run, until
+from tests.faults.environment import hurry, nothing_left, run, until
 from tests.faults.server import (
     PODS,
     SILENCE,
@@ -428,7 +428,7 @@ def test_of_a_refusal_without_end_enough_is_read() -> None:
             connected(login(server)) as transport,
         ):
             asked = asyncio.create_task(transport.get(PODS, {}))
-            done, _ = await asyncio.wait({asked}, timeout=10)
+            done, _ = await asyncio.wait({asked}, timeout=60)
             assert done, "it reads on"
             with pytest.raises(Refused) as caught:
                 await asked
@@ -537,7 +537,7 @@ def test_an_answer_that_takes_too_long_is_given_up_and_a_watch_may_take_as_long_
             gate.set()
             assert await anext(chunks) == b"late"
 
-    run(main())
+    hurry(main())
 
 
 def test_a_server_that_does_not_even_accept_a_connection_is_given_up() -> None:

@@ -7,16 +7,19 @@ late."""
 from __future__ import annotations
 
 import asyncio
+import math
 import selectors
 from typing import Any
 
 
 class HurriedLoop(asyncio.SelectorEventLoop):
-    """The loop: `asyncio.Runner(loop_factory=HurriedLoop)`."""
+    """The loop: `asyncio.Runner(loop_factory=HurriedLoop)`.
 
-    def __init__(self) -> None:
+    After `idle_turns` without news from a socket, who takes further ones only waits, as `until` does."""
+
+    def __init__(self, *, idle_turns: float = math.inf) -> None:
         self.now = 0.0
-        super().__init__(_Skipping(self))
+        super().__init__(_Skipping(self, idle_turns))
 
     def time(self) -> float:
         return self.now
@@ -25,14 +28,20 @@ class HurriedLoop(asyncio.SelectorEventLoop):
 class _Skipping(selectors.DefaultSelector):
     """Does not wait for a timer, but puts the loop's clock forward."""
 
-    def __init__(self, loop: HurriedLoop) -> None:
+    def __init__(self, loop: HurriedLoop, idle_turns: float) -> None:
         super().__init__()
         self._loop = loop
+        self._idle_turns = idle_turns
+        self._turns = 0
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, Any]]:
-        if timeout is None or timeout <= 0:
+        if timeout is None:
             return super().select(timeout)
         ready = super().select(0)  # Between two sockets of one process nothing is ever on its way.
-        if not ready:
+        self._turns = 0 if ready or timeout > 0 else self._turns + 1
+        if not ready and timeout > 0:
             self._loop.now += timeout
+        elif self._turns > self._idle_turns and (scheduled := self._loop._scheduled):  # type: ignore[attr-defined]
+            self._turns = 0
+            self._loop.now = max(self._loop.now, scheduled[0]._when)
         return ready

@@ -9,7 +9,7 @@ import pytest
 from kopf_selectcache.core.protocol.machine import PATIENCE
 from tests.rows import each_row
 
-from .environment import operating, run, until
+from .environment import hurry, operating, run, until
 from .server import Answer, Server, Then, bookmark, ended, error, event, held, listed, pod, refused, streamed
 
 PAGES = {"limit": "500", "labelSelector": "app=web"}
@@ -86,7 +86,7 @@ def test_8_a_stream_that_falls_silent_before_all_has_come_is_given_up_for_pages(
             await environment.holds("a@90")
             assert server.pods.listed == [PAGES]
 
-    run(main())
+    hurry(main())
 
 
 @each_row(

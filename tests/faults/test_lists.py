@@ -17,7 +17,7 @@ from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.settings.options import SelectCacheSettings
 from tests.rows import each_row
 
-from .environment import operating, run
+from .environment import hurry, operating, run
 from .hurried import HurriedLoop
 from .server import SILENCE, Answer, Server, Then, answer, error, held, listed, pod, refused, status, streamed
 
@@ -327,7 +327,7 @@ def test_2_a_list_that_is_never_answered_is_given_up_and_asked_for_again() -> No
             await environment.holds("a@90")
             assert server.pods.listed[:3] == [FIRST] * 3
 
-    run(main())
+    hurry(main())
 
 
 @pytest.mark.parametrize("request_timeout", [30.0, 60.0])

@@ -16,7 +16,7 @@ from kopf._cogs.structs.credentials import AiohttpSession, Vault
 from kopf_selectcache import Forbidden
 from kopf_selectcache.informer.health import Health
 
-from .environment import operating, run, until
+from .environment import hurry, operating, run, until
 from .server import SECRETS, Answer, Script, Server, error, event, held, listed, pod, refused, streamed
 
 LISTED = listed("100", pod("a", "90"))
@@ -207,7 +207,7 @@ def test_22_a_session_of_the_user_that_is_closed_under_an_open_stream_is_replace
                 await environment.holds("a@90", "b@105")
                 assert len(server.pods.listed) == 1
 
-    run(main())
+    hurry(main())
 
 
 def test_22_logins_that_fail_are_told_and_what_is_held_is_served() -> None:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from typing import Any
+from collections.abc import Callable
 
 import pytest
 
 from kopf_selectcache.informer.reflector import UNMARKED
 from tests.rows import each_row
 
-from .environment import Environment, operating
-from .hurried import HurriedLoop
+from .environment import Environment, hurry, operating
 from .server import Answer, Server, Then, bookmark, event, listed, pod, streamed
 
 IDLE = 70.0
@@ -20,15 +18,6 @@ EVERY = 10.0
 COUNT = 60
 LISTED = listed("100", pod("a", "90"))
 LINE = event("MODIFIED", pod("a", "200"))
-
-
-def hurried(test: Coroutine[Any, Any, None]) -> None:
-    async def bounded() -> None:
-        async with asyncio.timeout(3600):
-            await test
-
-    with asyncio.Runner(loop_factory=HurriedLoop) as runner:
-        runner.run(bounded())
 
 
 async def eventually(condition: Callable[[], object]) -> None:
@@ -90,7 +79,7 @@ def test_contract_8_what_means_nothing_does_not_keep_a_dead_watch_open(what: str
             assert environment.informer.counts.failures["silent"] == 1
             await eventually(lambda: environment.names() == ["a@300"])
 
-    hurried(main())
+    hurry(main())
 
 
 def test_contract_8_a_server_whose_bookmarks_are_all_of_the_past_is_one_that_sends_bookmarks() -> None:
@@ -103,7 +92,7 @@ def test_contract_8_a_server_whose_bookmarks_are_all_of_the_past_is_one_that_sen
             await dripped(environment, dripping, lambda: len(server.pods.watched) > 1)
             assert dripping.dripped * EVERY < IDLE * UNMARKED
 
-    hurried(main())
+    hurry(main())
 
 
 MEANINGFUL: dict[str, Callable[[int], bytes]] = {
@@ -131,7 +120,7 @@ def test_a_watch_with_events_or_bookmarks_stays_open(what: str) -> None:
             assert environment.informer.synced
             assert not environment.informer.counts.failures
 
-    hurried(main())
+    hurry(main())
 
 
 def test_a_watch_whose_deletions_have_the_versions_of_the_objects_stays_open() -> None:
@@ -150,7 +139,7 @@ def test_a_watch_whose_deletions_have_the_versions_of_the_objects_stays_open() -
             assert len(server.pods.watched) == 1
             assert not environment.informer.counts.failures
 
-    hurried(main())
+    hurry(main())
 
 
 OTHERS = {
@@ -175,4 +164,4 @@ def test_18_a_bookmark_of_another_kind_ends_the_stream_and_suppresses_no_event(w
             assert environment.informer.counts.failures["garbled"] == 1
             assert environment.informer.version == "110"
 
-    hurried(main())
+    hurry(main())

@@ -16,7 +16,7 @@ from kopf_selectcache.errors import Reason
 from kopf_selectcache.informer.reflector import LASTED
 from tests.rows import each_row
 
-from .environment import Environment, operating, run, until
+from .environment import Environment, hurry, operating, run, until
 from .server import (
     SILENCE,
     Answer,
@@ -71,7 +71,7 @@ def test_2_a_watch_that_falls_silent_is_given_up_and_resumed_and_its_content_is_
             assert len(server.pods.listed) == 1
             assert environment.informer.counts.failures["silent"] >= 1
 
-    run(main())
+    hurry(main())
 
 
 def test_2_a_watch_that_is_never_answered_at_all_is_given_up_too() -> None:
@@ -84,7 +84,7 @@ def test_2_a_watch_that_is_never_answered_at_all_is_given_up_too() -> None:
             await environment.holds("a@103")
             assert versions(server.pods.watched)[:3] == ["100"] * 3
 
-    run(main())
+    hurry(main())
 
 
 def test_2_what_is_held_grows_old_until_the_server_confirms_it() -> None:

@@ -18,7 +18,7 @@ from kopf_selectcache.core.protocol.splitter import Splitter
 from kopf_selectcache.core.reasons import MetricReason
 from kopf_selectcache.informer import _checked_reader
 from kopf_selectcache.informer._checked_reader import CheckedReader
-from tests.faults.environment import Environment, operating, run, until
+from tests.faults.environment import Environment, hurry, operating, run, until
 from tests.faults.server import (
     Answer,
     Server,
@@ -349,7 +349,7 @@ def test_35_a_list_that_does_not_end_in_time_is_given_up() -> None:
             server.pods.lists += [TOO_LARGE] * 4
             await environment.holds(*names())
 
-    run(main())
+    hurry(main())
 
 
 def test_35_a_list_of_new_objects_without_an_end_is_given_up_at_the_most_bytes_of_a_list(
