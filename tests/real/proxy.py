@@ -80,6 +80,7 @@ class Proxy:
 
     def __enter__(self) -> Self:
         started = threading.Event()
+        self._released = asyncio.Event()
         self._streams: list[tuple[web.Request, web.StreamResponse]] = []
         self._answers: list[tuple[web.Request, asyncio.Task[None]]] = []
         self._thread = threading.Thread(target=lambda: asyncio.run(self._run(started)), name="proxy")
@@ -98,12 +99,13 @@ class Proxy:
     def hold(self, condition: Condition, *, answers: bool = False) -> None:
         """Keep all requests that meet the condition, or the answers to them, and pass them on when they are
         released."""
-        self._loop.call_soon_threadsafe(self._released.clear)
         self.holds_answers, self.held = answers, condition
 
     def release(self) -> None:
         self.held = None
-        self._loop.call_soon_threadsafe(self._released.set)
+        # What is held from now on is not released by this, however late the thread comes to it.
+        released, self._released = self._released, asyncio.Event()
+        self._loop.call_soon_threadsafe(released.set)
 
     def say_in_streams(self, condition: Condition, event: dict[str, Any]) -> int:
         """Write an event into every open watch that meets the condition; give how many there were."""
@@ -138,7 +140,7 @@ class Proxy:
         return asyncio.run_coroutine_threadsafe(end(), self._loop).result(timeout=60)
 
     async def _run(self, started: threading.Event) -> None:
-        self._loop, self._over, self._released = asyncio.get_running_loop(), asyncio.Event(), asyncio.Event()
+        self._loop, self._over = asyncio.get_running_loop(), asyncio.Event()
         application = web.Application()
         application.router.add_route("*", "/{path:.*}", self._pass_on)
         runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
@@ -238,9 +240,10 @@ class Proxy:
             return response
 
     async def _wait(self, request: web.Request) -> None:
-        if self.held is not None and self.held(request):
+        released, held = self._released, self.held  # In this order: `release` may come in between.
+        if held is not None and held(request):
             self.waiting += 1
-            await self._released.wait()
+            await released.wait()
 
     async def _pass(self, answer: aiohttp.ClientResponse, response: web.StreamResponse) -> None:
         async for chunk in answer.content.iter_any():
