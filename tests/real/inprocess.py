@@ -103,9 +103,13 @@ class Operator:
         return {name: what for listed in lists for name, what in contents(listed["items"]).items()}
 
     async def in_step(self, kind: str) -> None:
-        """Wait until the cache is what the server has; that must not change meanwhile."""
+        """Wait until the cache is what the server has, and its reader has seen that; it must not change
+        meanwhile."""
         wanted = await asyncio.to_thread(self.wanted, kind)
         await until(lambda: self.holds(kind) == wanted, f"the cache of {kind} is {wanted}")
+        last = tuple(sorted(f"{name}@{version}" for name, (_, version, _) in wanted.items()))
+        # A thread comes when it comes.
+        await until(lambda: self.readers[kind].seen[-1] == last, f"the reader of {kind} has seen {last}")
 
     def relists(self, kind: str) -> dict[str, int]:
         return dict(self.runtime.informer(kind).counts.relists)
