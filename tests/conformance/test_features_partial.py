@@ -194,7 +194,8 @@ class Watcher:
         self._thread.join()
 
     def _run(self) -> None:
-        while not self._over.is_set():
+        # A thread that never rests leaves the loop, and the server beside it, hardly a turn.
+        while not self._over.wait(0.001):
             answer = self._read()
             self.seen[answer] = self.seen.get(answer, 0) + 1
 
