@@ -70,7 +70,7 @@ def run(test: Coroutine[Any, Any, T]) -> T:
     measurement."""
 
     async def bounded() -> T:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(180):
             return await test
 
     return asyncio.run(bounded())

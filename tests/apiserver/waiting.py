@@ -9,7 +9,7 @@ _T = TypeVar("_T")
 PAUSE = 0.02  # Seconds: far less than a server takes for anything that is waited for.
 
 
-def wait_until(condition: Callable[[], _T], what: str, *, deadline: float = 60) -> _T:
+def wait_until(condition: Callable[[], _T], what: str, *, deadline: float = 120) -> _T:
     """Ask again until the answer is true in the sense of Python, and give it; TimeoutError after `deadline`
     seconds.
 

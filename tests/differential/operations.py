@@ -88,7 +88,7 @@ WEIGHTS = {
     "watch": 8,
 }
 WATCHED = 40  # So many operations a watch, a list or a conflict looks back at most.
-PATIENCE = 2  # Seconds that a watch lasts: everything that it is to show has happened before it begins.
+PATIENCE = 5  # Seconds that a watch lasts: everything that it is to show has happened before it begins.
 
 
 def sequence(seed: int, length: int) -> list[Operation]:

@@ -193,7 +193,7 @@ def test_a_cache_that_grows_beyond_its_budget_is_let_go(when: str, told: Told) -
             assert [line for line in told() if "410" not in line] == [
                 in_one_line(informer.message, *informer.remedy.splitlines())
             ]
-            await asyncio.wait_for(informer.wait_until_settled(), 10)  # No handler waits for it.
+            await asyncio.wait_for(informer.wait_until_settled(), 60)  # No handler waits for it.
             with pytest.raises(Oversized):
                 await environment.cache.wait_synced()
 

@@ -89,7 +89,7 @@ def play(scene: Callable[[Stage], Awaitable[None]], stage: Stage | None = None) 
         finally:
             task.cancel()
 
-    asyncio.run(asyncio.wait_for(main(), 30))
+    asyncio.run(asyncio.wait_for(main(), 60))
 
 
 def test_an_object_that_has_changed_is_packed_once_it_stands_still() -> None:

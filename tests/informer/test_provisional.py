@@ -78,7 +78,7 @@ def test_contract_1_a_transient_refusal_of_a_group_does_not_change_what_a_key_me
 async def comes(condition: Callable[[], object]) -> bool:
     """Return True once something is so; False if it is not within a time in which it always was."""
     with suppress(TimeoutError):
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await until(condition)
             return True
     return False

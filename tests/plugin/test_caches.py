@@ -221,7 +221,7 @@ class TestReads:
             monkeypatch.setattr(Ending, "check", lambda _: None)  # The thread did that before the end.
             thread = threading.Thread(target=read, daemon=True)
             thread.start()
-            thread.join(10)  # The loop does not run meanwhile.
+            thread.join(60)  # The loop does not run meanwhile.
 
         run(main())
         assert errors == ["this wait was ended, because the caches end"]

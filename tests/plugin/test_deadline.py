@@ -85,7 +85,7 @@ def test_2_nothing_is_done_after_the_deadline_of_a_stop(
 async def _until_it_raises(
     late: Callable[[selectcache.Cache], Awaitable[Any]], cache: selectcache.Cache
 ) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while True:
             await cycles()
             await late(cache)
@@ -99,7 +99,7 @@ def test_2_the_caches_end_at_the_deadline_of_a_stop(registry: kopf.OperatorRegis
             operator = last_operator_of(settings)
             assert operator is not None
             stop.set()
-            await asyncio.wait({operator.task}, timeout=20)
+            await asyncio.wait({operator.task}, timeout=60)
             assert operator.task.done(), "the caches go on"
 
     run(main())
@@ -117,9 +117,9 @@ def test_2_what_is_under_way_at_the_deadline_of_a_stop_ends(registry: kopf.Opera
             await cycles()
             stop.set()
             with pytest.raises(ReadError, match="has ended"):
-                async with asyncio.timeout(20):
+                async with asyncio.timeout(60):
                     await fetching
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 await following
 
     run(main())
@@ -152,9 +152,9 @@ def test_2_no_caches_start_after_the_deadline_of_a_stop(registry: kopf.OperatorR
             operator = last_operator_of(settings)
             assert operator is not None
             stop.set()
-            await asyncio.wait({operator.task}, timeout=20)
+            await asyncio.wait({operator.task}, timeout=60)
             late.set()
-            await asyncio.wait(reading, timeout=20)
+            await asyncio.wait(reading, timeout=60)
             assert last_operator_of(settings) is operator
             assert isinstance(reading[0].exception(), ReadError)
 
@@ -219,7 +219,7 @@ def test_2_caches_beside_those_of_an_operator_end_at_its_deadline(registry: kopf
             await begun[0].wait_synced()
             stop.set()
             fetching = asyncio.create_task(begun[0].fetch("pods", "other", namespace="shop"))
-            await asyncio.wait({fetching}, timeout=20)
+            await asyncio.wait({fetching}, timeout=60)
             assert fetching.done(), "the caches go on"
             assert "these caches have been stopped" in str(fetching.exception())
 

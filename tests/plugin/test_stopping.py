@@ -121,7 +121,7 @@ async def stopping(
     stop = asyncio.Event()
     async with operating(registry, slow(*more), settings=settings, stop_flag=stop) as operator:
         yield stop
-        ended, _ = await asyncio.wait({operator}, timeout=20)
+        ended, _ = await asyncio.wait({operator}, timeout=60)
         if (left := last_operator_of(settings)) is not None:
             left.waits.end("the test has failed")
     assert ended, "the operator goes on"

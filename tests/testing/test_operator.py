@@ -75,13 +75,13 @@ def error_of(wait: Callable[[], object]) -> BaseException | None:
 
 
 WAITS: dict[str, Callable[[EmbeddedCluster], object]] = {
-    "wait_for": lambda cluster: cluster.wait_for(SHOP, lambda _: False, timeout=20),
-    "wait_gone": lambda cluster: cluster.wait_deleted(SHOP, timeout=20),
-    "requests.wait": lambda cluster: cluster.requests.wait("list", "pods", timeout=20),
-    "faults.wait": lambda cluster: cluster.faults.add(Refuse(503), resource="pods").wait(timeout=20),
-    "until": lambda cluster: asyncio.run(asyncio.wait_for(cluster.until(SHOP, lambda _: False), 20)),
+    "wait_for": lambda cluster: cluster.wait_for(SHOP, lambda _: False, timeout=60),
+    "wait_gone": lambda cluster: cluster.wait_deleted(SHOP, timeout=60),
+    "requests.wait": lambda cluster: cluster.requests.wait("list", "pods", timeout=60),
+    "faults.wait": lambda cluster: cluster.faults.add(Refuse(503), resource="pods").wait(timeout=60),
+    "until": lambda cluster: asyncio.run(asyncio.wait_for(cluster.until(SHOP, lambda _: False), 60)),
     "requests.until": lambda cluster: asyncio.run(
-        asyncio.wait_for(cluster.requests.until("list", "pods"), 20)
+        asyncio.wait_for(cluster.requests.until("list", "pods"), 60)
     ),
 }
 
@@ -103,7 +103,7 @@ def test_20_a_wait_that_has_begun_before_ends_with_the_operator(
 ) -> None:
     waits, waiting = threading.Event(), threading.Event()
     monkeypatch.setattr("builtins.waits", waits, raising=False)
-    source = f"import builtins\nassert builtins.waits.wait(20)\n{WRONG}"
+    source = f"import builtins\nassert builtins.waits.wait(60)\n{WRONG}"
 
     def condition(_: object) -> bool:
         waiting.set()
@@ -112,11 +112,11 @@ def test_20_a_wait_that_has_begun_before_ends_with_the_operator(
     cluster.create(SHOP)
     errors: list[BaseException | None] = []
     thread = threading.Thread(
-        target=lambda: errors.append(error_of(lambda: cluster.wait_for(SHOP, condition, timeout=20)))
+        target=lambda: errors.append(error_of(lambda: cluster.wait_for(SHOP, condition, timeout=60)))
     )
     with pytest.raises(OperatorEnded), start(source):  # noqa: PT012  # The end of the block raises.
         thread.start()
-        assert waiting.wait(20)
+        assert waiting.wait(60)
         waits.set()
         thread.join()
     assert [type(each) for each in errors] == [OperatorEnded]
@@ -126,7 +126,7 @@ def test_20_an_operator_that_has_ended_fails_a_test_that_has_waited_for_nothing(
     cluster: EmbeddedCluster, start: Callable[..., OperatorRun]
 ) -> None:
     with pytest.raises(OperatorEnded) as raised, start(WRONG):
-        ended = error_of(lambda: cluster.requests.wait("list", "pods", timeout=20))
+        ended = error_of(lambda: cluster.requests.wait("list", "pods", timeout=60))
     assert raised.value is ended
     assert str(ended) == SENTENCE
 
@@ -135,7 +135,7 @@ def test_20_the_failure_of_a_test_has_the_reason_as_a_note(
     cluster: EmbeddedCluster, start: Callable[..., OperatorRun]
 ) -> None:
     with pytest.raises(AssertionError) as raised, start(WRONG):  # noqa: PT012  # Its failure is that of the block.
-        assert error_of(lambda: cluster.requests.wait("list", "pods", timeout=20)) is not None
+        assert error_of(lambda: cluster.requests.wait("list", "pods", timeout=60)) is not None
         raise AssertionError("nothing was written")
     assert raised.value.__notes__ == [f"The operator has ended: {SENTENCE}"]
 
@@ -144,7 +144,7 @@ def test_20_waits_after_the_operator_wait_again(
     cluster: EmbeddedCluster, start: Callable[..., OperatorRun]
 ) -> None:
     with pytest.raises(OperatorEnded), start("", "-A", "-n", "shop"):
-        cluster.requests.wait("list", "pods", timeout=20)
+        cluster.requests.wait("list", "pods", timeout=60)
     with start(GREETING):
         cluster.create(SHOP)
         assert error_of(lambda: cluster.wait_for(SHOP, lambda now: "annotations" in now["metadata"])) is None
@@ -179,7 +179,7 @@ def test_20_the_reason_is_the_last_line_of_an_operator(
     start: Callable[..., OperatorRun],
 ) -> None:
     with pytest.raises(OperatorEnded) as raised, start(source, *arguments):
-        cluster.requests.wait("list", "pods", timeout=20)
+        cluster.requests.wait("list", "pods", timeout=60)
     assert str(raised.value) == line
 
 
@@ -192,7 +192,7 @@ def test_20_pytest_shows_what_the_operator_has_printed_and_where_it_has_failed(
     assert "Hello shop\n" in capsys.readouterr().out
     assert "Operator is stopping." in running.output
     with pytest.raises(OperatorEnded), start(WRONG):
-        cluster.requests.wait("list", "pods", timeout=20)
+        cluster.requests.wait("list", "pods", timeout=60)
     errors = capsys.readouterr().err
     assert errors.startswith("Traceback (most recent call last):\n")
     assert 'app.py", line 7, in configure\n    selectcache.settings_of(settings)' in errors
@@ -205,7 +205,7 @@ def test_20_kopf_waits_for_nothing_when_an_operator_ends_by_itself(
     """It would cancel the wait for our stop flag after 5 s."""
     running = start(WRONG, "-A", "--verbose")
     with pytest.raises(OperatorEnded), running:
-        cluster.requests.wait("list", "pods", timeout=20)
+        cluster.requests.wait("list", "pods", timeout=60)
     assert "Hung tasks stopping is skipped: no tasks given" in running.output
 
 
