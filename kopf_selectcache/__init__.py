@@ -3,7 +3,7 @@
 from . import errors, types
 from .cache.cache import Cache, SyncCache
 from .cache.formats.lazy_list import Objects
-from .core.store.change import Change
+from .core.store.changes import Change
 from .errors import (
     AlreadyExists,
     BadSelector,

@@ -13,8 +13,14 @@ from typing import Any
 
 from kopf_selectcache._errors import NotDeclared, ReadError
 from kopf_selectcache.core.redact import clipped
-from kopf_selectcache.core.store.record import are_numbers, is_newer, is_number, is_reached, rank_of
-from kopf_selectcache.core.store.substore import ObjectKey
+from kopf_selectcache.core.store.record import (
+    ObjectKey,
+    are_numbers,
+    is_newer,
+    is_number,
+    is_reached,
+    rank_of,
+)
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.informer.reflector import Reflector

@@ -11,8 +11,7 @@ from msgspec.structs import replace
 from kopf_selectcache._errors import ConflictingSelectors, NotDeclared, ReadError, require
 from kopf_selectcache.core.errors import BadField
 from kopf_selectcache.core.redact import printable_name
-from kopf_selectcache.core.store.change import Change, ChangeCause
-from kopf_selectcache.core.store.pending_changes import Narrowing, PendingChanges, Sink
+from kopf_selectcache.core.store.changes import Change, ChangeCause, Narrowing, PendingChanges, Sink
 from kopf_selectcache.core.store.record import Keep, Record
 from kopf_selectcache.informer.environment import sleep_until
 from kopf_selectcache.informer.informer import Informer

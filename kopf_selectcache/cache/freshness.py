@@ -36,8 +36,7 @@ from kopf_selectcache.core.reasons import MetricReason
 from kopf_selectcache.core.recursion import with_room
 from kopf_selectcache.core.redact import printable
 from kopf_selectcache.core.store.projection import ALL, at
-from kopf_selectcache.core.store.record import Record, is_newer, is_number, is_older
-from kopf_selectcache.core.store.substore import ObjectKey
+from kopf_selectcache.core.store.record import ObjectKey, Record, is_newer, is_number, is_older
 from kopf_selectcache.informer.ending import Ending
 from kopf_selectcache.informer.health import Health
 from kopf_selectcache.informer.informer import Informer

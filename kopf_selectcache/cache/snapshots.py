@@ -23,6 +23,7 @@ from kopf_selectcache.core.store.own_writes import OwnWrites
 from kopf_selectcache.core.store.projection import Projection, at
 from kopf_selectcache.core.store.record import (
     RAW,
+    ObjectKey,
     OutsideRecord,
     PartialRecord,
     Record,
@@ -31,7 +32,6 @@ from kopf_selectcache.core.store.record import (
     is_older,
 )
 from kopf_selectcache.core.store.store import Readable
-from kopf_selectcache.core.store.substore import ObjectKey
 from kopf_selectcache.informer.environment import Unanswered
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime

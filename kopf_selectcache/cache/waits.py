@@ -11,8 +11,8 @@ from typing import Any
 
 from kopf_selectcache._errors import NotDeclared, ReadError, Stale
 from kopf_selectcache.core.redact import clipped, shown_by_type
-from kopf_selectcache.core.store.change import Change
-from kopf_selectcache.core.store.substore import ObjectKey
+from kopf_selectcache.core.store.changes import Change
+from kopf_selectcache.core.store.record import ObjectKey
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.selectors.signatures import is_async

@@ -21,8 +21,8 @@ from kopf_selectcache.core.protocol.pager import Paging
 from kopf_selectcache.core.protocol.query import not_older_than
 from kopf_selectcache.core.redact import printable
 from kopf_selectcache.core.selection.resource import Resource
-from kopf_selectcache.core.store.record import Record, is_newer, is_number, is_older
-from kopf_selectcache.core.store.substore import ObjectKey, Substore
+from kopf_selectcache.core.store.record import ObjectKey, Record, is_newer, is_number, is_older
+from kopf_selectcache.core.store.substore import Substore
 from kopf_selectcache.settings.planner import Stream
 
 from .environment import Environment

@@ -21,10 +21,9 @@ from kopf_selectcache.core.protocol.backoff import delay
 from kopf_selectcache.core.protocol.pager import Paging
 from kopf_selectcache.core.protocol.query import exactly, not_older_than
 from kopf_selectcache.core.selection.resource import Resource
-from kopf_selectcache.core.store.change import Change
+from kopf_selectcache.core.store.changes import Change
 from kopf_selectcache.core.store.own_writes import OwnWrites
-from kopf_selectcache.core.store.record import Record
-from kopf_selectcache.core.store.substore import ObjectKey
+from kopf_selectcache.core.store.record import ObjectKey, Record
 from kopf_selectcache.core.store.unconfirmed import JoinedLists, UnconfirmedLeave
 from kopf_selectcache.core.store.union import Union
 from kopf_selectcache.selectors.text import FieldSelector

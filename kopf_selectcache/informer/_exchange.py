@@ -15,7 +15,7 @@ from typing import Protocol
 from kopf_selectcache._errors import SelectCacheError, StateError
 from kopf_selectcache.core.selection.kinds import KindKey
 from kopf_selectcache.core.selection.resource import Resource
-from kopf_selectcache.core.store.change import Change
+from kopf_selectcache.core.store.changes import Change
 from kopf_selectcache.core.store.own_writes import OwnWrites
 from kopf_selectcache.core.store.record import is_older, rank_of
 from kopf_selectcache.core.store.siblings import SiblingPacking

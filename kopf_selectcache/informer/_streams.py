@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from kopf_selectcache._errors import context_of_loop
 from kopf_selectcache.core.errors import let_exit
 from kopf_selectcache.core.reasons import ReasonLabel
-from kopf_selectcache.core.store.change import Change
+from kopf_selectcache.core.store.changes import Change
 from kopf_selectcache.core.store.projection import METADATA_ONLY, where_of
 from kopf_selectcache.core.store.siblings import SiblingPacking
 from kopf_selectcache.core.store.substore import Substore

@@ -18,14 +18,13 @@ from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.protocol.backoff import delay
 from kopf_selectcache.core.selection.kinds import Kind, KindKey, find
 from kopf_selectcache.core.selection.resource import Resource
-from kopf_selectcache.core.store.change import Change
+from kopf_selectcache.core.store.changes import Change
 from kopf_selectcache.core.store.index_spec import Indexed
 from kopf_selectcache.core.store.own_writes import OwnWrites
 from kopf_selectcache.core.store.projection import Projection
-from kopf_selectcache.core.store.record import Keep
+from kopf_selectcache.core.store.record import Keep, ObjectKey
 from kopf_selectcache.core.store.siblings import SiblingPacking, packing_of
 from kopf_selectcache.core.store.store import Store
-from kopf_selectcache.core.store.substore import ObjectKey
 from kopf_selectcache.core.store.union import Union
 from kopf_selectcache.selectors.kind_keys import assigned
 from kopf_selectcache.selectors.selector import AnyOf, Selector

@@ -42,7 +42,7 @@ from kopf_selectcache.core.protocol.query import listing, watching
 from kopf_selectcache.core.reasons import MetricReason
 from kopf_selectcache.core.selection.grammar import Unselected
 from kopf_selectcache.core.selection.resource import Resource
-from kopf_selectcache.core.store.change import Change
+from kopf_selectcache.core.store.changes import Change
 from kopf_selectcache.core.store.index_spec import Indexed
 from kopf_selectcache.core.store.projection import Projection
 from kopf_selectcache.core.store.record import Record, is_older

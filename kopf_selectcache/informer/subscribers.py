@@ -23,10 +23,9 @@ from typing import Any, NamedTuple, TypeAlias
 from msgspec.structs import replace
 
 from kopf_selectcache.core.errors import let_exit
-from kopf_selectcache.core.store.change import Change, ChangeCause, replaced
-from kopf_selectcache.core.store.record import EvictedRecord, Keep, Record
+from kopf_selectcache.core.store.changes import Change, ChangeCause, replaced
+from kopf_selectcache.core.store.record import EvictedRecord, Keep, ObjectKey, Record
 from kopf_selectcache.core.store.store import Store
-from kopf_selectcache.core.store.substore import ObjectKey
 
 from .environment import Environment, sleep_until
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from kopf_selectcache.cache.formats.views import BodyView
 from kopf_selectcache.cache.noting import Path
-from kopf_selectcache.core.store.change import Change
+from kopf_selectcache.core.store.changes import Change
 from kopf_selectcache.selectors.object_key import Key
 
 from ._calls import Attempts

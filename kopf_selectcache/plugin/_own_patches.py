@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from kopf_selectcache.cache.noting import Path
-from kopf_selectcache.core.store.change import Change
+from kopf_selectcache.core.store.changes import Change
 from kopf_selectcache.core.store.record import is_number, is_older
 from kopf_selectcache.reactions.predicates import Obj, Predicate
 from kopf_selectcache.selectors.object_key import Key

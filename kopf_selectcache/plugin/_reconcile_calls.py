@@ -22,12 +22,12 @@ from kopf_selectcache.cache.snapshots import open_snapshot
 from kopf_selectcache.core.protocol.backoff import delay
 from kopf_selectcache.core.redact import printable_name
 from kopf_selectcache.core.selection.resource import Resource
-from kopf_selectcache.core.store.change import Change, ChangeCause
+from kopf_selectcache.core.store.changes import Change, ChangeCause
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
+from kopf_selectcache.reactions.engine import RunAgain
 from kopf_selectcache.reactions.predicates import all_of
 from kopf_selectcache.reactions.queue import Cause, Run, WorkQueue
-from kopf_selectcache.reactions.worker import RunAgain
 from kopf_selectcache.selectors.object_key import Key
 
 from ._brake import Brake, Caller, Chains

@@ -24,11 +24,11 @@ from kopf_selectcache.core.protocol.backoff import delay
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.informer.environment import let_end
 from kopf_selectcache.informer.informers import Runtime
+from kopf_selectcache.reactions.engine import Worker
 from kopf_selectcache.reactions.mapping import ITSELF, Owner
 from kopf_selectcache.reactions.predicates import AnyPredicate
 from kopf_selectcache.reactions.queue import WorkQueue, WorkQueues
 from kopf_selectcache.reactions.sources import Channel, Kind, Source, SyncingSource
-from kopf_selectcache.reactions.worker import Worker
 
 from ._calls import CALLS_AT_ONCE, call_with_cache, until_callable
 from ._change_arguments import formed_request

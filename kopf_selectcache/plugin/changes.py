@@ -27,13 +27,12 @@ from kopf_selectcache.cache.formats.views import Views
 from kopf_selectcache.cache.request import Request
 from kopf_selectcache.core.protocol.backoff import delay
 from kopf_selectcache.core.selection.resource import Resource
-from kopf_selectcache.core.store.change import Change, ChangeCause
-from kopf_selectcache.core.store.pending_changes import PendingChanges
-from kopf_selectcache.core.store.substore import ObjectKey
+from kopf_selectcache.core.store.changes import Change, ChangeCause, PendingChanges
+from kopf_selectcache.core.store.record import ObjectKey
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
+from kopf_selectcache.reactions.engine import RunAgain, Worker
 from kopf_selectcache.reactions.queue import Run, WorkQueue
-from kopf_selectcache.reactions.worker import RunAgain, Worker
 from kopf_selectcache.selectors.object_key import Key
 
 from ._brake import Brake, Caller, Chains

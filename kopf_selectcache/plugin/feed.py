@@ -21,8 +21,7 @@ from typing import Any
 from kopf_selectcache import _kopf
 from kopf_selectcache._errors import ReadError, in_one_line
 from kopf_selectcache.core.selection.kinds import KindKey, find, parse_key
-from kopf_selectcache.core.store.change import Change, ChangeCause
-from kopf_selectcache.core.store.fifo import Fifo
+from kopf_selectcache.core.store.changes import Change, ChangeCause, Fifo
 from kopf_selectcache.core.store.record import EvictedRecord, Record
 from kopf_selectcache.informer.health import Health
 from kopf_selectcache.informer.informer import Informer

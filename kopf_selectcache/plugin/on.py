@@ -11,7 +11,7 @@ from kopf_selectcache._errors import ConflictingSelectors, DeclarationError, Not
 from kopf_selectcache.cache.formats.formats import Form
 from kopf_selectcache.cache.matcher import Field, Label, Namespaces, Where
 from kopf_selectcache.core.selection.kinds import KindKey, find
-from kopf_selectcache.core.store.change import ChangeCause
+from kopf_selectcache.core.store.changes import ChangeCause
 from kopf_selectcache.selectors.kind_keys import AnyKey, are_alike, checked_key, text_of
 from kopf_selectcache.selectors.selector import Branches, Selector, in_any_namespace
 from kopf_selectcache.selectors.signatures import check_call

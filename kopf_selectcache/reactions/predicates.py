@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, cast
 
 from kopf_selectcache._errors import DeclarationError
 from kopf_selectcache.core.redact import clipped, shown
-from kopf_selectcache.core.store.change import Change
+from kopf_selectcache.core.store.changes import Change
 from kopf_selectcache.selectors.signatures import is_async, no_attribute, refuse_awaitable
 from kopf_selectcache.selectors.text import LabelDict, LabelSelector
 

@@ -26,14 +26,14 @@ from kopf_selectcache.cache.formats.views import Views
 from kopf_selectcache.cache.request import Request
 from kopf_selectcache.cache.snapshots import informer_of, require_readable
 from kopf_selectcache.core.protocol.backoff import delay
-from kopf_selectcache.core.store.change import Change, ChangeCause, require_mapping
+from kopf_selectcache.core.store.changes import Change, ChangeCause, require_mapping
 from kopf_selectcache.informer.informer import Informer as KindInformer
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.selectors.kind_keys import AnyKey, text_of
 from kopf_selectcache.selectors.selector import Selector
 from kopf_selectcache.selectors.signatures import is_async
 
-from ._deliveries import Deliveries
+from .engine import Deliveries
 from .mapping import ITSELF, AnyMapping, mapping_of
 from .predicates import AnyPredicate, Obj, all_of
 from .queue import Priority, WorkQueue

@@ -16,7 +16,7 @@ from kopf_selectcache.cache.formats.views import Views
 from kopf_selectcache.cache.request import Request
 from kopf_selectcache.core.selection.kinds import Kind, find
 from kopf_selectcache.core.selection.resource import Resource
-from kopf_selectcache.core.store.change import Change, ChangeCause
+from kopf_selectcache.core.store.changes import Change, ChangeCause
 from kopf_selectcache.core.store.record import Record, UnreadableRecord
 from kopf_selectcache.errors import NotKept, Stalled
 from kopf_selectcache.informer.health import Condition

@@ -25,7 +25,7 @@ from kopf_selectcache.core.protocol.machine import (
     step,
 )
 from kopf_selectcache.core.protocol.messages import Bookmark, Event, Page, Refusal
-from kopf_selectcache.core.store.change import Change
+from kopf_selectcache.core.store.changes import Change
 from kopf_selectcache.core.store.record import Record
 
 from .writers import Writer

@@ -7,10 +7,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
-from kopf_selectcache.core.store.change import Change
-from kopf_selectcache.core.store.record import Record
+from kopf_selectcache.core.store.changes import Change
+from kopf_selectcache.core.store.record import ObjectKey, Record
 from kopf_selectcache.core.store.store import Store
-from kopf_selectcache.core.store.substore import ObjectKey
 
 from .cluster import ORIGIN, Cluster, Contents, Filter, Thing
 from .transits import Violation

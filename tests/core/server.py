@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from kopf_selectcache.core.protocol import machine
 from kopf_selectcache.core.protocol.messages import Refusal
-from kopf_selectcache.core.store.substore import ObjectKey
+from kopf_selectcache.core.store.record import ObjectKey
 from kopf_selectcache.core.store.unconfirmed import JoinedLists, UnconfirmedLeave
 
 from .cluster import Cluster, Filter, Logged, Thing

@@ -18,9 +18,8 @@ from kopf_selectcache.core.protocol import machine
 from kopf_selectcache.core.protocol.backoff import SHORTEST, delay
 from kopf_selectcache.core.protocol.decoder import Reader
 from kopf_selectcache.core.protocol.messages import Bookmark, Event, Page, Piece, Refusal
-from kopf_selectcache.core.store.change import Change
-from kopf_selectcache.core.store.record import is_older
-from kopf_selectcache.core.store.substore import ObjectKey
+from kopf_selectcache.core.store.changes import Change
+from kopf_selectcache.core.store.record import ObjectKey, is_older
 from kopf_selectcache.core.store.unconfirmed import JoinedLists, UnconfirmedLeave
 from kopf_selectcache.core.store.union import Union
 

@@ -11,9 +11,8 @@ from typing import NamedTuple
 
 from kopf_selectcache.core.protocol import machine
 from kopf_selectcache.core.protocol.messages import Bookmark, Event, Page, Refusal
-from kopf_selectcache.core.store.change import Change
-from kopf_selectcache.core.store.record import Record, is_older
-from kopf_selectcache.core.store.substore import ObjectKey
+from kopf_selectcache.core.store.changes import Change
+from kopf_selectcache.core.store.record import ObjectKey, Record, is_older
 from kopf_selectcache.core.store.unconfirmed import JoinedLists
 from kopf_selectcache.core.store.union import Union
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from kopf_selectcache.core.store.change import Change
+from kopf_selectcache.core.store.changes import Change
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.core.store.union import Union
 

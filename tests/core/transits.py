@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise, product
 from typing import TypeAlias
 
-from kopf_selectcache.core.store.change import Change
+from kopf_selectcache.core.store.changes import Change
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.core.store.substore import Keys
 from kopf_selectcache.core.store.unconfirmed import JoinedLists, UnconfirmedLeave

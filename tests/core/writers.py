@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kopf_selectcache.core.store.change import Change
+from kopf_selectcache.core.store.changes import Change
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.core.store.substore import Keys, Substore, View
 from kopf_selectcache.core.store.union import Union

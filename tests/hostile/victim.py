@@ -17,7 +17,7 @@ from kopf._cogs.structs.credentials import Vault, VaultKey
 from kopf_selectcache import ReadError, Selector
 from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.client.transport import KopfTransport
-from kopf_selectcache.core.store.change import Change
+from kopf_selectcache.core.store.changes import Change
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.settings.options import SelectCacheSettings
 

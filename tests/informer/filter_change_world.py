@@ -24,7 +24,7 @@ from kopf_selectcache import (
 )
 from kopf_selectcache._errors import AlreadyExists, StateError, Superseded
 from kopf_selectcache.cache.cache import Cache
-from kopf_selectcache.core.store.change import Change, ChangeCause
+from kopf_selectcache.core.store.changes import Change, ChangeCause
 from kopf_selectcache.core.store.siblings import weight
 from kopf_selectcache.errors import Oversized
 from kopf_selectcache.informer._exchange import Next

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kopf_selectcache import Cached, Selector
-from kopf_selectcache.core.store.change import Change
+from kopf_selectcache.core.store.changes import Change
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.informer.health import Health
 from kopf_selectcache.informer.informer import Informer

@@ -10,7 +10,7 @@ import pytest
 
 from kopf_selectcache import Cached, Forbidden, NotSynced, Selector
 from kopf_selectcache._errors import Superseded
-from kopf_selectcache.core.store.change import Change
+from kopf_selectcache.core.store.changes import Change
 from kopf_selectcache.core.store.siblings import SiblingPacking
 from kopf_selectcache.informer._exchange import Next
 from kopf_selectcache.informer.informer import Informer

@@ -12,7 +12,7 @@ import pytest
 
 from kopf_selectcache import Forbidden, NotDeclared, NotSynced, Selector
 from kopf_selectcache.core.protocol.machine import PATIENCE
-from kopf_selectcache.core.store.change import Change
+from kopf_selectcache.core.store.changes import Change
 from kopf_selectcache.errors import Missing, Rejected
 from kopf_selectcache.informer.health import Health
 from kopf_selectcache.informer.reflector import LIVED

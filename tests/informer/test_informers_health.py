@@ -11,7 +11,7 @@ import pytest
 
 from kopf_selectcache import Forbidden, NotSynced, Stale
 from kopf_selectcache.core.protocol.messages import Refusal
-from kopf_selectcache.core.store.change import Change
+from kopf_selectcache.core.store.changes import Change
 from kopf_selectcache.errors import Rejected, Stalled
 from kopf_selectcache.informer.health import SEVERAL, TOLERATED, Health
 from kopf_selectcache.informer.metrics import Collector

@@ -10,7 +10,7 @@ import pytest
 
 from kopf_selectcache import Cached, DeclarationError
 from kopf_selectcache.client.transport import Transport
-from kopf_selectcache.core.store.change import Change
+from kopf_selectcache.core.store.changes import Change
 from kopf_selectcache.informer.environment import Environment
 from kopf_selectcache.informer.subscribers import PAUSE, SLICE, Resyncer
 from kopf_selectcache.settings.options import SelectCacheSettings

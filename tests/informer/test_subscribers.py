@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from kopf_selectcache.core.store.change import Change
-from kopf_selectcache.core.store.pending_changes import Narrowing, PendingChanges
+from kopf_selectcache.core.store.changes import Change, Narrowing, PendingChanges
 from kopf_selectcache.core.store.record import EvictedRecord, Record
 from kopf_selectcache.informer.subscribers import Subscribers
 from tests.core.store.test_pending_changes import (

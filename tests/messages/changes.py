@@ -14,8 +14,7 @@ import msgspec
 
 from kopf_selectcache import Cached, on, reconcile, with_cache
 from kopf_selectcache.cache.changes import Resumed
-from kopf_selectcache.core.store.change import ChangeCause
-from kopf_selectcache.core.store.pending_changes import PendingChanges
+from kopf_selectcache.core.store.changes import ChangeCause, PendingChanges
 from kopf_selectcache.plugin import changes as plugin_changes
 from kopf_selectcache.plugin.changes import deliver_changes
 from kopf_selectcache.plugin.operator import Operator

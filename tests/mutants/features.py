@@ -174,7 +174,7 @@ FEATURES: tuple[FeatureMutant, ...] = (
                   "C5", (RUNS + "c3_c5_a_source_has_the_cache_or_the_informer_that_it_is_given",)),
     FeatureMutant("take an owned object for its owner", "plugin/_reconciler.py", "_source_of(watch, owner, times)", "_source_of(watch, ITSELF, times)",
                   "C6", (RUNS + "c2_c6_c8_a_reconciler_is_called_for_its_objects_and_those_that_belong_to_them",)),
-    FeatureMutant("ask no predicate", "reactions/_deliveries.py", "return self._predicate.admits(change)", "return True",
+    FeatureMutant("ask no predicate", "reactions/engine.py", "return self._predicate.admits(change)", "return True",
                   "C7", (RUNS + "c7_predicates_drop_changes",)),
     FeatureMutant("map to the controller of an object only", "reactions/mapping.py", '(owner.get("controller") or not self.controller)', 'owner.get("controller")',
                   "C8", (RUNS + "c2_c6_c8_a_reconciler_is_called_for_its_objects_and_those_that_belong_to_them",)),

@@ -99,7 +99,7 @@ MISUSED: tuple[Mutant, ...] = (
     ),
     Mutant(
         "accept any objects for the cause of a change",
-        "core/store/change.py",
+        "core/store/changes.py",
         "            if not has and obj is not None:",
         "            if False:",
         20,
@@ -107,7 +107,7 @@ MISUSED: tuple[Mutant, ...] = (
     ),
     Mutant(
         "end a source by a name with a slash",
-        "reactions/_deliveries.py",
+        "reactions/engine.py",
         "except ValueError:  # Anything may be sent",
         "except KeyError:  # Anything may be sent",
         20,

@@ -15,7 +15,7 @@ PURE, SOURCES, WORKER = (
 RECONCILE: tuple[Mutant, ...] = (
     Mutant(
         "let a map that raises CancelledError end its source",
-        "reactions/_deliveries.py",
+        "reactions/engine.py",
         "        except BaseException as error:  # It is the operator's code.  # noqa: BLE001\n            let_exit(error)\n            self._report",
         "        except Exception as error:  # noqa: BLE001\n            self._report",
         17,
@@ -74,7 +74,7 @@ RECONCILE: tuple[Mutant, ...] = (
     ),
     Mutant(
         "lose a run that something else has cancelled",
-        "reactions/worker.py",
+        "reactions/engine.py",
         "except (Exception, asyncio.CancelledError) as error:",
         "except Exception as error:",
         17,
@@ -82,7 +82,7 @@ RECONCILE: tuple[Mutant, ...] = (
     ),
     Mutant(
         "map only the new object",
-        "reactions/_deliveries.py",
+        "reactions/engine.py",
         "for state in (change.old if change.is_whole else None, change.new)",
         "for state in (change.new,)",
         17,
@@ -90,7 +90,7 @@ RECONCILE: tuple[Mutant, ...] = (
     ),
     Mutant(
         "map only the last of joined states",
-        "reactions/_deliveries.py",
+        "reactions/engine.py",
         "        self.last = states[-1]",
         "        self.first, self.last = None, states[-1]",
         17,
@@ -98,7 +98,7 @@ RECONCILE: tuple[Mutant, ...] = (
     ),
     Mutant(
         "drop changes whose predicate fails",
-        "reactions/_deliveries.py",
+        "reactions/engine.py",
         "return True  # To run once too often",
         "return False  # To run once too often",
         17,
@@ -146,7 +146,7 @@ RECONCILE: tuple[Mutant, ...] = (
     ),
     Mutant(
         "compare a change with what the cache holds",
-        "core/store/change.py",
+        "core/store/changes.py",
         "return self.views(before)",
         "return self.views(self.after or before)",
         17,
@@ -157,7 +157,7 @@ RECONCILE: tuple[Mutant, ...] = (
     ),
     Mutant(
         "hide what is known of an evicted object that departs",
-        "core/store/change.py",
+        "core/store/changes.py",
         '(self.after is not None and before.stored == b"")',
         'before.stored == b""',
         15,
@@ -165,7 +165,7 @@ RECONCILE: tuple[Mutant, ...] = (
     ),
     Mutant(
         "hold back the keys of a state while the other one fails",
-        "reactions/_deliveries.py",
+        "reactions/engine.py",
         "if last is not None and await",
         "if last is not None and first is None and await",
         17,
@@ -173,7 +173,7 @@ RECONCILE: tuple[Mutant, ...] = (
     ),
     Mutant(
         "map departed objects without a limit",
-        "reactions/_deliveries.py",
+        "reactions/engine.py",
         "if self._departed < MOST_DEPARTED or",
         "if True or",
         17,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from .mutant import Mutant
 
 SUBSCRIBERS = "informer/subscribers.py"
-QUEUE = "core/store/pending_changes.py"
+QUEUE = "core/store/changes.py"
 TESTS = "tests/informer/test_subscribers.py::test_15_"
 DIFFERENCES = TESTS + "after_a_restart_only_real_differences_are_reported"
 NARROWED = TESTS + "after_a_restart_an_object_that_is_there_departs_only_for_who_does_not_want_it"
@@ -86,7 +86,7 @@ RESTARTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "join the changes of a subscriber that wants all of them",
-        "core/store/fifo.py",
+        "core/store/changes.py",
         "            self._changes.append(change)\n",
         "            self._changes = deque([*(e for e in self._changes if e.key != change.key), change])\n",
         15,
@@ -94,7 +94,7 @@ RESTARTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "drop changes of a subscriber that wants all of them silently",
-        "core/store/fifo.py",
+        "core/store/changes.py",
         "            self.drop()\n        if self.is_full:\n",
         "            self._changes.popleft()\n        if self.is_full:\n",
         15,

@@ -16,7 +16,7 @@ AT_LEAST = "tests/cache/test_at_least.py::test_11_"
 SPLIT_CACHES: tuple[Mutant, ...] = (
     Mutant(
         "drop from what a departure is known when it waits",
-        "core/store/pending_changes.py",
+        "core/store/changes.py",
         "change.filter_changed, change.known_by))",
         "change.filter_changed))",
         6,
@@ -32,7 +32,7 @@ SPLIT_CACHES: tuple[Mutant, ...] = (
     ),
     Mutant(
         "name the metadata as the proof of an object that is held",
-        "core/store/pending_changes.py",
+        "core/store/changes.py",
         'known_by="cache"',
         'known_by="metadata"',
         6,

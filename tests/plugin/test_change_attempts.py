@@ -15,7 +15,7 @@ import kopf_selectcache as selectcache
 from kopf_selectcache import _kopf
 from kopf_selectcache.core.selection.kinds import find
 from kopf_selectcache.core.selection.resource import Resource
-from kopf_selectcache.core.store.change import Change, ChangeCause
+from kopf_selectcache.core.store.changes import Change, ChangeCause
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.informer.environment import Retries
 from kopf_selectcache.plugin._brake import Brake, Chains
@@ -23,8 +23,8 @@ from kopf_selectcache.plugin._calls import Attempts
 from kopf_selectcache.plugin.changes import _Calls
 from kopf_selectcache.plugin.handlers import RETRY
 from kopf_selectcache.plugin.on import change_handlers
+from kopf_selectcache.reactions.engine import Worker
 from kopf_selectcache.reactions.queue import Run
-from kopf_selectcache.reactions.worker import Worker
 from kopf_selectcache.testing import FakeCache
 from tests.kopf_operators import cycles
 

@@ -16,7 +16,7 @@ from kopf_selectcache.cache.formats.formats import form_of
 from kopf_selectcache.cache.formats.views import Views, record_of
 from kopf_selectcache.core.selection.kinds import find
 from kopf_selectcache.core.selection.resource import Resource
-from kopf_selectcache.core.store.change import Change, ChangeCause
+from kopf_selectcache.core.store.changes import Change, ChangeCause
 from kopf_selectcache.core.store.record import Record
 from tests.cache.clients import Pod, V1Pod, model
 from tests.faults.environment import reached, run

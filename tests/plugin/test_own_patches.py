@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from kopf_selectcache.core.store.change import Change
+from kopf_selectcache.core.store.changes import Change
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.plugin._key_records import KeyRecords, Write
 from kopf_selectcache.plugin._own_patches import MOST_WRITES, OwnPatches, merged, stored_part

@@ -20,7 +20,7 @@ from kopf_selectcache.errors import Oversized
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.plugin import _reconcile_calls, _reconciler, runtimes
 from kopf_selectcache.plugin.operator import operator_of
-from kopf_selectcache.reactions.worker import Worker
+from kopf_selectcache.reactions.engine import Worker
 from kopf_selectcache.testing import EmbeddedCluster
 from tests.faults.environment import run, until
 from tests.faults.hurried import HurriedLoop

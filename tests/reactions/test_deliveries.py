@@ -12,9 +12,9 @@ from kopf_selectcache import Key
 from kopf_selectcache.cache.formats.views import Views
 from kopf_selectcache.core.selection.kinds import find
 from kopf_selectcache.core.selection.resource import Resource
-from kopf_selectcache.core.store.change import Change, ChangeCause
+from kopf_selectcache.core.store.changes import Change, ChangeCause
 from kopf_selectcache.core.store.record import EvictedRecord, Record, compact_json
-from kopf_selectcache.reactions._deliveries import Deliveries
+from kopf_selectcache.reactions.engine import Deliveries
 from kopf_selectcache.reactions.mapping import ITSELF, mapping_of
 from kopf_selectcache.reactions.predicates import all_of
 from kopf_selectcache.reactions.queue import WorkQueue

@@ -13,7 +13,7 @@ from kopf_selectcache._errors import DeclarationError
 from kopf_selectcache.cache.access import of_class
 from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.cache.formats.views import BodyView
-from kopf_selectcache.core.store.change import Change
+from kopf_selectcache.core.store.changes import Change
 from kopf_selectcache.core.store.record import Record, compact_json
 from kopf_selectcache.reactions import predicates as p
 from kopf_selectcache.reactions.mapping import Function, Itself, Mapping, Owner, checked_keys, mapping_of

@@ -14,9 +14,9 @@ from kopf_selectcache import Cached, Forbidden, Key, NotDeclared, NotSynced
 from kopf_selectcache._errors import DeclarationError
 from kopf_selectcache.cache.access import of_class
 from kopf_selectcache.cache.cache import Cache, SyncCache
-from kopf_selectcache.core.store.change import Change
-from kopf_selectcache.reactions import _deliveries
-from kopf_selectcache.reactions._deliveries import Deliveries
+from kopf_selectcache.core.store.changes import Change
+from kopf_selectcache.reactions import engine
+from kopf_selectcache.reactions.engine import Deliveries
 from kopf_selectcache.reactions.mapping import ITSELF, Owner
 from kopf_selectcache.reactions.predicates import (
     Predicate,
@@ -277,7 +277,7 @@ def test_a_state_that_cannot_be_mapped_holds_back_no_keys_of_the_other(bad: str)
 def test_departed_objects_whose_mapping_has_not_ended_are_limited(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(_deliveries, "MOST_DEPARTED", 2)
+    monkeypatch.setattr(engine, "MOST_DEPARTED", 2)
 
     async def main() -> None:
         release = asyncio.Event()
@@ -309,7 +309,7 @@ def test_departed_objects_whose_mapping_has_not_ended_are_limited(
 def test_a_departure_that_is_lost_takes_the_pending_states_of_its_object_along(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(_deliveries, "MOST_DEPARTED", 1)
+    monkeypatch.setattr(engine, "MOST_DEPARTED", 1)
 
     async def main() -> None:
         release = asyncio.Event()

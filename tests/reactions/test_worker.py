@@ -11,8 +11,8 @@ from typing import Self
 import pytest
 
 from kopf_selectcache import Key
+from kopf_selectcache.reactions.engine import RunAgain, Worker
 from kopf_selectcache.reactions.queue import Cause, Run, WorkQueue
-from kopf_selectcache.reactions.worker import RunAgain, Worker
 from tests.faults.environment import run, until
 from tests.kopf_operators import cycles
 

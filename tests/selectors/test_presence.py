@@ -19,7 +19,7 @@ from kopf_selectcache import (
     Selector,
     predicates,
 )
-from kopf_selectcache.core.store.change import Change
+from kopf_selectcache.core.store.changes import Change
 from kopf_selectcache.errors import ConflictingSelectors
 from kopf_selectcache.plugin.on import change_handlers
 from kopf_selectcache.settings.defaults import Defaults

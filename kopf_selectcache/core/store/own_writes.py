@@ -21,8 +21,8 @@ from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 from threading import RLock
 
-from .record import Record, is_newer, is_number, is_older, rank_of
-from .substore import ObjectKey, Substore
+from .record import ObjectKey, Record, is_newer, is_number, is_older, rank_of
+from .substore import Substore
 
 MOST = 10_000
 MOST_BYTES = 64 * 1024 * 1024

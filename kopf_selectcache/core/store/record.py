@@ -21,6 +21,9 @@ import zstandard
 from kopf_selectcache.core.errors import Undecodable
 from kopf_selectcache.core.recursion import decoded
 
+ObjectKey: TypeAlias = tuple[str, str]
+"""The namespace and name of an object."""
+
 FEWEST = 100
 """The least number of objects. For fewer, a dictionary costs more than it saves."""
 

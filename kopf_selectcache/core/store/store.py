@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from .change import Change, ChangeCause, KnownBy, replaced
+from .changes import Change, ChangeCause, KnownBy, replaced
 from .index_spec import Indexed, note
 from .indexes import AT_ONCE, NOTHING, Chosen, Indexes, Lookup
 from .postings import AnsweredRecords, room

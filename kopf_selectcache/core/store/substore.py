@@ -11,13 +11,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from kopf_selectcache.core.selection.grammar import FieldTerm, LabelRequirement
 
-from .change import Change, ChangeCause, KnownBy
+from .changes import Change, ChangeCause, KnownBy
 from .indexes import Chosen, Lookup
-from .record import OutsideRecord, Record, UnreadableRecord, all_of, are_numbers, is_newer, is_older
+from .record import (
+    ObjectKey,
+    OutsideRecord,
+    Record,
+    UnreadableRecord,
+    all_of,
+    are_numbers,
+    is_newer,
+    is_older,
+)
 from .siblings import Tally
 from .store import Records, Store
 
@@ -86,9 +95,6 @@ class Floors(dict[tuple[str, str], Floor]):
         if not is_newer(self._highest, version):
             self.clear()
 
-
-ObjectKey: TypeAlias = tuple[str, str]
-"""The namespace and name of an object."""
 
 SPARE = 1000
 """The number of confirming reads that are remembered for substores that are behind. Beyond it, the substores

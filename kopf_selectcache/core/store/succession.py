@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
-from .change import Change, ChangeCause, KnownBy, replaced
-from .record import OutsideRecord, Record, is_newer, is_older, rank_of
-from .substore import Floor, Floors, ObjectKey, Substore
+from .changes import Change, ChangeCause, KnownBy, replaced
+from .record import ObjectKey, OutsideRecord, Record, is_newer, is_older, rank_of
+from .substore import Floor, Floors, Substore
 from .union import Union
 
 

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import count
 
-from .record import is_newer, is_number, is_older, rank_of
-from .substore import SPARE, Left, ObjectKey, Substore
+from .record import ObjectKey, is_newer, is_number, is_older, rank_of
+from .substore import SPARE, Left, Substore
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,8 +31,8 @@ from msgspec.structs import replace
 
 from kopf_selectcache.core.reasons import MetricReason
 
-from .change import Change, ChangeCause, replaced
-from .record import Record, is_newer, is_older, rank_of
+from .changes import Change, ChangeCause, replaced
+from .record import ObjectKey, Record, is_newer, is_older, rank_of
 from .siblings import Tally
 from .store import Readable, Store
 from .substore import (
@@ -40,7 +40,6 @@ from .substore import (
     Floor,
     Keys,
     Left,
-    ObjectKey,
     Read,
     Section,
     Substore,

@@ -14,9 +14,9 @@ from functools import partial
 from random import Random
 from typing import NamedTuple
 
-from kopf_selectcache.core.store.change import Change, ChangeCause
-from kopf_selectcache.core.store.record import OutsideRecord, Record
-from kopf_selectcache.core.store.substore import Keys, ObjectKey
+from kopf_selectcache.core.store.changes import Change, ChangeCause
+from kopf_selectcache.core.store.record import ObjectKey, OutsideRecord, Record
+from kopf_selectcache.core.store.substore import Keys
 from kopf_selectcache.core.store.succession import Succession
 from kopf_selectcache.core.store.union import Union
 from tests.core.writers import Writer

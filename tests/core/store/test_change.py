@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kopf_selectcache import Change
-from kopf_selectcache.core.store.change import ChangeCause
+from kopf_selectcache.core.store.changes import ChangeCause
 from kopf_selectcache.core.store.record import Record
 
 WEB = {

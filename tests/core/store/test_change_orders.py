@@ -9,8 +9,7 @@ from itertools import pairwise
 
 import pytest
 
-from kopf_selectcache.core.store.change import Change, ChangeCause
-from kopf_selectcache.core.store.pending_changes import Narrowing, PendingChanges
+from kopf_selectcache.core.store.changes import Change, ChangeCause, Narrowing, PendingChanges
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.core.store.substore import Keys, Substore
 from kopf_selectcache.core.store.union import Union

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from kopf_selectcache.core.store.change import Change, ChangeCause
-from kopf_selectcache.core.store.fifo import Fifo
+from kopf_selectcache.core.store.changes import Change, ChangeCause, Fifo
 from kopf_selectcache.core.store.record import Record
 
 

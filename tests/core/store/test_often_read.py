@@ -11,7 +11,7 @@ from weakref import WeakSet
 
 import pytest
 
-from kopf_selectcache.core.store.change import Change, ChangeCause
+from kopf_selectcache.core.store.changes import Change, ChangeCause
 from kopf_selectcache.core.store.record import Packing, Record
 from kopf_selectcache.core.store.siblings import Tally
 from kopf_selectcache.core.store.store import OFTEN_READ_ENTRY, READ_ONCE, OftenRead, Store

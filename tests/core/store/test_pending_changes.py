@@ -9,8 +9,7 @@ from typing import Any
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from kopf_selectcache.core.store.change import Change, ChangeCause
-from kopf_selectcache.core.store.pending_changes import Narrowing, PendingChanges
+from kopf_selectcache.core.store.changes import Change, ChangeCause, Narrowing, PendingChanges
 from kopf_selectcache.core.store.record import Record, UnreadableRecord
 from kopf_selectcache.informer.subscribers import Subscribers
 from tests.rows import each_row

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from kopf_selectcache.core.selection.grammar import LabelRequirement, parse_labels
 from kopf_selectcache.core.store import indexes, postings
-from kopf_selectcache.core.store.change import Change, ChangeCause
+from kopf_selectcache.core.store.changes import Change, ChangeCause
 from kopf_selectcache.core.store.index_spec import Indexed
 from kopf_selectcache.core.store.indexes import IDLE, MOST, WORTH, Lookup
 from kopf_selectcache.core.store.postings import OWNER, IndexedProperty

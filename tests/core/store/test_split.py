@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kopf_selectcache.core.selection.grammar import FieldTerm, LabelRequirement
-from kopf_selectcache.core.store.change import Change, ChangeCause
+from kopf_selectcache.core.store.changes import Change, ChangeCause
 from kopf_selectcache.core.store.record import OutsideRecord, Record
 from kopf_selectcache.core.store.substore import Keys, Selected, UnionView
 from kopf_selectcache.core.store.succession import Succession

@@ -10,7 +10,7 @@ from itertools import combinations, pairwise, product
 
 import pytest
 
-from kopf_selectcache.core.store.change import Change, ChangeCause
+from kopf_selectcache.core.store.changes import Change, ChangeCause
 from kopf_selectcache.core.store.record import OutsideRecord, Record
 from kopf_selectcache.core.store.substore import Keys
 from kopf_selectcache.core.store.union import Union

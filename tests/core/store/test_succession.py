@@ -10,7 +10,7 @@ from random import Random
 
 import pytest
 
-from kopf_selectcache.core.store.change import ChangeCause
+from kopf_selectcache.core.store.changes import ChangeCause
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.core.store.substore import Keys
 from kopf_selectcache.core.store.succession import Succession

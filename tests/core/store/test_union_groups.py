@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kopf_selectcache.core.store.change import Change
+from kopf_selectcache.core.store.changes import Change
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.core.store.substore import Keys, least
 from kopf_selectcache.core.store.union import Union

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from kopf_selectcache.core.store.change import Change, ChangeCause
+from kopf_selectcache.core.store.changes import Change, ChangeCause
 from kopf_selectcache.core.store.record import OutsideRecord, Record
 from kopf_selectcache.core.store.substore import Keys, Substore, seen_of
 from kopf_selectcache.core.store.unconfirmed import UnconfirmedLeave
