@@ -57,6 +57,24 @@ class Follower:
 
 
 @dataclass(frozen=True)
+class KopfHandlers:
+    """The decision whether Kopf's handlers of a kind are fed from its cache."""
+
+    text: str
+    is_fed: bool
+    reason: str
+    """The reason for a second watch; empty if they are fed."""
+    remedy: str
+    is_settled: bool
+    """True if nothing else needs to be said of Kopf's watch."""
+    is_wanted: bool
+    """False if the operator feeds no handlers at all."""
+
+    def plain(self) -> dict[str, Any]:
+        return {"fedFromCache": self.is_fed, "reason": self.reason, "remedy": self.remedy}
+
+
+@dataclass(frozen=True)
 class Section:
     """The result for one kind."""
 
@@ -80,6 +98,8 @@ class Section:
     """The handlers of changes of the kind."""
     reconcilers: tuple[tuple[str, str], ...] = ()
     """The reconcilers that need the kind: the id of each, and what it does with the objects."""
+    kopfs: KopfHandlers | None = None
+    """None if Kopf has no handlers of the kind."""
     hints: tuple[str, ...] = ()
     """Findings that are no errors, and may be unintended."""
     problems: tuple[Problem, ...] = ()
@@ -121,6 +141,8 @@ class Report:
                 told += [f"    {origin}" for origin in section.origins if origin.level is not Level.NOWHERE]
                 told += [f"    {follower}" for follower in section.followers]
                 told += [f"    changes call {id_}, which {verb} them" for id_, verb in section.reconcilers]
+            if section.kopfs is not None and (wide or section.kopfs.is_wanted):
+                told.append(f"    {section.kopfs.text}")
             told += [f"  ! {problem}." for problem in section.problems]
             told += [f"  * {hint}." for hint in section.hints]
         told += [f"! {problem}." for problem in self.others]
@@ -160,6 +182,7 @@ class Report:
                         for each in section.followers
                     ],
                     "reconcilers": [{"id": id_, "verb": verb} for id_, verb in section.reconcilers],
+                    "kopfHandlers": None if section.kopfs is None else section.kopfs.plain(),
                     "hints": list(section.hints),
                     "problems": [{"what": each.what, "remedy": each.remedy} for each in section.problems],
                 }

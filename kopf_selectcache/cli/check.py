@@ -25,6 +25,14 @@ from kopf_selectcache.errors import SelectCacheError
 from kopf_selectcache.informer.access_review import Reviewer
 from kopf_selectcache.informer.estimate import Amount, Counter
 from kopf_selectcache.informer.namespaces import absent, exists, named_by
+from kopf_selectcache.informer.phrase import NOTHING
+from kopf_selectcache.plugin.feed_safety import (
+    DECLARED_LATER,
+    FeedSource,
+    phrase,
+    second_watch,
+    without_namespaces,
+)
 from kopf_selectcache.plugin.finalizers import finalizers_of
 from kopf_selectcache.plugin.narrowing import advice_on, handlers_of, watches_in_full
 from kopf_selectcache.plugin.on import change_handlers_of, undeclared_change_handlers
@@ -40,7 +48,7 @@ from kopf_selectcache.settings.rights import Right, merged, of_cache
 from . import _late, _paths, _required_rights, operator_loader, output
 from ._caches import declared_in, plan
 from ._progress import Progress
-from ._report import Follower, Problem, Report, Result, Section
+from ._report import Follower, KopfHandlers, Problem, Report, Result, Section
 from ._required_rights import Needs, key_of
 from ._rights import EVENTS, LIVE, RECONCILERS, choose
 from .operator_loader import NO_CACHE, Loaded
@@ -278,14 +286,17 @@ class Check:
         if held is not None:
             await self._weigh(resource, held, counter)
         all_ = await self._all(resource, planned)
-        watched = advice_on(
-            self._operator.settings,
-            self._operator.registry,
-            resource,
-            self._cached.filter_for(resource),
-            built_in=find(self._key) is not None,
-            narrowing=self._operator.declared.narrow_handlers,
-        )
+        kopfs = self._decision(resource, planned)
+        watched = NOTHING
+        if kopfs is None or not kopfs.is_settled:
+            watched = advice_on(
+                self._operator.settings,
+                self._operator.registry,
+                resource,
+                self._cached.filter_for(resource),
+                built_in=find(self._key) is not None,
+                narrowing=self._operator.declared.narrow_handlers,
+            )
         wrong, nothing = await _paths.looked_at(
             self._operator.transport, resource, self._cached, counter.samples, self._declared
         )
@@ -306,8 +317,28 @@ class Check:
             missing=tuple(missing),
             followers=self._followers(),
             reconcilers=self._reconcilers(),
+            kopfs=kopfs,
             hints=tuple(filter(None, (none, *nothing, str(watched), str(left)))),
             problems=tuple(self._problems),
+        )
+
+    def _decision(self, resource: Resource, planned: Plan) -> KopfHandlers | None:
+        """Return how Kopf's handlers of the kind get their events; None if there are none."""
+        registry, declared = self._operator.registry, self._operator.declared
+        if not handlers_of(registry, resource):
+            return None
+        filter_ = without_namespaces(planned.filter)
+        source = FeedSource(resource, filter_, self._cached.projection, line=self._declared)
+        why = second_watch(self._operator.settings, registry, source, self._operator.watched)
+        if why is None and self._key not in declared.selectors:
+            why = DECLARED_LATER
+        return KopfHandlers(
+            str(phrase(resource, why)),
+            why is None,
+            "" if why is None else why.reason,
+            "" if why is None else why.remedy,
+            is_settled=why is None or why.is_avoidable,
+            is_wanted=declared.one_watch,
         )
 
     def _followers(self) -> tuple[Follower, ...]:

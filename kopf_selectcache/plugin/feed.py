@@ -25,7 +25,6 @@ from kopf_selectcache.core.store.changes import Change, ChangeCause, Fifo
 from kopf_selectcache.core.store.record import EvictedRecord, Record
 from kopf_selectcache.informer.health import Health
 from kopf_selectcache.informer.informer import Informer
-from kopf_selectcache.informer.log import context_of
 from kopf_selectcache.settings.options import settings_of
 
 from ._departures import Departures
@@ -268,13 +267,12 @@ class Feed:
             return
         state = self._informer.state
         self._seen = state.filter, state.projection, state.lost
-        handlers = handlers_of(self._operator.registry, source.resource)
-        watcher = self._watcher
+        watcher, registry = self._watcher, self._operator.registry
+        handlers = None if registry is None else handlers_of(registry, source.resource)
         why = why_not_fed(watcher.settings, handlers, watcher.resource, watcher.namespace, source)
         if why is not None:
             self._must_stop = True
-            said = why.phrase(source.resource)
-            _logger.warning(said.template, said.parts, extra=context_of(self._informer))
+        self._operator.decisions.note(self._informer, why)
 
     # ---- Changes of the cache.
 

@@ -6,6 +6,7 @@ which has a resource and a namespace, when the watcher starts, and again before 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -20,12 +21,13 @@ from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.selection.witness import Witness
 from kopf_selectcache.core.store.projection import Projection
 from kopf_selectcache.informer.informer import Informer
+from kopf_selectcache.informer.log import context_of
 from kopf_selectcache.informer.state import InformerState
 from kopf_selectcache.selectors.selector import AnyOf, Branches, Selector, Verdict, brief, make_selector
 from kopf_selectcache.selectors.text import LabelSelector
 from kopf_selectcache.settings.options import settings_of
 
-from .narrowing import needs_finalizer
+from .narrowing import as_watched, handlers_of, needs_finalizer
 
 _WATCH_SETTINGS = ("label_selectors", "field_selectors", "shard_selectors")
 """The settings in `settings.watching` that make Kopf watch fewer objects of a kind than all."""
@@ -57,27 +59,78 @@ class SecondWatch:
     """The line that would change it, and where it belongs."""
     witness: Witness | None = None
     """An object that Kopf's handlers need, and that the cache lacks."""
+    is_avoidable: bool = False
+    """True if labels in a decorator are enough, so that the cache need not become larger."""
 
-    def phrase(self, resource: object) -> Phrase:
-        """Return the message for the log, without its full stop."""
-        return Phrase(
-            "Kopf's handlers of %(resource)s use a second watch, because %(reason)s. To feed them from the"
-            " cache, %(remedy)s",
-            resource=resource,
-            reason=self.reason,
-            remedy=self.remedy,
-        )
+    def __str__(self) -> str:
+        return f"a second watch, because {self.reason}. To feed them from the cache, {self.remedy}"
 
 
-def fed_phrase(resource: object) -> Phrase:
-    """Return the message of a kind whose handlers are fed, without its full stop."""
-    return Phrase("Kopf's handlers of %(resource)s are fed from the cache", resource=resource)
+def phrase(resource: object, why: SecondWatch | None) -> Phrase:
+    """Return the message of a decision."""
+    if why is None:
+        return Phrase("Kopf's handlers of %(resource)s are fed from the cache.", resource=resource)
+    return Phrase(
+        "Kopf's handlers of %(resource)s use a second watch, because %(reason)s. To feed them from the cache,"
+        " %(remedy)s.",
+        resource=resource,
+        reason=why.reason,
+        remedy=why.remedy,
+    )
+
+
+class Decisions:
+    """The last decision of each kind, which the log shows when it changes."""
+
+    def __init__(self, logger: logging.Logger) -> None:
+        self._logger = logger
+        self._last: dict[str, SecondWatch | None] = {}
+
+    def note(self, informer: Informer, why: SecondWatch | None) -> None:
+        """Note the decision for one of the watchers of a kind."""
+        is_first = informer.key not in self._last
+        last, self._last[informer.key] = self._last.get(informer.key), why
+        if not is_first and last == why:
+            return
+        said = phrase(informer, why)
+        is_loss = why is not None and (why.is_avoidable or not is_first)
+        level = logging.WARNING if is_loss else logging.INFO
+        self._logger.log(level, said.template, said.parts, extra=context_of(informer))
+
+    def shown(self, key: str) -> str:
+        """Return the decision for a kind; empty if there is none."""
+        if key not in self._last:
+            return ""
+        return str(self._last[key] or "fed from the cache")
 
 
 DECLARED_LATER = SecondWatch(
     "it was declared after Kopf had begun to watch it", "declare it in a startup handler"
 )
 """The reason of a kind whose cache came when Kopf's watch was there already."""
+
+
+_UNKNOWN = SecondWatch(
+    "the operator's registry was made before kopf_selectcache was imported", "import kopf_selectcache first"
+)
+
+
+def second_watch(
+    settings: kopf.OperatorSettings,
+    registry: _kopf.OperatorRegistry | None,
+    source: FeedSource,
+    namespaces: Collection[str] | None,
+) -> SecondWatch | None:
+    """Return the reason why one of Kopf's watchers of a resource, in these namespaces or in all, is not fed;
+    None if all are.
+    """
+    handlers = None if registry is None else handlers_of(registry, source.resource)
+    everywhere = namespaces is None or source.resource.kind.namespaced is False
+    for namespace in (None,) if everywhere else sorted(namespaces or ()):
+        watched = as_watched(source.resource)
+        if (found := why_not_fed(settings, handlers, watched, namespace, source)) is not None:
+            return found
+    return None
 
 
 def source_of(informer: Informer, state: InformerState | None = None) -> FeedSource | None:
@@ -87,57 +140,49 @@ def source_of(informer: Informer, state: InformerState | None = None) -> FeedSou
     state = informer.state if state is None else state
     if state.resource is None:
         return None
-    return FeedSource(
-        state.resource,
-        _without(state.filter, state.lost),
-        state.projection,
-        bool(state.store.unreadable),
-        informer.line,
-    )
+    filter_ = without_namespaces(state.filter, state.lost)
+    return FeedSource(state.resource, filter_, state.projection, bool(state.store.unreadable), informer.line)
 
 
 def why_not_fed(
     settings: kopf.OperatorSettings,
-    handlers: Collection[_kopf.ResourceHandler],
+    handlers: Collection[_kopf.ResourceHandler] | None,
     watched: _kopf.Resource,
     namespace: str | None,
     source: FeedSource,
 ) -> SecondWatch | None:
     """Return the reason why Kopf must watch a resource itself, in this namespace or in all; None if the cache
-    may feed the handlers.
+    may feed the handlers. `handlers` is None if they are unknown.
     """
     declared = settings_of(settings)
     if not declared.one_watch:
         return SecondWatch(
             "settings.selectcache.one_watch is False", "write: settings.selectcache.one_watch = True"
         )
+    if handlers is None:
+        return _UNKNOWN
     for setting in _WATCH_SETTINGS:
         if selectors := _kopf.watch_selectors(settings, setting, watched):
             text = f"settings.watching.{setting} narrows Kopf's watch to {clipped(', '.join(selectors), 300)}"
             narrows = declared.narrow_handlers and setting != "shard_selectors"
             return SecondWatch(
-                text, "write: settings.selectcache.narrow_handlers = False" if narrows else "remove that line"
+                text,
+                "write: settings.selectcache.narrow_handlers = False" if narrows else "remove this selector",
             )
-    if (watched.group, watched.version, watched.plural) != (
-        source.resource.kind.group,
-        source.resource.version,
-        source.resource.kind.plural,
-    ):
+    ours, theirs = as_watched(source.resource), (watched.group, watched.version, watched.plural)
+    if (ours.group, ours.version, ours.plural) != theirs:
         return SecondWatch(
-            f"Kopf watches {watched.group or 'core'}/{watched.version}, and the cache has"
-            f" {source.resource.kind.group or 'core'}/{source.resource.version}",
-            f"declare it by the key {(watched.group, watched.version, watched.plural)!r}",
+            f"Kopf watches {_api_version(watched)}, and the cache has {_api_version(ours)}",
+            f"declare it by the key {theirs!r}",
         )
     if source.projection.partial:
-        return SecondWatch(
-            f"the cache only has a part of each object: {clipped(source.projection, 300)}",
-            "leave that option out",
-        )
+        part = clipped(source.projection, 300)
+        return SecondWatch(f"the cache only has a part of each object: {part}", f"leave out {part}")
     for handler in handlers:
         if needs_finalizer(handler) and source.has_unreadable:
             return SecondWatch(
                 f"handler {handler.id!r} must see every object, and the cache has unreadable ones",
-                "correct or delete these objects: cache.info(kind) names them",
+                "correct or delete these objects: cache.list_cached(kind).unreadable has their keys",
             )
     for handler in handlers:
         if (found := _why_outside(handler, namespace, source)) is not None:
@@ -167,7 +212,7 @@ def _requirements(labels: Mapping[str, Any]) -> Iterator[LabelRequirement]:
                 continue
 
 
-def _without(filter_: Selector | AnyOf, lost: Collection[str]) -> Selector | AnyOf:
+def without_namespaces(filter_: Selector | AnyOf, lost: Collection[str] = ()) -> Selector | AnyOf:
     """Return the filter without namespaces that have lost their label, and without those that are not known
     yet.
     """
@@ -200,7 +245,12 @@ def _why_outside(
         )
     else:
         reason = f"{name} also selects {witness}, and the cache only has {shown}"
-    return SecondWatch(reason, _remedy(handler, namespace, source), witness)
+    labels = "" if needs_finalizer(handler) else _labels_to_add(handler, namespace, source)
+    if labels:
+        remedy = f"write in the decorator of {handler.id!r}: labels={labels}"
+    else:
+        remedy = f"cache these as well: {_wider(handler, namespace, source)}"
+    return SecondWatch(reason, remedy, witness, bool(labels))
 
 
 def _compared(filter_: Selector | AnyOf, region: Branches, source: FeedSource) -> Verdict:
@@ -208,10 +258,8 @@ def _compared(filter_: Selector | AnyOf, region: Branches, source: FeedSource) -
     return filter_.compared_with(region, source.resource.domains)
 
 
-def _remedy(handler: _kopf.ResourceHandler, namespace: str | None, source: FeedSource) -> str:
-    """Return the line that would make the filter contain the region of a handler."""
-    if not needs_finalizer(handler) and (labels := _labels_to_add(handler, namespace, source)):
-        return f"write in the decorator of {handler.id!r}: labels={labels}"
+def _wider(handler: _kopf.ResourceHandler, namespace: str | None, source: FeedSource) -> str:
+    """Return the declaration whose filter would contain the region of a handler."""
     region = region_of(handler, None)
     present = source.filter.branches
     if needs_finalizer(handler) and namespace is not None:
@@ -222,7 +270,7 @@ def _remedy(handler: _kopf.ResourceHandler, namespace: str | None, source: FeedS
     branches = [region] if wide else [*present, region]
     written = [_written(each) for each in branches]
     value = written[0] if len(written) == 1 else f"[{', '.join(written)}]"
-    return f"cache these as well: {_declaration(source.line, clipped(value, 500))}"
+    return _declaration(source.line, clipped(value, 500))
 
 
 def _labels_to_add(handler: _kopf.ResourceHandler, namespace: str | None, source: FeedSource) -> str:
@@ -255,6 +303,10 @@ def _written(selector: Selector) -> str:
     if selector == Selector():
         return "selectcache.EVERYTHING"
     return repr(str(selector.labels)) if selector == make_selector(selector.labels) else repr(selector)
+
+
+def _api_version(resource: _kopf.Resource) -> str:
+    return f"{resource.group}/{resource.version}" if resource.group else resource.version
 
 
 def _declaration(line: str, value: str) -> str:

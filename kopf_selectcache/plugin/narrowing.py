@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 
 import kopf
@@ -63,7 +63,7 @@ def advice_on(
     """Return a message if Kopf watches a resource in full beside its cache, with the lines that would narrow
     it.
     """
-    asked = _asked(resource)
+    asked = as_watched(resource)
     if not _is_one_watch(filter_):
         if not watches_in_full(settings, registry, resource):
             return NOTHING
@@ -100,7 +100,7 @@ def watches_in_full(
     settings: kopf.OperatorSettings, registry: _kopf.OperatorRegistry, resource: Resource
 ) -> bool:
     """Return True if Kopf watches all objects of a resource for handlers, and could watch fewer."""
-    asked = _asked(resource)
+    asked = as_watched(resource)
     return _would_narrow(registry, asked) and not narrowed(settings, asked)
 
 
@@ -109,14 +109,21 @@ async def advise(
     registry: _kopf.OperatorRegistry | None,
     declared: SelectCacheSettings,
     runtime: Runtime,
+    *,
+    is_fed: Callable[[Informer], bool],
 ) -> None:
-    """Log the kinds that Kopf watches in full beside their caches, each once it is resolved."""
+    """Log the kinds that Kopf watches in full beside their caches, each once it is resolved. `is_fed` returns
+    True for those that Kopf does not watch, or that a better line can be named for.
+    """
 
     async def advise_on(key: KindKey, informer: Informer) -> None:
         with suppress(NotDeclared):  # It is removed.
             await informer.wait_until_settled()
         if (
-            informer.resource is None or registry is None or informer.health is Health.REJECTED
+            informer.resource is None
+            or registry is None
+            or informer.health is Health.REJECTED
+            or is_fed(informer)
         ):  # Kopf would end of what is refused.
             return
         if said := advice_on(
@@ -133,7 +140,8 @@ async def advise(
     await asyncio.gather(*(advise_on(key, informer) for key, informer in runtime.informers.items()))
 
 
-def _asked(resource: Resource) -> _kopf.Resource:
+def as_watched(resource: Resource) -> _kopf.Resource:
+    """Return a resource as Kopf's selectors are asked about it."""
     kind = resource.kind
     return _resource(kind.group, resource.version, kind.plural, kind.kind, kind.names)
 
@@ -247,7 +255,7 @@ def _is_kopfs_own(resource: _kopf.Resource) -> bool:
 
 def handlers_of(registry: _kopf.OperatorRegistry | None, resource: Resource) -> list[_kopf.ResourceHandler]:
     """Return Kopf's own handlers of a resource, indices included."""
-    return _handlers_of(registry, [_asked(resource)])
+    return _handlers_of(registry, [as_watched(resource)])
 
 
 def handlers_of_key(registry: _kopf.OperatorRegistry | None, key: KindKey) -> list[_kopf.ResourceHandler]:

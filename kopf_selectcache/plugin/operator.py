@@ -41,7 +41,8 @@ from kopf_selectcache.settings.options import SelectCacheSettings, settings_of
 from ._stop import Stop
 from .caches import named_caches
 from .events import make_recorder
-from .narrowing import advise, warn_of_filter
+from .feed_safety import DECLARED_LATER, Decisions, second_watch, source_of
+from .narrowing import advise, handlers_of_key, warn_of_filter
 from .runtimes import create_runtime
 
 if TYPE_CHECKING:
@@ -101,6 +102,8 @@ class Operator:
         self._beside = beside
         self.fed = FedKinds()
         """The kinds whose handlers of Kopf get their events from a cache."""
+        self.decisions = Decisions(_logger)
+        """Whether that is safe, and why not."""
         self._abandoned = False
         self._starter: asyncio.Task[Any] | None = None
         self.vault = _kopf.vault_var.get()
@@ -165,7 +168,7 @@ class Operator:
             await asyncio.Event().wait()
         else:
             runtime.namespaces_for = lambda key, filter_: watched_namespaces(self.settings, {key: filter_})
-            runtime.warn_of_filter = partial(warn_of_filter, self.settings, self._declared)
+            runtime.warn_of_filter = partial(self._note_filter, runtime)
             patterns = _kopf.watched_patterns(self.settings)
             is_command = click.get_current_context(silent=True) is not None
             place = "-n" if is_command else "kopf.operator(namespaces=...)"
@@ -176,7 +179,8 @@ class Operator:
         with self._declared.selectors.in_use():
             self._runtime.set_result(runtime)
             advice = asyncio.create_task(
-                advise(self.settings, self.registry, self._declared, runtime), name="selectcache: advice"
+                advise(self.settings, self.registry, self._declared, runtime, is_fed=self._needs_no_advice),
+                name="selectcache: advice",
             )
             peering = asyncio.create_task(self._warn_of_peering(runtime), name="selectcache: peering")
             caches = asyncio.create_task(runtime.run(), name="selectcache: caches")
@@ -197,6 +201,23 @@ class Operator:
                 await asyncio.gather(caches, return_exceptions=True)
                 if self._abandoned:
                     await self.vault.close()
+
+    def _needs_no_advice(self, informer: Informer) -> bool:
+        """Return True if Kopf's handlers of a kind are fed, or would be with labels in their decorators."""
+        if (source := source_of(informer)) is None:
+            return False
+        namespaces = watched_namespaces(self.settings, {})
+        why = second_watch(self.settings, self.registry, source, namespaces)
+        return why is None or why.is_avoidable
+
+    def _note_filter(self, runtime: Runtime, key: KindKey, filter_: Branches) -> None:
+        """Look at a filter that is declared while the operator runs."""
+        warn_of_filter(self.settings, self._declared, key, filter_)
+        informer = runtime.informers.get(key)
+        is_new = informer is not None and not self.decisions.shown(informer.key)
+        is_later = is_new and key not in self._declared.selectors and self._declared.one_watch
+        if informer is not None and is_later and handlers_of_key(self.registry, key):
+            self.decisions.note(informer, DECLARED_LATER)
 
     async def _warn_of_peering(self, runtime: Runtime) -> None:
         if self.settings.peering.mandatory:
@@ -373,6 +394,9 @@ class Operator:
             return {"trouble": error.what, "remedy": one_line(error.remedy)}
         for informer in self.fed.awaited:
             found[informer.key]["handlers"] = "none is called before it is synced, because it is indexed"
+        for key, each in found.items():
+            if decision := self.decisions.shown(key):
+                each["kopf_handlers"] = decision
         return found
 
     def restartable(self) -> str:

@@ -7,6 +7,7 @@ from tests.messages import (
     commands,
     declarations,
     declaring,
+    feeding,
     finalizers,
     logs,
     misused,
@@ -29,6 +30,7 @@ writes.provoke(PROVOKED)
 declarations.provoke(PROVOKED)
 declaring.provoke(PROVOKED)
 logs.provoke(PROVOKED)
+feeding.provoke(PROVOKED)
 changes.provoke(PROVOKED)
 recorders.provoke(PROVOKED)
 probe.provoke(PROVOKED)

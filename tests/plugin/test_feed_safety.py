@@ -277,7 +277,7 @@ def test_20_the_proposed_lines_have_the_handlers_fed() -> None:
 )
 def test_13_handlers_are_not_fed_with_parts_of_objects(options: Mapping[str, Any], kept: str) -> None:
     said = decided(handles(), projection=Projection.of(**options))
-    assert said == f"the cache only has a part of each object: {kept}. leave that option out"
+    assert said == f"the cache only has a part of each object: {kept}. leave out {kept}"
 
 
 def test_13_without_managed_fields_an_object_counts_as_whole() -> None:
@@ -307,7 +307,7 @@ def test_8_unreadable_objects_make_kinds_with_finalizers_unsafe_while_they_exist
     said = decided(handles(decorator), has_unreadable=True)
     assert said == (
         "handler 'web' must see every object, and the cache has unreadable ones. correct or delete these"
-        " objects: cache.info(kind) names them"
+        " objects: cache.list_cached(kind).unreadable has their keys"
     )
     assert decided(handles(decorator)) == ""
     assert decided(handles(), has_unreadable=True) == ""
@@ -319,7 +319,7 @@ def test_handlers_are_not_fed_more_than_the_user_lets_kopf_watch(setting: str) -
     settings = kopf.OperatorSettings()
     getattr(settings.watching, setting)["deployments"] = "x=y"
     said = decided(handles(), settings=settings)
-    assert said == f"settings.watching.{setting} narrows Kopf's watch to x=y. remove that line"
+    assert said == f"settings.watching.{setting} narrows Kopf's watch to x=y. remove this selector"
 
 
 @NARROWS

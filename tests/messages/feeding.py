@@ -1,0 +1,104 @@
+"""Kopf's handlers that are fed from a cache, or need a second watch: the log of each decision."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+import kopf
+
+from kopf_selectcache import EVERYTHING, Selector, _kopf
+from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.store.projection import Projection
+from kopf_selectcache.informer.health import Health
+from kopf_selectcache.plugin.feed_safety import DECLARED_LATER, Decisions, FeedSource, why_not_fed
+from kopf_selectcache.plugin.narrowing import as_watched
+from kopf_selectcache.settings.declaration import Cached
+from kopf_selectcache.settings.options import settings_of
+from tests.cache.environment import PODS
+from tests.messages.logs import LOGGER, log
+from tests.messages.provoked import Provoked
+from tests.messages.states import Subject
+
+
+class Fed(Subject):
+    """An informer of pods."""
+
+    key = "v1/pods"
+    health = Health.SYNCED
+
+
+def decide(
+    register: Callable[..., Any] | None = kopf.on.event,
+    filter_: Any = EVERYTHING,
+    *,
+    version: str = "v1",
+    projection: Projection | None = None,
+    has_unreadable: bool = False,
+    configure: Callable[[kopf.OperatorSettings], object] = lambda _: None,
+    labels: Any = None,
+) -> Callable[[], None]:
+    """Return a function that logs the decision about pods with one handler."""
+
+    def work() -> None:
+        settings, registry = kopf.OperatorSettings(), kopf.OperatorRegistry()
+        settings_of(settings).one_watch = True
+        configure(settings)
+        handlers = None
+        if register is not None:
+            register("pods", id="note", labels=labels, registry=registry)(lambda **_: None)
+            handlers = list(_kopf.watching_handlers(registry))
+        source = FeedSource(
+            Resource(PODS.kind, version),
+            Cached(filter_).filter,
+            projection or Projection(),
+            has_unreadable,
+            "settings.selectcache.selectors['v1/pods']",
+        )
+        why = why_not_fed(settings, handlers, as_watched(PODS), None, source)
+        Decisions(LOGGER).note(cast("Any", Fed()), why)
+
+    return work
+
+
+def decide_again() -> None:
+    """Log that a kind is not fed any more."""
+    decisions = Decisions(LOGGER)
+    for why in (None, None, DECLARED_LATER, DECLARED_LATER):
+        decisions.note(cast("Any", Fed()), why)
+
+
+def off(settings: kopf.OperatorSettings) -> None:
+    settings_of(settings).one_watch = False
+
+
+def selected(settings: kopf.OperatorSettings) -> None:
+    settings.watching.label_selectors["pods"] = "app=web"
+
+
+def narrowed(settings: kopf.OperatorSettings) -> None:
+    settings_of(settings).narrow_handlers = True
+    selected(settings)
+
+
+RECORDS: dict[str, Callable[[], None]] = {
+    "handlers are fed": decide(),
+    "a handler selects more than the cache has": decide(filter_="app=web"),
+    "a handler selects something else": decide(filter_="app=web", labels={"app": "db"}),
+    "a handler selects all, and the cache has names": decide(filter_=Selector(names=["a", "b"])),
+    "a handler selects all namespaces": decide(filter_=Selector(namespaces=["shop"])),
+    "a daemon, and a filter by labels": decide(kopf.daemon, "app=web", labels={"app": "web"}),
+    "a cache of parts": decide(projection=Projection.of(keep=["spec"])),
+    "another version": decide(version="v2"),
+    "unreadable objects, and a deletion handler": decide(kopf.on.delete, has_unreadable=True),
+    "Kopf's watch has a selector": decide(configure=selected),
+    "Kopf's watch is narrowed": decide(configure=narrowed),
+    "handlers are not known": decide(None),
+    "one_watch is off": decide(configure=off),
+    "a kind that is declared later": decide_again,
+}
+
+
+def provoke(provoked: Provoked) -> None:
+    for title, work in RECORDS.items():
+        provoked.add("Log records: Kopf's handlers on a cache", title, log(work))

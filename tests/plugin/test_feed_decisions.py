@@ -1,0 +1,157 @@
+"""What the log, the probe and the requests of an operator show of the decision about each kind."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import kopf
+import pytest
+
+import kopf_selectcache as selectcache
+from kopf_selectcache.plugin.operator import operator_of
+from tests.plugin.feeding import Events, config, feeding, in_loop, lists_of, serving, until
+
+WEB = {"v1/configmaps": "app=web"}
+
+
+def labelled(name: str) -> dict[str, Any]:
+    obj = config(name)
+    obj["metadata"]["labels"] = {"app": "web"}
+    return obj
+
+
+def decisions(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
+    return [
+        (record.levelname, record.getMessage())
+        for record in caplog.records
+        if record.name == "kopf_selectcache" and "Kopf" in record.getMessage()
+    ]
+
+
+def probed(settings: kopf.OperatorSettings) -> Any:
+    operator = operator_of(settings)
+    assert operator is not None
+    return operator.report()["v1/configmaps"].get("kopf_handlers")
+
+
+@in_loop
+async def test_20_a_kind_that_is_fed_says_so_once_and_is_watched_once(
+    registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture
+) -> None:
+    events = Events()
+    events.handle(registry, labels={"app": "web"})
+    with caplog.at_level(logging.INFO, "kopf_selectcache"):
+        async with serving() as cluster:
+            cluster.create(labelled("a"))
+            async with feeding(registry, cluster, filters=WEB) as settings:
+                await events.see((None, "a"))
+                assert probed(settings) == "fed from the cache"
+    assert decisions(caplog) == [("INFO", "Kopf's handlers of configmaps are fed from the cache.")]
+    assert lists_of(cluster, "configmaps") == ["list", "watch"]
+
+
+@in_loop
+async def test_20_a_second_watch_that_labels_would_spare_is_a_warning_with_these_labels(
+    registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture
+) -> None:
+    events = Events()
+    events.handle(registry, id="note")
+    with caplog.at_level(logging.INFO, "kopf_selectcache"):
+        async with serving() as cluster:
+            cluster.create(labelled("a"), config("b"))
+            async with feeding(registry, cluster, filters=WEB) as settings:
+                await events.see((None, "a"), (None, "b"))
+                assert probed(settings).startswith("a second watch, because handler 'note' also selects")
+    assert decisions(caplog) == [
+        (
+            "WARNING",
+            (
+                "Kopf's handlers of configmaps use a second watch, because handler 'note' also selects"
+                " default/example (no labels), and the cache only has app=web. To feed them from the cache,"
+                " write in the decorator of 'note': labels={'app': 'web'}."
+            ),
+        )
+    ]
+
+
+@in_loop
+async def test_20_a_second_watch_that_a_daemon_needs_is_no_warning(
+    registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture
+) -> None:
+    events = Events()
+    events.handle(registry, labels={"app": "web"})
+    kopf.on.delete("configmaps", id="bye", registry=registry)(lambda **_: None)
+    with caplog.at_level(logging.INFO, "kopf_selectcache"):
+        async with serving() as cluster:
+            cluster.create(labelled("a"))
+            async with feeding(registry, cluster, filters=WEB):
+                await events.see((None, "a"))
+    ((level, message),) = decisions(caplog)
+    assert level == "INFO"
+    assert "handler 'bye' must see every object until it is deleted" in message
+    assert message.endswith("selectors['v1/configmaps'] = selectcache.EVERYTHING.")
+
+
+@in_loop
+async def test_20_a_kind_that_is_declared_later_keeps_its_second_watch(
+    registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture
+) -> None:
+    events = Events()
+    events.handle(registry)
+    with caplog.at_level(logging.INFO, "kopf_selectcache"):
+        async with serving() as cluster:
+            cluster.create(config("a"))
+            async with feeding(registry, cluster, filters={"v1/secrets": ""}) as settings:
+                await events.see((None, "a"))
+                await selectcache.cache_of(settings).declare("v1/configmaps", "")
+                assert "declared after Kopf had begun" in probed(settings)
+                cluster.create(config("b"))
+                await events.see(("ADDED", "b"))
+    assert decisions(caplog) == [
+        (
+            "INFO",
+            (
+                "Kopf's handlers of v1/configmaps use a second watch, because it was declared after Kopf had"
+                " begun to watch it. To feed them from the cache, declare it in a startup handler."
+            ),
+        )
+    ]
+
+
+@in_loop
+async def test_20_a_filter_that_becomes_too_narrow_is_a_warning(
+    registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture
+) -> None:
+    events = Events()
+    events.handle(registry, id="note")
+    with caplog.at_level(logging.INFO, "kopf_selectcache"):
+        async with serving() as cluster:
+            cluster.create(labelled("a"), config("b"))
+            async with feeding(registry, cluster) as settings:
+                await events.see((None, "a"), (None, "b"))
+                await selectcache.cache_of(settings).declare("v1/configmaps", "app=web", replace=True)
+                await until(lambda: len(decisions(caplog)) == 2)
+                cluster.create(config("c"))
+                await events.see(("ADDED", "c"))
+                assert ("DELETED", "b") not in events
+    assert [level for level, _ in decisions(caplog)] == ["INFO", "WARNING"]
+
+
+@in_loop
+async def test_without_one_watch_nothing_is_decided(
+    registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture
+) -> None:
+    events = Events()
+    events.handle(registry)
+
+    def off(settings: kopf.OperatorSettings) -> None:
+        selectcache.settings_of(settings).one_watch = False
+
+    with caplog.at_level(logging.INFO, "kopf_selectcache"):
+        async with serving() as cluster:
+            cluster.create(config("a"))
+            async with feeding(registry, cluster, configure=off) as settings:
+                await events.see((None, "a"))
+                assert probed(settings) is None
+    assert decisions(caplog) == []
