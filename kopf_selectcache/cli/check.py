@@ -17,6 +17,7 @@ from kopf_selectcache import _kopf
 from kopf_selectcache.client.discovery import NotServed, resolve
 from kopf_selectcache.client.reading import Refused
 from kopf_selectcache.core.errors import Garbled, Untransformed
+from kopf_selectcache.core.redact import NOTHING
 from kopf_selectcache.core.selection.kinds import KindKey, find
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.changes import ChangeCause
@@ -25,7 +26,6 @@ from kopf_selectcache.errors import SelectCacheError
 from kopf_selectcache.informer.access_review import Reviewer
 from kopf_selectcache.informer.estimate import Amount, Counter
 from kopf_selectcache.informer.namespaces import absent, exists, named_by
-from kopf_selectcache.informer.phrase import NOTHING
 from kopf_selectcache.plugin.feed_safety import (
     DECLARED_LATER,
     FeedSource,

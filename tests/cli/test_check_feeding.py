@@ -17,9 +17,9 @@ FED = "Kopf's handlers of pods are fed from the cache."
 def test_20_a_kind_that_is_fed_is_shown_without_a_hint(command: Command) -> None:
     said = command("check", ON + WEB, handlers=OF_WEB)
     assert f"\n    {FED}\n" in said.output
-    assert "(*)" not in said.output.replace("The filter", "")
     (cache,) = parsed(command("check", ON + WEB, "-o", "json", handlers=OF_WEB))["caches"]
     assert cache["kopfHandlers"] == {"fedFromCache": True, "reason": "", "remedy": ""}
+    assert not any("Kopf" in hint for hint in cache["hints"])
 
 
 def test_20_a_second_watch_is_shown_with_an_object_and_the_line_that_spares_it(command: Command) -> None:
@@ -44,9 +44,7 @@ def test_the_namespaces_that_kopf_watches_belong_to_what_handlers_select(command
     declared = ON + "select['v1/pods'] = Selector(namespaces=['default'])"
     assert FED in command("check", declared, "-n", "default", handlers=HANDLER.format("")).output
     said = command("check", declared, "-A", handlers=HANDLER.format(""))
-    assert (
-        "also selects other/example (no labels), and the cache only has namespaces=['default']" in said.output
-    )
+    assert "also selects other/example (no labels), and the cache only has namespaces=" in said.output
 
 
 def test_the_decision_is_not_shown_where_feeding_is_off_unless_asked_for(command: Command) -> None:
@@ -62,7 +60,6 @@ def test_nothing_is_shown_of_kinds_without_kopf_handlers(command: Command) -> No
 
 
 def test_a_kind_that_is_declared_later_keeps_a_second_watch(command: Command) -> None:
-    said = command(
-        "check", ON + "select['v1/nodes'] = ''", "--kind", "v1/pods", "--filter", "", handlers=OF_WEB
-    )
+    late = ("--kind", "v1/pods", "--filter", "")
+    said = command("check", ON + "select['v1/nodes'] = ''", *late, handlers=OF_WEB)
     assert "because it was declared after Kopf had begun to watch it" in said.output

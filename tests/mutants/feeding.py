@@ -47,6 +47,24 @@ FEEDING: tuple[Mutant, ...] = (
         (FED,),
     ),
     Mutant(
+        "feed handlers that nobody knows",
+        SAFETY,
+        "    if handlers is None:\n        return _UNKNOWN\n",
+        "    handlers = handlers or ()\n",
+        20,
+        (TESTS + "20_unknown_handlers_are_not_fed",),
+    ),
+    Mutant(
+        "decide nothing for a kind that is declared later",
+        "plugin/operator.py",
+        "        is_new = informer is not None and not self.decisions.shown(informer.key)\n",
+        "        is_new = False\n",
+        20,
+        (
+            "tests/plugin/test_feed_decisions.py::test_20_a_kind_that_is_declared_later_keeps_its_second_watch",
+        ),
+    ),
+    Mutant(
         "feed parts of objects",
         SAFETY,
         "    if source.projection.partial:\n",

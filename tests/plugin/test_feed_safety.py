@@ -347,3 +347,12 @@ def test_one_watch_false_turns_feeding_off() -> None:
     )
     assert found is not None
     assert found.reason == "settings.selectcache.one_watch is False"
+
+
+def test_20_unknown_handlers_are_not_fed() -> None:
+    settings = kopf.OperatorSettings()
+    settings_of(settings).one_watch = True
+    source = FeedSource(Resource(find("deployments"), "v1"), EVERYTHING, Projection())  # type: ignore[arg-type]  # As above.
+    found = why_not_fed(settings, None, DEPLOYMENTS, None, source)
+    assert found is not None
+    assert found.reason == "the operator's registry was made before kopf_selectcache was imported"
