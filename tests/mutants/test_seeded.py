@@ -47,7 +47,7 @@ def functions(file: str) -> frozenset[str]:
     return frozenset(
         each.name
         for each in ast.walk(ast.parse((ROOT / file).read_text(encoding="utf-8")))
-        if isinstance(each, ast.FunctionDef)
+        if isinstance(each, (ast.FunctionDef, ast.AsyncFunctionDef))
     )
 
 
