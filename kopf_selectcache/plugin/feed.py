@@ -25,6 +25,7 @@ from kopf_selectcache.core.store.changes import Change, ChangeCause, Fifo
 from kopf_selectcache.core.store.record import EvictedRecord, Record
 from kopf_selectcache.informer.health import Health
 from kopf_selectcache.informer.informer import Informer
+from kopf_selectcache.informer.log import context_of
 from kopf_selectcache.settings.options import settings_of
 
 from ._departures import Departures

@@ -12,7 +12,7 @@ from kopf_selectcache.core.protocol.messages import Refusal
 from kopf_selectcache.core.store.store import Store
 from kopf_selectcache.informer.health import Condition
 from kopf_selectcache.plugin.feed_safety import Decisions
-from kopf_selectcache.plugin.operator import Operator, failing
+from kopf_selectcache.plugin.operator import FedKinds, Operator, failing
 from tests.messages.logs import LOGGER
 from tests.messages.provoked import Lines, Provoked
 from tests.messages.states import CONDITIONS, Subject
@@ -49,7 +49,7 @@ class Reporting(Operator):
 
     def __init__(self, *informers: Any, error: Exception | None = None, is_ready: bool = True) -> None:
         keyed = {informer.key: informer for informer in informers}
-        self.decisions = Decisions(LOGGER)
+        self.decisions, self.fed = Decisions(LOGGER), FedKinds()
         self.task = SimpleNamespace(done=lambda: False)  # type: ignore[assignment]
         self._runtime = SimpleNamespace(  # type: ignore[assignment]
             done=lambda: is_ready,

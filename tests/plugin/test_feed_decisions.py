@@ -105,7 +105,7 @@ async def test_20_a_kind_that_is_declared_later_keeps_its_second_watch(
             async with feeding(registry, cluster, filters={"v1/secrets": ""}) as settings:
                 await events.see((None, "a"))
                 await selectcache.cache_of(settings).declare("v1/configmaps", "")
-                assert "declared after Kopf had begun" in probed(settings)
+                assert "declared after Kopf had begun" in str(probed(settings))
                 cluster.create(config("b"))
                 await events.see(("ADDED", "b"))
     assert decisions(caplog) == [
