@@ -17,7 +17,7 @@ from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.protocol.backoff import delay
 from kopf_selectcache.core.protocol.decoder import Reader
 from kopf_selectcache.core.protocol.pager import Paging
-from kopf_selectcache.core.store.change import Change, ChangeCause
+from kopf_selectcache.core.store.changes import Change, ChangeCause
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
