@@ -56,8 +56,9 @@ class Play:
 
     def __init__(self) -> None:
         self.over = Event()
-        self.active: tuple[int, ...] = (0,)
-        """The numbers of the filters that a read may be answered by."""
+        self.active: list[tuple[int, ...]] = [(0,)]
+        """The numbers of the filters that a read may be answered by, the present ones last: a read may take
+        as long as several changes."""
         self.lock = Lock()
         self.reads = 0
         self.mistakes: list[str] = []
@@ -67,7 +68,7 @@ def read(cache: Cache, play: Play) -> None:
     """Read all objects, and each by its name; note what is wrong with the answers."""
     seen: dict[str, int] = {}
     while not play.over.is_set():
-        before = play.active
+        began = len(play.active) - 1
         try:
             found = [each["metadata"] for each in cache.list_cached(KIND)]
             one = cache.get(KIND, STABLE[play.reads % len(STABLE)], namespace=cache_namespace(found))[
@@ -75,7 +76,7 @@ def read(cache: Cache, play: Play) -> None:
             ]
         except Stale:
             continue
-        possible = {*before, *play.active}
+        possible = {number for active in play.active[began:] for number in active}
         labels = {each["name"]: each["labels"] for each in found}
         if not any(all(map(FITS[number], labels.values())) for number in possible):
             play.mistakes.append(f"fits none of {[FILTERS[each] for each in possible]}: {labels}")
@@ -99,9 +100,10 @@ async def change(informer: Any, play: Play, changes: int) -> None:
     drawn, present = random.Random(7), 0
     for _ in range(changes):
         following = drawn.choice([each for each in range(len(FILTERS)) if each != present])
-        play.active = (present, following)
+        play.active.append((present, following))
         await informer.filter_change.change(Cached(FILTERS[following]), timeout=120.0)
-        play.active, present = (following,), following
+        play.active.append((following,))
+        present = following
         await asyncio.sleep(0.05)
 
 
