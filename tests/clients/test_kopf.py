@@ -151,6 +151,7 @@ def test_an_object_is_followed_from_creation_to_deletion(
         assert {told.next(), told.next()} == {("created", "red"), ("painted", None, "red")}
         wait_until(lambda: settled(environment), "Kopf has noted what it has handled")
         assert meta(environment)["finalizers"] == [FINALIZER]
+        wait_until(lambda: environment.get("Widget", "w").get("status"), "it has written the result as well")
         assert environment.get("Widget", "w")["status"]["created"] == {"color": "red"}
         wait_until(lambda: event_messages(environment) == ["It is red."], "the event is posted")
 
