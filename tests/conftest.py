@@ -60,6 +60,11 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers", "since_kopf(version, why): skipped with a Kopf that is older than this version."
     )
+    # Here, since tests elsewhere import what bears it.
+    config.addinivalue_line(
+        "markers",
+        "needs(what): more of a cluster than a namespace that the test makes: not with --api=kubeconfig.",
+    )
     canaries, patch = Canaries(), pytest.MonkeyPatch()
     canaries.settle(patch)
     config.pluginmanager.register(canaries, "canaries")

@@ -11,13 +11,6 @@ from tests.apiserver.cluster import Cluster
 from .places import Place, fresh_place
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line(
-        "markers",
-        "needs(what): more of a cluster than a namespace that the test makes: not with --api=kubeconfig.",
-    )
-
-
 @pytest.hookimpl(tryfirst=True)  # Before any fixture does what the test may not do.
 def pytest_runtest_setup(item: pytest.Item) -> None:
     if item.config.getoption("--api") == "kubeconfig" and (mark := item.get_closest_marker("needs")):
