@@ -439,11 +439,11 @@ def test_a_bookmark_comes_in_time_to_those_who_want_some(place: Place, bookmark:
     start = place.create("a")["metadata"]["resourceVersion"]
     version = place.of("configmaps").create("other")["metadata"]["resourceVersion"]
     with (
-        place.watch(resourceVersion=start, allowWatchBookmarks=True, deadline=180) as wants,
+        place.watch(resourceVersion=start, allowWatchBookmarks=True, deadline=270) as wants,
         place.watch(
-            accept=METADATA, resourceVersion=start, allowWatchBookmarks=True, deadline=180
+            accept=METADATA, resourceVersion=start, allowWatchBookmarks=True, deadline=270
         ) as wants_metadata,
-        place.watch(resourceVersion=start, deadline=180) as wants_none,
+        place.watch(resourceVersion=start, deadline=270) as wants_none,
     ):
         bookmark()
         for watch, kind, api_version in (

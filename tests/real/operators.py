@@ -115,7 +115,7 @@ class Operator:
     def log(self) -> str:
         return self.log_file.read_text(errors="replace")
 
-    def ask(self, expression: str, *, deadline: float = 60) -> Answer:
+    def ask(self, expression: str, *, deadline: float = 120) -> Answer:
         """Evaluate an expression in a handler, where `cache` is the handler's own, and give what comes of
         it."""
         self._count += 1

@@ -128,4 +128,4 @@ def test_each_state_is_seen_in_reads_probe_metrics_and_one_line_of_the_log_and_s
         line=of_this_group(state.line).partition(" Service")[0],
         labels={label: of_this_group(value) for label, value in state.labels.items()},
     )
-    run(seen_and_ended(here, info, cure, told, time=Paced(), sync_timeout=1.0))
+    run(seen_and_ended(here, info, cure, told, time=Paced(), sync_timeout=4.0))
