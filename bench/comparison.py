@@ -22,7 +22,15 @@ from typing import TypeVar
 
 from bench.faults import ROWS, Row
 from bench.outcomes import REPEATED, Operation, Repeated, play_fault, play_repeated
-from bench.records import KEEPERS, KILLED, TEN_TIMES, Bookkeeping, play_record, play_repeated_records
+from bench.records import (
+    HANDLERS,
+    KEEPERS,
+    KILLED,
+    TEN_TIMES,
+    Bookkeeping,
+    play_record,
+    play_repeated_records,
+)
 from bench.staging import CONTENDERS, Contender, Over, Staging
 from kopf_selectcache.testing import EmbeddedCluster
 
@@ -30,8 +38,9 @@ DOCUMENT = Path(__file__).parent.parent / "docs" / "comparison.md"
 CONTENTS = "<!-- begin: contents, by python -m bench.comparison -->"
 OUTCOMES = "<!-- begin: outcomes, by python -m bench.comparison -->"
 RECORDS = "<!-- begin: records, by python -m bench.comparison -->"
+OWN = "<!-- begin: handlers, by python -m bench.comparison -->"
 END = "<!-- end -->"
-TABLES = {"contents": CONTENTS, "outcomes": OUTCOMES, "records": RECORDS}
+TABLES = {"contents": CONTENTS, "outcomes": OUTCOMES, "records": RECORDS, "handlers": OWN}
 SUMMARY = {
     CONTENTS: {
         "equal to the server": "equal",
@@ -54,6 +63,13 @@ SUMMARY = {
         "the operator ended, and again after its restart": "the process ended, and again.*",
         "no records: the fault cannot happen": "never asks so",
     },
+    OWN: {
+        "handlers right": "right",
+        "handlers right, after the process ended and was restarted": "restarted: right",
+        "handlers wrong": "(restarted: )?wrong.*|.*before the fault",
+        "Kopf ended, and again after its restart": "the process ended, and again.*",
+        "no handlers: the fault cannot happen": "never asks so",
+    },
 }
 """The rows of the summary: the pattern of the results that a row counts, for each table."""
 
@@ -64,7 +80,7 @@ TOTALS = {
 }
 """The rows of the summary that add up a number of each result of the records."""
 
-COLUMNS = {CONTENTS: CONTENDERS, OUTCOMES: CONTENDERS, RECORDS: KEEPERS}
+COLUMNS = {CONTENTS: CONTENDERS, OUTCOMES: CONTENDERS, RECORDS: KEEPERS, OWN: HANDLERS}
 """The contenders of each table."""
 
 AT_ONCE = 4
@@ -134,11 +150,13 @@ def cells() -> list[Cell]:
         CONTENTS: ROWS,
         OUTCOMES: (*faults, *REPEATED),
         RECORDS: (*faults, KILLED, *TEN_TIMES),
+        OWN: (*faults, KILLED, *TEN_TIMES),
     }
     plays: dict[str, Callable[..., str]] = {
         CONTENTS: play_contents,
         OUTCOMES: play_outcome,
         RECORDS: play_records,
+        OWN: play_records,
     }
     return [
         Cell(begin, row, each, play)

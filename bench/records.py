@@ -37,6 +37,12 @@ KEEPERS = (
     _keeper("informer", *_INFORMER),
     _keeper("informer, resync", *_INFORMER, resync=10),
 )
+_OWN = (*_KOPF, "bench.contenders.own_handlers")
+HANDLERS = (
+    replace(_keeper("plain", *_OWN), selects=False),
+    replace(_keeper("fed", *_OWN, "-m", "bench.contenders.own_fed"), selects=False),
+)
+"""Operators that keep records by Kopf's own handlers, which see all pods."""
 
 
 class Bookkeeping(Operation):

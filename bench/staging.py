@@ -61,6 +61,8 @@ class Contender:
     options: Mapping[str, Any]
     has_one_watch: bool = False
     """True if the operator has one watch for pods: Kopf's own one fills the cache, or Kopf has none."""
+    selects: bool = True
+    """True if that one watch asks for the pods with the label; otherwise it asks for all pods."""
 
 
 _KOPF = ("-m", "kopf", "run", "--standalone", "-n", NAMESPACE, "-m")
