@@ -59,10 +59,10 @@ class Operation(Staging):
         self, cluster: EmbeddedCluster, contender: Contender, folder: Path, *, patience: float
     ) -> None:
         super().__init__(cluster, contender, folder, patience=patience)
-        streams = (_by_label, _of_all)
+        streams: Sequence[Callable[[Asked], bool]] = (_by_label, _of_all)
         if contender.has_one_watch:
             streams = streams[:1] if contender.selects else streams[1:]
-        self._streams: Sequence[Callable[[Asked], bool]] = streams
+        self._streams = streams
         self._twins: dict[Planned, list[Planned]] = {}
         self._told: dict[str, Any] = {}
         self._results = folder / "results"

@@ -11,9 +11,10 @@ import json
 import ssl
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from itertools import takewhile
+from itertools import islice, takewhile
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -70,6 +71,7 @@ class Synthetic:
         rounds: int,
         answers: Mapping[str, bytes],
         pace: float | None = None,
+        first_changes: int | None = None,
         tls: ssl.SSLContext | None = None,
     ) -> None:
         self.pods = pods
@@ -77,6 +79,9 @@ class Synthetic:
         self.answers = answers
         self.stopped, self._begin = threading.Event(), threading.Event()
         self._pace = pace
+        self._first_changes = first_changes
+        self.requests: Counter[str] = Counter()
+        """The lists and watches of pods."""
         # Generated before the measurement, as the machine has few processors; at a pace there is time for it.
         self._events = b"" if pace is not None else b"".join(changes(pods, rounds))
         self._server = _Server(("127.0.0.1", 0), self)
@@ -110,7 +115,8 @@ class Synthetic:
         self._begin.wait()
         if self._pace is not None:
             for line in takewhile(
-                lambda _: not self.stopped.is_set(), paced(changes(self.pods, self.rounds), self._pace)
+                lambda _: not self.stopped.is_set(),
+                paced(islice(changes(self.pods, self.rounds), self._first_changes), self._pace),
             ):
                 self.sent.append(time.monotonic())
                 yield line
@@ -199,11 +205,17 @@ class _Handler(BaseHTTPRequestHandler):
                 422,
             )
         elif query.get("watch", ["0"])[0] in ("1", "true", "True"):
+            self._count(path, "watch")
             self._watch(path)
         else:
+            self._count(path, "list")
             self._list(
                 path, limit=int(query.get("limit", ["0"])[0]), begin=int(query.get("continue", ["0"])[0])
             )
+
+    def _count(self, path: str, verb: str) -> None:
+        if path == PODS:
+            self.server.synthetic.requests[verb] += 1
 
     def _list(self, path: str, *, limit: int, begin: int) -> None:
         """Answer this number of objects from this position, or all of them."""

@@ -19,6 +19,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/clientcmd"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -156,11 +157,16 @@ type order struct {
 	Takes  float64          `json:"takes"`
 	Writes bool             `json:"writes"`
 	States map[string]state `json:"states"`
+	Pods   int              `json:"pods"`
+	Round  string           `json:"round"`
 }
 
 func main() {
 	ctrllog.SetLogger(logr.Discard())
-	made := &reconciler{seen: map[string]noted{}}
+	obey := (&reconciler{seen: map[string]noted{}}).obey
+	if len(os.Args) > 1 && os.Args[1] == "pods" {
+		obey = (&podReconciler{seen: map[types.NamespacedName]string{}}).obey
+	}
 	tell(map[string]any{"ready": true})
 	lines := bufio.NewScanner(os.Stdin)
 	lines.Buffer(nil, 64<<20)
@@ -170,7 +176,7 @@ func main() {
 			tell(map[string]any{"error": err.Error()})
 			continue
 		}
-		tell(made.obey(told))
+		tell(obey(told))
 	}
 }
 
