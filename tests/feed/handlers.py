@@ -182,3 +182,32 @@ class Admission:
         }
         assert self._loop is not None
         return asyncio.run_coroutine_threadsafe(self._serve({"request": request}), self._loop).result(60)
+
+
+def register_labelled(
+    registry: kopf.OperatorRegistry, plural: tuple[str, str, str], recorder: Recorder
+) -> None:
+    """Register handlers of objects with a label, none of which needs a finalizer."""
+    labels: Any = {"team": "a"}
+
+    @kopf.on.event(*plural, id="event", labels=labels, registry=registry)
+    async def event(type: str | None, **kwargs: Any) -> None:  # Kopf's name.  # noqa: A002
+        recorder.called("event", type, kwargs)
+
+    @kopf.on.create(*plural, id="create", labels=labels, registry=registry)
+    async def create(reason: str, **kwargs: Any) -> None:
+        recorder.called("create", reason, kwargs, "old", "new", "diff")
+
+    @kopf.on.update(*plural, id="update", labels=labels, registry=registry)
+    def update(reason: str, **kwargs: Any) -> None:
+        recorder.called("update", reason, kwargs, "old", "new", "diff")
+
+
+def register_events(
+    registry: kopf.OperatorRegistry, plural: tuple[str, str, str], recorder: Recorder
+) -> None:
+    """Register handlers of events only, which write nothing."""
+
+    @kopf.on.event(*plural, id="event", registry=registry)
+    async def event(type: str | None, **kwargs: Any) -> None:  # Kopf's name.  # noqa: A002
+        recorder.called("event", type, kwargs)

@@ -89,7 +89,7 @@ class Recorder:
     def asked(self, method: str, path: str, payload: Any) -> None:
         path = path.partition("?")[0]
         with self._lock:
-            if method == "patch":
+            if method == "patch" and "/namespaces/" in path:
                 key, _, sub = self._of_path(path).partition("#")
                 self.tracks[key].patches.append({sub or "object": self.plain(payload)})
             elif method == "get":

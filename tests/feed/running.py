@@ -26,6 +26,8 @@ from .handlers import Admission, register
 from .recording import Recorder, Wire, is_settled
 
 VERSION, KIND, PLURAL = "v1", "Thing", "things"
+PEERING_GROUP, PEERINGS = "kopf.dev", "clusterkopfpeerings"
+PEERING_PATH = f"/apis/{PEERING_GROUP}/v1/{PEERINGS}"
 DEADLINE = 60.0
 OF_KOPF_1_44 = "dictionary changed size during iteration"
 """Its error when several daemons of one object end with the operator."""
@@ -75,6 +77,36 @@ class World:
             return None
         return found
 
+    def described(self, key: str) -> dict[str, Any]:
+        """Return as much of an object as names it."""
+        namespace, name = self._at(key)
+        metadata = {"name": name, "namespace": namespace}
+        return {"apiVersion": f"{self.group}/{VERSION}", "kind": KIND, "metadata": metadata}
+
+    # ---- Peering.
+
+    def peering(self) -> str:
+        """Create a peering of this world; return its name."""
+        definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+        known = {each["metadata"]["name"] for each in self.api.request("GET", definitions)["items"]}
+        if f"{PEERINGS}.{PEERING_GROUP}" not in known:
+            self.api.create_crd(PEERING_GROUP, "v1", "ClusterKopfPeering", PEERINGS, namespaced=False)
+        body = {
+            "apiVersion": f"{PEERING_GROUP}/v1",
+            "kind": "ClusterKopfPeering",
+            "metadata": {"name": self.prefix},
+        }
+        self.api.request("POST", PEERING_PATH, body=body)
+        return self.prefix
+
+    def take_over(self, *, priority: int) -> None:
+        """Let another operator join the peering."""
+        another = {"priority": priority, "lifetime": 600}
+        self.api.request("PATCH", f"{PEERING_PATH}/{self.prefix}", body={"status": {"another": another}})
+
+    def give_back(self) -> None:
+        self.api.request("PATCH", f"{PEERING_PATH}/{self.prefix}", body={"status": {"another": None}})
+
     def remove_all(self) -> None:
         """Remove all objects, finalizers or not: other operators shall not see them."""
         for namespace in self.namespaces:
@@ -118,6 +150,7 @@ class Options:
     clusterwide: bool = True
     namespaces: Callable[[World], Sequence[str]] = lambda _: ()
     selector: Any = EVERYTHING
+    """That of the cache, or a function of the world that makes it."""
     register: Register = register
     operator: Mapping[str, Any] = field(default_factory=lambda: {"standalone": True})
     runner: bool = False
@@ -157,7 +190,10 @@ class Operated:
         settings.admission.server = self.admission
         if self.mode.caches:
             ours = settings_of(settings)
-            ours.selectors[f"{self.world.group}/{VERSION}/{PLURAL}"] = self._options.selector
+            selector = self._options.selector
+            ours.selectors[f"{PLURAL}.{VERSION}.{self.world.group}"] = (
+                selector(self.world) if callable(selector) else selector
+            )
             ours.one_watch = self.mode.one_watch
         self._options.settle(settings)
         self._wire.attach(settings, self.recorder)

@@ -67,3 +67,96 @@ def review(run: Operated, key: str) -> None:
     for obj, operation in ((found, "UPDATE"), (other, "CREATE")):
         answer = run.admission.review(obj, run.world.kind, operation=operation)
         run.recorder.notes.append(run.recorder.plain(answer))
+
+
+def pauses(run: Operated) -> None:
+    """Another operator takes over for a while: daemons stop, and nothing is handled until it is gone."""
+    world = run.world
+    daemons = ("daemon", "daemon-sync")
+    with run.started():
+        for key in ("a/kept", "a/changed", "a/forced"):
+            world.create(key, color="red", size=1)
+            run.settles(key)
+            for daemon in daemons:
+                run.stepped(key, daemon, 1)
+        world.take_over(priority=100)
+        for key in ("a/kept", "a/changed", "a/forced"):
+            for daemon in daemons:
+                run.stepped(key, daemon, 2)
+        handled = run.recorder.count("a/changed", "event")
+        world.patch("a/changed", {"spec": {"size": 2}})
+        world.create("a/late", color="blue", size=1)
+        world.patch("a/forced", {"metadata": {"finalizers": None}})
+        world.delete("a/forced")
+        assert run.recorder.count("a/changed", "event") == handled
+        assert run.recorder.count("a/late", "event") == 0
+        world.give_back()
+        run.settles("a/changed", "a/late")
+        for key in ("a/kept", "a/changed"):
+            for daemon in daemons:
+                run.stepped(key, daemon, 3)
+        world.patch("a/kept", {"spec": {"size": 2}})
+        run.settles("a/kept")
+        for daemon in daemons:
+            run.stepped("a/late", daemon, 1)
+    for key in ("a/kept", "a/changed"):
+        run.stepped(key, "daemon", 4)
+    run.stepped("a/late", "daemon", 2)
+    run.keep_final("a/kept", "a/changed", "a/late")
+
+
+def leaves(run: Operated) -> None:
+    """Objects lose the label of the handlers, change, and get it back, or are deleted without it."""
+    world = run.world
+    inside, outside = {"metadata": {"labels": {"team": "a"}}}, {"metadata": {"labels": {"team": "b"}}}
+    world.create("a/first", labels={"team": "a"}, size=1)
+    world.create("a/other", labels={"team": "b"}, size=1)
+    marks = 0
+
+    def passes() -> None:
+        """Wait until the stream has passed what was written before."""
+        nonlocal marks
+        marks += 1
+        world.create(f"a/mark-{marks}", labels={"team": "a"})
+        run.settles(f"a/mark-{marks}")
+
+    with run.started():
+        run.settles("a/first")
+        world.create("a/second", labels={"team": "a"}, size=1)
+        run.settles("a/second")
+        world.patch("a/first", outside)
+        passes()
+        world.patch("a/first", {"spec": {"size": 2}})
+        passes()
+        world.patch("a/first", inside)
+        run.settles("a/first")
+        world.patch("a/other", inside)
+        run.settles("a/other")
+        world.patch("a/second", outside)
+        passes()
+        world.delete("a/second")
+        passes()
+        world.create("a/second", labels={"team": "a"}, size=3)
+        run.settles("a/second")
+        world.delete("a/first")
+        run.settles("a/first")
+    run.keep_final("a/other", "a/second")
+
+
+BURST = 10
+
+
+def bursts(run: Operated) -> None:
+    """An object is changed faster than Kopf handles it: each version is an event."""
+    world = run.world
+    world.create("a/old", size=0)
+    with run.started():
+        run.called("a/old", "event")
+        for size in range(1, BURST + 1):
+            world.patch("a/old", {"spec": {"size": size}})
+        run.called("a/old", "event", 1 + BURST)
+        world.create("a/new", size=0)
+        for size in range(1, BURST + 1):
+            world.patch("a/new", {"spec": {"size": size}})
+        world.delete("a/new")
+        run.called("a/new", "event", 2 + BURST)
