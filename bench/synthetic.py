@@ -82,6 +82,8 @@ class Synthetic:
         self._first_changes = first_changes
         self.requests: Counter[str] = Counter()
         """The lists and watches of pods."""
+        self.bytes = 0
+        """The bytes of all pods that were sent."""
         # Generated before the measurement, as the machine has few processors; at a pace there is time for it.
         self._events = b"" if pace is not None else b"".join(changes(pods, rounds))
         self._server = _Server(("127.0.0.1", 0), self)
@@ -227,10 +229,15 @@ class _Handler(BaseHTTPRequestHandler):
             if end < len(objects)
             else b""
         )
-        self._answer(
-            b'{"kind":"%s","apiVersion":"v1","metadata":{"resourceVersion":"%s"%s},"items":[%s]}'
-            % (kind, VERSION.encode(), more, b",".join(objects[begin:end]))
+        listed = b'{"kind":"%s","apiVersion":"v1","metadata":{"resourceVersion":"%s"%s},"items":[%s]}' % (
+            kind,
+            VERSION.encode(),
+            more,
+            b",".join(objects[begin:end]),
         )
+        if path == PODS:
+            self.server.synthetic.bytes += len(listed)
+        self._answer(listed)
 
     def _watch(self, path: str) -> None:
         self.send_response(200)
@@ -239,6 +246,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         if path == PODS:
             for chunk in self.server.synthetic.events():
+                self.server.synthetic.bytes += len(chunk)
                 self.wfile.write(b"%x\r\n%b\r\n" % (len(chunk), chunk))
         self.server.synthetic.stopped.wait()
 

@@ -55,7 +55,7 @@ class Figures:
     requests: float
     """Lists and watches of pods."""
     megabytes: float
-    """Received, until all handlers have run."""
+    """Of pods, received until all handlers have run."""
     cpu: float
     """Seconds, until the handler has run for each pod."""
     event: float = 0.0
@@ -82,7 +82,7 @@ def play(peer: Running, synthetic: Synthetic, pods: int, changes: int) -> Figure
     before = peer.usage().cpu
     peer.ask(do="start")
     peer.ask(do="handled", pods=pods, round="")
-    synced, requests, received = peer.usage().cpu - before, synthetic.requests.total(), peer.received()
+    synced, requests, received = peer.usage().cpu - before, synthetic.requests.total(), synthetic.bytes
     peer.ask(do="rest")
     usage = peer.usage()
     figures = Figures(requests, received / 1e6, synced, rest=usage.resident / 1e6, peak=usage.peak / 1e6)

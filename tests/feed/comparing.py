@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from .recording import Call, Recorder, Track
@@ -44,6 +44,10 @@ def _without_repeated_none(calls: Calls) -> Calls:
     return left
 
 
+def _present(calls: Calls) -> Calls:
+    return [replace(each, what="present") if each.what in ("ADDED", "MODIFIED") else each for each in calls]
+
+
 NO_MANAGED_FIELDS = Rule(
     "no managedFields",
     "The cache does not store metadata.managedFields. The recorder leaves them out of both.",
@@ -55,14 +59,10 @@ NO_REPEATED_NONE = Rule(
     of_two=_without_repeated_none,
 )
 ADDED_ON_RETURN = Rule(
-    "ADDED instead of MODIFIED when an object returns",
-    "For the cache, an object that has left its filter and comes back is a new one.",
-    of_one=lambda calls: [
-        Call(each.handler, "MODIFIED", each.given)
-        if each.what == "ADDED" and any(before.what != "DELETED" for before in calls[:number])
-        else each
-        for number, each in enumerate(calls)
-    ],
+    "ADDED instead of MODIFIED when an object gets the label",
+    "For the cache, an object that enters its filter is new, also if it was there before.",
+    of_two=_present,
+    of_one=_present,
 )
 DELETIONS_IN_GAPS = Rule(
     "deletions in gaps are told",

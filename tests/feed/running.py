@@ -271,6 +271,13 @@ class Operated:
     def called(self, key: str, handler: str, times: int = 1) -> None:
         self.until(lambda: self.recorder.count(key, handler) >= times, f"{handler} is called for {key}")
 
+    def sees(self, key: str, *, size: int) -> None:
+        """Wait until the last call is of the object with this size."""
+        self.until(
+            lambda: self.recorder.tracks[key].calls[-1].given["body"]["spec"]["size"] == size,
+            f"size {size} of {key} is seen",
+        )
+
     def stepped(self, key: str, handler: str, times: int) -> None:
         """Wait until a daemon has done this many steps."""
         self.until(

@@ -79,6 +79,7 @@ def pauses(run: Operated) -> None:
             run.settles(key)
             for daemon in daemons:
                 run.stepped(key, daemon, 1)
+            run.ticked(key, "timer", "timer-idle")
         world.take_over(priority=100)
         for key in ("a/kept", "a/changed", "a/forced"):
             for daemon in daemons:
@@ -99,6 +100,7 @@ def pauses(run: Operated) -> None:
         run.settles("a/kept")
         for daemon in daemons:
             run.stepped("a/late", daemon, 1)
+        run.ticked("a/late", "timer", "timer-idle")
     for key in ("a/kept", "a/changed"):
         run.stepped(key, "daemon", 4)
     run.stepped("a/late", "daemon", 2)
