@@ -29,6 +29,7 @@ from bench.peers.kopfs import login
 MODES = ("plain", "two", "one", "reading", "index-plain", "index-two", "index-one")
 LOOK = 0.01
 FEW_TASKS = 50
+PAGE = 500
 
 
 class Handled:
@@ -109,6 +110,8 @@ def main(mode: str) -> None:
     async def configure(settings: kopf.OperatorSettings, **_: Any) -> None:
         settings.posting.enabled = False
         settings.scanning.disabled = True
+        if hasattr(settings.watching, "chunk_size"):
+            settings.watching.chunk_size = PAGE  # As the cache has by default.
         await asyncio.to_thread(begin.wait)
 
     register(registry, mode, handled)

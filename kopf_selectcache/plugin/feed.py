@@ -202,7 +202,7 @@ class Feed:
         elif event is _kopf.LISTED:
             self._is_listed = False  # From now on, all events are those of Kopf.
             for record in self.told.values():
-                yield {"type": "DELETED", "object": self._body_of(record)}
+                yield {"type": "DELETED", "object": self._departed(record)}
             self.told.clear()
         elif event["type"] is None:
             told = self.told.pop(event["object"]["metadata"]["uid"], None)
@@ -324,6 +324,8 @@ class Feed:
         for uid, record in absent.items():
             departure = departures.get(uid) or self._informer.state.union.departure_of(record)
             if (event := self._event_of(departure)) is not None:
+                if event["type"] == "DELETED":
+                    self._marked_deleted(event["object"])
                 yield event
 
     def _event_of(self, change: Change) -> Any:
@@ -350,7 +352,7 @@ class Feed:
             self._departures.add(change)
             return None
         del self.told[before.uid]
-        return {"type": "DELETED", "object": self._body_of(change.last or before)}
+        return {"type": "DELETED", "object": self._departed(before, change.last)}
 
     def _forget(self, uid: str, body: dict[str, Any] | None = None) -> None:
         """Have Kopf forget an object that exists: with the event of this body, or now."""
@@ -360,6 +362,19 @@ class Feed:
             parts.memos.forget_with(body)
         elif parts is not None:
             parts.memos.drop(uid)
+
+    def _departed(self, record: Record, last: Record | None = None) -> dict[str, Any]:
+        """Return an object that does not exist any more: as its event has it, if there was one."""
+        body = self._body_of(last or record)
+        return body if last is not None else self._marked_deleted(body)
+
+    def _marked_deleted(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Return the body of an object whose departure Kopf hears of later. Without a time of deletion, Kopf
+        would start its daemons, or not stop them.
+        """
+        now = self._operator.runtime.now().strftime("%Y-%m-%dT%H:%M:%SZ")
+        body["metadata"].setdefault("deletionTimestamp", now)
+        return body
 
     def _body_of(self, record: Record) -> dict[str, Any]:
         """Return an object as a dict; its metadata only, if no more is known."""

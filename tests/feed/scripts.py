@@ -85,10 +85,10 @@ def pauses(run: Operated) -> None:
             for daemon in daemons:
                 run.stepped(key, daemon, 2)
         handled = run.recorder.count("a/changed", "event")
-        world.patch("a/changed", {"spec": {"size": 2}})
-        world.create("a/late", color="blue", size=1)
         world.patch("a/forced", {"metadata": {"finalizers": None}})
         world.delete("a/forced")
+        world.patch("a/changed", {"spec": {"size": 2}})
+        world.create("a/late", color="blue", size=1)
         assert run.recorder.count("a/changed", "event") == handled
         assert run.recorder.count("a/late", "event") == 0
         world.give_back()

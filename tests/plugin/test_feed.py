@@ -350,6 +350,41 @@ async def test_15_a_daemon_comes_back_after_a_pause(registry: kopf.OperatorRegis
         await until(lambda: steps == ["begins", "ends"] * 2)
 
 
+@in_loop
+async def test_15_a_daemon_of_an_object_that_went_during_a_pause_or_a_gap_is_over(
+    registry: kopf.OperatorRegistry,
+) -> None:
+    """Kopf starts daemons for any event of an object that is not being deleted, a DELETED as well."""
+    steps: list[str] = []
+
+    @kopf.daemon("configmaps", registry=registry, cancellation_timeout=1.0)
+    async def run(stopped: Any, name: str, **_: Any) -> None:
+        steps.append(f"{name} begins")
+        await stopped.wait()
+        steps.append(f"{name} ends")
+
+    def force(name: str) -> None:
+        cluster.patch(config(name), {"metadata": {"finalizers": None}})
+        cluster.delete(config(name))
+
+    async with serving(config("a"), config("b")) as cluster, feeding(registry, cluster) as settings:
+        await until(lambda: sorted(steps) == ["a begins", "b begins"])
+        parts = _kopf.parts_of(settings)
+        assert parts is not None
+        toggle = await parts.paused.make_toggle(True)
+        await until(lambda: sorted(steps[2:]) == ["a ends", "b ends"])
+        force("a")
+        await until(lambda: informer_of(settings).held() == 1)
+        await parts.paused.drop_toggle(toggle)
+        await until(lambda: steps[4:] == ["b begins"])
+        cluster.stop_listening()
+        force("b")
+        cluster.compact()
+        cluster.listen_again()
+        await until(lambda: steps[4:] == ["b begins", "b ends"])
+        assert len(parts.memos._memories._items) == 0
+
+
 # ---- A slow consumer.
 
 
