@@ -369,7 +369,7 @@ class Oversized(StateError):
 # ---- Calls of a cache for remedies: as they are written where they are read.
 
 IN_SYNC_HANDLER, IN_CALLBACK, _IN_THREAD = "cache.{}", "cache.{} in the handler", "cache.blocking.{}"
-_WRITTEN = ContextVar("_WRITTEN", default="")
+WRITTEN = ContextVar("WRITTEN", default="")
 
 
 def call_of(verb: str, arguments: str = "") -> str:
@@ -391,28 +391,28 @@ def awaited_call(call: str) -> str:
     >>> awaited_call("undeclare('pods')")
     "cache.blocking.undeclare('pods')"
     """
-    return (_WRITTEN.get() or (_IN_THREAD if own_loop() is None else "await cache.{}")).replace("{}", call)
+    return (WRITTEN.get() or (_IN_THREAD if own_loop() is None else "await cache.{}")).replace("{}", call)
 
 
 @contextmanager
 def writing(calls: str) -> Iterator[None]:
     """Have remedies write calls like this; by default as in async handlers, and in a user's own threads."""
-    token = _WRITTEN.set(calls)
+    token = WRITTEN.set(calls)
     try:
         yield
     finally:
-        _WRITTEN.reset(token)
+        WRITTEN.reset(token)
 
 
 def for_thread() -> AbstractContextManager[None]:
     """Write the calls of this task as the thread that waits for it writes them."""
-    return writing(_WRITTEN.get() or _IN_THREAD)
+    return writing(WRITTEN.get() or _IN_THREAD)
 
 
 def context_of_loop() -> Context:
     """Return the context of a task that goes on after the call that starts it, perhaps one of a thread."""
     context = copy_context()
-    context.run(_WRITTEN.set, "")
+    context.run(WRITTEN.set, "")
     return context
 
 

@@ -320,14 +320,11 @@ class OperatorParts:
     paused: ToggleSet
     events: asyncio.Queue[Any] | None
     memos: Memos
-
-    @property
-    def is_paused(self) -> bool:
-        """True while another operator has the priority (peering)."""
-        return self.paused.is_on()
+    is_paused: Callable[[], bool]
+    """Returns True while another operator has the priority (peering)."""
 
     async def wait_until_resumed(self) -> None:
-        if self.is_paused:
+        if self.is_paused():
             await self.paused.wait_for(False)
 
     def allow_events(self) -> None:
@@ -361,7 +358,8 @@ def keep_parts(explain: Callable[[ActivityError], None]) -> None:
         paused = kwargs.get("operator_paused")
         if isinstance(paused, ToggleSet):
             memos = Memos(processor.get("memories"), processor.get("memobase"))
-            vars(kwargs["settings"])[_PARTS] = OperatorParts(paused, processor.get("event_queue"), memos)
+            events = processor.get("event_queue")
+            vars(kwargs["settings"])[_PARTS] = OperatorParts(paused, events, memos, paused.is_on)
         return orchestrator(**kwargs)
 
     @wraps(observer)

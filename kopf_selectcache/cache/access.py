@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TypeVar, cast
 
-from kopf_selectcache._errors import writing
+from kopf_selectcache._errors import WRITTEN
 from kopf_selectcache.informer.extensions import Extensions
 
 from ._checks import require_stored
@@ -26,12 +26,13 @@ current_cache: ContextVar[AnyCache | None] = ContextVar("selectcache_current_cac
 @contextmanager
 def as_current(cache: AnyCache) -> Iterator[None]:
     """Have a cache be that of the running handler. Tasks that begin meanwhile keep it."""
+    calls = WRITTEN.set(getattr(cache, "_calls", ""))  # Tests may give an object of their own.
     token = current_cache.set(cache)
     try:
-        with writing(getattr(cache, "_calls", "")):  # Tests may give an object of their own.
-            yield
+        yield
     finally:
         current_cache.reset(token)
+        WRITTEN.reset(calls)
 
 
 def of_class(cache: AnyCache, wanted: type[_C]) -> _C:

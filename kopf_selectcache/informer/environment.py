@@ -24,16 +24,17 @@ _T = TypeVar("_T")
 
 
 class Unsettling:
-    """Counts the events after which a cache of the operator may not be settled any more. If all were settled,
-    they still are while the count is the same.
-    """
+    """Counts the events after which a cache of the operator may not be settled any more."""
 
     def __init__(self) -> None:
         self.count = 0
+        self.is_settled = False
+        """True if all were settled, and still are. The operator finds that out."""
 
     def note(self) -> None:
         """Note that a stream begins to list, or that the cluster is asked again what a key means."""
         self.count += 1
+        self.is_settled = False
 
 
 @dataclass(frozen=True, slots=True)

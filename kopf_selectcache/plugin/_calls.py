@@ -1,31 +1,211 @@
-"""Calls of the handlers that the caches call: what handlers of changes and reconcilers have in common."""
+"""Calls of handlers: in Kopf's threads, with plain JSON in their patches: Kopf cannot write the objects and
+views of a cache. And what handlers of changes and reconcilers, which the caches call, have in common.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+import asyncio
+import copy
+import inspect
+import logging
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar, TypeAlias
 
 import kopf
 
 from kopf_selectcache import _kopf
-from kopf_selectcache._errors import NotSynced, ReadError, tell_kopf
+from kopf_selectcache._errors import (
+    DeclarationError,
+    InvalidObject,
+    NotSynced,
+    ReadError,
+    tell_kopf,
+)
 from kopf_selectcache.cache.access import as_current, of_class
-from kopf_selectcache.cache.blocking import Waits
+from kopf_selectcache.cache.blocking import STOPPED, Waits
 from kopf_selectcache.cache.cache import AnyCache, Cache, SyncCache
 from kopf_selectcache.cache.formats.formats import Form
+from kopf_selectcache.cache.formats.plain import plain
 from kopf_selectcache.cache.formats.views import record_of
+from kopf_selectcache.cache.misuse import explain_attribute
+from kopf_selectcache.core.redact import function_name
 from kopf_selectcache.informer.environment import let_end
 from kopf_selectcache.informer.informers import Runtime
 
 from ._stop import STOPPING
-from .handlers import RETRY, call
 from .operator import Operator
+
+_logger = logging.getLogger("kopf_selectcache")
+
+
+def make_plain(patch: object) -> InvalidObject | None:
+    """Make plain JSON of a patch in place, and see to it that its functions leave plain JSON.
+
+    Members that cannot be written are taken out, and the error of the first one is returned: Kopf applies the
+    patch of a failed handler, too, and a timer whose patch cannot be written would never run again.
+    """
+    if not isinstance(patch, kopf.Patch):
+        return None
+    found: InvalidObject | None = None
+    for name, part in tuple(patch.items()):
+        try:
+            patch[name] = plain("the patch", part, name)
+        except InvalidObject as error:
+            found = found or error
+            patch[name] = _writable(part)
+    patch.fns[:] = [each if isinstance(each, _Plain) else _Plain(each) for each in patch.fns]
+    return found
+
+
+def _writable(part: object) -> dict[str, Any]:
+    """Return the members that can be written."""
+    made: dict[str, Any] = {}
+    for key, value in part.items() if isinstance(part, Mapping) else ():
+        with suppress(InvalidObject):
+            made |= plain("", {key: value})
+    return made
+
+
+@dataclass(frozen=True)
+class _Plain:
+    """A function of a patch that leaves plain JSON, or the object as it was: no timer survives an error."""
+
+    function: Callable[[Any], object]
+
+    def __call__(self, obj: Any) -> None:
+        before = copy.deepcopy(obj)
+        self.function(obj)
+        try:
+            for name, part in tuple(obj.items()):
+                obj[name] = plain(f"{function_name(self.function)}() of patch.fns", part, name)
+        except InvalidObject as error:
+            obj.clear()
+            obj.update(before)
+            _logger.error("A part of the patch is not applied: %(error)s", {"error": error.line})  # noqa: TRY400  # It is no bug.
+
+
+Function: TypeAlias = Callable[..., Any]
+
+RETRY = 5.0
+"""Seconds until a handler is retried that read an unsynced cache for which it did not wait."""
+
+
+ORIGINAL = "__selectcache__"  # The attribute of a wrapper with the function.
+
+
+async def call(
+    target: Function,
+    operator: Operator,
+    kwargs: dict[str, Any],
+    waits: Waits,
+    stopper: _kopf.DaemonStopper | None = None,
+) -> Any:
+    """Call a function as Kopf would have called it, and make plain JSON of its patch. Kopf applies that after
+    an error, too.
+    """
+    try:
+        if _kopf.is_async_fn(target):
+            result = await target(**kwargs)
+        else:
+            result = await _call_in_thread(target, operator, kwargs, waits, stopper)
+            refuse_coroutine(target, result)
+    except Exception as error:
+        explain_attribute(error)
+        if (wrong := make_plain(kwargs.get("patch"))) is not None:
+            kwargs["logger"].error("A part of the patch is not applied: %(error)s", {"error": wrong.line})
+        raise
+    if (wrong := make_plain(kwargs.get("patch"))) is not None:
+        raise wrong
+    return result
+
+
+async def _call_in_thread(
+    target: Function,
+    operator: Operator,
+    kwargs: dict[str, Any],
+    waits: Waits,
+    stopper: _kopf.DaemonStopper | None = None,
+) -> Any:
+    """Call a sync function in one of Kopf's threads. If the handler is cancelled, its waits for caches end.
+
+    Kopf waits for its threads even if it cancels their handlers, at its end or because a daemon has not
+    stopped in time.
+    """
+
+    def begin(**kwargs: Any) -> Any:
+        waits.check()  # It may have waited for a thread up to the end of its handler.
+        return target(**kwargs)
+
+    call = asyncio.create_task(_kopf.invoke(begin, settings=operator.settings, kwargs=kwargs))
+    stop = asyncio.create_task(stopper.async_event.wait()) if stopper is not None else None
+    cancelled: asyncio.CancelledError | None = None
+    try:
+        while not call.done():
+            awaited = {call} if stop is None or stop.done() else {call, stop}
+            try:
+                await asyncio.wait(awaited, return_when=asyncio.FIRST_COMPLETED)
+            except asyncio.CancelledError as cancellation:
+                cancelled = cancellation
+                waits.end("the operator, or its handler, is being stopped")
+            if stop is not None and stop.done():
+                waits.end(STOPPED)
+    finally:
+        if stop is not None:
+            stop.cancel()
+    if cancelled is not None:
+        with suppress(asyncio.CancelledError):
+            call.exception()  # Retrieved, so that asyncio does not warn.
+        raise cancelled
+    return call.result()
+
+
+def refuse_coroutine(fn: Function, result: object) -> None:
+    """Raise DeclarationError if a function returned a coroutine, and Kopf does not see that it is async."""
+    if inspect.iscoroutine(result):
+        result.close()
+        raise DeclarationError(
+            f"{id_of(undecorated(fn))} is a plain function that returned a coroutine, and nobody awaits it",
+            remedy=f"Write async def; or, in a decorator, functools.wraps\nIn when=: {NOT_ASYNC}",
+        )
+
+
+def id_of(fn: Function) -> str:
+    """Return the id that Kopf would give a handler; for an object, which needs `id=`, that of its class."""
+    try:
+        return _kopf.get_callable_id(fn)
+    except ValueError:
+        return type(fn).__qualname__
+
+
+def undecorated(fn: Any) -> Any:
+    """Return the function in a partial, or in a wrapper of `with_cache`."""
+    while isinstance(fn, partial) or hasattr(fn, ORIGINAL):
+        fn = fn.func if isinstance(fn, partial) else getattr(fn, ORIGINAL)
+    return fn
+
+
+NOT_ASYNC = "Write a plain function, and await in the handler instead"
 
 CALLS_AT_ONCE = 100
 """Calls of one handler that run at the same time, unless `settings.queueing.worker_limit` is set."""
+
+UTC_NOW: Callable[[], datetime] = partial(datetime.now, UTC)
+
+
+@dataclass(frozen=True)
+class CacheHandler(_kopf.Handler):
+    """A handler that the caches call. Kopf executes it as it executes its own."""
+
+    noun: ClassVar[str]
+
+    form: Form | None
+
+    def __str__(self) -> str:
+        return f"{self.noun} {self.id!r}"
 
 
 @dataclass
@@ -50,7 +230,7 @@ def until_callable(operator: Operator, parts: _kopf.OperatorParts | None) -> Cor
     """Return what waits until the operator is not paused, and all caches are synced or have failed; None if
     handlers may be called now.
     """
-    if operator.has_settled and not (parts is not None and parts.is_paused):
+    if operator.unsettling.is_settled and not (parts is not None and parts.is_paused()):
         return None
     return _wait_until_callable(operator, parts)
 

@@ -1,14 +1,23 @@
-"""Key records: what a reconciler remembers of each key, until the object is gone and all is done."""
+"""Key records: what a reconciler remembers of each key, until the object is gone and all is done. Pure.
+
+`OwnPatches` recognises the changes that patches of a reconciler have caused, so that they do not call it
+again: by the version that the server has returned for the patch, never by the time. A change may have that of
+somebody else with it, such as after a lost watch: then the patch, applied to the object before, does not
+explain the object after, and the reconciler is called. Changes that arrive while a patch is sent wait for its
+answer, which has the version.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from kopf_selectcache.cache.formats.views import BodyView
 from kopf_selectcache.cache.noting import Path
 from kopf_selectcache.core.store.changes import Change
+from kopf_selectcache.core.store.record import is_number, is_older
+from kopf_selectcache.reactions.predicates import Obj, Predicate
 from kopf_selectcache.selectors.object_key import Key
 
 from ._calls import Attempts
@@ -84,3 +93,184 @@ class KeyRecords(dict[Key, KeyRecord]):
         record = self.get(key)
         if record is not None and record.is_empty:
             del self[key]
+
+
+ROUNDS = 3
+"""Patches in a row of which the server has not taken over a path, until the log says so."""
+
+MOST_WRITES = 20
+"""The patches of one object whose changes have not arrived yet. Older ones are forgotten."""
+
+_OF_SERVER = ("resourceVersion", "managedFields", "generation")
+"""Metadata that the server changes with any patch."""
+
+_REMOVED_IF_EMPTY = (("metadata", "annotations"), ("metadata", "finalizers"), ("metadata", "labels"))
+"""Paths that the server removes if a patch makes them empty."""
+
+
+class OwnPatches(Predicate):
+    """Drops the changes that are explained by own patches of the object, and notes departures.
+
+    `call` has the reconciler called with a key for a change. `depart` is called with each departure. Other
+    changes count if `others` admits them, the predicates of the operator's author.
+    """
+
+    def __init__(
+        self,
+        records: KeyRecords,
+        call: Callable[[Key, Change], object],
+        depart: Callable[[Key, Change], object],
+        others: Predicate,
+    ) -> None:
+        self._records, self._call, self._depart, self._others = records, call, depart, others
+        self.paths = others.paths
+
+    # ---- Patches.
+
+    def begin(self, key: Key) -> None:
+        """Note that a patch is sent."""
+        record = self._records[key]
+        record.waiting = record.waiting or []
+
+    def note(self, key: Key, write: Write) -> None:
+        """Note the answer to a patch."""
+        writes = self._records[key].writes
+        writes.append(write)
+        del writes[:-MOST_WRITES]
+
+    def end(self, key: Key) -> None:
+        """Note that no patch is sent any more, and look at the changes that have waited."""
+        record = self._records[key]
+        waiting, record.waiting = record.waiting, None
+        for change, is_admitted in waiting or ():
+            if self._must_call(record, change, is_admitted=is_admitted):
+                self._call(key, change)
+        self._records.tidy(key)
+
+    def note_lost(self, key: Key, paths: Sequence[Path]) -> list[Path]:
+        """Note the paths of a patch that the server has not taken over; return those for which that is so for
+        the third time in a row.
+        """
+        record = self._records[key]
+        before = record.rounds
+        record.rounds = {path: before.get(path, 0) + 1 for path in paths}
+        return [path for path in paths if record.rounds[path] == ROUNDS]
+
+    # ---- Changes.
+
+    def admits(self, change: Change) -> bool:
+        if change.after is None:
+            self._depart(Key.stored(change.key), change)
+        is_admitted = self._others.admits(change)
+        if change.cause != "updated" or not self._records:
+            return is_admitted
+        key = Key.stored(change.key)
+        if (record := self._records.get(key)) is None:
+            return is_admitted
+        if record.waiting is not None:
+            record.waiting.append((change, is_admitted))
+            return False
+        must_call = self._must_call(record, change, is_admitted=is_admitted)
+        self._records.tidy(key)
+        return must_call
+
+    def _must_call(self, record: KeyRecord, change: Change, *, is_admitted: bool) -> bool:
+        """Return True if the reconciler must be called."""
+        writes, version = record.writes, change.version
+        index = next((index for index, write in enumerate(writes) if write.version == version), None)
+        if index is None:
+            record.writes = [write for write in writes if not _has_reached(version, write.version)]
+            return is_admitted
+        passed, record.writes = writes[: index + 1], writes[index + 1 :]
+        if not is_admitted:
+            return False
+        old, new = change.old, change.new
+        if old is None or new is None or not change.is_whole:
+            return True
+        since = version_of(old)
+        expected: Any = {name: part for name, part in old.items()}  # noqa: C416  # Its own `copy` is not a dict.
+        for write in passed:
+            if not _has_reached(since, write.version):
+                try:
+                    expected = write.effect(expected)
+                except Exception:  # The object before was another one than that of the patch.  # noqa: BLE001
+                    return True
+        return any(_differing(_without(expected), _without(new)))
+
+
+# ---- Merge patches.
+
+
+def merged(obj: Any, patch: Any) -> Any:
+    """Return an object after a merge patch (RFC 7386); the object itself stays as it is.
+
+    >>> merged({'a': 1, 'b': {'c': 2, 'd': 3}}, {'a': None, 'b': {'c': 4}})
+    {'b': {'c': 4, 'd': 3}}
+    """
+    if not isinstance(patch, Mapping):
+        return patch
+    found = {name: obj[name] for name in obj} if isinstance(obj, Mapping) else {}
+    for name, value in patch.items():
+        if value is None:
+            found.pop(name, None)
+        else:
+            found[name] = merged(found.get(name), value)
+    return found
+
+
+def stored_part(patch: Mapping[str, Any], stores: Callable[[Path], bool], path: Path = ()) -> dict[str, Any]:
+    """Return the part of a merge patch that changes stored parts of an object."""
+    parts = {}
+    for name, value in patch.items():
+        inner = (*path, name)
+        if isinstance(value, Mapping) and value:
+            if part := stored_part(value, stores, inner):
+                parts[name] = part
+        elif stores(inner):
+            parts[name] = value
+    return parts
+
+
+def lost_paths(expected: Obj, answer: Obj, paths: Collection[Path]) -> list[Path]:
+    """Return the paths, of those that a patch sets, at which the answer of the server is not as expected.
+
+    >>> sent = {'metadata': {}, 'status': {'ready': 1, 'mode': 'x'}}
+    >>> answer = {'metadata': {}, 'status': {'ready': 1}}
+    >>> lost_paths(sent, answer, [('status', 'ready'), ('status', 'mode')])
+    [('status', 'mode')]
+    """
+    return [path for path in _differing(expected, answer) if _is_within(path, paths)]
+
+
+# ---- Comparing.
+
+
+def version_of(obj: Obj) -> str:
+    return str(obj["metadata"].get("resourceVersion") or "")
+
+
+def _has_reached(version: str, other: str) -> bool:
+    """Return True if an object in a version has the effect of the write that has led to another one."""
+    return version == other or (is_number(version) and is_number(other) and not is_older(version, other))
+
+
+def _without(obj: Obj) -> dict[str, Any]:
+    metadata = {name: value for name, value in obj["metadata"].items() if name not in _OF_SERVER}
+    return {name: obj[name] for name in obj if name != "metadata"} | {"metadata": metadata}
+
+
+def _differing(one: Any, other: Any, path: Path = ()) -> Iterator[Path]:
+    # An object that is there on one side only is compared by its parts.
+    before = {} if one is None and other else one
+    after = {} if other is None and one else other
+    if not isinstance(before, Mapping) or not isinstance(after, Mapping):
+        if one != other and (one or other or path not in _REMOVED_IF_EMPTY):
+            yield path
+        return
+    for name in {**before, **after}:
+        yield from _differing(before.get(name), after.get(name), (*path, name))
+
+
+def _is_within(path: Path, paths: Collection[Path]) -> bool:
+    """Return True if one of these paths is above or below a path."""
+    return any(path[: len(each)] == each or each[: len(path)] == path for each in paths)

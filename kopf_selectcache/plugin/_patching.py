@@ -29,8 +29,7 @@ from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.selectors.object_key import Key
 
-from ._key_records import Write
-from ._own_patches import OwnPatches, lost_paths, merged, stored_part, version_of
+from ._key_records import OwnPatches, Write, lost_paths, merged, stored_part, version_of
 from .finalizers import finalizers_of, removal_of
 
 _logger = logging.getLogger("kopf_selectcache")

@@ -31,19 +31,16 @@ from kopf_selectcache.reactions.queue import Cause, Run, WorkQueue
 from kopf_selectcache.selectors.object_key import Key
 
 from ._brake import Brake, Caller, Chains
-from ._calls import Attempts
-from ._key_records import Departure, KeyRecord, KeyRecords
-from ._own_patches import OwnPatches, version_of
+from ._calls import RETRY, Attempts
+from ._key_records import Departure, KeyRecord, KeyRecords, OwnPatches, version_of
 from ._patching import Patcher, log_refused
 from .finalizers import (
     DELETING,
     Cleanup,
     ConcernsFinalizer,
-    finalizers_of,
     is_terminating,
     keep_finalizer,
 )
-from .handlers import RETRY
 from .operator import Operator
 from .reconcile import Reconciler, seconds_of
 
@@ -259,7 +256,7 @@ class Calls:
 
     async def _run_present(self, key: Key, body: BodyView, run: Run) -> RunAgain | None:
         """Call the handler for an object that there is. If it has a finalizer, put that on before."""
-        finalizers = finalizers_of(body)
+        finalizers: list[str] = body["metadata"].get("finalizers") or []
         if finalizers:
             self._warn_of_leftover(key, body)
         if (kopfs := self._cleanup.released) in finalizers:

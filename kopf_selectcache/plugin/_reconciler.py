@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import partial
 from typing import Any
 
@@ -30,10 +30,9 @@ from kopf_selectcache.reactions.predicates import AnyPredicate
 from kopf_selectcache.reactions.queue import WorkQueue, WorkQueues
 from kopf_selectcache.reactions.sources import Channel, Kind, Source, SyncingSource
 
-from ._calls import CALLS_AT_ONCE, call_with_cache, until_callable
+from ._calls import CALLS_AT_ONCE, UTC_NOW, call_with_cache, until_callable
 from ._change_arguments import formed_request
-from ._key_records import KeyRecords
-from ._own_patches import OwnPatches
+from ._key_records import KeyRecords, OwnPatches
 from ._reconcile_calls import Calls
 from .finalizers import Cleanup
 from .operator import Operator
@@ -47,7 +46,7 @@ async def run_reconcilers(
     runtime: Runtime,
     registry: _kopf.OperatorRegistry | None,
     *,
-    now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    now: Callable[[], datetime] = UTC_NOW,
 ) -> None:
     """Run the reconcilers of a registry until cancelled."""
     kopfs = operator.settings.persistence.finalizer

@@ -13,7 +13,7 @@ import logging
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import partial
 from typing import Any
 
@@ -36,8 +36,7 @@ from kopf_selectcache.reactions.queue import Run, WorkQueue
 from kopf_selectcache.selectors.object_key import Key
 
 from ._brake import Brake, Caller, Chains
-from ._calls import CALLS_AT_ONCE, Attempts, call_with_cache, until_callable
-from .handlers import RETRY
+from ._calls import CALLS_AT_ONCE, RETRY, UTC_NOW, Attempts, call_with_cache, until_callable
 from .on import ChangeHandler, change_handlers
 from .operator import Operator
 
@@ -82,7 +81,7 @@ async def deliver_changes(
     runtime: Runtime,
     registry: _kopf.OperatorRegistry | None,
     *,
-    now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    now: Callable[[], datetime] = UTC_NOW,
 ) -> None:
     """Call the handlers of changes of a registry until cancelled."""
     handlers = list(change_handlers(registry))

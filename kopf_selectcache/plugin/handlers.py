@@ -6,14 +6,13 @@ Both get the cache with their own object laid over it. No wait holds a thread.
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from types import MethodType
-from typing import Any, NamedTuple, TypeAlias, TypeVar, overload
+from typing import Any, NamedTuple, TypeVar, overload
 
 import kopf
 
@@ -30,25 +29,28 @@ from kopf_selectcache._errors import (
     tell_kopf,
 )
 from kopf_selectcache.cache.access import as_current, in_callback, of_class
-from kopf_selectcache.cache.blocking import STOPPED, Waits
+from kopf_selectcache.cache.blocking import Waits
 from kopf_selectcache.cache.cache import AnyCache, Cache, SyncCache
 from kopf_selectcache.cache.formats.plain import plain
-from kopf_selectcache.cache.misuse import explain_attribute
 from kopf_selectcache.selectors.kind_keys import AnyKey, checked_key
 from kopf_selectcache.selectors.signatures import check_call, is_async
 
-from ._plain_patches import make_plain
+from ._calls import (
+    NOT_ASYNC,
+    ORIGINAL,
+    RETRY,
+    Function,
+    call,
+    id_of,
+    refuse_coroutine,
+    undecorated,
+)
 from .narrowing import narrowed
 from .operator import EARLY_ACTIVITIES, SHARED_SETTINGS, Kinds, Operator, launch, operator_of
 
 _R = TypeVar("_R")
-_Function: TypeAlias = Callable[..., Any]
-
-RETRY = 5.0
-"""Seconds until a handler is retried that read an unsynced cache for which it did not wait."""
 
 _WRAPPERS = "__selectcache_wrappers__"  # The attribute of a function with its wrappers.
-_ORIGINAL = "__selectcache__"  # The attribute of a wrapper with the function.
 _KINDS = "__selectcache_kinds__"  # The attribute of a wrapper with the kinds that it waits for.
 
 _VALUES = ("labels", "annotations", "value", "old", "new")
@@ -114,7 +116,7 @@ def _decorated(fn: Any, *, waiting: _Waiting) -> Any:
     require(is_function, DeclarationError, "with_cache()", "the handler", fn, "a function")
     refuse_async_object(fn, "with_cache()")
     if is_decorated(fn):
-        raise DeclarationError(f"{_id_of(fn)} is decorated with with_cache twice", remedy="Decorate it once")
+        raise DeclarationError(f"{id_of(fn)} is decorated with with_cache twice", remedy="Decorate it once")
     registry = kopf.get_default_registry()
     registered = (
         *_kopf.activity_handlers(registry),
@@ -122,7 +124,7 @@ def _decorated(fn: Any, *, waiting: _Waiting) -> Any:
         *_kopf.admission_handlers(registry),
     )
     if any(handler.fn is fn for handler in registered):
-        raise _above_kopf(_id_of(fn))
+        raise _above_kopf(id_of(fn))
     # One wrapper for one function: Kopf calls a function that is registered twice only once for each event.
     made = vars(fn).setdefault(_WRAPPERS, {}) if hasattr(fn, "__dict__") else {}
     key = (
@@ -141,7 +143,7 @@ def _above_kopf(handler: str) -> DeclarationError:
     )
 
 
-def _wrapper(fn: _Function, waiting: _Waiting) -> _Function:
+def _wrapper(fn: Function, waiting: _Waiting) -> Function:
     """Return the wrapper of a function. Kopf takes it for an async handler, also for a sync function, because
     it waits. Kopf calls it for callbacks as well.
     """
@@ -168,7 +170,7 @@ def _wrapper(fn: _Function, waiting: _Waiting) -> _Function:
 
     vars(wrapper)["__wrapped__"] = as_kopf_sees_it
     for function in (wrapper, as_kopf_sees_it):
-        function.__qualname__ = _id_of(fn)
+        function.__qualname__ = id_of(fn)
         function.__name__ = (
             function.__qualname__ if _is_lambda(fn) else function.__qualname__.rpartition(".")[2]
         )
@@ -176,11 +178,11 @@ def _wrapper(fn: _Function, waiting: _Waiting) -> _Function:
         function.__doc__ = getattr(fn, "__doc__", None)
         with suppress(TypeError, ValueError):
             vars(function)["__signature__"] = inspect.signature(fn)
-    vars(wrapper)[_ORIGINAL], vars(wrapper)[_KINDS] = fn, waiting.kinds
+    vars(wrapper)[ORIGINAL], vars(wrapper)[_KINDS] = fn, waiting.kinds
     return wrapper
 
 
-def _call_directly(fn: _Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _call_directly(fn: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call the function with the cache that a test, or another function, gives it."""
     cache = kwargs["cache"]
     if isinstance(cache, AnyCache):
@@ -193,21 +195,21 @@ def _call_directly(fn: _Function, args: tuple[Any, ...], kwargs: dict[str, Any])
     return call_async() if _kopf.is_async_fn(fn) else _call_plain(fn, cache, args, kwargs)
 
 
-def _call_plain(fn: _Function, cache: AnyCache, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+def _call_plain(fn: Function, cache: AnyCache, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
     """Call a function such as `when=` at once, whose answer counts as it is: a coroutine would be true."""
     with as_current(cache):
         result = fn(*args, **kwargs)
     if not _kopf.is_async_fn(fn):
-        _refuse_coroutine(fn, result)
+        refuse_coroutine(fn, result)
     return result
 
 
-def for_handler(fn: _Function, cache: Cache) -> AnyCache:
+def for_handler(fn: Function, cache: Cache) -> AnyCache:
     """Return the cache as a handler can use it, which Kopf calls in a thread unless it is async."""
     return cache if _kopf.is_async_fn(fn) else of_class(cache, SyncCache)
 
 
-def cache_for(fn: _Function, cache: AnyCache) -> AnyCache:
+def cache_for(fn: Function, cache: AnyCache) -> AnyCache:
     """Return the cache as a function can use it: an async one, one in a thread, or one on the loop that
     nobody awaits, such as `when=`.
     """
@@ -216,7 +218,7 @@ def cache_for(fn: _Function, cache: AnyCache) -> AnyCache:
     return of_class(cache, SyncCache) if own_loop() is None else in_callback(cache)
 
 
-async def _handle(fn: _Function, waiting: _Waiting, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+async def _handle(fn: Function, waiting: _Waiting, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     try:
         return await _wait_and_call(fn, waiting, args, kwargs)
     except Exception as error:
@@ -225,7 +227,7 @@ async def _handle(fn: _Function, waiting: _Waiting, args: tuple[Any, ...], kwarg
 
 
 async def _wait_and_call(
-    fn: _Function, waiting: _Waiting, args: tuple[Any, ...], kwargs: dict[str, Any]
+    fn: Function, waiting: _Waiting, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     """Wait for the caches, and call the function as Kopf would have called it."""
     cause, handler = _kopf.cause_var.get(None), _kopf.handler_var.get(None)
@@ -285,74 +287,8 @@ def _awaiting(error: NotDeclared, *, is_retried: bool) -> NotSynced:
     return NotSynced(what, remedy=f"{remedy}\nUse @kopf.on.create, on.update and on.resume instead")
 
 
-async def call(
-    target: _Function,
-    operator: Operator,
-    kwargs: dict[str, Any],
-    waits: Waits,
-    stopper: _kopf.DaemonStopper | None = None,
-) -> Any:
-    """Call a function as Kopf would have called it, and make plain JSON of its patch. Kopf applies that after
-    an error, too.
-    """
-    try:
-        if _kopf.is_async_fn(target):
-            result = await target(**kwargs)
-        else:
-            result = await _call_in_thread(target, operator, kwargs, waits, stopper)
-            _refuse_coroutine(target, result)
-    except Exception as error:
-        explain_attribute(error)
-        if (wrong := make_plain(kwargs.get("patch"))) is not None:
-            kwargs["logger"].error("A part of the patch is not applied: %(error)s", {"error": wrong.line})
-        raise
-    if (wrong := make_plain(kwargs.get("patch"))) is not None:
-        raise wrong
-    return result
-
-
-async def _call_in_thread(
-    target: _Function,
-    operator: Operator,
-    kwargs: dict[str, Any],
-    waits: Waits,
-    stopper: _kopf.DaemonStopper | None = None,
-) -> Any:
-    """Call a sync function in one of Kopf's threads. If the handler is cancelled, its waits for caches end.
-
-    Kopf waits for its threads even if it cancels their handlers, at its end or because a daemon has not
-    stopped in time.
-    """
-
-    def begin(**kwargs: Any) -> Any:
-        waits.check()  # It may have waited for a thread up to the end of its handler.
-        return target(**kwargs)
-
-    call = asyncio.create_task(_kopf.invoke(begin, settings=operator.settings, kwargs=kwargs))
-    stop = asyncio.create_task(stopper.async_event.wait()) if stopper is not None else None
-    cancelled: asyncio.CancelledError | None = None
-    try:
-        while not call.done():
-            awaited = {call} if stop is None or stop.done() else {call, stop}
-            try:
-                await asyncio.wait(awaited, return_when=asyncio.FIRST_COMPLETED)
-            except asyncio.CancelledError as cancellation:
-                cancelled = cancellation
-                waits.end("the operator, or its handler, is being stopped")
-            if stop is not None and stop.done():
-                waits.end(STOPPED)
-    finally:
-        if stop is not None:
-            stop.cancel()
-    if cancelled is not None:
-        with suppress(asyncio.CancelledError):
-            call.exception()  # Retrieved, so that asyncio does not warn.
-        raise cancelled
-    return call.result()
-
-
 async def _act(
-    target: _Function, operator: Operator, cause: _kopf.ActivityCause, kwargs: dict[str, Any]
+    target: Function, operator: Operator, cause: _kopf.ActivityCause, kwargs: dict[str, Any]
 ) -> Any:
     """Call a handler of an activity. It never waits for a cache, because the caches may wait for it."""
     if (name := EARLY_ACTIVITIES.get(cause.activity)) is not None:
@@ -451,19 +387,9 @@ def refuse_async_object(fn: Any, call: str) -> None:
         )
 
 
-def _refuse_coroutine(fn: _Function, result: object) -> None:
-    """Raise DeclarationError if a function returned a coroutine, and Kopf does not see that it is async."""
-    if inspect.iscoroutine(result):
-        result.close()
-        raise DeclarationError(
-            f"{_id_of(_undecorated(fn))} is a plain function that returned a coroutine, and nobody awaits it",
-            remedy=f"Write async def; or, in a decorator, functools.wraps\nIn when=: {NOT_ASYNC}",
-        )
-
-
 def is_decorated(fn: object) -> bool:
     """Return True for a wrapper of `with_cache`."""
-    return is_decorated(fn.func) if isinstance(fn, partial) else hasattr(fn, _ORIGINAL)
+    return is_decorated(fn.func) if isinstance(fn, partial) else hasattr(fn, ORIGINAL)
 
 
 def _combined(when: object) -> list[Any]:
@@ -481,21 +407,13 @@ def _is_lambda(fn: object) -> bool:
     return getattr(fn, "__name__", "") == "<lambda>"
 
 
-def _id_of(fn: _Function) -> str:
-    """Return the id that Kopf would give a handler; for an object, which needs `id=`, that of its class."""
-    try:
-        return _kopf.get_callable_id(fn)
-    except ValueError:
-        return type(fn).__qualname__
-
-
 def _given(handler: _kopf.ResourceHandler, argument: str) -> Collection[object]:
     """Return the values or functions that a handler's decorator got in an argument."""
     value = getattr(handler, argument, None)
     return list(value.values()) if isinstance(value, Mapping) else [value]
 
 
-def _refuse_missing_cache(handler: str, fn: _Function, indices: Collection[str], where: str) -> None:
+def _refuse_missing_cache(handler: str, fn: Function, indices: Collection[str], where: str) -> None:
     """Raise DeclarationError for a handler, or its callback, that takes `cache` or `events` without
     `with_cache`: Kopf could not call it.
     """
@@ -504,7 +422,7 @@ def _refuse_missing_cache(handler: str, fn: _Function, indices: Collection[str],
     taken: Mapping[str, inspect.Parameter] = {}
     with suppress(TypeError, ValueError):
         # Another decorator may pass it: only its own signature counts.
-        taken = inspect.signature(getattr(fn, _ORIGINAL, fn), follow_wrapped=False).parameters
+        taken = inspect.signature(getattr(fn, ORIGINAL, fn), follow_wrapped=False).parameters
     variable = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
     for name, what in _PASSED.items():
         found = None if name in indices else taken.get(name)
@@ -519,20 +437,10 @@ def async_callbacks(registry: _kopf.OperatorRegistry) -> Iterator[str]:
     for handler in (*_kopf.watching_handlers(registry), *_kopf.admission_handlers(registry)):
         for argument in ("when", *_VALUES):
             for given in _given(handler, argument):
-                for fn in filter(is_async, map(_undecorated, (given, *_combined(given)))):
+                for fn in filter(is_async, map(undecorated, (given, *_combined(given)))):
                     code = getattr(fn, "__code__", None) or type(fn).__call__.__code__
                     place = f"{Path(code.co_filename).name}:{code.co_firstlineno}"
                     yield f"{handler}: its {argument}= is async ({place}), so it would always be true"
-
-
-def _undecorated(fn: Any) -> Any:
-    """Return the function in a partial, or in a wrapper of `with_cache`."""
-    while isinstance(fn, partial) or hasattr(fn, _ORIGINAL):
-        fn = fn.func if isinstance(fn, partial) else getattr(fn, _ORIGINAL)
-    return fn
-
-
-NOT_ASYNC = "Write a plain function, and await in the handler instead"
 
 
 def check_handlers(registry: _kopf.OperatorRegistry) -> None:

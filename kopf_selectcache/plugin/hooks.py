@@ -26,6 +26,7 @@ from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.settings.declaration import Selectors
 from kopf_selectcache.settings.options import SelectCacheSettings, settings_of
 
+from ._calls import NOT_ASYNC
 from ._change_arguments import require_form
 from ._reconciler import run_reconcilers
 from .access import note_activity
@@ -33,7 +34,7 @@ from .caches import named_caches
 from .changes import deliver_changes
 from .events import Route, route_events
 from .feed import feed
-from .handlers import NOT_ASYNC, async_callbacks, check_handlers
+from .handlers import async_callbacks, check_handlers
 from .narrowing import narrow
 from .on import ChangeHandler, change_handlers, check_change_handlers, declared_key
 from .operator import (

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from kopf_selectcache import _kopf
 from kopf_selectcache._errors import ConflictingSelectors, DeclarationError, NotSelectable
-from kopf_selectcache.cache.formats.formats import Form
 from kopf_selectcache.cache.matcher import Field, Label, Namespaces, Where
 from kopf_selectcache.core.selection.kinds import KindKey, find
 from kopf_selectcache.core.store.changes import ChangeCause
@@ -16,6 +15,7 @@ from kopf_selectcache.selectors.kind_keys import AnyKey, are_alike, checked_key,
 from kopf_selectcache.selectors.selector import Branches, Selector, in_any_namespace
 from kopf_selectcache.selectors.signatures import check_call
 
+from ._calls import CacheHandler
 from ._change_arguments import (
     KopfOptions,
     declared_form,
@@ -35,18 +35,16 @@ _HANDLERS = "_selectcache_changes"  # The attribute of a registry with its handl
 
 
 @dataclass(frozen=True)
-class ChangeHandler(_kopf.Handler):
-    """A handler of changes. Kopf executes it as it executes its own."""
+class ChangeHandler(CacheHandler):
+    """A handler of changes."""
+
+    noun = "Change handler"
 
     kind: KindKey
     causes: frozenset[ChangeCause]
     selector: Selector
     where: Where | None
     initial: bool
-    form: Form | None
-
-    def __str__(self) -> str:
-        return f"Change handler {self.id!r}"
 
     @property
     def condition(self) -> str:

@@ -109,9 +109,8 @@ class Operator:
         self.vault = _kopf.vault_var.get()
         """Kopf's credentials. Each operator has its own vault, which distinguishes operators with the same
         settings."""
-        self._unsettling = Unsettling()
-        self._settled_at = -1
-        """The count of `_unsettling` at which all kinds of the start were settled."""
+        self.unsettling = Unsettling()
+        """Whether all kinds of the start are known to be synced, or to have failed: nobody has to wait."""
         self.stop = Stop(settings, begin=self._end_calls, end=self._reach_deadline)
         self.waits = self.stop.waits
         """The waits of the handlers and threads of this operator."""
@@ -347,23 +346,16 @@ class Operator:
         if handled and not self.fed.has(cause.resource, namespace):  # Else the cache had the event before.
             await wait_until_fresh(handled, cause.body, patient=not _is_retried(cause), ending=runtime.ending)
 
-    @property
-    def has_settled(self) -> bool:
-        """True if all kinds of the start are known to be synced, or to have failed: nobody has to wait. It
-        looks at none of them.
-        """
-        return self._settled_at == self._unsettling.count
-
     async def _settle_initial(self, runtime: Runtime) -> None:
         """Wait until all kinds of the start are synced or have failed."""
-        if self.has_settled:
+        if self.unsettling.is_settled:
             return
-        unsettling = self._unsettling = runtime.environment.unsettling
+        unsettling = self.unsettling = runtime.environment.unsettling
         before = unsettling.count
         for informer in runtime.initial:
             await self._settle(informer)
         # What has happened during these waits may concern one that was looked at before.
-        self._settled_at = before
+        unsettling.is_settled = unsettling.count == before
 
     async def informer(self, kind: KindKey) -> Informer:
         """Return the informer of a kind; wait until custom kinds are resolved that it may mean."""

@@ -14,7 +14,6 @@ from typing import Any, TypeAlias, TypeVar, Unpack
 from kopf_selectcache import _kopf
 from kopf_selectcache._errors import DeclarationError, require
 from kopf_selectcache.cache.cache import Cache
-from kopf_selectcache.cache.formats.formats import Form
 from kopf_selectcache.core.selection.kinds import KindKey, find, parse_key
 from kopf_selectcache.core.selection.values import is_label_key
 from kopf_selectcache.reactions.mapping import AnyMapping, mapping_of
@@ -23,6 +22,7 @@ from kopf_selectcache.reactions.sources import Channel, Source, check_source
 from kopf_selectcache.selectors.kind_keys import AnyKey, are_alike, assigned, checked_key, text_of
 from kopf_selectcache.selectors.signatures import check_call
 
+from ._calls import CacheHandler
 from ._change_arguments import (
     Arguments,
     KopfOptions,
@@ -160,8 +160,10 @@ class Watch:
 
 
 @dataclass(frozen=True)
-class Reconciler(_kopf.Handler):
-    """A reconciler. Kopf executes it as it executes its own handlers."""
+class Reconciler(CacheHandler):
+    """A reconciler."""
+
+    noun = "Reconciler"
 
     primary: Watch
     owns: tuple[Watch, ...]
@@ -171,11 +173,7 @@ class Reconciler(_kopf.Handler):
     finalizer: str | None
     kopfs: bool | None
     """True if `finalizer` is Kopf's own, False to take that off."""
-    form: Form | None
     limit: int | None
-
-    def __str__(self) -> str:
-        return f"Reconciler {self.id!r}"
 
     @property
     def kind(self) -> KindKey:

@@ -134,7 +134,7 @@ def deliver(
             settings=kopf.OperatorSettings(),
             informer=informer,
             gate=gate,
-            has_settled=True,
+            unsettling=SimpleNamespace(is_settled=True),
             waits=None,
             recorder=None,
             cache=None,

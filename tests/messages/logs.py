@@ -44,9 +44,8 @@ from kopf_selectcache.informer.path_check import look
 from kopf_selectcache.informer.stream_writer import StreamWriter
 from kopf_selectcache.informer.subscribers import Subscribers
 from kopf_selectcache.plugin._brake import LIMIT, Brake, Chains
+from kopf_selectcache.plugin._calls import call, make_plain
 from kopf_selectcache.plugin._patching import log_refused
-from kopf_selectcache.plugin._plain_patches import make_plain
-from kopf_selectcache.plugin.handlers import call
 from kopf_selectcache.plugin.narrowing import advice_on, narrow, warn_of_filter
 from kopf_selectcache.plugin.peering import warn_of_peering
 from kopf_selectcache.selectors.kind_keys import assigned

@@ -92,7 +92,7 @@ MISUSED: tuple[Mutant, ...] = (
     Mutant(
         "count a coroutine of when= as true",
         "plugin/handlers.py",
-        "        _refuse_coroutine(fn, result)\n    return result",
+        "        refuse_coroutine(fn, result)\n    return result",
         "        pass\n    return result",
         20,
         (SYNC + "a_when_that_returns_a_coroutine_is_refused_by_its_handler",),
@@ -214,8 +214,8 @@ MISUSED: tuple[Mutant, ...] = (
     ),
     Mutant(
         "drop a coroutine that a plain handler returns",
-        "plugin/handlers.py",
-        "            _refuse_coroutine(target, result)\n",
+        "plugin/_calls.py",
+        "            refuse_coroutine(target, result)\n",
         "",
         20,
         (SYNC + "a_plain_function_that_returns_a_coroutine_is_refused_at_its_first_call",),
@@ -223,8 +223,8 @@ MISUSED: tuple[Mutant, ...] = (
     Mutant(
         "write calls of a sync handler as those of a thread",
         "cache/access.py",
-        'with writing(getattr(cache, "_calls", "")):',
-        'with writing(""):',
+        'WRITTEN.set(getattr(cache, "_calls", ""))',
+        'WRITTEN.set("")',
         20,
         (
             SYNC + "remedies_say_what_to_write_in_the_handler_where_they_are_read",
@@ -249,7 +249,7 @@ MISUSED: tuple[Mutant, ...] = (
     ),
     Mutant(
         "let Python explain an attribute of a dict",
-        "plugin/handlers.py",
+        "plugin/_calls.py",
         "        explain_attribute(error)\n",
         "",
         20,

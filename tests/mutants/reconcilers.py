@@ -4,7 +4,7 @@ from __future__ import annotations
 from .mutant import Mutant
 
 OWN, RUNS = "tests/plugin/test_own_patches.py::test_", "tests/plugin/test_reconcile.py::test_"
-PATCHES, RECONCILER = "plugin/_own_patches.py", "plugin/_reconciler.py"
+PATCHES, RECONCILER = "plugin/_key_records.py", "plugin/_reconciler.py"
 CALLS = "plugin/_reconcile_calls.py"
 FINALIZERS, FINALIZER = "tests/plugin/test_finalizers.py::test_18_", "plugin/finalizers.py"
 CLEANUPS = "tests/plugin/test_cleanups.py::test_18_"
@@ -98,7 +98,7 @@ RECONCILERS: tuple[Mutant, ...] = (
            (RUNS + "a_reconciler_is_called_once_for_an_object_that_is_gone",)),
     Mutant("treat an object that came back as gone", CALLS, "            if present != uid:\n                departure.is_gone", "            if True:\n                departure.is_gone", 18,
            (RUNS + "an_object_that_comes_back_is_not_gone",)),
-    Mutant("call reconcilers while the operator is paused", "plugin/_calls.py", " and not (parts is not None and parts.is_paused):", ":", 18,
+    Mutant("call reconcilers while the operator is paused", "plugin/_calls.py", " and not (parts is not None and parts.is_paused()):", ":", 18,
            (RUNS + "no_reconciler_is_called_while_the_operator_is_paused",)),
     Mutant("wait for a call that never ends at the end of the operator", RECONCILER, "                    working.cancel()\n", "                    pass\n", 18,
            ("tests/plugin/test_reconcile_failures.py::test_a_run_that_resists_does_not_keep_the_operator_from_its_end",)),

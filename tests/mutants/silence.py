@@ -34,12 +34,12 @@ RECORDED = "tests/recorder/test_absent_namespaces.py::test_20_"
 VERSIONS = "tests/plugin/test_kopf_names.py::test_20_"
 UNNARROWED = "tests/plugin/test_narrowing.py::test_20_without_selectors_"
 NARROWING = "plugin/narrowing.py"
-HANDLERS, PATCHED = "plugin/handlers.py", "plugin/_plain_patches.py"
+HANDLERS, PATCHED = "plugin/handlers.py", "plugin/_calls.py"
 
 SILENCE: tuple[Mutant, ...] = (
     Mutant(
         "leave objects of the cache in the patch of a handler",
-        HANDLERS,
+        "plugin/_calls.py",
         '    if (wrong := make_plain(kwargs.get("patch"))) is not None:\n        raise wrong\n',
         "",
         20,
@@ -51,7 +51,7 @@ SILENCE: tuple[Mutant, ...] = (
     ),
     Mutant(
         "leave objects of the cache in the patch of a handler that has failed",
-        HANDLERS,
+        "plugin/_calls.py",
         '        if (wrong := make_plain(kwargs.get("patch"))) is not None:\n            kwargs',
         "        if (wrong := make_plain(None)) is not None:\n            kwargs",
         20,

@@ -433,7 +433,7 @@ def test_an_operator_that_handles_no_objects_has_no_pause() -> None:
         processor=None, settings=settings, identity=None, insights=None, operator_paused=None
     ).close()
     assert _kopf.parts_of(settings) is None
-    _kopf.OperatorParts(cast("Any", None), None, _kopf.Memos()).allow_events()
+    _kopf.OperatorParts(cast("Any", None), None, _kopf.Memos(), lambda: False).allow_events()
 
 
 # ---- What goes wrong.

@@ -94,7 +94,7 @@ def test_15_handlers_wait_while_a_kind_lists_that_was_not_served() -> None:
         cluster.refused["/apis/example.com/v1"] = 404
         cluster.released.set()
         async with operating(cluster, "v1/pods", "example.com/v1/webapps") as operator:
-            while not operator.has_settled:
+            while not operator.unsettling.is_settled:
                 await operator.gate(None, None)
             cluster.begun.clear()
             cluster.released.clear()

@@ -11,8 +11,14 @@ from msgspec.structs import replace
 
 from kopf_selectcache.core.store.changes import Change
 from kopf_selectcache.core.store.record import Record
-from kopf_selectcache.plugin._key_records import KeyRecords, Write
-from kopf_selectcache.plugin._own_patches import MOST_WRITES, OwnPatches, merged, stored_part
+from kopf_selectcache.plugin._key_records import (
+    MOST_WRITES,
+    KeyRecords,
+    OwnPatches,
+    Write,
+    merged,
+    stored_part,
+)
 from kopf_selectcache.reactions.predicates import predicate_of
 from kopf_selectcache.selectors.object_key import Key
 

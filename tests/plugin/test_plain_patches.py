@@ -14,7 +14,7 @@ import pytest
 import kopf_selectcache as selectcache
 from kopf_selectcache import InvalidObject
 from kopf_selectcache.cache.formats.plain import plain
-from kopf_selectcache.plugin._plain_patches import make_plain
+from kopf_selectcache.plugin._calls import make_plain
 from kopf_selectcache.plugin.handlers import with_cache
 from kopf_selectcache.testing import FakeCache
 from tests.faults.environment import run, until

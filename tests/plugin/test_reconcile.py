@@ -472,7 +472,7 @@ def test_no_reconciler_is_called_while_the_operator_is_paused(registry: kopf.Ope
                 parts, operator = _kopf.parts_of(settings), operator_of(settings)
                 assert parts is not None
                 assert operator is not None
-                await until(lambda: parts.is_paused)
+                await until(parts.is_paused)
                 cluster.create(app("b"))
                 store = operator.runtime.informer(APPS).store
                 await until(lambda: len(store.records()[0]) == 2)
@@ -482,7 +482,7 @@ def test_no_reconciler_is_called_while_the_operator_is_paused(registry: kopf.Ope
                 cluster.patch(PEERING, {"status": {"another": None}})
                 await until(lambda: seen == ["a", "b"])
                 cluster.patch(PEERING, {"status": {"another": {"priority": 100, "lifetime": 600}}})
-                await until(lambda: parts.is_paused)
+                await until(parts.is_paused)
                 cluster.create(app("c"))
                 await until(lambda: len(store.records()[0]) == 3)
             assert seen == ["a", "b"]  # A run that waits does not keep the operator from its end.

@@ -229,12 +229,12 @@ def test_an_operator_that_is_paused_while_it_waits_for_caches_calls_nothing(
                 if not waits:
                     waits.append("paused")
                     cluster.patch(PEERING, {"status": {"another": {"priority": 100, "lifetime": 600}}})
-                    await until(lambda: parts.is_paused)
+                    await until(parts.is_paused)
 
             monkeypatch.setattr(operator, "gate", pause)
             operator.runtime.environment.unsettling.note()
             cluster.create(app("b"))
-            await passed(lambda: waits and parts.is_paused)
+            await passed(lambda: waits and parts.is_paused())
             await cycles()
             assert seen == ["a"]
             cluster.patch(PEERING, {"status": {"another": None}})
