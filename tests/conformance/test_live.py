@@ -366,7 +366,8 @@ def test_a_lost_answer_is_settled_or_the_outcome_is_unknown(
     async def main() -> None:
         with Proxy(place.api) as proxy:
             proxy.losses.append(Loss(lambda request: request.method in WRITES, is_answered))
-            async with operated(place, url=proxy.url, pace=0.02) as operator:
+            # A write has 30 of these seconds.
+            async with operated(place, url=proxy.url, pace=0.2) as operator:
                 obj = await asyncio.to_thread(make, place)
                 done = await settled(act(operator.cache.live, obj))
                 assert done is (if_executed if is_answered else if_dropped)

@@ -22,6 +22,7 @@ from .test_lost_events import is_sent_by
 
 Obj = dict[str, Any]
 PACE = 0.02
+"""So long, in seconds, is a second in which callers wait."""
 EACH = 8
 """The updates of each caller of a story."""
 
@@ -58,7 +59,7 @@ async def update(operator: Operator, place: Place, function: Callable[[Obj], Non
     """Return the written number; `unknown`; or the error of the function."""
     try:
         obj = await operator.cache.live.update(
-            "configmaps", "counter", function, namespace=place.namespace, timeout=60
+            "configmaps", "counter", function, namespace=place.namespace, timeout=60 / PACE
         )
     except OutcomeUnknown:
         return "unknown"

@@ -156,13 +156,14 @@ async def operating(
     **options: Any,
 ) -> AsyncIterator[Operator]:
     """Keep caches, synced, for the code within the block; `pace` says how long what they take for a second
-    is, and `asked` is called after each list."""
+    is, and `asked` is called after each list. What they give up after `sync_timeout` has that time by the
+    clock on the wall: the server is as fast as it is."""
 
     async def sleep(seconds: float) -> None:
         await asyncio.sleep(seconds * pace)
 
     vault = Vault({"login": credentials(api, url=url, token=token)})
-    settings = SelectCacheSettings(**{"audit_interval": 0, **options})
+    settings = SelectCacheSettings(**{"audit_interval": 0, "sync_timeout": 120.0 / pace, **options})
     settings.selectors.update(selectors)
     runtime = Runtime(
         settings,

@@ -37,21 +37,21 @@ def test_refusals_that_pass_are_retried_as_the_server_asks(real_api: ApiServer, 
 
                 cache = operator.cache
                 fault = refuse()
-                found = await cache.fetch("configmaps", "hidden", namespace=namespace, timeout=60)
+                found = await cache.fetch("configmaps", "hidden", namespace=namespace, timeout=60 / PACE)
                 uid = found["metadata"]["uid"]
                 assert (found["metadata"]["name"], fault.hits) == ("hidden", 2)
                 fault = refuse()
                 assert [
                     each["metadata"]["name"]
                     for each in await cache.fetch_list(
-                        "configmaps", names=["hidden"], namespace=namespace, timeout=60
+                        "configmaps", names=["hidden"], namespace=namespace, timeout=60 / PACE
                     )
                 ] == ["hidden"]
                 assert fault.hits == 2
                 fault = refuse()
                 assert not await asyncio.to_thread(
                     lambda: cache.blocking.is_deleted(
-                        "configmaps", "hidden", namespace=namespace, uid=uid, timeout=60
+                        "configmaps", "hidden", namespace=namespace, uid=uid, timeout=60 / PACE
                     )
                 )
                 assert fault.hits == 2
