@@ -57,7 +57,9 @@ try:
         VaultItem,
         VaultKey,
     )
+    from kopf._cogs.structs.dicts import MappingView
     from kopf._cogs.structs.ids import HandlerId
+    from kopf._cogs.structs.patches import MetaPatch, SpecPatch, StatusPatch
     from kopf._cogs.structs.references import Resource, Selector, select_specific_namespaces
     from kopf._core.actions.execution import Cause, Handler, cause_var, execute_handler_once, handler_var
     from kopf._core.actions.invocation import invoke, is_async_fn
@@ -132,13 +134,16 @@ __all__ = [
     "K8sEvent",  # An event in the queue of an operator.
     "KubeContext",  # The base of all credentials; it has the server.
     "LoginError",  # There are no credentials left.
+    "MappingView",  # The type of the labels and annotations of a body.
     "Memos",  # The memos of objects, those of Kopf's own handlers.
     "Meta",  # The type of the `metadata` of a body, for our views.
     "MetaFilterToken",  # The type of `kopf.PRESENT` and `kopf.ABSENT`, as values of labels and fields.
+    "MetaPatch",  # The metadata in `Patch`.
     "ObjectLogger",  # The logger of a handler, which names the object.
     "OperatorIndexers",  # The indices that startup handlers are given, empty as they are then.
     "OperatorParts",  # The pause of an operator, and its queue of events.
     "OperatorRegistry",  # Has the kinds that the operator itself watches, for the warning at the start.
+    "Patch",  # The patch of a reconciler.
     "Resource",  # To ask Kopf's selectors whether they mean a kind.
     "ResourceCause",  # Has the object that the handler is called for.
     "ResourceHandler",  # Any handler of objects: it has a selector, and `when=`.
@@ -149,7 +154,9 @@ __all__ = [
     "SmartOperatorRegistry",
     "SpawningHandler",  # A daemon or timer: narrowing would leave it behind.
     "Spec",  # The type of the `spec` of a body.
+    "SpecPatch",  # The spec in `Patch`.
     "Status",  # The type of the `status` of a body.
+    "StatusPatch",  # The status in `Patch`.
     "ToggleSet",  # The type of the pause of an operator.
     "Vault",  # Kopf's credentials, with re-login when they fail.
     "VaultItem",  # Credentials in the vault, with the sessions that were made of them.
@@ -246,6 +253,21 @@ def watch_selectors(settings: kopf.OperatorSettings, setting: str, resource: Res
 def chunk_size(settings: kopf.OperatorSettings) -> int | None:
     """Return the size of Kopf's own pages; None for no pages, as always before Kopf 1.45."""
     return getattr(settings.watching, "chunk_size", None) or None
+
+
+class Patch(kopf.Patch):
+    """A patch whose parts are made on access.
+
+    Kopf's constructor makes all of them. They refer to the patch as it does to them, so that it lives on with
+    the object, and what the handler has left there, until the next garbage collection.
+    """
+
+    _meta = property(MetaPatch)
+    _spec = property(SpecPatch)
+    _status = property(StatusPatch)
+
+    def __init__(self, body: Body) -> None:
+        self._original, self._fns = body, []
 
 
 class Memos:

@@ -312,7 +312,7 @@ class Calls:
         metadata = {"name": key.name, "uid": uid, "namespace": key.namespace}
         identity: Any = {**self._type, "metadata": metadata}  # A dict, since Kopf reads it often.
         logger = _kopf.ObjectLogger(body=identity, settings=self._operator.settings)
-        patch = kopf.Patch(body=body)
+        patch = _kopf.Patch(body)
         memo = await self._memos.recall(identity, self._resource)
         arguments = ReconcileArguments(
             logger, body, patch, memo, run.causes, key, uid, deleted, deleting=phase == DELETING

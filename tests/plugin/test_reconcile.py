@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -69,6 +71,27 @@ def test_a_reconciler_gets_the_object_as_it_is_and_writes_by_its_patch(
         assert set(threads) == {is_async}
 
     run(main())
+
+
+def test_a_call_leaves_nothing_for_the_garbage_collector(registry: kopf.OperatorRegistry) -> None:
+    called: list[weakref.ref[Any]] = []
+
+    @selectcache.reconcile(APPS, registry=registry)
+    async def note(body: kopf.Body, labels: kopf.Labels, patch: kopf.Patch, **_: Any) -> None:
+        called.extend(map(weakref.ref, (body, patch)))
+        patch.status["count"] = len(labels)
+
+    async def main() -> None:
+        async with serving(app()) as cluster, operated(registry, cluster):
+            await until(lambda: cluster.get(app()).get("status") == {"count": 0})
+            await until(lambda: all(each() is None for each in called))
+
+    gc.disable()
+    try:
+        run(main())
+    finally:
+        gc.enable()
+    assert len(called) == 2
 
 
 # ---- Own patches.

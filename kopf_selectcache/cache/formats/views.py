@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import msgspec
 
 from kopf_selectcache._errors import ReadOnly
-from kopf_selectcache._kopf import Body, Meta, Spec, Status
+from kopf_selectcache._kopf import Body, MappingView, Meta, Spec, Status
 from kopf_selectcache.core.recursion import decoded, with_room
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.projection import Tree
@@ -172,7 +172,7 @@ class BodyView(Body):
 
     @property
     def metadata(self) -> Meta:
-        return Meta(self)
+        return _Meta(self)
 
     @property
     def meta(self) -> Meta:
@@ -210,6 +210,18 @@ class BodyView(Body):
 
     if not TYPE_CHECKING:  # Type checkers report calls of missing methods.
         __setitem__ = __delitem__ = __ior__ = clear = pop = popitem = setdefault = update = _refuse
+
+
+class _Meta(Meta):
+    """The metadata of a view. Kopf's own has its labels and annotations, and they have it: only the garbage
+    collector would free them, with the object.
+    """
+
+    _labels = property(lambda self: MappingView(self, "labels"))
+    _annotations = property(lambda self: MappingView(self, "annotations"))
+
+    def __init__(self, body: BodyView) -> None:
+        self._src, self._path = body, ("metadata",)
 
 
 class Views:
