@@ -490,9 +490,8 @@ def owner_of(verb: str, owner: object) -> tuple[str, str | None]:
     call = f"cache.{verb}()"
     _require(isinstance(owner, Mapping), call, "the owner", owner, "the body of an object")
     metadata = owner.get("metadata") if isinstance(owner, Mapping) else None
-    uid, namespace = (
-        metadata.get(name) if isinstance(metadata, Mapping) else None for name in ("uid", "namespace")
-    )
+    metadata = metadata if isinstance(metadata, Mapping) else {}
+    uid, namespace = metadata.get("uid"), metadata.get("namespace")
     if not isinstance(uid, str) or not uid:
         raise ReadError(f"{call}: the owner has no metadata.uid", remedy="Give the body of an object")
     return uid, namespace if isinstance(namespace, str) else None

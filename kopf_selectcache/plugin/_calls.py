@@ -103,12 +103,14 @@ async def call(
     kwargs: dict[str, Any],
     waits: Waits,
     stopper: _kopf.DaemonStopper | None = None,
+    *,
+    is_async: bool,
 ) -> Any:
     """Call a function as Kopf would have called it, and make plain JSON of its patch. Kopf applies that after
     an error, too.
     """
     try:
-        if _kopf.is_async_fn(target):
+        if is_async:
             result = await target(**kwargs)
         else:
             result = await _call_in_thread(target, operator, kwargs, waits, stopper)
@@ -258,15 +260,28 @@ def _make(form: Form, kwargs: dict[str, Any]) -> None:
             kwargs[name] = made[id(view)]
 
 
-async def call_with_cache(
-    fn: Callable[..., Any], operator: Operator, runtime: Runtime, form: Form | None = None, /, **kwargs: Any
+def calling_with_cache(
+    fn: Callable[..., Any], operator: Operator, runtime: Runtime, form: Form | None = None
+) -> Callable[..., Coroutine[Any, Any, Any]]:
+    """Return what calls the user's function for Kopf."""
+    return partial(_call_with_cache, fn, _kopf.is_async_fn(fn), operator, runtime, form)
+
+
+async def _call_with_cache(
+    fn: Callable[..., Any],
+    is_async: bool,  # By position, since all names are those of arguments.  # noqa: FBT001
+    operator: Operator,
+    runtime: Runtime,
+    form: Form | None,
+    /,
+    **kwargs: Any,
 ) -> Any:
     """Call the user's function as Kopf would, with objects in its form. A read that must wait for a cache is
     tried again.
     """
     waits, called = operator.waits, fn
     cache: AnyCache = operator.cache
-    if not _kopf.is_async_fn(fn):  # The waits of a thread end with its handler.
+    if not is_async:  # The waits of a thread end with its handler.
         waits, called = Waits(waits), partial(_begin, fn, operator)
         cache = of_class(Cache(runtime, waits=waits), SyncCache)
     kwargs |= {"cache": cache, "events": operator.recorder}
@@ -274,7 +289,7 @@ async def call_with_cache(
         if form is not None:
             _make(form, kwargs)
         with as_current(cache):
-            return await call(called, operator, kwargs, waits)
+            return await call(called, operator, kwargs, waits, is_async=is_async)
     except ReadError as error:
         if not isinstance(error, NotSynced) and not operator.is_end(error):
             tell_kopf(error)

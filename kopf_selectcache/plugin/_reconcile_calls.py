@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -321,7 +321,11 @@ class Calls:
             self._cleanup.begin(record)
         with self._brake.watching(key, _callers(run)):
             outcome = await _kopf.execute_handler_once(
-                settings=self._operator.settings, handler=self._handler, cause=arguments, state=attempts
+                settings=self._operator.settings,
+                handler=self._handler,
+                cause=arguments,
+                state=attempts,
+                extra_context=nullcontext,
             )
             if not outcome.final:
                 attempts.retries += 1

@@ -30,7 +30,7 @@ from kopf_selectcache.reactions.predicates import AnyPredicate
 from kopf_selectcache.reactions.queue import WorkQueue, WorkQueues
 from kopf_selectcache.reactions.sources import Channel, Kind, Source, SyncingSource
 
-from ._calls import CALLS_AT_ONCE, UTC_NOW, call_with_cache, until_callable
+from ._calls import CALLS_AT_ONCE, UTC_NOW, calling_with_cache, until_callable
 from ._change_arguments import formed_request
 from ._key_records import KeyRecords, OwnPatches
 from ._reconcile_calls import Calls
@@ -86,7 +86,7 @@ class _Runner:
         self._parts, self._memos, self._now = parts, memos, now
         self._reported: tuple[type[Exception], str] | None = None
         """The last error that was logged."""
-        called = partial(call_with_cache, handler.fn, operator, runtime, handler.form)
+        called = calling_with_cache(handler.fn, operator, runtime, handler.form)
         self._called = replace(handler, fn=called)
 
     async def run(self) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Collection
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
@@ -36,7 +36,7 @@ from kopf_selectcache.reactions.queue import Run, WorkQueue
 from kopf_selectcache.selectors.object_key import Key
 
 from ._brake import Brake, Caller, Chains
-from ._calls import CALLS_AT_ONCE, RETRY, UTC_NOW, Attempts, call_with_cache, until_callable
+from ._calls import CALLS_AT_ONCE, RETRY, UTC_NOW, Attempts, calling_with_cache, until_callable
 from .on import ChangeHandler, change_handlers
 from .operator import Operator
 
@@ -207,6 +207,7 @@ class _Calls:
                     handler=self._handler,
                     cause=ChangeArguments(logger, given),
                     state=attempts,
+                    extra_context=nullcontext,
                 )
         except Exception:
             _logger.exception("A call of %(handler)s is made again.", {"handler": str(self._handler)})
@@ -235,7 +236,7 @@ class _Delivery:
         self._has_followed = False
         self._is_excluded = False
         """True if the cache had nothing for the handler, until its filter or options changed."""
-        called = partial(call_with_cache, handler.fn, operator, runtime, handler.form)
+        called = calling_with_cache(handler.fn, operator, runtime, handler.form)
         self._called = replace(handler, fn=called)
         self._brake = Brake(str(handler), "", runtime.retries.clock, runtime.extensions.get(Chains))
 

@@ -256,10 +256,11 @@ async def _wait_and_call(
             return None
         kwargs["cache"] = cache
         kwargs.setdefault("events", operator.recorder)  # An index with this name stays.
-        if stopper is not None and not _kopf.is_async_fn(target):
+        is_async = _kopf.is_async_fn(target)
+        if stopper is not None and not is_async:
             kwargs["stopped"] = stopper.sync_waiter  # Kopf passed the waiter for async handlers.
         with as_current(cache):
-            result = await call(target, operator, kwargs, waits, stopper)
+            result = await call(target, operator, kwargs, waits, stopper, is_async=is_async)
             if isinstance(cause, _kopf.ChangingCause) and not _kopf.subexecuted_var.get(True):
                 await kopf.execute()  # Kopf would call the sub-handlers after this, without a current cache.
         if isinstance(handler, _kopf.IndexingHandler) or isinstance(cause, _kopf.WebhookCause):
@@ -298,7 +299,7 @@ async def _act(
         waits = Waits(operator.waits)
         kwargs["cache"] = cache = for_handler(target, Cache(operator.runtime, waits=waits))
         with as_current(cache):
-            return await call(target, operator, kwargs, waits)
+            return await call(target, operator, kwargs, waits, is_async=_kopf.is_async_fn(target))
     except NotSynced as error:
         # Kopf would retry an error after a minute, and the request of the probe would hang as long.
         if cause.activity is not _kopf.Activity.PROBE:

@@ -348,7 +348,8 @@ class WorkQueue:
             self._count_blocked -= 1
             self._count_ready += 1
             heappush(self._ready, (entry.deadline, entry.place, key))
-        self.wake()
+        if self._ready or self._waiting or self._is_shut_down:
+            self.wake()
 
     # ---- The end.
 

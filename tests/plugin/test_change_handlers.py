@@ -676,7 +676,7 @@ def test_a_handler_that_reads_too_early_is_called_again() -> None:
 
     operator = cast("Any", SimpleNamespace(waits=Waits(), recorder=None, cache=None))
     with pytest.raises(kopf.TemporaryError):
-        run(calls.call_with_cache(read, operator, FakeCache([], {})._runtime))
+        run(calls.calling_with_cache(read, operator, FakeCache([], {})._runtime)())
 
 
 def test_a_handler_that_turns_its_cancellation_into_an_error_does_not_hold_up_the_end(

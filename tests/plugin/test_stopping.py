@@ -18,7 +18,7 @@ from kopf._core.intents import causes
 import kopf_selectcache as selectcache
 from kopf_selectcache import NotDeclared, ReadError, Selector, cache_of
 from kopf_selectcache.cache.blocking import Waits
-from kopf_selectcache.plugin._calls import call_with_cache
+from kopf_selectcache.plugin._calls import calling_with_cache
 from kopf_selectcache.plugin.handlers import with_cache
 from kopf_selectcache.plugin.operator import last_operator_of
 from tests.faults.environment import reached, until
@@ -466,6 +466,6 @@ def test_an_error_of_a_read_is_the_handlers_own_while_the_operator_runs() -> Non
         async with launched(declaring(pods=""), Cluster(pod())) as operator:
             await operator.gate(None, None)
             with pytest.raises(ReadError, match="no"):
-                await call_with_cache(fail, operator, operator.runtime)
+                await calling_with_cache(fail, operator, operator.runtime)()
 
     run(main())

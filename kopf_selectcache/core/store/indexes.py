@@ -206,7 +206,9 @@ class Indexes:
             for index, _ in answer.postings:
                 index.used = self._reads
             return Chosen(answer.records, NOTHING, version, by=answer.by, size=answer.size)
-        best = min(self._ways(held, lookup), key=lambda way: way.size, default=None)
+        best = self._by_owner(lookup)
+        if best is None or best.size > WORTH:
+            best = min(self._ways(held, lookup), key=lambda way: way.size, default=None)
         if best is None:
             named = [each.values() for each in held.values()]
             best = _Candidates(sum(map(len, named)), "", partial(chain.from_iterable, named), lookup)
@@ -225,6 +227,8 @@ class Indexes:
             found = AnsweredRecords(rest.met_by(records))
             self.answers.add(answer._replace(records=found))
             return Chosen(found, NOTHING, version, by=by, size=best.size)
+        if best.size <= WORTH and not rest.where:
+            records, rest = rest.met_by(records), NOTHING
         return Chosen(list(records), rest, version, by=by, size=best.size, missing=missing)
 
     def _missing(self, lookup: Lookup, size: int, *, asking: bool) -> IndexedProperty | None:
@@ -261,8 +265,8 @@ class Indexes:
             )
         if not self.made:
             return
-        if lookup.owner is not None and (index := self._ready(OWNER)) is not None:
-            yield _of([index.posting(lookup.owner)], OWNER, lookup._replace(owner=None))
+        if (way := self._by_owner(lookup)) is not None:
+            yield way
         for requirement in lookup.labels:
             rest = lookup._replace(labels=tuple(each for each in lookup.labels if each is not requirement))
             if (way := self._by_label(requirement, rest, lookup)) is not None:
@@ -277,6 +281,12 @@ class Indexes:
             if index is not None and not index.posting(ODD):
                 rest = lookup._replace(where=tuple(other for other in lookup.where if other is not each))
                 yield _of([index.posting(each[1])], IndexedProperty("index", each[0].name), rest)
+
+    def _by_owner(self, lookup: Lookup) -> _Candidates | None:
+        index = None if lookup.owner is None else self._ready(OWNER)
+        if index is None:
+            return None
+        return _of([index.posting(lookup.owner)], OWNER, lookup._replace(owner=None))
 
     def _by_label(self, requirement: LabelRequirement, rest: Lookup, whole: Lookup) -> _Candidates | None:
         """Return the candidates by an index of a label, or None. `rest` is the predicate without it."""
