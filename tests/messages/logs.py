@@ -320,7 +320,7 @@ def _fail_with_a_set() -> None:
 
     kwargs = {"patch": kopf.Patch(), "logger": LOGGER}
     with contextlib.suppress(ZeroDivisionError):
-        asyncio.run(call(handle, cast("Any", None), kwargs, Waits()))
+        asyncio.run(call(handle, cast("Any", None), kwargs, Waits(), is_async=True))
 
 
 def _index_fails() -> None:
