@@ -318,9 +318,10 @@ class WorkQueue:
             self._promote(now)
         while self._ready:
             _, place, key = heappop(self._ready)
-            if not self._is_current(place, key, _State.READY):
+            entry = self._entries.get(key)
+            if entry is None or entry.place != place:  # It is outdated. Only ready keys are in this heap.
                 continue
-            entry = self._entries.pop(key)
+            del self._entries[key]
             self._count_ready -= 1
             self._running[key] = now
             self._queue_duration.observe(now - entry.ready_since)

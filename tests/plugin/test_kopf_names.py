@@ -407,30 +407,6 @@ def test_a_body_looks_at_what_it_is_made_of_only_when_it_is_asked(names: Any) ->
     assert not isinstance(body, MutableMapping), ADVICE
 
 
-def test_a_patch_is_a_dict_with_parts_that_look_at_it(names: Any) -> None:
-    body = names.Body({"metadata": {"name": "web-1"}, "spec": {"a": 1}})
-    theirs, ours = kopf.Patch(body=body), names.Patch(body)
-    assert vars(ours).keys() == {"_original", "_fns"}, ADVICE
-    assert vars(theirs).keys() == {*vars(ours), "_meta", "_spec", "_status"}, ADVICE
-    for patch in (theirs, ours):
-        assert not patch, ADVICE
-        patch.meta.labels["x"] = "1"
-        patch.metadata.annotations["y"] = "2"
-        patch.spec["a"], patch.status["b"] = 2, 3
-        patch.fns.append(lambda obj: obj["spec"].update(c=4))
-    assert (
-        ours
-        == theirs
-        == {
-            "metadata": {"labels": {"x": "1"}, "annotations": {"y": "2"}},
-            "spec": {"a": 2},
-            "status": {"b": 3},
-        }
-    ), ADVICE
-    assert ours.as_json_patch() == theirs.as_json_patch() != [], ADVICE
-    assert (ours.spec["a"], ours.meta.labels["x"], repr(ours)[:6]) == (2, "1", "Patch("), ADVICE
-
-
 # ---- Settings and context.
 
 

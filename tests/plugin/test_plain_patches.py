@@ -12,7 +12,7 @@ import kopf
 import pytest
 
 import kopf_selectcache as selectcache
-from kopf_selectcache import InvalidObject
+from kopf_selectcache import InvalidObject, _kopf
 from kopf_selectcache.cache.formats.plain import plain
 from kopf_selectcache.plugin._calls import make_plain
 from kopf_selectcache.plugin.handlers import with_cache
@@ -363,3 +363,27 @@ def test_20_objects_in_the_patch_of_a_reconciler_become_plain_json(
     run(main())
     assert "the patch: spec.names is a set, which JSON does not have" in caplog.text
     assert "cache.live.patch()" not in caplog.text
+
+
+def test_the_patch_of_a_reconciler_is_as_kopfs_own() -> None:
+    body = _kopf.Body({"metadata": {"name": "web-1"}, "spec": {"a": 1}})
+    theirs, ours = kopf.Patch(body=body), _kopf.Patch(body)
+    assert vars(ours).keys() == {"_original", "_fns"}
+    assert vars(theirs).keys() == {*vars(ours), "_meta", "_spec", "_status"}
+    for patch in (theirs, ours):
+        assert not patch
+        patch.meta.labels["x"] = "1"
+        patch.metadata.annotations["y"] = "2"
+        patch.spec["a"], patch.status["b"] = 2, 3
+        patch.fns.append(lambda obj: obj["spec"].update(c=4))
+    assert (
+        ours
+        == theirs
+        == {
+            "metadata": {"labels": {"x": "1"}, "annotations": {"y": "2"}},
+            "spec": {"a": 2},
+            "status": {"b": 3},
+        }
+    )
+    assert ours.as_json_patch() == theirs.as_json_patch() != []
+    assert (ours.spec["a"], ours.meta.labels["x"], repr(ours)[:6]) == (2, "1", "Patch(")

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import msgspec
 
+from kopf_selectcache import _kopf
 from kopf_selectcache._errors import ReadOnly
-from kopf_selectcache._kopf import Body, MappingView, Meta, Spec, Status
 from kopf_selectcache.core.recursion import decoded, with_room
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.projection import Tree
@@ -110,7 +110,7 @@ def _converted(value: Any, mapping: type, sequence: type, to_mapping: type, to_s
     return top[0]
 
 
-class BodyView(Body):
+class BodyView(_kopf.Body):
     """The result of `as_='view'`: read-only, and usable wherever Kopf takes a body.
 
     pod = cache.get('pods', 'web-1', namespace=namespace, as_='view')
@@ -172,7 +172,7 @@ class BodyView(Body):
 
     @property
     def metadata(self) -> Meta:
-        return _Meta(self, "metadata")
+        return Meta("metadata", self)
 
     @property
     def meta(self) -> Meta:
@@ -180,11 +180,11 @@ class BodyView(Body):
 
     @property
     def spec(self) -> Spec:
-        return (_PartialSpec if self.partial else _Spec)(self, "spec")
+        return Spec("spec", self)
 
     @property
     def status(self) -> Status:
-        return (_PartialStatus if self.partial else _Status)(self, "status")
+        return Status("status", self)
 
     def _members(self) -> dict[str, msgspec.Raw]:
         """Return the members of the object, not decoded."""
@@ -212,30 +212,38 @@ class BodyView(Body):
         __setitem__ = __delitem__ = __ior__ = clear = pop = popitem = setdefault = update = _refuse
 
 
-class _Part(MappingView[str, Any]):
-    """A part of a view, made and read in fewer calls than Kopf's own."""
+class _Part(_kopf.MappingView[str, Any]):
+    """A part of a view, empty if the view has none. It is made, and read, in fewer calls than Kopf's own."""
 
-    def __init__(self, src: BodyView, *path: str) -> None:
-        self._src, self._path = src, path
+    def __init__(self, name: str, src: Any) -> None:
+        self._src, self._path = src, (name,)
 
     def __getitem__(self, key: str) -> Any:
-        found: Any = self._src
-        for name in self._path:
-            found = found[name]
-        return found[key]
+        return self._src[self._path[0]][key]
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """Return the member, or the default if there is none; raise NotKept if it is not stored."""
+        part = self._src.get(self._path[0])
+        return default if part is None else part.get(key, default)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._src.get(self._path[0]) or ())
+
+    def __len__(self) -> int:
+        return len(self._src.get(self._path[0]) or ())
 
 
-class _Meta(_Part, Meta):
+class Meta(_Part, _kopf.Meta):
     # Kopf's own has these, and they have it: only the garbage collector would free them, with the object.
-    _labels = property(lambda self: _Part(self._src, "metadata", "labels"))
-    _annotations = property(lambda self: _Part(self._src, "metadata", "annotations"))
+    _labels = property(partial(_Part, "labels"))
+    _annotations = property(partial(_Part, "annotations"))
 
 
-class _Spec(_Part, Spec):
+class Spec(_Part, _kopf.Spec):
     pass
 
 
-class _Status(_Part, Status):
+class Status(_Part, _kopf.Status):
     pass
 
 
@@ -282,30 +290,3 @@ def record_of(view: BodyView) -> Record:
     metadata = view.metadata
     key = metadata.namespace or "", str(metadata.name)
     return Record(*key, str(metadata.uid), str(metadata.get("resourceVersion")), {}, (), held)
-
-
-class _PartialMember:
-    """A member of a partial view as Kopf has it: empty if the object has none, and an error if it is not
-    stored.
-    """
-
-    _src: Any
-    _path: Any
-
-    def get(self, key: str, default: Any = None) -> Any:
-        member = self._src.get(self._path[0])
-        return default if member is None else member.get(key, default)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._src.get(self._path[0]) or ())
-
-    def __len__(self) -> int:
-        return len(self._src.get(self._path[0]) or ())
-
-
-class _PartialSpec(_PartialMember, _Spec):
-    pass
-
-
-class _PartialStatus(_PartialMember, _Status):
-    pass

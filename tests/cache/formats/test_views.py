@@ -79,7 +79,7 @@ def test_a_view_says_which_object_it_is_and_nothing_that_is_in_it() -> None:
         lambda view: view["spec"].popitem(),
         lambda view: view["spec"].clear(),
         lambda view: view["metadata"]["labels"].pop("app"),
-        lambda view: view.metadata.labels._src["metadata"]["labels"].pop("app"),
+        lambda view: view.metadata.labels._src["labels"].pop("app"),
         lambda view: view.spec["containers"].append({}),
         lambda view: view.spec["containers"].sort(),
         lambda view: view.spec["containers"].__setitem__(0, {}),
