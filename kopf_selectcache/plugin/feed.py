@@ -20,6 +20,7 @@ from typing import Any
 
 from kopf_selectcache import _kopf
 from kopf_selectcache._errors import ReadError, in_one_line
+from kopf_selectcache.core.redact import one_line
 from kopf_selectcache.core.selection.kinds import KindKey, find, parse_key
 from kopf_selectcache.core.store.changes import Change, ChangeCause, Fifo
 from kopf_selectcache.core.store.record import EvictedRecord, Record
@@ -29,7 +30,7 @@ from kopf_selectcache.informer.log import context_of
 from kopf_selectcache.settings.options import settings_of
 
 from ._departures import Departures
-from .feed_safety import source_of, why_not_fed
+from .feed_safety import SecondWatch, source_of, why_not_fed
 from .narrowing import handlers_of
 from .operator import Operator, operator_of
 
@@ -45,6 +46,9 @@ SLICE = 50
 _UNFIT = (Health.REJECTED, Health.OVERSIZED)
 """The states of a cache that Kopf does not wait for: its own watch takes over."""
 
+REMOVED = SecondWatch("its cache was removed", "declare it in a startup handler, and do not remove it")
+"""The reason of a kind whose cache was fed from until its removal."""
+
 _logger = logging.getLogger("kopf_selectcache")
 
 
@@ -53,32 +57,7 @@ def feed(watcher: _kopf.Watcher) -> _kopf.Events | None:
     operator = operator_of(watcher.settings)
     if operator is None or operator.is_of_another() or not settings_of(watcher.settings).one_watch:
         return None
-    return _events(watcher, operator)
-
-
-async def _events(watcher: _kopf.Watcher, operator: Operator) -> _kopf.Events:
-    """Yield the events of a watcher from its cache, as long as that is safe, and then from Kopf's own
-    watch.
-    """
-    fed: Feed | None = None
-    try:
-        informer = await _informer_of(operator, watcher.resource)
-        if informer is not None:
-            fed = Feed(watcher, operator, informer)
-            operator.fed.note(watcher, is_fed=True)
-            async with aclosing(fed.events()) as events:
-                async for event in events:
-                    yield event
-    except Exception:
-        _logger.exception(
-            "The feed of Kopf's handlers of %(resource)s failed because of a bug in kopf_selectcache.",
-            {"resource": str(watcher.resource)},
-        )
-    operator.fed.note(watcher, is_fed=False)
-    async with aclosing(watcher.watch()) as own:
-        async for event in own:
-            for each in (event,) if fed is None else fed.taken_over(event):
-                yield each
+    return Feed(watcher, operator).events()
 
 
 async def _informer_of(operator: Operator, resource: _kopf.Resource) -> Informer | None:
@@ -138,16 +117,14 @@ def _may_mean(key: KindKey, resource: _kopf.Resource) -> bool:
 class Feed:
     """The events of one watcher, from the informer of its kind."""
 
-    def __init__(
-        self, watcher: _kopf.Watcher, operator: Operator, informer: Informer, *, most: int = MOST
-    ) -> None:
+    def __init__(self, watcher: _kopf.Watcher, operator: Operator, *, most: int = MOST) -> None:
         self.told: dict[str, Record] = {}
         """The objects that Kopf was told of, by uid, as it was told last."""
         self._watcher = watcher
         self._operator = operator
-        self._informer = informer
+        self._informer: Informer  # Set by `events`, and so are the departures.
+        self._departures: Departures
         self._news = asyncio.Event()
-        self._departures = Departures(informer, operator.runtime, self._queue_departure)
         self._seen: tuple[object, ...] = ()
         """What the last decision depended on."""
         self._queue = Fifo(most, self._news.set, self.told.__contains__)
@@ -156,62 +133,67 @@ class Feed:
         self._must_stop = False
         """True if Kopf's own watch must take over once the queue is empty."""
         self._was_paused = False
-        self._end: Callable[[], object] = lambda: None
-
-    # ---- For the generator.
 
     async def events(self) -> _kopf.Events:
-        """Yield the events until Kopf's own watch must take over."""
-        tasks = [
-            asyncio.create_task(work, name=f"selectcache: feed of {self._informer}")
-            for work in (self._follow_pauses(), self._departures.run())
-        ]
-        number = 0
+        """Yield the events of the watcher from its cache, as long as that is safe, and then from Kopf's own
+        watch.
+        """
+        watcher, number = self._watcher, 0
+        end: Callable[[], object] = lambda: None  # noqa: E731  # Nothing has begun.
+        tasks: list[asyncio.Task[None]] = []
         try:
-            self._end = self._informer.subscribe(self._add, self._news.set, self._keep)
-            while await self._can_list():
-                for event in self._listed():
-                    yield event
-                    number += 1
-                    if not number % SLICE:
-                        await asyncio.sleep(0)
-                    if self._is_interrupted:
-                        break
-                while not self._is_interrupted:
-                    change = self._queue.take()
-                    if change is None:
-                        if self._must_stop:
-                            return
-                        await self._wait()
-                    elif (event := self._event_of(change)) is not None:
+            if (informer := await _informer_of(self._operator, watcher.resource)) is not None:
+                self._informer = informer
+                self._departures = Departures(informer, self._operator.runtime, self._queue.add)
+                self._operator.fed.note(watcher, is_fed=True)
+                tasks += [
+                    asyncio.create_task(work, name=f"selectcache: feed of {informer}")
+                    for work in (self._follow_pauses(), self._departures.run())
+                ]
+                end = informer.subscribe(self._add, self._news.set, self._keep)
+                while await self._can_list():
+                    for event in self._listed():
                         yield event
                         number += 1
                         if not number % SLICE:
                             await asyncio.sleep(0)
+                        if self._is_interrupted:
+                            break
+                    while not self._is_interrupted:
+                        change = self._queue.take()
+                        if change is None:
+                            if self._must_stop:
+                                break
+                            await self._wait()
+                        elif (event := self._event_of(change)) is not None:
+                            yield event
+                            number += 1
+                            if not number % SLICE:
+                                await asyncio.sleep(0)
+        except Exception:
+            _logger.exception(
+                "The feed of Kopf's handlers of %(resource)s failed because of a bug in kopf_selectcache.",
+                {"resource": str(watcher.resource)},
+            )
         finally:
-            self._end()
+            end()
             for task in tasks:
                 task.cancel()
-
-    def taken_over(self, event: Any) -> Iterator[Any]:
-        """Yield what Kopf has to be told of an event of its own watch, which has taken over: what has changed
-        since, and nothing twice.
-        """
-        if not self._is_listed:
-            yield event
-        elif event is _kopf.LISTED:
-            self._is_listed = False  # From now on, all events are those of Kopf.
-            for record in self.told.values():
-                yield {"type": "DELETED", "object": self._departed(record)}
-            self.told.clear()
-        elif event["type"] is None:
-            told = self.told.pop(event["object"]["metadata"]["uid"], None)
-            if told is None:
-                yield {"type": "ADDED", "object": event["object"]}
-            elif told.version != event["object"]["metadata"]["resourceVersion"]:
-                yield {"type": "MODIFIED", "object": event["object"]}
-        else:
-            yield event
+        self._operator.fed.note(watcher, is_fed=False)
+        async with aclosing(watcher.watch()) as own:
+            taking_over: TakeOver | None = None
+            if self.told or self._is_listed:
+                taking_over = TakeOver(self.told, is_listed=self._is_listed, was_paused=self._was_paused)
+            async for event in own:
+                if taking_over is None:
+                    yield event
+                    continue
+                for each in taking_over.told(event):
+                    yield each
+                if event is _kopf.LISTED:
+                    for record in taking_over.absent():
+                        yield {"type": "DELETED", "object": self._departed(record)}
+                    taking_over = None
 
     # ---- Waiting.
 
@@ -238,7 +220,7 @@ class Feed:
         try:
             await self._informer.ending.limit(self._news.wait())
         except ReadError:
-            self._must_stop = True
+            self._give_up(REMOVED)
         self._news.clear()
 
     async def _can_list(self) -> bool:
@@ -260,20 +242,29 @@ class Feed:
 
     def _decide(self) -> None:
         """Find out if the cache may feed the watcher as it is now."""
-        if self._informer.health in _UNFIT:
-            self._must_stop = True
+        informer = self._informer
+        if informer.health in _UNFIT:
+            why = f"the cache is {informer.health}: {informer.message}"
+            self._give_up(SecondWatch(why, one_line(informer.remedy)))
             return
-        source = source_of(self._informer)
+        source = source_of(informer)
         if source is None:
             return
-        state = self._informer.state
+        state = informer.state
         self._seen = state.filter, state.projection, state.lost
         watcher, registry = self._watcher, self._operator.registry
         handlers = None if registry is None else handlers_of(registry, source.resource)
-        why = why_not_fed(watcher.settings, handlers, watcher.resource, watcher.namespace, source)
-        if why is not None:
+        unsafe = why_not_fed(watcher.settings, handlers, watcher.resource, watcher.namespace, source)
+        if unsafe is not None:
+            self._give_up(unsafe)
+        else:
+            self._operator.decisions.note(informer, None)
+
+    def _give_up(self, why: SecondWatch) -> None:
+        """Let Kopf's own watch take over."""
+        if not self._must_stop:
             self._must_stop = True
-        self._operator.decisions.note(self._informer, why)
+            self._operator.decisions.note(self._informer, why)
 
     # ---- Changes of the cache.
 
@@ -287,10 +278,6 @@ class Feed:
             return
         if self._watcher.namespace in (None, change.key[0]) and change.cause is not ChangeCause.RESYNC:
             self._queue.add(change)
-
-    def _queue_departure(self, change: Change) -> None:
-        """Queue what has become of an object that had left the filter."""
-        self._queue.add(change)
 
     def _keep(self, record: Record) -> bool:
         """Free an object that is about to be evicted."""
@@ -392,3 +379,33 @@ class Feed:
                 "labels": dict(record.labels),
             },
         }
+
+
+class TakeOver:
+    """The first list of Kopf's own watch, where it takes over from a feed: Kopf gets what has changed since,
+    and nothing twice.
+    """
+
+    def __init__(self, told: dict[str, Record], *, is_listed: bool, was_paused: bool) -> None:
+        self._absent = told
+        self._versions = {uid: record.version for uid, record in told.items()}
+        self._is_listed = is_listed
+        self._was_paused = was_paused
+
+    def told(self, event: Any) -> Iterator[Any]:
+        """Yield what Kopf has to be told of an event of its own watch."""
+        if event is _kopf.LISTED or event["type"] is not None:
+            yield event
+            return
+        metadata = event["object"]["metadata"]
+        uid, version = metadata["uid"], metadata["resourceVersion"]
+        known, self._versions[uid] = self._versions.get(uid), version
+        self._absent.pop(uid, None)
+        if self._was_paused or (known is None and not self._is_listed):
+            yield event
+        elif known != version:
+            yield {"type": "ADDED" if known is None else "MODIFIED", "object": event["object"]}
+
+    def absent(self) -> Iterator[Record]:
+        """Yield the objects that Kopf was told of and that do not exist any more."""
+        yield from self._absent.values()

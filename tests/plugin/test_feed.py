@@ -402,7 +402,7 @@ async def test_15_a_consumer_that_is_too_slow_gets_the_differences(
         resource = _kopf.Resource("", "v1", "configmaps", kind="ConfigMap", namespaced=True)
         paused = _kopf.ToggleSet(any)
         watcher = _kopf.Watcher(settings, resource, None, paused, lambda: pytest.fail("it takes over"))
-        fed = Feed(watcher, operator, informer_of(settings), most=3).events()
+        fed = Feed(watcher, operator, most=3).events()
         stack.push_async_callback(fed.aclose)
 
         async def take() -> Any:
