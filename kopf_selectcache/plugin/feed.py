@@ -5,7 +5,7 @@ each change that the stream of the cache brings, in order. It waits while the ca
 Kopf pauses the operator for another one (peering), and it never raises. If the cache cannot feed the watcher
 any more, Kopf's own watch takes over.
 
-Kopf knows objects by their uids. `Feed.told` has each that Kopf was told of, as it was told last. After a
+Kopf knows objects by their uids. `Feed.known` has each that Kopf was told of, as it was told last. After a
 pause, or after too many changes for a slow consumer, the present objects are compared with it.
 """
 
@@ -118,7 +118,7 @@ class Feed:
     """The events of one watcher, from the informer of its kind."""
 
     def __init__(self, watcher: _kopf.Watcher, operator: Operator, *, most: int = MOST) -> None:
-        self.told: dict[str, Record] = {}
+        self.known: dict[str, Record] = {}
         """The objects that Kopf was told of, by uid, as it was told last."""
         self._watcher = watcher
         self._operator = operator
@@ -127,7 +127,7 @@ class Feed:
         self._news = asyncio.Event()
         self._seen: tuple[object, ...] = ()
         """What the last decision depended on."""
-        self._queue = Fifo(most, self._news.set, self.told.__contains__)
+        self._queue = Fifo(most, self._news.set, self.known.__contains__)
         self._queue.drop()  # Until the present objects are listed.
         self._is_listed = False
         self._must_stop = False
@@ -182,13 +182,13 @@ class Feed:
         self._operator.fed.note(watcher, is_fed=False)
         async with aclosing(watcher.watch()) as own:
             taking_over: TakeOver | None = None
-            if self.told or self._is_listed:
-                taking_over = TakeOver(self.told, is_listed=self._is_listed, was_paused=self._was_paused)
+            if self.known or self._is_listed:
+                taking_over = TakeOver(self.known, is_listed=self._is_listed, was_paused=self._was_paused)
             async for event in own:
                 if taking_over is None:
                     yield event
                     continue
-                for each in taking_over.told(event):
+                for each in taking_over.events_of(event):
                     yield each
                 if event is _kopf.LISTED:
                     for record in taking_over.absent():
@@ -281,8 +281,8 @@ class Feed:
 
     def _keep(self, record: Record) -> bool:
         """Free an object that is about to be evicted."""
-        if record.uid in self.told:
-            self.told[record.uid] = EvictedRecord.of(record)
+        if record.uid in self.known:
+            self.known[record.uid] = EvictedRecord.of(record)
         return True
 
     # ---- Events.
@@ -294,14 +294,14 @@ class Feed:
         as_listed = self._was_paused or not self._is_listed
         self._was_paused = False
         departures = self._queue.clear()
-        absent = dict(self.told)
+        absent = dict(self.known)
         for record in self._informer.store.records()[0]:
             if not record.stored or self._watcher.namespace not in (None, record.namespace):
                 continue
             told = absent.pop(record.uid, None)
             self._departures.discard(record.uid)
             if as_listed:
-                self.told[record.uid] = record
+                self.known[record.uid] = record
                 yield {"type": None, "object": record.decode()}
             elif told is None or told.version != record.version:
                 yield self._event_of(Change(told, record, ChangeCause.UPDATED))
@@ -322,11 +322,11 @@ class Feed:
             if not after.stored:
                 return None
             self._departures.discard(after.uid)
-            is_known = after.uid in self.told
-            self.told[after.uid] = after
+            is_known = after.uid in self.known
+            self.known[after.uid] = after
             return {"type": "MODIFIED" if is_known else "ADDED", "object": after.decode()}
         assert before is not None, "it departs"
-        if before.uid not in self.told:
+        if before.uid not in self.known:
             return None
         if after is not None:  # It exists, outside of the filter: no further event of it will come.
             body = self._body_of(after)
@@ -338,12 +338,12 @@ class Feed:
         if change.cause is ChangeCause.LEFT:
             self._departures.add(change)
             return None
-        del self.told[before.uid]
+        del self.known[before.uid]
         return {"type": "DELETED", "object": self._departed(before, change.last)}
 
     def _forget(self, uid: str, body: dict[str, Any] | None = None) -> None:
         """Have Kopf forget an object that exists: with the event of this body, or now."""
-        del self.told[uid]
+        del self.known[uid]
         parts = _kopf.parts_of(self._watcher.settings)
         if parts is not None and body is not None:
             parts.memos.forget_with(body)
@@ -392,7 +392,7 @@ class TakeOver:
         self._is_listed = is_listed
         self._was_paused = was_paused
 
-    def told(self, event: Any) -> Iterator[Any]:
+    def events_of(self, event: Any) -> Iterator[Any]:
         """Yield what Kopf has to be told of an event of its own watch."""
         if event is _kopf.LISTED or event["type"] is not None:
             yield event
