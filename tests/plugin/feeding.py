@@ -34,7 +34,7 @@ def in_loop(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
 
 async def until(condition: Callable[[], object]) -> None:
     """Wait until something is so."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while not condition():  # It happens on sockets: there is no event for it.  # noqa: ASYNC110
             await asyncio.sleep(0.005)
 
@@ -48,7 +48,7 @@ class Events(list[tuple[Any, str]]):
 
     def handle(self, registry: kopf.OperatorRegistry, kind: str = "configmaps", **options: Any) -> None:
         @kopf.on.event(kind, registry=registry, **options)
-        def note(event: Any, **_: Any) -> None:
+        async def note(event: Any, **_: Any) -> None:  # A thread would come when it comes.
             self.append((event["type"], event["object"]["metadata"]["name"]))
             self.bodies.append(event["object"])
 

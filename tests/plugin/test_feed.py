@@ -133,8 +133,9 @@ async def test_9_a_write_of_a_handler_reaches_kopf_once_through_the_watch(
         await cache.live.patch("configmaps", "old", {"data": {"a": "1"}}, namespace="shop")
         await cache.live.create(config("new"))
         await cache.live.delete("configmaps", "new", namespace="shop")
-        await until(lambda: ("DELETED", "new") in events)
-        assert events == [(None, "old"), ("MODIFIED", "old"), ("ADDED", "new"), ("DELETED", "new")]
+        await until(lambda: len(events) >= 4)
+        assert events.of("old") == [None, "MODIFIED"]  # Kopf keeps the order of one object only.
+        assert events.of("new") == ["ADDED", "DELETED"]
 
 
 @in_loop
@@ -324,7 +325,7 @@ async def test_6_an_object_that_leaves_the_filter_during_a_pause_is_not_deleted(
         cluster.patch(web("a"), {"metadata": {"labels": {"app": "db"}}})
         await until(lambda: informer_of(settings).held() == 1)
         await parts.paused.drop_toggle(toggle)
-        await until(lambda: len(parts.memos._memories._items) == 1)
+        await until(lambda: web_events and len(parts.memos._memories._items) == 1)
         assert web_events == [(None, "b")]
 
 
