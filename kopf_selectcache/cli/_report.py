@@ -65,8 +65,8 @@ class KopfHandlers:
     reason: str
     """The reason for a second watch; empty if they are fed."""
     remedy: str
-    is_settled: bool
-    """True if nothing else needs to be said of Kopf's watch."""
+    is_hint: bool
+    """True if labels in a decorator would spare a second watch."""
     is_wanted: bool
     """False if the operator feeds no handlers at all."""
 
@@ -142,7 +142,7 @@ class Report:
                 told += [f"    {follower}" for follower in section.followers]
                 told += [f"    changes call {id_}, which {verb} them" for id_, verb in section.reconcilers]
             if section.kopfs is not None and (wide or section.kopfs.is_wanted):
-                told.append(f"    {section.kopfs.text}")
+                told.append(f"  {'*' if section.kopfs.is_hint else ' '} {section.kopfs.text}")
             told += [f"  ! {problem}." for problem in section.problems]
             told += [f"  * {hint}." for hint in section.hints]
         told += [f"! {problem}." for problem in self.others]
@@ -262,6 +262,7 @@ def _summary(report: Report) -> str:
     total = sum(section.held.objects for section in largest.values() if section.held is not None)
     memory = sum(section.memory or 0 for section in largest.values())
     hints = len(report.unknown) + sum(len(section.hints) for section in report.sections)
+    hints += sum(section.kopfs is not None and section.kopfs.is_hint for section in report.sections)
     marked = [f"{_many(len(report.problems), 'problem')} (!)."] if report.problems else []
     marked += [f"{_many(hints, 'hint')} (*)."] if hints else []
     return (

@@ -288,7 +288,7 @@ class Check:
         all_ = await self._all(resource, planned)
         kopfs = self._decision(resource, planned)
         watched = NOTHING
-        if kopfs is None or not kopfs.is_settled:
+        if kopfs is None or not (kopfs.is_fed or kopfs.is_hint):
             watched = advice_on(
                 self._operator.settings,
                 self._operator.registry,
@@ -337,7 +337,7 @@ class Check:
             why is None,
             "" if why is None else why.reason,
             "" if why is None else why.remedy,
-            is_settled=why is None or why.is_avoidable,
+            is_hint=why is not None and why.is_avoidable,
             is_wanted=declared.one_watch,
         )
 

@@ -277,14 +277,13 @@ def _labels_to_add(handler: _kopf.ResourceHandler, namespace: str | None, source
     """Return the `labels=` with which the filter would contain the region of a handler; empty if no labels
     are enough.
     """
-    for branch in source.filter.branches:
-        requirements = branch.requirements
-        if not requirements or not all(each.operator in ("=", *_DICT_OPERATORS) for each in requirements):
-            continue
-        kept = list(_requirements(handler.labels or {}))
-        added = [each for each in requirements if each not in kept]
-        if {each.key for each in kept} & {each.key for each in added}:
-            continue
+    branch, *others = source.filter.branches
+    requirements = branch.requirements
+    kept = list(_requirements(handler.labels or {}))
+    added = [each for each in requirements if each not in kept]
+    can_be_added = all(each.operator in ("=", *_DICT_OPERATORS) for each in requirements)
+    has_both = not {each.key for each in kept}.isdisjoint(each.key for each in added)
+    if can_be_added and added and not others and not has_both:
         region = make_selector(
             LabelSelector(tuple(sorted((*kept, *added), key=lambda each: each.key))),
             namespaces=None if namespace is None else (namespace,),

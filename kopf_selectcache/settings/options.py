@@ -179,13 +179,12 @@ class SelectCacheSettings:
     contents of stale caches, which can still be read, and syncs again. It does not help caches that are
     missing, rejected or oversized. """
 
-    one_watch: bool = False
-    """True feeds Kopf's handlers of a kind from its cache, where that is proved safe, so that the kind is
-    watched once.
+    one_watch: bool = True
+    """False lets Kopf watch all kinds of its handlers itself. By default, its handlers of a kind are fed from
+    the cache, where that is proved safe, so that the kind is watched once.
 
     It is safe if the filter selects all objects that the handlers select, and whole objects are stored. Kopf
-    watches other kinds itself, beside the cache: `selectcache check` and the log at the start say why. With
-    False, Kopf watches all kinds of its handlers itself. """
+    watches other kinds itself, beside the cache: `selectcache check` and the log at the start say why. """
 
     narrow_handlers: bool = False
     """True narrows Kopf's own watch of a kind that has handlers to the filter of the cache.

@@ -339,7 +339,8 @@ class TestKopfsOwnWatches:
     HANDLERS = "\n@kopf.on.event('v1', 'pods')\n@selectcache.with_cache\ndef react(cache, **_): ...\n"
 
     def test_what_kopf_watches_in_full_is_told_with_the_line_that_narrows_it(self, command: Command) -> None:
-        said = command("check", "select['v1/pods'] = 'app=web'", handlers=self.HANDLERS)
+        declared = "settings.selectcache.one_watch = False\nselect['v1/pods'] = 'app=web'"
+        said = command("check", declared, handlers=self.HANDLERS)
         assert said.code == 0
         assert "* Kopf watches all pods for the operator's handlers" in said.output
         assert "settings.watching.label_selectors['', 'v1', 'pods'] = 'app=web'" in said.output

@@ -381,7 +381,8 @@ select['v1/nodes'] = Selector()"""
         definition: dict[str, Any] = deepcopy(DEFINITION)
         definition["spec"]["scope"] = "Cluster"
         cluster.create(definition)
-        declared = """settings.selectcache.defaults.namespaces = ['shop']
+        declared = """settings.selectcache.one_watch = False
+settings.selectcache.defaults.namespaces = ['shop']
 select['example.com/v1/widgets'] = 'app=web'"""
         handlers = """
 @kopf.on.event('example.com', 'v1', 'widgets')

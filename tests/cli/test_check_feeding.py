@@ -25,7 +25,7 @@ def test_20_a_kind_that_is_fed_is_shown_without_a_hint(command: Command) -> None
 def test_20_a_second_watch_is_shown_with_an_object_and_the_line_that_spares_it(command: Command) -> None:
     said = command("check", ON + WEB, handlers=HANDLER.format(""))
     assert (
-        "    Kopf's handlers of pods use a second watch, because handler 'note' also selects default/example"
+        "  * Kopf's handlers of pods use a second watch, because handler 'note' also selects default/example"
         " (no labels), and the cache only has app=web. To feed them from the cache, write in the decorator of"
         " 'note': labels={'app': 'web'}.\n" in said.output
     )

@@ -9,11 +9,11 @@ import kopf
 import pytest
 
 import kopf_selectcache as selectcache
-from kopf_selectcache import AnyOf, Selector, _kopf
+from kopf_selectcache import AnyOf, LabelSelector, Selector, _kopf
 from kopf_selectcache.core.selection.kinds import find
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.projection import Projection
-from kopf_selectcache.plugin.feed_safety import FeedSource, why_not_fed
+from kopf_selectcache.plugin.feed_safety import FeedSource, why_not_fed, without_namespaces
 from kopf_selectcache.settings.declaration import Cached
 from kopf_selectcache.settings.options import settings_of
 from tests.kopf_operators import NARROWS, without_selectors
@@ -147,6 +147,16 @@ EVERY = "selectors['deployments'] = selectcache.EVERYTHING"
             None,
             "handler 'web' also selects default/example (app=db), and the cache only has app=web",
             "cache these as well: selectors['deployments'] = ['app=web', 'app=db']",
+        ),
+        (
+            handles(),
+            ["app=web", "app=db"],
+            None,
+            (
+                "handler 'web' also selects default/example (no labels), and the cache only has"
+                " (labels='app=web') or (labels='app=db')"
+            ),
+            f"cache these as well: {EVERY}",
         ),
         (
             handles(labels={"app": kopf.PRESENT}),
@@ -347,6 +357,25 @@ def test_one_watch_false_turns_feeding_off() -> None:
     )
     assert found is not None
     assert found.reason == "settings.selectcache.one_watch is False"
+
+
+@pytest.mark.parametrize(
+    ("present", "lost", "namespace", "is_fed"),
+    [
+        (("blog", "shop"), (), "shop", True),
+        (("blog", "shop"), ("blog",), "shop", True),
+        (("blog", "shop"), ("shop",), "shop", False),
+        ((), (), "shop", False),
+        (None, (), "shop", False),
+        (("shop",), (), None, False),
+    ],
+)
+def test_6_of_namespaces_by_label_those_count_that_have_it(
+    present: tuple[str, ...] | None, lost: tuple[str, ...], namespace: str | None, is_fed: bool
+) -> None:
+    label = LabelSelector.parse("tenant=yes")
+    filter_ = without_namespaces(Selector(namespaces=label).in_namespaces(present), lost)
+    assert (decided(handles(kopf.daemon), filter_=filter_, namespace=namespace) == "") is is_fed
 
 
 def test_20_unknown_handlers_are_not_fed() -> None:

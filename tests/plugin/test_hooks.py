@@ -109,7 +109,7 @@ def test_an_operator_runs_probes_and_ends_clean(registry: kopf.OperatorRegistry)
         def configure(settings: kopf.OperatorSettings, **_: Any) -> None:
             settings_of(settings).selectors["v1/pods"] = "app=web"
 
-        @kopf.on.event("pods", registry=registry)
+        @kopf.on.event("pods", labels={"app": "web"}, registry=registry)
         @with_cache
         async def seen(cache: Any, **_: Any) -> None:
             events.put_nowait(names_of(cache))
@@ -130,6 +130,7 @@ def test_an_operator_runs_probes_and_ends_clean(registry: kopf.OperatorRegistry)
                     "objects": 1,
                     "version": "10",
                     "age": 0,
+                    "kopf_handlers": "fed from the cache",
                 }
             assert operator.exception() is None
             assert asyncio.all_tasks() == before

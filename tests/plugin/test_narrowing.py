@@ -33,6 +33,8 @@ def registry() -> kopf.OperatorRegistry:
 def advice(
     registry: kopf.OperatorRegistry, settings: kopf.OperatorSettings, caplog: pytest.LogCaptureFixture
 ) -> list[str]:
+    settings_of(settings).one_watch = False
+
     async def main() -> None:
         async with launched(settings, Cluster(), registry=registry) as operator:
             await operator.gate(None, None)
@@ -152,9 +154,9 @@ def test_a_kind_that_never_settles_silences_no_advice_on_others(
     async def main() -> None:
         cluster = Cluster()
         cluster.hold("/api/v1/secrets")
-        async with launched(
-            declaring(secrets="app=web", pods="app=web"), cluster, registry=registry
-        ) as operator:
+        settings = declaring(secrets="app=web", pods="app=web")
+        settings_of(settings).one_watch = False
+        async with launched(settings, cluster, registry=registry) as operator:
             await operator.gate(("pods",), None)
             await cycles()
 
