@@ -258,13 +258,13 @@ class Feed:
         if unsafe is not None:
             self._give_up(unsafe)
         else:
-            self._operator.decisions.note(informer, None)
+            self._operator.decisions.note(informer, watcher.namespace, None)
 
     def _give_up(self, why: SecondWatch) -> None:
         """Let Kopf's own watch take over."""
         if not self._must_stop:
             self._must_stop = True
-            self._operator.decisions.note(self._informer, why)
+            self._operator.decisions.note(self._informer, self._watcher.namespace, why)
 
     # ---- Changes of the cache.
 

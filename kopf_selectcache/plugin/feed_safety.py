@@ -84,24 +84,29 @@ class Decisions:
 
     def __init__(self, logger: logging.Logger) -> None:
         self._logger = logger
-        self._last: dict[str, SecondWatch | None] = {}
+        self._last: dict[str, dict[str | None, SecondWatch | None]] = {}
+        """The decision about each watcher of a kind, by its namespace."""
 
-    def note(self, informer: Informer, why: SecondWatch | None) -> None:
-        """Note the decision for one of the watchers of a kind."""
-        is_first = informer.key not in self._last
-        last, self._last[informer.key] = self._last.get(informer.key), why
-        if not is_first and last == why:
+    def note(self, informer: Informer, namespace: str | None, why: SecondWatch | None) -> None:
+        """Note the decision for a watcher of a kind. The log has one line for all of its watchers, unless
+        they need different lines to be changed.
+        """
+        known = self._last.setdefault(informer.key, {})
+        was_fed = namespace in known and known[namespace] is None
+        remedies = {each and each.remedy for each in known.values()}
+        known[namespace] = why
+        if (why and why.remedy) in remedies:
             return
         said = phrase(informer, why)
-        is_loss = why is not None and (why.is_avoidable or not is_first)
+        is_loss = why is not None and (why.is_avoidable or was_fed)
         level = logging.WARNING if is_loss else logging.INFO
         self._logger.log(level, said.template, said.parts, extra=context_of(informer))
 
     def shown(self, key: str) -> str:
         """Return the decision for a kind; empty if there is none."""
-        if key not in self._last:
+        if not (known := self._last.get(key)):
             return ""
-        return str(self._last[key] or "fed from the cache")
+        return str(next(filter(None, known.values()), "fed from the cache"))
 
 
 DECLARED_LATER = SecondWatch(

@@ -216,7 +216,7 @@ class Operator:
         is_new = informer is not None and not self.decisions.shown(informer.key)
         is_later = is_new and key not in self._declared.selectors and self._declared.one_watch
         if informer is not None and is_later and handlers_of_key(self.registry, key):
-            self.decisions.note(informer, DECLARED_LATER)
+            self.decisions.note(informer, None, DECLARED_LATER)
 
     async def _warn_of_peering(self, runtime: Runtime) -> None:
         if self.settings.peering.mandatory:

@@ -56,7 +56,7 @@ def decide(
             "settings.selectcache.selectors['v1/pods']",
         )
         why = why_not_fed(settings, handlers, as_watched(PODS), None, source)
-        Decisions(LOGGER).note(cast("Any", Fed()), why)
+        Decisions(LOGGER).note(cast("Any", Fed()), None, why)
 
     return work
 
@@ -65,7 +65,7 @@ def decide_again() -> None:
     """Log that a kind is not fed any more."""
     decisions = Decisions(LOGGER)
     for why in (None, None, DECLARED_LATER, DECLARED_LATER):
-        decisions.note(cast("Any", Fed()), why)
+        decisions.note(cast("Any", Fed()), None, why)
 
 
 def off(settings: kopf.OperatorSettings) -> None:

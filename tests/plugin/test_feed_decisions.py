@@ -25,7 +25,7 @@ def decisions(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
     return [
         (record.levelname, record.getMessage())
         for record in caplog.records
-        if record.name == "kopf_selectcache" and "Kopf" in record.getMessage()
+        if record.name == "kopf_selectcache" and "Kopf's handlers" in record.getMessage()
     ]
 
 
@@ -136,6 +136,28 @@ async def test_20_a_filter_that_becomes_too_narrow_is_a_warning(
                 await events.see(("ADDED", "c"))
                 assert ("DELETED", "b") not in events
     assert [level for level, _ in decisions(caplog)] == ["INFO", "WARNING"]
+
+
+@in_loop
+async def test_20_watchers_of_several_namespaces_are_decided_each_and_told_once(
+    registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture
+) -> None:
+    events = Events()
+    events.handle(registry, id="note")
+    fed = selectcache.Selector(namespaces=["shop"])
+    options: dict[str, Any] = {"clusterwide": False, "namespaces": ["shop", "blog", "news"]}
+    with caplog.at_level(logging.INFO, "kopf_selectcache"):
+        async with serving() as cluster:
+            cluster.namespace("blog")
+            cluster.namespace("news")
+            cluster.create(config("a"))
+            async with feeding(registry, cluster, filters={"v1/configmaps": fed}, **options) as settings:
+                await events.see((None, "a"))
+                await until(lambda: len(decisions(caplog)) == 2)
+                assert "also selects" in str(probed(settings))
+    first, second = sorted(decisions(caplog))
+    assert first == ("INFO", "Kopf's handlers of configmaps are fed from the cache.")
+    assert second[1].endswith("selectors['v1/configmaps'] = selectcache.EVERYTHING.")
 
 
 @in_loop
