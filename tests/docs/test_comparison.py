@@ -16,6 +16,7 @@ from bench.comparison import (
     DOCUMENT,
     END,
     OUTCOMES,
+    OWN,
     RECORDS,
     SUMMARY,
     TABLES,
@@ -100,7 +101,7 @@ def test_each_fault_has_an_outcome_and_so_has_each_repeated_change() -> None:
     ]
 
 
-@pytest.mark.parametrize(("begin", "name"), [(OUTCOMES, "cache"), (RECORDS, "on.change")])
+@pytest.mark.parametrize(("begin", "name"), [(OUTCOMES, "cache"), (RECORDS, "on.change"), (OWN, "fed")])
 def test_no_outcome_of_ours_is_wrong(begin: str, name: str) -> None:
     seen = shown(DOCUMENT.read_text(), begin)
     ours = {words: cell for (words, contender), cell in seen.items() if contender == name}
@@ -108,6 +109,12 @@ def test_no_outcome_of_ours_is_wrong(begin: str, name: str) -> None:
     assert {
         words: cell for words, cell in ours.items() if WRONG in cell and not cell.startswith("0 of ")
     } == {}
+
+
+def test_fed_handlers_are_right_after_each_fault_and_their_operator_lives() -> None:
+    seen = shown(DOCUMENT.read_text(), OWN)
+    faults = {row.words for row in ROWS if not row.is_read}
+    assert {cell for (words, name), cell in seen.items() if name == "fed" and words in faults} == {"right"}
 
 
 def test_results_are_read_back_in_their_order_without_a_line_that_is_not_complete(

@@ -76,6 +76,14 @@ TIMEOUTS_WITHOUT_EFFECT = Rule(
 ALWAYS: Sequence[Rule] = (NO_MANAGED_FIELDS,)
 
 
+def require_same(two: Recorder, one: Recorder, *rules: Rule) -> None:
+    """Raise AssertionError with all that differs between a run with two watches and one with one watch, apart
+    from what these rules expect.
+    """
+    found = differences(two, one, *rules)
+    assert not found, "\n".join(["they differ:", *found])
+
+
 def differences(two: Recorder, one: Recorder, *rules: Rule) -> list[str]:
     """Return what differs between a run with two watches and one with one watch, as lines of a diff."""
     found = []

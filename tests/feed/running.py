@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import threading
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ from tests.apiserver.client import ApiError
 from tests.apiserver.cluster import Cluster
 from tests.apiserver.waiting import wait_until
 from tests.conformance.places import fresh_group
+from tests.faults.environment import connections_closed
 from tests.real.inprocess import credentials
 
 from .handlers import Admission, register
@@ -213,6 +215,7 @@ class Operated:
                 stop_flag=stop,
                 **self._options.operator,
             )
+            await connections_closed()
 
         def run() -> None:
             try:
@@ -229,7 +232,7 @@ class Operated:
             stop.set()
             self.recorder.is_over = True
             self._thread.join()
-            gc.collect()  # Kopf leaves sockets.
+            collect_sockets()
 
     @contextmanager
     def _run_by_kopf(
@@ -244,7 +247,7 @@ class Operated:
         with runner:
             yield
             self.recorder.is_over = True
-        gc.collect()
+        collect_sockets()
         assert runner.exit_code == 0, runner.output
 
     @property
@@ -296,6 +299,13 @@ class Operated:
     def kopfs_own_watches(self) -> list[str]:
         """Return the paths of the kind that Kopf itself has listed or watched."""
         return [path for path in self.recorder.lists if path.endswith(f"/{PLURAL}")]
+
+
+def collect_sockets() -> None:
+    """Close the sockets that Kopf leaves when an operator ends."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
 
 
 def EXACTLY(world: World) -> Sequence[str]:  # Used as a constant.  # noqa: N802

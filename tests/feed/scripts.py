@@ -73,9 +73,10 @@ def pauses(run: Operated) -> None:
     """Another operator takes over for a while: daemons stop, and nothing is handled until it is gone."""
     world = run.world
     daemons = ("daemon", "daemon-sync")
+    for key in ("a/kept", "a/changed", "a/forced"):
+        world.create(key, color="red", size=1)
     with run.started():
         for key in ("a/kept", "a/changed", "a/forced"):
-            world.create(key, color="red", size=1)
             run.settles(key)
             for daemon in daemons:
                 run.stepped(key, daemon, 1)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from .comparing import differences
+from .comparing import require_same
 from .recording import Wire
 from .running import ONE, TWO, Mode, Operated, Options, World
 from .scripts import lives
@@ -22,6 +22,6 @@ def test_all_kinds_of_handlers_are_called_as_with_two_watches(
     new_world: Callable[..., World], wire: Wire
 ) -> None:
     two, one = (play(new_world(), mode, wire) for mode in (TWO, ONE))
-    assert differences(two.recorder, one.recorder) == []
+    require_same(two.recorder, one.recorder)
     assert two.kopfs_own_watches
     assert not one.kopfs_own_watches

@@ -9,7 +9,7 @@ import pytest
 
 from kopf_selectcache import Selector
 
-from .comparing import differences
+from .comparing import require_same
 from .handlers import register_events
 from .recording import Wire
 from .running import EXACTLY, ONE, PLAIN, TWO, Mode, Operated, Options, World
@@ -40,7 +40,7 @@ def play(world: World, mode: Mode, wire: Wire, options: Options) -> Operated:
 )
 def test_the_same_is_called_in_each_scope(scope: str, new_world: Callable[..., World], wire: Wire) -> None:
     two, one = (play(new_world(namespaces=3), mode, wire, SCOPES[scope]) for mode in (TWO, ONE))
-    assert differences(two.recorder, one.recorder) == []
+    require_same(two.recorder, one.recorder)
     assert two.kopfs_own_watches
     assert not one.kopfs_own_watches
     assert (ALIEN in one.recorder.tracks) is SCOPES[scope].clusterwide
@@ -49,7 +49,7 @@ def test_the_same_is_called_in_each_scope(scope: str, new_world: Callable[..., W
 @pytest.mark.soak
 def test_the_same_is_called_as_by_kopf_without_a_cache(new_world: Callable[..., World], wire: Wire) -> None:
     plain, one = (play(new_world(namespaces=3), mode, wire, Options()) for mode in (PLAIN, ONE))
-    assert differences(plain.recorder, one.recorder) == []
+    require_same(plain.recorder, one.recorder)
 
 
 @pytest.mark.soak
@@ -67,7 +67,7 @@ def test_two_operators_in_a_process_are_fed_on_their_own(new_world: Callable[...
     assert not any(run.kopfs_own_watches for run in one)
     for run in one:
         assert run.recorder.tracks["a/old"].final is not None
-        assert differences(two[0].recorder, run.recorder) == []
+        require_same(two[0].recorder, run.recorder)
 
 
 def test_each_version_is_an_event_in_its_order(new_world: Callable[..., World], wire: Wire) -> None:
@@ -75,5 +75,5 @@ def test_each_version_is_an_event_in_its_order(new_world: Callable[..., World], 
     for run in runs:
         bursts(run)
     two, one = runs
-    assert differences(two.recorder, one.recorder) == []
+    require_same(two.recorder, one.recorder)
     assert not one.kopfs_own_watches
