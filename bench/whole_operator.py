@@ -74,6 +74,7 @@ HEAD = (
     "memory, MB",
     "peak, MB",
 )
+WORDS = dict(zip((each.name for each in fields(Figures)), HEAD, strict=True))
 
 
 def play(peer: Running, synthetic: Synthetic, pods: int, changes: int) -> Figures:
@@ -82,19 +83,24 @@ def play(peer: Running, synthetic: Synthetic, pods: int, changes: int) -> Figure
     before = peer.usage().cpu
     peer.ask(do="start")
     peer.ask(do="handled", pods=pods, round="")
-    synced, requests, received = peer.usage().cpu - before, synthetic.requests.total(), synthetic.bytes
+    synced, received = peer.usage().cpu - before, synthetic.bytes
     peer.ask(do="rest")
+    event = 0.0
+    if changes:
+        before = peer.usage().cpu
+        synthetic.begin()
+        peer.ask(do="handled", pods=changes, changed=changes, round=round_of(1))
+        event = 1e6 * (peer.usage().cpu - before) / changes
+        peer.ask(do="rest")
     usage = peer.usage()
-    figures = Figures(requests, received / 1e6, synced, rest=usage.resident / 1e6, peak=usage.peak / 1e6)
-    if not changes:
-        return figures
-    before = peer.usage().cpu
-    synthetic.begin()
-    peer.ask(do="handled", pods=changes, changed=changes, round=round_of(1))
-    event = 1e6 * (peer.usage().cpu - before) / changes
-    peer.ask(do="rest")
-    usage = peer.usage()
-    return Figures(requests, received / 1e6, synced, event, usage.resident / 1e6, usage.peak / 1e6)
+    return Figures(
+        requests=synthetic.requests.total(),  # Its watch is there by now.
+        megabytes=received / 1e6,
+        cpu=synced,
+        event=event,
+        rest=usage.resident / 1e6,
+        peak=usage.peak / 1e6,
+    )
 
 
 def measure(
@@ -166,7 +172,7 @@ def verdict(tables: Mapping[tuple[str, int], Mapping[str, Sequence[Figures | str
             ours, theirs = median_of(contenders[ONE]), median_of(contenders[other])
             if not isinstance(ours, str) and not isinstance(theirs, str) and getattr(theirs, figure):
                 ratios.append(f"{getattr(ours, figure) / getattr(theirs, figure):.2f}x")
-        lines.append(f"| {figure} | {other} | {allowed:.2f}x | {', '.join(ratios)} |")
+        lines.append(f"| {WORDS[figure]} | {other} | {allowed:.2f}x | {', '.join(ratios)} |")
     return "\n".join(lines)
 
 
