@@ -2,7 +2,7 @@
 
 - `plain`: Kopf alone. `two`: with a cache of all pods, and two watches. `one`: the cache feeds the handler.
 - `reading`: as `one`, and the handler gets the pod from the cache.
-- `index-plain`, `index-two`, `index-one`: with a `@kopf.index` of all pods in addition.
+- `index-plain`, `index-one`: with a `@kopf.index` of all pods in addition.
 
 Orders, in JSON: `start`; `handled` waits until the handler was called for so many `pods`, and for so many
 changes (`changed`); `rest` waits until Kopf's workers have ended, and frees memory.
@@ -26,7 +26,6 @@ from bench.data import ROUND, round_of
 from bench.peers.asking import Answer, Answers, Order
 from bench.peers.kopfs import login
 
-MODES = ("plain", "two", "one", "reading", "index-plain", "index-two", "index-one")
 LOOK = 0.01
 FEW_TASKS = 50
 PAGE = 500
