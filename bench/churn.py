@@ -34,7 +34,7 @@ import kopf_selectcache as selectcache
 from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.plugin.operator import operator_of
-from kopf_selectcache.recorder._recordings import recordings_of
+from kopf_selectcache.recorder.recording import recordings_of
 from kopf_selectcache.selectors.text import LabelSelector
 from kopf_selectcache.testing import EmbeddedCluster
 from tests.plugin.reconciling import APPS, CRD, operated

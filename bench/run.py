@@ -40,7 +40,7 @@ from bench.running import Cap, cpu_of
 from bench.synthetic import Synthetic, discovery
 from bench.table import DID_NOT_FINISH
 from bench.targets import INDEX_LIMITS
-from kopf_selectcache.cli._progress import Progress
+from kopf_selectcache.cli.output import Progress
 from tests.apiserver.server import ApiServer
 
 BURST = 1_000

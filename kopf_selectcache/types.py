@@ -1,10 +1,10 @@
 """Types of what calls return, for your annotations: `from kopf_selectcache.types import Why`."""
 
 from .cache.errors import Reason
-from .cache.explanation import Explanation
 from .cache.formats.partial import PartialObject
 from .cache.formats.views import BodyView
 from .cache.info import Info, Memory
+from .cache.introspection import Explanation
 from .cache.live import Live
 from .cache.pinned import PinnedReads
 from .cache.planning import ChangePlan, PlannedStream
@@ -15,9 +15,9 @@ from .core.selection.witness import Answer, Witness
 from .informer.audit import Audit
 from .selectors.selector import Verdict
 from .settings.declaration import Selectors
+from .settings.options import WatchError
 from .settings.precedence import Level, Origin
 from .settings.rights import Right
-from .settings.watch_error import WatchError
 
 __all__ = [
     "Answer",

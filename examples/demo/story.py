@@ -13,7 +13,7 @@ from pathlib import Path
 from running import Operator, held_back
 from screen import DIM, GREEN, Screen
 
-from kopf_selectcache.cli._progress import Progress
+from kopf_selectcache.cli.output import Progress
 from kopf_selectcache.testing import EmbeddedCluster
 from kopf_selectcache.testing.sample_objects import Population
 

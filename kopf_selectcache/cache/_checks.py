@@ -11,8 +11,7 @@ from kopf_selectcache.core.store.index_spec import Indexed, joined, key_of, wron
 from kopf_selectcache.core.store.projection import Projection, keys_of
 from kopf_selectcache.selectors.client_classes import stands_for
 from kopf_selectcache.selectors.object_key import Key, arguments
-from kopf_selectcache.selectors.signatures import noted
-from kopf_selectcache.selectors.suggestions import near
+from kopf_selectcache.selectors.signatures import near, noted
 from kopf_selectcache.selectors.text import is_name, namespaces_of
 
 from .errors import path_not_stored

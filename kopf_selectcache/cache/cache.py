@@ -18,14 +18,14 @@ from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.selectors.kind_keys import AnyKey, AnyName
 from kopf_selectcache.settings.declaration import Declared
 
-from . import _fallback, _introspection, _server_reads, changes, declaring, own_writes, waits
+from . import _fallback, _server_reads, changes, declaring, introspection, own_writes, waits
 from .blocking import Threaded, Waits, awaited, in_thread, run_in_thread
 from .declaring import DeclareOptions, placed
-from .explanation import Explanation
 from .formats.formats import RAISE, As, AsView, C, Else, Made
 from .formats.lazy_list import Objects
 from .formats.views import BodyView
 from .info import Info, info_of
+from .introspection import Explanation
 from .live import Live, SyncLive
 from .matcher import (
     ChangesOptions,
@@ -128,7 +128,7 @@ class AnyCache(Reads):
         """
         request = self._access.requests.several("explain", kind, options)
         informer = informer_of(self._runtime, request)
-        answer = partial(_introspection.explain, age=lambda: informer.age(request.selector))
+        answer = partial(introspection.explain, age=lambda: informer.age(request.selector))
         return self._access.read(request, answer)
 
     if not TYPE_CHECKING:  # Checkers report attributes that there are not.
@@ -136,19 +136,19 @@ class AnyCache(Reads):
         def __getattr__(self, name: str) -> NoReturn:
             if name.startswith("_"):
                 raise AttributeError(name)
-            raise _introspection.no_such_read(self, name)
+            raise introspection.no_such_read(self, name)
 
         def __getitem__(self, _: object) -> NoReturn:
-            raise _introspection.no_container("cache[...]")
+            raise introspection.no_container("cache[...]")
 
         def __iter__(self) -> NoReturn:
-            raise _introspection.no_container("`for` over a cache")
+            raise introspection.no_container("`for` over a cache")
 
     def __contains__(self, _: object) -> NoReturn:
-        raise _introspection.no_container("`in`")
+        raise introspection.no_container("`in`")
 
     def __repr__(self) -> str:
-        return _introspection.describe(type(self), self._runtime)
+        return introspection.describe(type(self), self._runtime)
 
 
 class Cache(AnyCache):
@@ -412,7 +412,7 @@ class Cache(AnyCache):
         Unlike a declared index, it sees only the stored part of each object: other paths raise NotKept. An
         index that exists is not added again. Define functions outside of the handler: lambdas in it differ.
         """
-        work = partial(_introspection.add_indexes, indexes=indexes)
+        work = partial(introspection.add_indexes, indexes=indexes)
         await self._access.work(Request(verb="add_index", kind=kind), work)
 
     @awaited

@@ -32,12 +32,18 @@ from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.informer.names import remedy_of_withdrawn
 from kopf_selectcache.selectors.kind_keys import AnyKey, assigned, checked_key, declared_like, likely
 from kopf_selectcache.selectors.special_values import Everything
-from kopf_selectcache.settings.declaration import Cached, Declared, are_one_kind, checked, named
-from kopf_selectcache.settings.differences import differing_options, select_alike
-from kopf_selectcache.settings.kind_options import OPTIONS
+from kopf_selectcache.settings.checks import OPTIONS, Size
+from kopf_selectcache.settings.declaration import (
+    Cached,
+    Declared,
+    are_one_kind,
+    checked,
+    differing_options,
+    named,
+    select_alike,
+)
 from kopf_selectcache.settings.namespaces import NamespacesGiven
 from kopf_selectcache.settings.options import SelectCacheSettings
-from kopf_selectcache.settings.quantity import Size
 from kopf_selectcache.settings.retention import require_received
 
 from .errors import for_request

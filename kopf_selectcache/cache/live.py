@@ -14,8 +14,7 @@ from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.selectors.kind_keys import AnyKey, AnyName
 
 from . import _server_reads, writes
-from ._introspection import no_such_write
-from ._write_options import (
+from ._write_errors import (
     AnyOptions,
     ApplyOptions,
     Changes,
@@ -33,6 +32,7 @@ from .errors import NotFound
 from .formats.formats import RAISE, As, AsView, C, Else, Given, Made
 from .formats.lazy_list import Objects
 from .formats.views import BodyView
+from .introspection import no_such_write
 from .matcher import Ask, LiveOptions, LiveSelection, Name, Obj
 from .server_writes import request_of
 from .snapshots import Access

@@ -26,8 +26,8 @@ from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.selectors.kind_keys import AnyKey, as_given
 
 from ._at_least import lists_of, require_comparable, version_reached
-from ._introspection import no_such_pinned_read
 from .errors import stale
+from .introspection import no_such_pinned_read
 from .reads import Reads
 from .request import Request, requested_key
 from .snapshots import Access, Counted, Snapshot, informer_of, require_shown

@@ -26,9 +26,9 @@ from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.informer.state import Relist, Split, split_streams
 from kopf_selectcache.selectors.kind_keys import AnyKey
 from kopf_selectcache.selectors.selector import Branches
+from kopf_selectcache.settings.checks import readable
 from kopf_selectcache.settings.declaration import Cached, Declared, named
 from kopf_selectcache.settings.planner import Plan, Stream
-from kopf_selectcache.settings.quantity import readable
 from kopf_selectcache.settings.rights import Right, merged, of_cache
 
 from ._server_reads import resource_of

@@ -17,10 +17,9 @@ from kopf_selectcache.informer.informers import Runtime
 
 from ._adoption import adoption_of, require_selected
 from ._server_reads import fetch_record, fetch_subresource
-from ._write_options import Edit
+from ._write_errors import Edit
 from .errors import NotFound
-from .formats.given import Given, given_object
-from .formats.plain import plain
+from .formats.given import Given, given_object, plain
 from .own_writes import remember_answer
 from .request import Request
 from .server_writes import (

@@ -9,8 +9,8 @@ from typing import Any
 from kopf_selectcache.core.protocol.query import written
 from kopf_selectcache.core.redact import one_line
 from kopf_selectcache.informer.estimate import Amount
+from kopf_selectcache.settings.checks import readable
 from kopf_selectcache.settings.precedence import Level, Origin
-from kopf_selectcache.settings.quantity import readable
 from kopf_selectcache.settings.rights import Right
 
 from ._rights import EventRights, plain

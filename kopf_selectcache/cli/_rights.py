@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from kopf_selectcache.core.selection.resource import Resource
-from kopf_selectcache.recorder.api import Api
+from kopf_selectcache.recorder.events import Api
 from kopf_selectcache.settings.rights import READ, Right, merged
 
 LIVE, SETTLING = "cache.live", "lost answers of cache.live"

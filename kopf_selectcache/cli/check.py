@@ -40,20 +40,18 @@ from kopf_selectcache.plugin.peering import unmet_peering
 from kopf_selectcache.plugin.reconcile import reconcilers_with
 from kopf_selectcache.selectors.kind_keys import SETTINGS, text_of, unserved
 from kopf_selectcache.selectors.selector import brief
+from kopf_selectcache.settings.checks import bytes_in, readable, written
 from kopf_selectcache.settings.declaration import Cached
 from kopf_selectcache.settings.planner import Plan
-from kopf_selectcache.settings.quantity import bytes_in, readable, written
 from kopf_selectcache.settings.rights import Right, merged, of_cache
 
 from . import _late, _paths, _required_rights, operator_loader, output
 from ._caches import declared_in, plan
-from ._progress import Progress
 from ._report import Follower, KopfHandlers, Problem, Report, Result, Section
 from ._required_rights import Needs, key_of
 from ._rights import EVENTS, LIVE, RECONCILERS, choose
 from .operator_loader import NO_CACHE, Loaded
-from .output import PROBLEM, CommandResult
-from .terminal import width_of
+from .output import PROBLEM, CommandResult, Progress, width_of
 
 NAME = "check"
 HELP = "Show what each cache would hold, missing permissions, and kinds that Kopf watches unfiltered."

@@ -21,8 +21,7 @@ from kopf_selectcache.plugin.finalizers import finalizers_of, is_terminating, re
 from . import _login, output
 from ._caches import metadata_in
 from ._objects import DEFAULT, Target, kind_named, targets_of
-from ._progress import Progress
-from .output import PROBLEM, CommandError, CommandResult
+from .output import PROBLEM, CommandError, CommandResult, Progress
 
 NAME = "finalizers"
 HELP = "Remove a finalizer from objects. Only shows what would change, until you add --yes."

@@ -4,18 +4,82 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
 import sys
+import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, NoReturn, Protocol, TextIO
+from types import TracebackType
+from typing import Any, NamedTuple, NoReturn, Protocol, Self, TextIO
 
 import yaml
 
 from kopf_selectcache.core.redact import one_line
 from kopf_selectcache.errors import SelectCacheError
-from kopf_selectcache.selectors.suggestions import near
+from kopf_selectcache.selectors.signatures import near
 
-from .terminal import write
+USUAL_WIDTH = 80
+"""The columns of a terminal that does not tell its width."""
+
+
+NARROWEST = 20
+"""Text is not wrapped to fewer columns than these."""
+
+_RED, _GREEN, _YELLOW, _BOLD = "31", "32", "33", "1"
+
+
+_MARKS = (
+    (re.compile(r"\s*(!|missing:|error:) "), _RED),
+    (re.compile(r"\s*(\*|too much:|hint:|note:) "), _YELLOW),
+    (re.compile(r"KIND .*"), _BOLD),
+    (re.compile(r"Nothing is missing, and nothing is too much\.|.* No problems found\."), _GREEN),
+)
+"""The beginning of a marked line, and its colour as an SGR code of ECMA-48."""
+
+
+def width_of(file: TextIO, environment: Mapping[str, str] = os.environ) -> int | None:
+    """Return the number of columns of a terminal, or None for a pipe or a file. COLUMNS comes first."""
+    if not file.isatty():
+        return None
+    columns = environment.get("COLUMNS", "")
+    if columns.isascii() and columns.isdecimal() and int(columns[:6]) > 0:
+        return int(columns[:6])
+    try:
+        return os.get_terminal_size(file.fileno()).columns or USUAL_WIDTH
+    except OSError:
+        return USUAL_WIDTH
+
+
+def write(file: TextIO, text: str, *, environment: Mapping[str, str] = os.environ) -> None:
+    """Write lines. On a terminal they are wrapped, and coloured unless NO_COLOR is set or TERM is `dumb`."""
+    if (width := width_of(file, environment)) is not None:
+        coloured = not environment.get("NO_COLOR") and environment.get("TERM") != "dumb"
+        lines = ["\n".join(_wrapped(line, max(width, NARROWEST))) for line in text.splitlines()]
+        text = "".join(f"{_painted(line) if coloured else line}\n" for line in lines)
+    file.write(text)
+
+
+def _wrapped(line: str, width: int) -> list[str]:
+    """Wrap a line; its later lines are indented two columns more. A word is never broken."""
+    if len(line) <= width:
+        return [line]
+    indent = line[: len(line) - len(line.lstrip())]
+    return textwrap.wrap(
+        line.strip(),
+        width,
+        initial_indent=indent,
+        subsequent_indent=f"{indent}  ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def _painted(line: str) -> str:
+    for pattern, colour in _MARKS:
+        if (found := pattern.match(line)) is not None:
+            return f"\x1b[{colour}m{found[0]}\x1b[0m{line[found.end() :]}"
+    return line
+
 
 PROBLEM, UNKNOWN, INTERRUPTED = 1, 2, 130
 """Exit codes: a problem was found; the command cannot answer; Ctrl-C, as in shells."""
@@ -139,3 +203,64 @@ def fail(error: CommandError, form: str) -> int:
 def _complain(error: CommandError) -> None:
     hint = f"hint: {error.hint}\n" if error.hint else ""
     write(sys.stderr, f"error: {error}\n{hint}")
+
+
+SOON = 1.0  # Seconds: what is done by then is not shown.
+
+
+REDRAWN, TOLD = 0.1, 5.0  # Seconds between two looks: in a terminal, and where each is a line.
+
+
+class Progress:
+    """The progress of counted work."""
+
+    def __init__(
+        self,
+        word: str,
+        total: int | None,
+        *,
+        file: TextIO,
+        clock: Callable[[], float],
+        soon: float = SOON,
+    ) -> None:
+        self._word = word
+        self._total = total  # None if it shows only in the end.
+        self._file = file
+        self._clock = clock
+        self._done = 0
+        self._next = clock() + soon
+        self._shown = False
+        self._reported = 0
+
+    def step(self, count: int = 1) -> None:
+        """Add to the work that is done."""
+        self._done += count
+        if self._clock() >= self._next:
+            self._next = self._clock() + (REDRAWN if self._file.isatty() else TOLD)
+            self._show()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Leave the last state on the screen, if one was shown."""
+        if self._shown:
+            if self._reported != self._done:
+                self._show()
+            if self._file.isatty():
+                self._file.write("\n")
+
+    def _show(self) -> None:
+        self._shown = True
+        self._reported = self._done
+        of = f" of {self._total:,} ({min(self._done / self._total, 1.0):.0%})" if self._total else ""
+        text = f"{self._word}: {self._done:,}{of}"
+        if self._file.isatty():
+            # In the last column, some terminals begin a new line.
+            columns = (width_of(self._file) or USUAL_WIDTH) - 1
+            self._file.write(f"\r{text[:columns]}")
+        else:
+            self._file.write(f"{text}\n")
+        self._file.flush()

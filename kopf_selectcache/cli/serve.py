@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from urllib.parse import quote, urlencode, urlsplit
 
 from . import output as out
-from ._progress import Progress
-from .output import PROBLEM, CommandError, CommandResult, print_line
+from .output import PROBLEM, CommandError, CommandResult, Progress, print_line
 
 PROBE_TIMEOUT = 5.0
 """Seconds that the server of an existing kubeconfig has to answer. It runs on this machine."""

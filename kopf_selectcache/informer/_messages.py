@@ -14,7 +14,7 @@ from kopf_selectcache.core.redact import NOTHING, Phrase, clipped
 from kopf_selectcache.core.selection.kinds import Kind, KindKey
 from kopf_selectcache.selectors.kind_keys import SETTINGS, Site, unserved
 from kopf_selectcache.selectors.selector import Branches, Selector
-from kopf_selectcache.settings.quantity import bytes_in, readable, written
+from kopf_selectcache.settings.checks import bytes_in, readable, written
 
 from .memory import AGAIN, LetGo, lessened
 

@@ -16,8 +16,8 @@ from kopf_selectcache.core.store.changes import Change
 from kopf_selectcache.core.store.projection import METADATA_ONLY, where_of
 from kopf_selectcache.core.store.siblings import SiblingPacking
 from kopf_selectcache.core.store.substore import Substore
+from kopf_selectcache.settings.options import OnWatchError, WatchError
 from kopf_selectcache.settings.planner import Stream
-from kopf_selectcache.settings.watch_error import OnWatchError, WatchError
 
 from ._messages import Subject
 from ._versions import SharedVersion

@@ -14,7 +14,7 @@ from kopf_selectcache.core.redact import Phrase, clipped, printable, printable_n
 from kopf_selectcache.core.store.record import UnreadableRecord
 from kopf_selectcache.core.store.store import Store
 from kopf_selectcache.selectors.selector import Branches, Selector
-from kopf_selectcache.settings.quantity import readable
+from kopf_selectcache.settings.checks import readable
 
 from .health import Condition, Health
 from .metrics import bytes_of

@@ -11,7 +11,7 @@ from kopf_selectcache.core.store.record import Record, compact_json
 from kopf_selectcache.core.store.siblings import OVERHEAD, WARM, SiblingPacking, Tally, weights_of
 from kopf_selectcache.selectors.kind_keys import text_of
 from kopf_selectcache.selectors.selector import AnyOf, Selector
-from kopf_selectcache.settings.quantity import Size, bytes_in, readable
+from kopf_selectcache.settings.checks import Size, bytes_in, readable
 
 AGAIN = 600.0
 """Mean seconds until an informer whose store was dropped lists again: objects may have been deleted."""

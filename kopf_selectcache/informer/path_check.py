@@ -21,7 +21,7 @@ from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.index_spec import without_value
 from kopf_selectcache.core.store.projection import Keys, as_written
 from kopf_selectcache.core.store.record import OutsideRecord, UnreadableRecord
-from kopf_selectcache.selectors.suggestions import near
+from kopf_selectcache.selectors.signatures import near
 from kopf_selectcache.settings.declaration import Cached
 
 from .environment import Environment

@@ -29,7 +29,7 @@ from kopf_selectcache.cache.access import as_current, of_class
 from kopf_selectcache.cache.blocking import STOPPED, Waits
 from kopf_selectcache.cache.cache import AnyCache, Cache, SyncCache
 from kopf_selectcache.cache.formats.formats import Form
-from kopf_selectcache.cache.formats.plain import plain
+from kopf_selectcache.cache.formats.given import plain
 from kopf_selectcache.cache.formats.views import record_of
 from kopf_selectcache.cache.misuse import explain_attribute
 from kopf_selectcache.core.redact import function_name

@@ -31,7 +31,7 @@ from kopf_selectcache._errors import (
 from kopf_selectcache.cache.access import as_current, in_callback, of_class
 from kopf_selectcache.cache.blocking import Waits
 from kopf_selectcache.cache.cache import AnyCache, Cache, SyncCache
-from kopf_selectcache.cache.formats.plain import plain
+from kopf_selectcache.cache.formats.given import plain
 from kopf_selectcache.selectors.kind_keys import AnyKey, checked_key
 from kopf_selectcache.selectors.signatures import check_call, is_async
 

@@ -4,6 +4,8 @@
 waits: the tries and pauses are client-go's, a newer state of the Event replaces the one that is tried, and a
 lost answer needs no read back. A patch contains the whole count, so that it can be repeated; an Event that is
 created has a name of its own, so that a repeat is answered with 409.
+
+`ApiChoice` is the API in which Events are written, by what the server serves and the permissions allow.
 """
 
 from __future__ import annotations
@@ -15,19 +17,75 @@ from typing import Any
 import msgspec
 
 from kopf_selectcache.client.reading import Refused, Unreachable
-from kopf_selectcache.client.transport import WritingTransport
+from kopf_selectcache.client.transport import JSON, WritingTransport
 from kopf_selectcache.client.writer import METHODS
 from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.protocol.backoff import ASKED
 from kopf_selectcache.core.protocol.lost_answer import CONFLICT, NOT_FOUND, TOO_MANY, Verb
 from kopf_selectcache.core.protocol.messages import Refusal
+from kopf_selectcache.informer.access_review import Reviewer, Unreviewed
+from kopf_selectcache.recorder import _writing
 
-from . import _writing
-from ._api_choice import ApiChoice
 from ._log import EventLog
 from ._queue import WaitingWrite
 from ._writing import ServerEvent
-from .api import Api
+from .events import Api
+
+AGAIN = 60.0
+"""Seconds until the permissions are asked for again if none of them suffices."""
+
+
+class ApiChoice:
+    """The API of one recorder. It is chosen before the first write; the core API is preferred."""
+
+    def __init__(
+        self, api: Api | None, transport: WritingTransport, log: EventLog, *, clock: Callable[[], float]
+    ) -> None:
+        self._decided = api
+        self._transport = transport
+        self._log = log
+        self._clock = clock
+        self._due = float("-inf")
+        self._reviewer = Reviewer(self._ask)
+
+    @property
+    def used(self) -> Api:
+        """The API that is used now."""
+        return self._decided or Api.CORE
+
+    async def api(self, namespace: str) -> Api:
+        """Return the API; raise Refused or Unreachable if the server does not say."""
+        if self._decided is None and self._clock() >= self._due:
+            await self._decide(namespace)
+        return self.used
+
+    async def _decide(self, namespace: str) -> None:
+        try:
+            for api in Api:
+                if not await self._reviewer.lacks(api.right(namespace)) and await self._is_served(api):
+                    self._decided = api
+                    self._log.chosen(api)
+                    return
+        except Unreviewed:
+            self._decided = Api.CORE  # The writes themselves tell if a permission is missing.
+            return
+        self._due = self._clock() + AGAIN
+        self._log.lacks(Api.CORE.right(namespace))
+
+    async def _is_served(self, api: Api) -> bool:
+        if api is Api.CORE:
+            return True
+        try:
+            await self._transport.get(api.root, {})
+        except Refused as refused:
+            if refused.refusal.code != NOT_FOUND:
+                raise
+            return False
+        return True
+
+    async def _ask(self, path: str, question: bytes) -> bytes:
+        return await self._transport.send("POST", path, {}, question, JSON)
+
 
 TRIES = 12
 """The number of times that a write is tried, as in client-go."""

@@ -9,7 +9,7 @@ from kopf_selectcache.core.redact import printable
 from kopf_selectcache.settings.rights import Right
 
 from ._queue import WaitingWrite
-from .api import Api
+from .events import Api
 
 _FORBIDDEN, _NOT_FOUND = 403, 404
 _MOST = 300

@@ -14,8 +14,7 @@ from urllib.parse import quote
 
 from kopf_selectcache.cache.server_writes import MANAGER
 
-from .api import Api
-from .events import MOST_OF_A_MESSAGE, MOST_OF_A_REASON, Event, Reference, cut
+from .events import MOST_OF_A_MESSAGE, MOST_OF_A_REASON, Api, Event, Reference, cut
 
 
 @dataclass(frozen=True, slots=True)

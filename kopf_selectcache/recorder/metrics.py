@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from kopf_selectcache.informer.informers import Runtime
 
-from ._recordings import recordings_of
+from .recording import recordings_of
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric

@@ -15,11 +15,9 @@ from kopf_selectcache.informer.extensions import Extensions
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.settings.checks import no_option
 
-from ._recordings import Recordings, end_recordings
-from .api import Api
 from .correlator import Limits
-from .events import MOST_OF_A_REASON, EventType, Occurrence, Reference, Reporter
-from .recording import WAITING, WRITES_PER_SECOND, Recording, RecordingStats, Sink
+from .events import MOST_OF_A_REASON, Api, EventType, Occurrence, Reference, Reporter
+from .recording import WAITING, WRITES_PER_SECOND, Recording, Recordings, RecordingStats, Sink, end_recordings
 
 __all__ = ["Recorder", "end_recordings"]
 

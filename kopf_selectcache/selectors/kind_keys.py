@@ -14,7 +14,7 @@ from kopf_selectcache.core.redact import clipped, shown
 from kopf_selectcache.core.selection.kinds import BUILT_IN, Kind, KindKey, find, is_version, parse_key
 
 from .client_classes import key_of_class
-from .suggestions import near
+from .signatures import near
 
 
 class Served(Protocol):

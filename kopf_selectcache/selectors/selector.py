@@ -37,9 +37,8 @@ from kopf_selectcache.core.selection.values import Strings
 from kopf_selectcache.core.selection.witness import Answer, Witness
 
 from .kind_keys import AnyKey, checked_key, key_of, likely, text_of
-from .signatures import check_call, field_or_path
+from .signatures import check_call, field_or_path, near
 from .special_values import EVERYTHING, Everything
-from .suggestions import near
 from .text import (
     FieldDict,
     FieldSelector,

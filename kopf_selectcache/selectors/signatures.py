@@ -5,6 +5,7 @@ Kopf retries a handler after a TypeError for ever, also a startup handler. Other
 
 from __future__ import annotations
 
+import difflib
 import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial, wraps
@@ -12,10 +13,20 @@ from typing import ParamSpec, TypeAlias, TypeVar
 
 from kopf_selectcache.core.redact import clipped
 
-from .suggestions import near
+
+def near(word: str, known: Iterable[str], *, likeness: float = 0.7) -> str | None:
+    """Return the known name that is most like the word, or None if none is that like (1.0 means equal)."""
+    names = {each.lower(): each for each in known}
+    found = difflib.get_close_matches(word.lower()[:100], names, n=1, cutoff=likeness)
+    return names[found[0]] if found else None
+
 
 _P = ParamSpec("_P")
+
+
 _R = TypeVar("_R")
+
+
 _E = TypeVar("_E", bound=Exception)
 
 Advise: TypeAlias = Callable[[tuple[object, ...], Mapping[str, object], Mapping[str, object]], str]

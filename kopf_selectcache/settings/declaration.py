@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal, NamedTuple, Self, TypeAlias
 
 from kopf_selectcache._errors import (
@@ -42,12 +42,11 @@ from kopf_selectcache.selectors.signatures import check_call, nearest_argument
 from kopf_selectcache.selectors.special_values import EVERYTHING, UNSET, Everything, Unset
 from kopf_selectcache.selectors.text import LabelDict, LabelSelector
 
-from .kind_options import OPTIONS
+from .checks import OPTIONS, Size
 from .namespaces import Assembled, Namespaces, NamespacesGiven, assemble, namespaces_in, require_namespaced
 from .outside import require_splittable
 from .planner import Plan, Stream, check_streams, plan
 from .precedence import Origin
-from .quantity import Size
 from .retention import indexes, projection, require_received
 
 Filter: TypeAlias = str | LabelDict | Branches | Everything | Sequence[Branches | str]
@@ -599,3 +598,40 @@ def check(key: KindKey, kind: Kind | None, cached: Cached) -> None:
                 what = f"{kind.plural} can't be named {wrong!r}"
                 raise BadSelector(what, remedy="Use lower-case letters, digits, '-' and '.'", text=wrong)
     check_streams(cached.filter, key, kind, share_watches=cached.share_watches)
+
+
+def select_alike(declared: Cached, other: Cached, *, kind: Kind | None) -> bool:
+    """Return True if the filters of both select the same objects."""
+    if declared.unconfined is None and other.unconfined is None:
+        return _alike(declared.filter, other.filter, kind)
+    # Of a kind that may turn out to be cluster-scoped, both filters must be alike.
+    one, two = (
+        each.filter if each.unconfined is None else each.unconfined.filter for each in (declared, other)
+    )
+    return _alike(declared.filter, other.filter, kind) and _alike(one, two, kind)
+
+
+def _alike(one: Branches, two: Branches, kind: Kind | None) -> bool:
+    if one == two:
+        return True
+    if labels_of_namespaces(one) or labels_of_namespaces(two):
+        return set(one.branches) == set(two.branches)  # Only the cluster knows the namespaces.
+    return bool(one.covers(two, kind=kind)) and bool(two.covers(one, kind=kind))
+
+
+def differing_options(declared: Cached, other: Cached) -> list[str]:
+    """Return the options that differ, as users write them."""
+    names: list[str] = []
+    for each in fields(Cached):
+        if (
+            each.compare
+            and each.name not in ("filter", "unconfined")
+            and getattr(declared, each.name) != getattr(other, each.name)
+        ):
+            names += _differing_parts(declared, other) if each.name == "projection" else [each.name]
+    return [f"{'index' if name == 'indexes' else name}=" for name in names]
+
+
+def _differing_parts(declared: Cached, other: Cached) -> list[str]:
+    one, two = declared.projection, other.projection
+    return [name for name in STORED if getattr(one, name) != getattr(two, name)]

@@ -15,12 +15,10 @@ from kopf_selectcache.selectors.selector import Selector, make_selector
 from kopf_selectcache.selectors.special_values import UNSET, Everything, Unset
 from kopf_selectcache.selectors.text import FieldDict, FieldSelector, LabelDict, LabelSelector
 
-from .checks import changed_late, no_option
+from .checks import OPTIONS, Size, changed_late, no_option
 from .declaration import STORED, Cached, Selectors, stored_part
-from .kind_options import OPTIONS
 from .namespaces import Namespaces, NamespacesGiven, assemble, namespaces_in
 from .precedence import Level, Origin, first_set, written
-from .quantity import Size
 
 
 @dataclass(eq=False)

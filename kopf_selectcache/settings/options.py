@@ -17,19 +17,52 @@ from kopf_selectcache.core.selection.kinds import KindKey, find
 from kopf_selectcache.core.store.record import Storage
 from kopf_selectcache.selectors.kind_keys import AnyKey, key_of
 from kopf_selectcache.selectors.selector import AnyOf, Selector
-from kopf_selectcache.selectors.signatures import check_call, is_async
-from kopf_selectcache.selectors.suggestions import near
+from kopf_selectcache.selectors.signatures import check_call, is_async, near
 
-from .checks import LONGEST, Complaint, changed_late, interval, no_option, number, objects_per_page, one_of
+from .checks import (
+    LONGEST,
+    OPTIONS,
+    Complaint,
+    Size,
+    bytes_in,
+    changed_late,
+    complaint,
+    interval,
+    no_option,
+    number,
+    objects_per_page,
+    one_of,
+)
+from .checks import written as quantity
 from .declaration import Cached, Selectors, are_one_kind, check, named
 from .defaults import Defaults, with_defaults
-from .kind_options import OPTIONS
-from .quantity import Size, bytes_in, complaint
-from .quantity import written as quantity
-from .watch_error import OnWatchError
 
 if TYPE_CHECKING:
     import kopf
+
+
+@dataclass(frozen=True)
+class WatchError:
+    """A failure of a list or watch. The cache tries it again by itself."""
+
+    resource: str
+    """The kind, as in messages: `pods`, `webapps.example.com`."""
+    selector: str
+    """The part of the filter that the list or watch selects by."""
+    namespace: str | None
+    """The namespace of the list or watch; None for one of all namespaces, of which it may select several."""
+    verb: str
+    """`list` or `watch`."""
+    reason: str
+    """The reason as in the metric `kopf_selectcache_failures_total`: a status such as `403`, `lost`,
+    `expired`, and so on."""
+    state: str
+    """The state of the list or watch after it: `synced`, `stale`, `forbidden`, and so on."""
+    message: str
+    """The failure in words."""
+
+
+OnWatchError: TypeAlias = Callable[[WatchError], object]
 
 LEAST_PAGE_BYTES = 16 * 1024**2
 """The least `max_page_bytes`. A page of several objects may have 16 MB (`core.protocol.pager`), and a single
@@ -380,6 +413,8 @@ def _selectors(value: object) -> Complaint:
 
 
 _SECONDS = number(0.001, LONGEST, "seconds")
+
+
 _CHECKS: Mapping[str, Callable[[object], Complaint]] = {
     "selectors": _selectors,
     "defaults": _defaults,

@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 from kopf_selectcache.core.redact import clipped, shown
 from kopf_selectcache.core.selection.kinds import find, is_version, parse_key
-from kopf_selectcache.selectors.suggestions import near
+from kopf_selectcache.selectors.signatures import near
 
 VERBS = ("get", "list", "watch", "create", "update", "patch", "delete", "deletecollection")
 _METHODS: Mapping[str, str] = MappingProxyType({"post": "create", "put": "update"})

@@ -26,7 +26,7 @@ from kopf_selectcache import (
     Selector,
 )
 from kopf_selectcache.cache import writes
-from kopf_selectcache.cache.formats.plain import plain
+from kopf_selectcache.cache.formats.given import plain
 from kopf_selectcache.errors import Stalled
 from kopf_selectcache.testing import FakeCache, faults
 from kopf_selectcache.types import BodyView

@@ -18,7 +18,7 @@ import yaml
 
 from kopf_selectcache.cli.check import add_arguments, checked
 from kopf_selectcache.core.store.siblings import OVERHEAD
-from kopf_selectcache.settings.quantity import readable
+from kopf_selectcache.settings.checks import readable
 from kopf_selectcache.testing import EmbeddedCluster
 from kopf_selectcache.testing.faults import Refuse
 from kopf_selectcache.testing.sample_objects import Population

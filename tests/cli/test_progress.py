@@ -2,7 +2,7 @@
 
 from typing import TextIO
 
-from kopf_selectcache.cli._progress import Progress
+from kopf_selectcache.cli.output import Progress
 from tests.rows import each_row
 
 from .terminals import written_to_terminal

@@ -8,7 +8,7 @@ import re
 import pytest
 
 from kopf_selectcache.cli._report import Problem, Report, Section
-from kopf_selectcache.cli.terminal import width_of, write
+from kopf_selectcache.cli.output import width_of, write
 from tests.rows import each_row
 
 from .terminals import written_to_terminal

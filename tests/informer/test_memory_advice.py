@@ -12,8 +12,8 @@ import pytest
 from kopf_selectcache import Cached, DeclarationError
 from kopf_selectcache.core.store.siblings import OVERHEAD, Tally, weight
 from kopf_selectcache.informer.memory import expected
+from kopf_selectcache.settings.checks import bytes_in
 from kopf_selectcache.settings.options import SelectCacheSettings
-from kopf_selectcache.settings.quantity import bytes_in
 from tests.faults.environment import operating, run
 from tests.faults.server import (
     Obj,

@@ -9,8 +9,7 @@ from kopf_selectcache import Recorder
 from kopf_selectcache.core.protocol.messages import FieldCause, Refusal
 from kopf_selectcache.recorder._log import EventLog
 from kopf_selectcache.recorder._queue import WaitingWrite
-from kopf_selectcache.recorder.api import Api
-from kopf_selectcache.recorder.events import Event, EventType, Occurrence, Reference, Reporter
+from kopf_selectcache.recorder.events import Api, Event, EventType, Occurrence, Reference, Reporter
 from tests.messages.logs import LOGGER
 from tests.messages.logs import log as log_of
 from tests.messages.provoked import Lines, Provoked

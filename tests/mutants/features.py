@@ -123,7 +123,7 @@ FEATURES: tuple[FeatureMutant, ...] = (
                   "B10", (READS + "b10_waits_and_changes_begin_at_a_version",)),
     FeatureMutant("read past a snapshot", "cache/pinned.py", "pinned = replace(opened, store=store, own_writes=own_writes, body=body)", "pinned = replace(opened, own_writes=own_writes, body=body)",
                   "B10", (READS + "b10_a_snapshot_stays_as_it_is",)),
-    FeatureMutant("explain another request", "cache/_introspection.py", "    compared = snapshot.comparisons.of(request.region())\n    lacks",
+    FeatureMutant("explain another request", "cache/introspection.py", "    compared = snapshot.comparisons.of(request.region())\n    lacks",
                   "    compared = snapshot.comparisons.of(snapshot.comparisons.filter.branches[0])\n    lacks",
                   "B11", (TESTS + "b11_a_read_is_explained_and_a_cache_is_audited",)),
     FeatureMutant("compare an object with the first branch alone", "cache/why.py", "        for branch in declared.branches:\n            result", "        for branch in declared.branches[:1]:\n            result",

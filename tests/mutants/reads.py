@@ -231,7 +231,7 @@ READS: tuple[Mutant, ...] = (
            (ANSWERS + "8_many_candidates_are_checked_without_the_lock_and_the_result_is_repeated",)),
     Mutant("repeat an answer that has changed while its candidates were checked", "core/store/postings.py", "        if self.by_lookup.get(id(answer.lookup)) is answer:\n", "        if True:\n", 3,
            (ANSWERS + "3_an_answer_whose_candidates_change_while_they_are_checked_is_not_repeated",)),
-    Mutant("write an infinite number as null", "cache/formats/plain.py", '"" if isfinite(value) else', '"" if value else', 14,
+    Mutant("write an infinite number as null", "cache/formats/given.py", '"" if isfinite(value) else', '"" if value else', 14,
            ("tests/cache/test_live.py::test_an_object_that_lacks_something_is_not_sent",)),
     Mutant("decode numbers out of range by a decoder of fewer levels", "core/recursion.py", "        pass  # It takes a few levels more", "        raise  # It takes a few levels more", 8,
            ("tests/cache/test_deep_stacks.py::test_contract_8_a_number_out_of_range_is_decoded_as_deeply_as_any",)),

@@ -13,7 +13,7 @@ TOKENS = CORRELATED + "no_bucket_gives_more_tokens_than_it_has_and_each_summary_
 AS_IN_GO = "tests/oracle/test_event_correlators.py::test_the_outcomes_are_those_of_client_go"
 
 RECORDING, QUEUE = "recorder/recording.py", "recorder/_queue.py"
-DELIVERY, CHOICE = "recorder/_delivery.py", "recorder/_api_choice.py"
+DELIVERY, CHOICE = "recorder/_delivery.py", "recorder/_delivery.py"
 WRITING, LOST = "recorder/_writing.py", "tests/recorder/test_lost_answers.py::test_19_"
 WHATEVER = LOST + "whatever_answers_are_lost_each_call_is_counted_once"
 GIVEN_UP = LOST + "a_creation_that_was_given_up_without_an_answer_is_not_counted_twice"

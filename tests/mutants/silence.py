@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .mutant import Mutant
 
-PLAIN, PLAINLY = "cache/formats/plain.py", "tests/plugin/test_plain_patches.py::test_20_"
+PLAIN, PLAINLY = "cache/formats/given.py", "tests/plugin/test_plain_patches.py::test_20_"
 FIELDS, DROPPED = "cache/dropped_fields.py", "tests/plugin/test_dropped_fields.py::test_20_"
 IGNORED = DROPPED + "the_log_names_"
 IGNORED_PART = (
@@ -109,7 +109,7 @@ SILENCE: tuple[Mutant, ...] = (
     ),
     Mutant(
         "name no write of a status",
-        "cache/_introspection.py",
+        "cache/introspection.py",
         'if part in ("status", "scale") and verb in ("patch", "replace", "update"):',
         "if False:",
         20,

@@ -10,8 +10,7 @@ import pytest
 from kopf_selectcache.core.protocol.messages import FieldCause, Refusal
 from kopf_selectcache.recorder._log import EventLog
 from kopf_selectcache.recorder._queue import WaitingWrite
-from kopf_selectcache.recorder.api import Api
-from kopf_selectcache.recorder.events import Event
+from kopf_selectcache.recorder.events import Api, Event
 
 from .event_server import EventServer, logged, occurrence, outcomes, raise_, recording, refused, run, written
 

@@ -19,7 +19,7 @@ from kopf_selectcache import (
 )
 from kopf_selectcache.cache.declaring import DeclareOptions
 from kopf_selectcache.errors import ConflictingSelectors, NotSelectable
-from kopf_selectcache.settings.kind_options import OPTIONS
+from kopf_selectcache.settings.checks import OPTIONS
 from kopf_selectcache.settings.options import SelectCacheSettings
 from tests.rows import each_row
 

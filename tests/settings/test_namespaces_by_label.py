@@ -24,8 +24,7 @@ from kopf_selectcache.core.selection.kinds import Kind, find
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.errors import ConflictingSelectors
 from kopf_selectcache.selectors.selector import labels_of_namespaces
-from kopf_selectcache.settings.declaration import checked
-from kopf_selectcache.settings.differences import select_alike
+from kopf_selectcache.settings.declaration import checked, select_alike
 from kopf_selectcache.settings.namespaces import assemble, namespaces_in
 from kopf_selectcache.settings.planner import plan
 from kopf_selectcache.settings.rights import of_cache

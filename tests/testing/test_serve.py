@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from kopf_selectcache.__main__ import main
-from kopf_selectcache.cli._progress import Progress
+from kopf_selectcache.cli.output import Progress
 from kopf_selectcache.cli.serve import serve as serve_until_told
 from kopf_selectcache.testing import EmbeddedCluster
 from tests.apiserver.client import ApiError, Client

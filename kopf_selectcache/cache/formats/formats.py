@@ -2,34 +2,124 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Coroutine
+import re
+from collections.abc import Callable, Collection, Coroutine, Iterator
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Never, TypeAlias, TypeVar, get_origin
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Literal,
+    NamedTuple,
+    Never,
+    TypeAlias,
+    TypeGuard,
+    TypeVar,
+    get_args,
+    get_origin,
+)
 
 import msgspec
 
 from kopf_selectcache._errors import NotKept, ReadError
 from kopf_selectcache.cache.matcher import Obj
+from kopf_selectcache.core.recursion import on_empty_stack
 from kopf_selectcache.core.redact import clipped, shown
 from kopf_selectcache.core.store.projection import MANAGED, Keys
 from kopf_selectcache.core.store.record import PartialRecord, Record
 from kopf_selectcache.selectors.client_classes import is_of_client, made
 from kopf_selectcache.selectors.signatures import is_async
 
-from ._structs import is_struct, paths, reader, wrong
 from .partial import made_of_part, object_of
 from .views import BodyView
 
+_WHERE = re.compile(r" - at `(?P<path>[^`]*)`$")
+
+
+_LACKS = re.compile(r"Object missing required field `(?P<field>[^`]*)`")
+
+
+def is_struct(given: object) -> TypeGuard[type[msgspec.Struct]]:
+    """Return True if this is a subclass of `msgspec.Struct`."""
+    return isinstance(given, type) and issubclass(given, msgspec.Struct)
+
+
+@lru_cache(256)
+def reader(wanted: type[msgspec.Struct]) -> Callable[[Record], Any]:
+    """Return the function that decodes a record as such a struct. It raises what msgspec raises."""
+    decode = msgspec.json.Decoder(wanted).decode
+
+    def read(record: Record) -> Any:
+        try:
+            return decode(record.data)
+        except RecursionError:
+            return on_empty_stack(partial(decode, record.data))
+
+    return read
+
+
+@lru_cache(256)
+def paths(wanted: type[msgspec.Struct]) -> tuple[Keys, ...]:
+    """Return the path of each field of a struct, including those of nested structs and lists of them.
+
+    >>> Spec = msgspec.defstruct('Spec', [('node_name', str)], rename='camel')
+    >>> paths(msgspec.defstruct('Pod', [('metadata', dict), ('spec', Spec | None)]))
+    (('metadata',), ('spec', 'nodeName'))
+    """
+    return tuple(_paths(wanted, (), (wanted,)))
+
+
+def _paths(wanted: type[msgspec.Struct], within: Keys, seen: tuple[type, ...]) -> Iterator[Keys]:
+    for field in msgspec.structs.fields(wanted):
+        path = (*within, field.encode_name)
+        inner = [each for each in _classes(field.type) if is_struct(each)]
+        if not inner or any(each in seen for each in inner):  # A recursive struct would have no end.
+            yield path
+        else:
+            for each in inner:
+                yield from _paths(each, path, (*seen, each))
+
+
+def _classes(of: Any) -> Iterator[Any]:
+    """Yield the type and its type arguments, recursively: for `list[Port] | None`, Port as well."""
+    yield of
+    for each in get_args(of):
+        yield from _classes(each)
+
+
+def wrong(error: msgspec.ValidationError) -> tuple[str, str]:
+    """Return the place of an error in an object, and the missing field or an empty text. Values are not
+    returned: they may be those of a Secret.
+
+    >>> try: msgspec.convert({'spec': {}}, msgspec.defstruct('Pod', [('spec', msgspec.defstruct('Spec', [('node', str)]))]))
+    ... except msgspec.ValidationError as error: wrong(error)
+    ('$.spec', 'node')
+    """  # A line of an example is not broken.  # noqa: E501
+    if error.__cause__ is not None:
+        return "$", ""  # The struct itself raised it, with any text.
+    path, lacks = _WHERE.search(str(error)), _LACKS.match(str(error))
+    return path["path"] if path is not None else "$", lacks["field"] if lacks is not None else ""
+
+
 C = TypeVar("C")
 """The class that names a kind."""
+
+
 Made = TypeVar("Made")
 """The type of the objects with `as_=`."""
+
+
 Given = TypeVar("Given")
 """The class of an object that a write is given."""
+
+
 Else = TypeVar("Else")
 """The type of `default=`; Never without it, which is the type of RAISE."""
+
+
 As: TypeAlias = type[Made] | Callable[[Obj], Made]
 """The values of `as_=`, except `'view'`."""
+
+
 AsView: TypeAlias = Literal["view"]
 
 
@@ -42,6 +132,8 @@ class _Raise:
 
 RAISE: Never
 """Stands for a `default=` that was not given."""
+
+
 if not TYPE_CHECKING:
     RAISE = _Raise()
 

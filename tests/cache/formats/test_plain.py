@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 import msgspec
 import pytest
 
-from kopf_selectcache.cache.formats.plain import plain
+from kopf_selectcache.cache.formats.given import plain
 from kopf_selectcache.errors import InvalidObject
 
 
