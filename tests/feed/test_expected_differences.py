@@ -24,6 +24,11 @@ def types_of(recorder: Recorder, key: str) -> list[str]:
 
 
 @pytest.mark.since_kopf("1.45", "a pause ends the operator when an object has several daemons")
+def deleted(recorder: Recorder) -> list[str]:
+    """Return the objects whose handlers were told of a deletion: the rule leaves these events out."""
+    return [key for key in sorted(recorder.tracks) if "DELETED" in types_of(recorder, key)]
+
+
 def test_after_a_pause_all_is_the_same_but_a_deletion_is_told(
     new_world: Callable[..., World], wire: Wire
 ) -> None:
@@ -37,7 +42,7 @@ def test_after_a_pause_all_is_the_same_but_a_deletion_is_told(
     assert not one.kopfs_own_watches
     require_same(two.recorder, one.recorder, DELETIONS_IN_GAPS)
     assert types_of(one.recorder, "a/forced")[-1] == "DELETED"
-    assert "DELETED" not in types_of(two.recorder, "a/forced")
+    assert [deleted(run.recorder) for run in runs] == [[], ["a/forced"]]
 
 
 def test_an_object_that_regains_its_label_is_added_and_one_that_lost_it_is_not_deleted(
@@ -104,6 +109,6 @@ def test_after_a_410_nothing_is_repeated_and_deletions_are_told(wire: Wire) -> N
     assert not one.kopfs_own_watches
     assert types_of(two.recorder, "a/kept").count("None") == 2
     assert types_of(one.recorder, "a/kept").count("None") == 1
-    assert types_of(two.recorder, "a/gone") == ["None"]
     assert types_of(one.recorder, "a/gone") == ["None", "DELETED"]
+    assert [deleted(run.recorder) for run in runs] == [[], ["a/gone"]]
     require_same(two.recorder, one.recorder, NO_REPEATED_NONE, DELETIONS_IN_GAPS)
