@@ -8,6 +8,7 @@ from __future__ import annotations
 from .commands import COMMANDS
 from .credentials import CREDENTIALS
 from .declared import DECLARED
+from .feed import FEED
 from .feeding import FEEDING
 from .filter_change import FILTER_CHANGE
 from .leftovers import LEFTOVERS
@@ -634,6 +635,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("read a kind that is declared later as it was before the handled object", "plugin/operator.py", "            informers += [each for each in later if each.ready is not None]\n", "            informers += [each for each in later if each is None]\n", 9,
            (f"{FRESH}_a_handler_waits_for_a_kind_that_is_declared_later",)),
     *CREDENTIALS,
+    *FEED,
     *FEEDING,
     *FILTER_CHANGE,
     *PACKING,

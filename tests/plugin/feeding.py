@@ -33,10 +33,12 @@ def in_loop(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
 
 
 async def until(condition: Callable[[], object]) -> None:
-    """Wait until something is so."""
-    async with asyncio.timeout(60):
-        while not condition():  # It happens on sockets: there is no event for it.  # noqa: ASYNC110
-            await asyncio.sleep(0.005)
+    """Wait until something is so; fail if it never is."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(60):
+            while not condition():  # It happens on sockets: there is no event for it.  # noqa: ASYNC110
+                await asyncio.sleep(0.005)
+    assert condition(), "it does not happen"
 
 
 class Events(list[tuple[Any, str]]):
@@ -58,9 +60,7 @@ class Events(list[tuple[Any, str]]):
 
     async def see(self, *expected: tuple[Any, str]) -> None:
         """Wait until these were seen, and forget all so far."""
-        with suppress(TimeoutError):
-            await until(lambda: set(expected) <= set(self))
-        assert set(expected) <= set(self), self
+        await until(lambda: set(expected) <= set(self))
         self.clear()
         self.bodies.clear()
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import AsyncExitStack
+import threading
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
 import kopf
@@ -14,6 +16,7 @@ from kopf_selectcache import _kopf
 from kopf_selectcache.plugin.feed import Feed
 from kopf_selectcache.plugin.operator import operator_of
 from kopf_selectcache.testing.faults import Refuse
+from tests.kopf_operators import run
 from tests.plugin.feeding import Events, app, config, feeding, in_loop, lists_of, serving, until
 
 WEB = {"v1/configmaps": "app=web"}
@@ -43,22 +46,33 @@ def informer_of(settings: kopf.OperatorSettings, key: str = "v1/configmaps") -> 
     return operator.runtime.informer(key)
 
 
+def is_fed(settings: kopf.OperatorSettings) -> bool:
+    operator = operator_of(settings)
+    return operator is not None and operator.fed.has(_kopf.Resource("", "v1", "configmaps"), "shop")
+
+
 @in_loop
 async def test_9_present_objects_come_without_a_type_and_then_each_change_in_order(
     registry: kopf.OperatorRegistry, events: Events
 ) -> None:
-    async with serving(config("old")) as cluster, feeding(registry, cluster):
-        await until(lambda: events)
-        cluster.create(config("new"))
-        for number in range(20):
-            cluster.patch(config("new"), {"data": {"number": str(number)}})
-        cluster.delete(config("new"))
-        await until(lambda: ("DELETED", "new") in events)
-        assert events.of("old") == [None]
-        assert events.of("new") == ["ADDED", *["MODIFIED"] * 20, "DELETED"], "none is joined with another"
-        numbers = [body["data"]["number"] for body in events.bodies if body.get("data")]
-        assert numbers == [*map(str, range(20)), "19"]
-        assert lists_of(cluster, "configmaps") == ["list", "watch"]
+    async with serving(config("old")) as cluster:
+        refusing = cluster.faults.add(Refuse(500), verb="list", resource="configmaps")
+        async with feeding(registry, cluster) as settings:
+            await until(lambda: is_fed(settings))
+            await refusing.hit()
+            cluster.requests.clear()
+            refusing.release()
+            await until(lambda: events)
+            cluster.create(config("new"))
+            for number in range(20):
+                cluster.patch(config("new"), {"data": {"number": str(number)}})
+            cluster.delete(config("new"))
+            await until(lambda: ("DELETED", "new") in events)
+            assert events.of("old") == [None]
+            assert events.of("new") == ["ADDED", *["MODIFIED"] * 20, "DELETED"], "none is joined with another"
+            numbers = [body["data"]["number"] for body in events.bodies if body.get("data")]
+            assert numbers == [*map(str, range(20)), "19"]
+            assert lists_of(cluster, "configmaps") == ["list", "watch"]
 
 
 @in_loop
@@ -77,8 +91,10 @@ async def test_9_the_cache_has_an_event_before_its_handler_and_the_handler_waits
 ) -> None:
     found: dict[str, Any] = {}
 
-    async def wait(*_: Any, **__: Any) -> None:
-        pytest.fail("it waits")
+    waits = list[Any]()
+
+    async def wait(*given: Any, **_: Any) -> None:
+        waits.append(given)
 
     monkeypatch.setattr("kopf_selectcache.plugin.operator.wait_until_fresh", wait)
 
@@ -93,6 +109,7 @@ async def test_9_the_cache_has_an_event_before_its_handler_and_the_handler_waits
         await until(lambda: found.get("new") == ("ADDED", True))
         cluster.delete(config("new"))
         await until(lambda: found.get("new") == ("DELETED", False))
+    assert waits == []
 
 
 @in_loop
@@ -266,6 +283,26 @@ async def test_6_an_object_that_returns_before_the_answer_has_changed_only(
 
 
 @in_loop
+async def test_9_an_object_that_moves_between_alternatives_is_modified_once(
+    registry: kopf.OperatorRegistry,
+) -> None:
+    web_events, db_events = Events(), Events()
+    web_events.handle(registry, labels={"app": "web"})
+    db_events.handle(registry, labels={"app": "db"}, id="db")
+    filters = {"v1/configmaps": ["app=web", "app=db"]}
+    async with serving(web("a")) as cluster, feeding(registry, cluster, filters=filters):
+        await until(lambda: web_events)
+        cluster.requests.clear()
+        for number in range(5):
+            cluster.patch(web("a"), {"metadata": {"labels": {"app": ["db", "web"][number % 2]}}})
+        cluster.patch(web("a"), {"data": {"last": "yes"}})
+        await until(lambda: db_events.bodies and db_events.bodies[-1].get("data"))
+        assert {kind for kind, _ in [*web_events[1:], *db_events]} == {"MODIFIED"}
+        names = [each for each in cluster.requests if "metadata.name" in each.query.get("fieldSelector", "")]
+        assert names == [], "the other watch has it"
+
+
+@in_loop
 async def test_6_many_departures_are_asked_about_together(
     registry: kopf.OperatorRegistry, web_events: Events
 ) -> None:
@@ -389,34 +426,134 @@ async def test_15_a_daemon_of_an_object_that_went_during_a_pause_or_a_gap_is_ove
 # ---- A slow consumer.
 
 
-@in_loop
-async def test_15_a_consumer_that_is_too_slow_gets_the_differences(
-    registry: kopf.OperatorRegistry,
-) -> None:
-    async with AsyncExitStack() as stack:
-        cluster = await stack.enter_async_context(serving(config("a"), config("b")))
-        settings = await stack.enter_async_context(feeding(registry, cluster))
-        await until(lambda: operator_of(settings) is not None)
+class Consumer:
+    """Takes the events of a feed one by one."""
+
+    def __init__(self, settings: kopf.OperatorSettings, *, most: int = 1000, **own: Any) -> None:
         operator = operator_of(settings)
         assert operator is not None
-        await operator.logged_in()
         resource = _kopf.Resource("", "v1", "configmaps", kind="ConfigMap", namespaced=True)
-        paused = _kopf.ToggleSet(any)
-        watcher = _kopf.Watcher(settings, resource, None, paused, lambda: pytest.fail("it takes over"))
-        fed = Feed(watcher, operator, most=3).events()
-        stack.push_async_callback(fed.aclose)
+        self.paused = _kopf.ToggleSet(any)
+        watch = own.get("watch", lambda: pytest.fail("Kopf's own watch takes over"))
+        self.fed = Feed(_kopf.Watcher(settings, resource, None, self.paused, watch), operator, most=most)
+        self.events = self.fed.events()
 
-        async def take() -> Any:
-            event = await anext(fed)
-            return event if event is _kopf.LISTED else (event["type"], event["object"]["metadata"]["name"])
+    async def take(self) -> Any:
+        try:
+            event = await asyncio.wait_for(anext(self.events), 20)
+        except (TimeoutError, StopAsyncIteration):
+            return "nothing comes"
+        return event if event is _kopf.LISTED else (event["type"], event["object"]["metadata"]["name"])
 
-        assert [await take() for _ in range(3)] == [(None, "a"), (None, "b"), _kopf.LISTED]
+    async def some(self, number: int) -> list[Any]:
+        return [await self.take() for _ in range(number)]
+
+
+@asynccontextmanager
+async def consuming(
+    registry: kopf.OperatorRegistry, *objects: dict[str, Any], **options: Any
+) -> AsyncIterator[tuple[Any, kopf.OperatorSettings, Consumer]]:
+    async with serving(*objects) as cluster, feeding(registry, cluster) as settings:
+        await until(lambda: operator_of(settings) is not None)
+        consumer = Consumer(settings, **options)
+        async with aclosing(consumer.events):
+            assert set(await consumer.some(len(objects))) == {
+                (None, each["metadata"]["name"]) for each in objects
+            }
+            assert await consumer.take() is _kopf.LISTED
+            yield cluster, settings, consumer
+
+
+async def heard(settings: kopf.OperatorSettings, cluster: Any) -> None:
+    """Wait until the cache is as new as the cluster."""
+    await until(lambda: informer_of(settings).version == str(cluster.version))
+
+
+@in_loop
+async def test_9_no_version_is_joined_with_another_while_kopf_is_slow(
+    registry: kopf.OperatorRegistry,
+) -> None:
+    async with consuming(registry, config("a")) as (cluster, settings, consumer):
+        for number in range(3):
+            cluster.patch(config("a"), {"data": {"number": str(number)}})
+        cluster.delete(config("a"))
+        cluster.create(config("a"))
+        await heard(settings, cluster)
+        modified = [("MODIFIED", "a")] * 3
+        assert await consumer.some(5) == [*modified, ("DELETED", "a"), ("ADDED", "a")]
+
+
+@in_loop
+async def test_15_a_consumer_that_is_too_slow_gets_the_differences(registry: kopf.OperatorRegistry) -> None:
+    async with consuming(registry, config("a"), config("b"), most=3) as (cluster, settings, consumer):
         for number in range(5):
             cluster.patch(config("a"), {"data": {"number": str(number)}})
         cluster.delete(config("b"))
         cluster.create(config("c"), config("d"))
         cluster.delete(config("d"))
-        await until(lambda: informer_of(settings).version == str(cluster.version))
-        assert [await take() for _ in range(3)] == [("MODIFIED", "a"), ("ADDED", "c"), ("DELETED", "b")]
+        await heard(settings, cluster)
+        assert await consumer.some(3) == [("MODIFIED", "a"), ("ADDED", "c"), ("DELETED", "b")]
         cluster.delete(config("c"))
-        assert await asyncio.wait_for(take(), 30) == ("DELETED", "c")
+        assert await consumer.take() == ("DELETED", "c")
+
+
+@in_loop
+async def test_15_after_a_pause_kopfs_own_watch_lists_as_after_any_pause(
+    registry: kopf.OperatorRegistry,
+) -> None:
+    async def own() -> AsyncIterator[Any]:
+        for name in ("stays", "comes"):
+            metadata = {"name": name, "uid": uids.get(name, name), "resourceVersion": versions.get(name, "1")}
+            yield {"type": None, "object": {"metadata": metadata}}
+        yield _kopf.LISTED
+        await asyncio.Event().wait()
+
+    objects = config("stays"), config("goes")
+    async with consuming(registry, *objects, watch=own) as (_, settings, consumer):
+        uids = {each.name: uid for uid, each in consumer.fed.known.items()}
+        versions = {each.name: each.version for each in consumer.fed.known.values()}
+        await consumer.paused.make_toggle(True)
+        await selectcache.cache_of(settings).undeclare("v1/configmaps")
+        taken = await consumer.some(4)
+    assert taken == [(None, "stays"), (None, "comes"), _kopf.LISTED, ("DELETED", "goes")]
+
+
+@in_loop
+async def test_9_two_operators_of_a_process_are_fed_from_their_own_caches() -> None:
+    registries = kopf.OperatorRegistry(), kopf.OperatorRegistry()
+    events = Events(), Events()
+    for noting, registry in zip(events, registries, strict=True):
+        noting.handle(registry)
+    async with (
+        serving(config("a")) as first,
+        serving(config("b")) as second,
+        feeding(registries[0], first),
+        feeding(registries[1], second),
+    ):
+        await until(lambda: all(events))
+        first.create(config("c"))
+        await until(lambda: len(events[0]) == 2)
+        assert events == ([(None, "a"), ("ADDED", "c")], [(None, "b")])
+        assert [lists_of(each, "configmaps") for each in (first, second)] == [["list", "watch"]] * 2
+
+
+def test_9_operators_of_two_threads_are_fed() -> None:
+    def operate(found: list[Any]) -> None:
+        async def main() -> None:
+            registry, events = kopf.OperatorRegistry(), Events()
+            events.handle(registry)
+            async with serving(config("a")) as cluster, feeding(registry, cluster):
+                await until(lambda: events)
+                cluster.create(config("b"))
+                await until(lambda: len(events) == 2)
+                found.extend([*events, *lists_of(cluster, "configmaps")])
+
+        run(main())
+
+    found = list[Any](), list[Any]()
+    threads = [threading.Thread(target=operate, args=(each,)) for each in found]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert found == ([(None, "a"), ("ADDED", "b"), "list", "watch"],) * 2

@@ -1,0 +1,167 @@
+"""Seeded bugs in the events that Kopf's handlers are fed with."""
+
+from __future__ import annotations
+
+from .mutant import Mutant
+
+FEED_FILE, KOPF = "plugin/feed.py", "_kopf.py"
+TESTS = "tests/plugin/test_feed.py::test_"
+ENDS = "tests/plugin/test_feed_ends.py::test_"
+PRESENT = TESTS + "9_present_objects_come_without_a_type_and_then_each_change_in_order"
+SLOW = TESTS + "15_a_consumer_that_is_too_slow_gets_the_differences"
+PAUSE = TESTS + "15_nothing_happens_during_a_pause_and_afterwards_all_that_was_missed"
+RELABELLED = TESTS + "6_an_object_that_loses_its_label_is_modified_for_kopf_and_then_forgotten"
+
+FEED: tuple[Mutant, ...] = (
+    Mutant(
+        "feed listed objects as new ones",
+        FEED_FILE,
+        '                yield {"type": None, "object": record.decode()}\n',
+        '                yield {"type": "ADDED", "object": record.decode()}\n',
+        9,
+        (PRESENT,),
+    ),
+    Mutant(
+        "forget to tell Kopf that a kind is listed",
+        FEED_FILE,
+        "            yield _kopf.LISTED\n        for uid",
+        "        for uid",
+        9,
+        (TESTS + "9_no_version_is_joined_with_another_while_kopf_is_slow",),
+    ),
+    Mutant(
+        "join the versions of an object that Kopf has not taken yet",
+        "core/store/changes.py",
+        "        else:\n            self._changes.append(change)\n        self._added()\n",
+        (
+            "        else:\n            if self._changes and self._changes[-1].key == change.key:\n"
+            "                self._changes.pop()\n            self._changes.append(change)\n"
+            "        self._added()\n"
+        ),
+        9,
+        (TESTS + "9_no_version_is_joined_with_another_while_kopf_is_slow",),
+    ),
+    Mutant(
+        "feed a store that is not complete",
+        FEED_FILE,
+        "                elif self._informer.is_complete:\n",
+        "                else:\n",
+        9,
+        (PRESENT,),
+    ),
+    Mutant(
+        "lose a deletion during a pause",
+        FEED_FILE,
+        "        for uid, record in absent.items():\n            departure",
+        "        for uid, record in absent.items() if not as_listed else ():\n            departure",
+        15,
+        (PAUSE,),
+    ),
+    Mutant(
+        "feed handlers during a pause",
+        FEED_FILE,
+        "        return self._queue.is_full or self._watcher.paused.is_on()\n",
+        "        return False\n",
+        15,
+        (PAUSE,),
+    ),
+    Mutant(
+        "tell Kopf nothing of what a slow feed has dropped",
+        FEED_FILE,
+        "            elif told is None or told.version != record.version:\n",
+        "            elif False:\n",
+        15,
+        (SLOW,),
+    ),
+    Mutant(
+        "feed Kopf's own watch of namespaces",
+        KOPF,
+        "        if paused is not None:\n            watcher",
+        (
+            "        paused = ToggleSet(any) if paused is None else paused\n"
+            "        if paused is not None:\n            watcher"
+        ),
+        6,
+        (TESTS + "6_kopfs_own_watch_of_namespaces_is_not_fed",),
+    ),
+    Mutant(
+        "feed a watcher the objects of other namespaces",
+        FEED_FILE,
+        "        if self._watcher.namespace in (None, change.key[0]) and change.cause",
+        "        if change.cause",
+        9,
+        (TESTS + "9_watchers_of_namespaces_get_the_events_of_their_own",),
+    ),
+    Mutant(
+        "tell Kopf that a relabelled object is deleted",
+        FEED_FILE,
+        "        if change.cause is ChangeCause.LEFT:\n",
+        "        if change.before is None:\n",
+        6,
+        (RELABELLED,),
+    ),
+    Mutant(
+        "let Kopf remember an object that has left",
+        FEED_FILE,
+        "            parts.memos.forget_with(body)\n",
+        "            pass\n",
+        6,
+        (RELABELLED,),
+    ),
+    Mutant(
+        "ask for each of many departures",
+        "plugin/_departures.py",
+        "        if len(self._asked) > FEW:\n            began",
+        "        if False:\n            began",
+        6,
+        (TESTS + "6_many_departures_are_asked_about_together",),
+    ),
+    Mutant(
+        "feed the departures of a filter that has become too narrow",
+        FEED_FILE,
+        "        if change is None or is_changed or",
+        "        if change is None or",
+        6,
+        (ENDS + "6_kopfs_own_watch_takes_over_before_a_filter_becomes_too_narrow",),
+    ),
+    Mutant(
+        "repeat the objects that were fed before Kopf's own watch",
+        FEED_FILE,
+        "        elif known != version:\n",
+        "        else:\n",
+        6,
+        (ENDS + "6_nothing_is_repeated_and_nothing_is_missed_where_kopfs_own_watch_takes_over",),
+    ),
+    Mutant(
+        "go on with a feed after its watcher has ended",
+        FEED_FILE,
+        "        finally:\n            end()\n",
+        "        finally:\n            pass\n",
+        15,
+        (ENDS + "15_a_feed_ends_with_its_watcher",),
+    ),
+    Mutant(
+        "start the daemons of an object that went unseen",
+        FEED_FILE,
+        '        body["metadata"].setdefault("deletionTimestamp", now)\n',
+        "",
+        15,
+        (TESTS + "15_a_daemon_of_an_object_that_went_during_a_pause_or_a_gap_is_over",),
+    ),
+    Mutant(
+        "let handlers that are fed wait for their cache",
+        "plugin/operator.py",
+        "        if handled and not self.fed.has(cause.resource, namespace):",
+        "        if handled:",
+        9,
+        (TESTS + "9_the_cache_has_an_event_before_its_handler_and_the_handler_waits_for_nothing",),
+    ),
+    Mutant(
+        "feed what the last list has of an object instead of the event of its deletion",
+        FEED_FILE,
+        "        body = self._body_of(last or record)\n",
+        "        body = self._body_of(record)\n",
+        15,
+        (TESTS + "15_a_deletion_has_the_object_of_its_event_and_one_in_a_gap_the_last_known",),
+    ),
+)
