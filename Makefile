@@ -60,7 +60,7 @@ PROOFS := tests/oracle tests/hostile tests/world $(addprefix tests/,products sel
 # What other interpreters need not be asked again: the API as a server has it, whose code all other tests go through as well; texts;
 # pages, commands, whole operators beside servers, other clients and the bench, which are processes for the most part.
 ONCE := $(PROOFS) README.md docs tests/test_allocations.py tests/test_canaries.py \
-	$(addprefix tests/,clients conformance real differential testing cli docs bench messages mutants test_demo.py test_sources.py test_suppressions.py)
+	$(addprefix tests/,clients conformance feed real differential testing cli docs bench messages mutants test_demo.py test_sources.py test_suppressions.py)
 # Threads and processes, which every interpreter is asked about.
 UNTRACED := cache/test_threads.py informer/test_own_writes_threads.py plugin/test_signals.py
 # What covers nothing that other tests do not. A single test of the measured part is marked `no_cover` instead.
