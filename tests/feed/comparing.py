@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -73,7 +73,6 @@ TIMEOUTS_WITHOUT_EFFECT = Rule(
     "server_timeout, reconnect_backoff and initial_streaming have no effect",
     "They are about the watch that Kopf no longer has.",
 )
-ALWAYS: Sequence[Rule] = (NO_MANAGED_FIELDS,)
 
 
 def require_same(two: Recorder, one: Recorder, *rules: Rule) -> None:

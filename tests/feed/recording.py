@@ -58,6 +58,8 @@ class Recorder:
         self.lists: list[str] = []
         """The paths that Kopf itself has listed or watched."""
         self.notes: list[Any] = []
+        self.has_managed_fields = False
+        """True if a handler has seen any."""
         self.is_over = False
         """True as soon as the operator is stopped."""
 
@@ -68,6 +70,7 @@ class Recorder:
         body = kwargs["body"]
         given = {part: self.plain(_bare(kwargs[part])) for part in ("body", *parts)}
         with self._lock:
+            self.has_managed_fields |= "managedFields" in body["metadata"]
             self.tracks[self._key(body)].calls.append(Call(handler, str(what), given))
             if handler == "event":
                 meta = body["metadata"]

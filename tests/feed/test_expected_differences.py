@@ -10,7 +10,13 @@ import pytest
 from kopf_selectcache.testing import EmbeddedCluster
 from tests.conftest import client_of
 
-from .comparing import ADDED_ON_RETURN, DELETIONS_IN_GAPS, NO_REPEATED_NONE, require_same
+from .comparing import (
+    ADDED_ON_RETURN,
+    DELETIONS_IN_GAPS,
+    NO_REPEATED_NONE,
+    TIMEOUTS_WITHOUT_EFFECT,
+    require_same,
+)
 from .handlers import register_events, register_labelled
 from .recording import Recorder, Wire
 from .running import ONE, TWO, Operated, Options, World
@@ -78,7 +84,7 @@ def test_timeouts_of_kopfs_watch_have_no_effect(new_world: Callable[..., World],
     runs = [Operated(new_world(), ONE, wire, options) for options in (Options(), Options(settle=settle))]
     for run in runs:
         lives(run)
-    require_same(runs[0].recorder, runs[1].recorder)
+    require_same(runs[0].recorder, runs[1].recorder, TIMEOUTS_WITHOUT_EFFECT)
     assert not runs[1].kopfs_own_watches
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from .comparing import require_same
+from .comparing import NO_MANAGED_FIELDS, require_same
 from .recording import Wire
 from .running import ONE, TWO, Mode, Operated, Options, World
 from .scripts import lives
@@ -19,9 +19,12 @@ def play(world: World, mode: Mode, wire: Wire, options: Options | None = None) -
 
 
 def test_all_kinds_of_handlers_are_called_as_with_two_watches(
-    new_world: Callable[..., World], wire: Wire
+    new_world: Callable[..., World], wire: Wire, server: str
 ) -> None:
     two, one = (play(new_world(), mode, wire) for mode in (TWO, ONE))
-    require_same(two.recorder, one.recorder)
+    require_same(two.recorder, one.recorder, NO_MANAGED_FIELDS)
     assert two.kopfs_own_watches
     assert not one.kopfs_own_watches
+    # The embedded server has none of objects that nobody has applied.
+    assert two.recorder.has_managed_fields is (server == "real")
+    assert not one.recorder.has_managed_fields
