@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -102,7 +102,7 @@ def own_of(
     if not isinstance(own, str) or not is_older(version, own):
         return None
     try:
-        record = replace(Reader.of(resource, projection), indexes=indexes).record(
+        record = Reader.of(resource, projection, indexes=indexes).record(
             with_room(partial(msgspec.json.encode, dict(body)))
         )
     except Untransformed:

@@ -60,10 +60,17 @@ def ignored_parts(write: Write, answer: Mapping[str, Any]) -> list[str]:
     if write.verb is Verb.JSON:
         parts = [(each["path"].split("/")[1], _is_done(each, answer)) for each in write.body if each["path"]]
     else:
-        parts = [(part, _is_taken(answer.get(part), value)) for part, value in write.body.items()]
-    is_status = write.subresource == "status"
-    found = {part for part, is_there in parts if not is_there and is_status is not (part == "status")}
-    return sorted(found.difference(_OF_ALL))
+        parts = [
+            (part, _is_taken(answer.get(part), value))
+            for part, value in write.body.items()
+            if _is_elsewhere(part, write)
+        ]
+    return sorted({part for part, is_there in parts if not is_there and _is_elsewhere(part, write)})
+
+
+def _is_elsewhere(part: str, write: Write) -> bool:
+    """Return True if the path of a write does not write a part."""
+    return (write.subresource == "status") is not (part == "status") and part not in _OF_ALL
 
 
 def _is_done(operation: Mapping[str, Any], answer: Mapping[str, Any]) -> bool:
@@ -115,6 +122,11 @@ class DroppedFields:
         """Log the parts of a write that the server has ignored, each once for a kind and its writer."""
         if write.verb not in _CHANGING or write.subresource not in ("", "status"):
             return
+        named = (
+            (each["path"][1:].split("/")[0] for each in write.body) if write.verb is Verb.JSON else write.body
+        )
+        if not any(_is_elsewhere(part, write) for part in named):
+            return  # Most writes are as they should be, and their answers need no decoding.
         parts = list[str]()
         with suppress(msgspec.DecodeError, UnicodeError, RecursionError, AttributeError):
             parts = ignored_parts(write, decoded(data))  # An answer that is no object fails where it is read.

@@ -14,6 +14,7 @@ import msgspec
 from kopf_selectcache.core.errors import Garbled, Untransformed
 from kopf_selectcache.core.protocol.decoder import Reader
 from kopf_selectcache.core.protocol.lost_answer import Verb, Write
+from kopf_selectcache.core.recursion import decoded
 from kopf_selectcache.core.redact import printable_name
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.record import Record
@@ -101,9 +102,9 @@ def _note(
     if before is not None and before.version == metadata.resource_version and not is_deletion:
         return  # It has changed nothing.
     found = left = frozenset[int]()
-    if informer is not None and before is not None:
+    if informer is not None and before is not None and before.stored:
         paths = list(_paths_in(write.body))
-        found, left = _values(before, paths), _values(_cached(informer, answer), paths)
+        found, left = _values(before.decode(), paths), _values(_cached(informer, answer), paths)
     name = metadata.name or target.name
     note(Written(target, name, metadata.uid, metadata.resource_version, is_deletion, found, left))
 
@@ -115,19 +116,21 @@ def _shown(informer: Informer, key: tuple[str, str]) -> Record | None:
         return held if own is None else own.record if held is None else own.instead_of(held, "")
 
 
-def _cached(informer: Informer, answer: bytes) -> Record | None:
+def _cached(informer: Informer, answer: bytes) -> Any:
     """Return an answer as it will be cached; None if it is no object that can be."""
     assert informer.resource is not None, "it was compared"
     try:
-        return Reader.of(informer.resource, informer.projection).record(answer, kindless=False)
-    except (Garbled, Untransformed):
+        if not informer.projection.partial:
+            return decoded(answer)
+        record = Reader.of(informer.resource, informer.projection).record(answer, kindless=False)
+        return record.decode() if record.stored else None
+    except (Garbled, Untransformed, msgspec.DecodeError, UnicodeError, RecursionError):
         return None
 
 
-def _values(record: Record | None, paths: Iterable[Path]) -> frozenset[int]:
-    if record is None or not record.stored:
+def _values(obj: Any, paths: Iterable[Path]) -> frozenset[int]:
+    if obj is None:
         return frozenset()
-    obj = record.decode()
     return frozenset(value for path in paths if (value := _value(obj, path)) is not None)
 
 

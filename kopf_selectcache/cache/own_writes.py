@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 
 import msgspec
@@ -171,7 +170,7 @@ def _write_of(informer: Informer, state: InformerState, resource: Resource, answ
     selects it, or if the operator's own function fails for it, as it will for the event of its stream.
     """
     try:
-        reader = replace(Reader.of(resource, state.projection), indexes=tuple(state.indexes.values()))
+        reader = Reader.of(resource, state.projection, indexes=state.indexes.values())
         record = reader.record(answer, kindless=False)
     except (Garbled, Untransformed):
         return None

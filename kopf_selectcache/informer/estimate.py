@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
@@ -279,7 +279,7 @@ class Counter:
     def _records(
         self, answer: bytes, projection: Projection, indexes: tuple[Indexed, ...] = ()
     ) -> Sequence[Record]:
-        page = replace(Reader.of(self._resource, projection), indexes=indexes).page(answer)
+        page = Reader.of(self._resource, projection, indexes=indexes).page(answer)
         if isinstance(page, Refusal):
             raise Refused(page)
         return page.records

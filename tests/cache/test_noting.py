@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from kopf_selectcache.cache.noting import WriteTarget, Written, _cached, _values
-from kopf_selectcache.core.store.projection import ALL
+from kopf_selectcache.core.store.projection import ALL, Projection
 from kopf_selectcache.selectors.object_key import Key
 
 from .environment import PODS
@@ -42,8 +42,12 @@ def test_a_write_repeats_the_last_one_if_somebody_has_undone_that(write: Written
 
 
 def test_an_answer_that_is_no_object_has_no_values() -> None:
-    class Stub:
+    class Whole:
         resource, projection = PODS, ALL
 
-    assert _cached(cast("Any", Stub), b"{}") is None
-    assert _values(None, [("spec",)]) == frozenset()
+    class Part(Whole):
+        projection = Projection.of(keep=["spec"])
+
+    for stub in (Whole, Part):
+        for answer in (b"{}", b"[", b""):
+            assert _values(_cached(cast("Any", stub), answer), [("spec",)]) == frozenset()

@@ -236,7 +236,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("treat a transform as one that changes nothing", "core/store/projection.py",
            "return self.stores(path) and (\n            self.transform is None or any(path[: len(each)] == each for each in self._fixed)\n        )", "return self.stores(path)",
            13, (FIELDS,), PROJECTION),
-    Mutant("show the body without the projection", "cache/_overlay.py", "record = replace(Reader.of(resource, projection), ", "record = replace(Reader.of(resource, Projection()), ",
+    Mutant("show the body without the projection", "cache/_overlay.py", "record = Reader.of(resource, projection, ", "record = Reader.of(resource, Projection(), ",
            13, ("tests/cache/test_partial.py::test_the_own_object_is_cut_as_others_are",), PROJECTION),
     Mutant("compare fields that the server does not send", WIRE, "sent=sent.restricted(projection.has_field)", "sent=sent", 13,
            ("tests/core/protocol/test_metadata.py::test_fields_are_selected_by_the_server_alone_and_labels_are_compared",)),

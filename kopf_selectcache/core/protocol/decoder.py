@@ -11,7 +11,7 @@ scanned instead (`core.scanner`), and it is stored as an `UnreadableRecord`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from sys import intern
@@ -172,6 +172,7 @@ class Reader:
         *,
         accepts: Callable[[tuple[str, str]], bool] | None = None,
         packing: Packing | None = None,
+        indexes: Iterable[Indexed] = (),
         sent: Sent = EVERYTHING,
         is_outside: bool = False,
     ) -> Reader:
@@ -187,6 +188,7 @@ class Reader:
             },
             accepts,
             packing,
+            tuple(indexes),
             sent=sent.restricted(projection.has_field),
             is_outside=is_outside,
         )
