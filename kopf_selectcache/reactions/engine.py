@@ -75,8 +75,7 @@ class Worker:
         self._limit = limit
         self._sleep, self._clock, self._gate = sleep, clock, gate
         self._logger = logger if logger is not None else logging.getLogger("kopf_selectcache")
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._running = 0
+        self._tasks: dict[Key, asyncio.Task[None]] = {}
         self._moved = asyncio.Event()
         """Set if there may be a key to take."""
         self._finished = asyncio.Event()
@@ -97,13 +96,12 @@ class Worker:
                 if (opened := self._gate()) is not None:
                     await self._wait_for_gate(asyncio.ensure_future(opened))
                     continue
-                while self._running < self._limit and (run := queue.take()) is not None:
-                    self._running += 1
-                    task = asyncio.create_task(self._run(run), name=f"selectcache: {run.key.name}")
-                    self._tasks.add(task)
-                    task.add_done_callback(self._tasks.discard)
+                while len(self._tasks) < self._limit and (run := queue.take()) is not None:
+                    self._tasks[run.key] = asyncio.create_task(
+                        self._run(run), name=f"selectcache: {run.key.name}"
+                    )
                 due = queue.next_due()
-                if due is None or self._running >= self._limit:
+                if due is None or len(self._tasks) >= self._limit:
                     await self._moved.wait()
                 else:
                     await sleep_until(self._moved, self._sleep(max(0.0, due - self._clock())))
@@ -136,9 +134,10 @@ class Worker:
 
     async def _cancel(self) -> None:
         """Cancel the runs, and wait for their ends. One that resists is left behind."""
-        for task in self._tasks:
+        tasks = set(self._tasks.values())
+        for task in tasks:
             task.cancel()
-        if await end_within(self._tasks, self._sleep(GRACE)):
+        if await end_within(tasks, self._sleep(GRACE)):
             keys = ", ".join(sorted(map(_shown, self._queue.running)))
             self._logger.warning(
                 "These runs have not ended, although they were cancelled: %(keys)s.", {"keys": keys}
@@ -163,7 +162,7 @@ class Worker:
             if result is not None:
                 queue.add_after(key, result.after)
         finally:
-            self._running -= 1
+            del self._tasks[key]
             queue.done(key)
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable
 from collections.abc import Mapping as AnyObject
-from contextlib import suppress
 from dataclasses import dataclass
 from inspect import Parameter, signature
 from typing import Any, TypeAlias, TypedDict
@@ -86,8 +85,8 @@ class Owner(Mapping):
         return [
             Key(owner["name"], namespace=namespace)
             for owner in metadata.get("ownerReferences") or ()
-            if _group_of(owner.get("apiVersion") or "") == self.group
-            and owner.get("kind") == self.kind
+            if owner.get("kind") == self.kind
+            and _group_of(owner.get("apiVersion") or "") == self.group
             and (owner.get("controller") or not self.controller)
         ]
 
@@ -116,8 +115,10 @@ _decode_owned = msgspec.json.Decoder(_Owned).decode
 def _metadata_of(obj: Obj) -> AnyObject[str, Any]:
     """Return the metadata of an object, without what does not concern its owners: a view would decode it."""
     if isinstance(obj, BodyView):
-        with suppress(msgspec.DecodeError, RecursionError):
+        try:
             return _decode_owned(record_of(obj).data)["metadata"]
+        except (msgspec.DecodeError, RecursionError):  # It is in an unusual form.
+            pass
     metadata: AnyObject[str, Any] = obj["metadata"]
     return metadata
 
