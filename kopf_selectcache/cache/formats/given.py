@@ -25,6 +25,9 @@ from .partial import whole_class
 _DEEPEST = 10_000
 """The levels that a server accepts. A value that contains itself has more."""
 
+_PLAIN = frozenset({str, int, bool, type(None)})
+"""The types of most values, which JSON has as they are."""
+
 _GIVE = "Give texts, numbers, lists and dicts"
 
 
@@ -58,6 +61,8 @@ def plain(about: str, value: Any, *at: object) -> Any:
         if len(path) > _DEEPEST:
             raise _refused(about, _TOO_DEEP)
         for key, each in parent.items() if isinstance(parent, dict) else enumerate(parent):
+            if type(each) in _PLAIN:
+                continue
             made, why = _made(each)
             if why:
                 remedy = _AWAIT if why == _UNAWAITED else _GIVE
