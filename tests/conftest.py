@@ -6,6 +6,7 @@ run."""
 
 import gc
 import os
+import signal
 import sys
 from asyncio import selector_events
 from collections.abc import Callable, Generator, Iterator, Mapping
@@ -65,6 +66,9 @@ def pytest_configure(config: pytest.Config) -> None:
         "markers",
         "needs(what): more of a cluster than a namespace that the test makes: not with --api=kubeconfig.",
     )
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # A shell starts jobs in the background so, and all that tests start would ignore Ctrl-C as well.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     canaries, patch = Canaries(), pytest.MonkeyPatch()
     canaries.settle(patch)
     config.pluginmanager.register(canaries, "canaries")
