@@ -19,7 +19,7 @@ from .seeded import MUTANTS
 
 ROOT = Path(__file__).parents[2]
 AT_ONCE = 2
-LONGEST = 300.0
+LONGEST = 900.0
 """So many seconds for the tests of one mutant; a timeout catches nothing."""
 
 
