@@ -31,7 +31,7 @@ from kopf_selectcache.settings.options import settings_of
 
 from ._departures import Departures
 from .feed_safety import SecondWatch, source_of, why_not_fed
-from .narrowing import handlers_of
+from .narrowing import handlers_of_watched
 from .operator import Operator, operator_of
 
 MOST = 10_000
@@ -253,7 +253,7 @@ class Feed:
         state = informer.state
         self._seen = state.filter, state.projection, state.lost
         watcher, registry = self._watcher, self._operator.registry
-        handlers = None if registry is None else handlers_of(registry, source.resource)
+        handlers = None if registry is None else handlers_of_watched(registry, watcher.resource)
         unsafe = why_not_fed(watcher.settings, handlers, watcher.resource, watcher.namespace, source)
         if unsafe is not None:
             self._give_up(unsafe)

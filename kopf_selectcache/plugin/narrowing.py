@@ -258,6 +258,14 @@ def handlers_of(registry: _kopf.OperatorRegistry | None, resource: Resource) -> 
     return _handlers_of(registry, [as_watched(resource)])
 
 
+def handlers_of_watched(
+    registry: _kopf.OperatorRegistry, watched: _kopf.Resource
+) -> list[_kopf.ResourceHandler]:
+    """Return those that Kopf calls for a resource as it has found it, with its categories and all names."""
+    handlers = _kopf.watching_handlers(registry)
+    return [each for each in handlers if each.selector is None or each.selector.check(watched)]
+
+
 def handlers_of_key(registry: _kopf.OperatorRegistry | None, key: KindKey) -> list[_kopf.ResourceHandler]:
     """Return those of the kind of a key, as far as that is known without the cluster."""
     return _handlers_of(registry, _resources_of(key))

@@ -8,6 +8,7 @@ SAFETY = "plugin/feed_safety.py"
 TESTS = "tests/plugin/test_feed_safety.py::test_"
 SECOND = TESTS + "20_a_second_watch_has_a_reason_an_example_and_the_line_that_would_change_it"
 FED = TESTS + "6_handlers_are_fed_if_the_filter_contains_what_they_select"
+DECISIONS = "tests/plugin/test_feed_decisions.py::test_"
 TRANSPORT = "tests/client/test_transport.py::test_8_"
 
 FEEDING: tuple[Mutant, ...] = (
@@ -37,6 +38,14 @@ FEEDING: tuple[Mutant, ...] = (
         "        return _why_outside(handler, namespace, source)\n",
         6,
         (TESTS + "6_all_handlers_of_a_kind_must_be_contained",),
+    ),
+    Mutant(
+        "overlook handlers that select kinds by a function",
+        "plugin/narrowing.py",
+        "each.selector is None or each.selector.check(watched)",
+        "each.selector is None or (each.selector.fn is None and each.selector.check(watched))",
+        6,
+        (DECISIONS + "6_handlers_that_select_kinds_by_a_function_are_known_to_the_decision",),
     ),
     Mutant(
         "compare the filter with all namespaces for a watcher of one",

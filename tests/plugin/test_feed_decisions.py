@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from copy import deepcopy
 from typing import Any
 
 import kopf
@@ -10,7 +11,8 @@ import pytest
 
 import kopf_selectcache as selectcache
 from kopf_selectcache.plugin.operator import operator_of
-from tests.plugin.feeding import Events, config, feeding, in_loop, lists_of, serving, until
+from tests.plugin.feeding import Events, app, config, feeding, in_loop, lists_of, serving, until
+from tests.plugin.reconciling import APPS, CRD
 
 WEB = {"v1/configmaps": "app=web"}
 
@@ -73,6 +75,28 @@ async def test_20_a_second_watch_that_labels_would_spare_is_a_warning_with_these
             ),
         )
     ]
+
+
+@in_loop
+async def test_6_handlers_that_select_kinds_by_a_function_are_known_to_the_decision(
+    registry: kopf.OperatorRegistry,
+) -> None:
+    definition = deepcopy(CRD)
+    definition["spec"]["names"]["categories"] = ["shopping"]
+    web, all_of_them = Events(), Events()
+    web.handle(registry, "webapps", labels={"app": "web"})
+
+    @kopf.on.event(lambda resource: "shopping" in resource.categories, registry=registry)
+    async def note(type: str | None, name: str, **_: Any) -> None:  # Kopf's name.  # noqa: A002
+        all_of_them.append((type, name))
+
+    async with serving() as cluster:
+        cluster.delete(CRD)
+        cluster.create(definition)
+        cluster.create(app("a", app="web"), app("b", app="db"))
+        async with feeding(registry, cluster, filters={APPS: "app=web"}):
+            await web.see((None, "a"))
+            await all_of_them.see((None, "a"), (None, "b"))
 
 
 @in_loop
