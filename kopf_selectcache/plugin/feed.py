@@ -296,10 +296,12 @@ class Feed:
         departures = self._queue.clear()
         absent = dict(self.known)
         for record in self._informer.store.records()[0]:
-            if not record.stored or self._watcher.namespace not in (None, record.namespace):
+            if self._watcher.namespace not in (None, record.namespace):
                 continue
             told = absent.pop(record.uid, None)
             self._departures.discard(record.uid)
+            if not record.stored:  # It exists. Kopf hears of it once it can be read.
+                continue
             if as_listed:
                 self.known[record.uid] = record
                 yield {"type": None, "object": record.decode()}

@@ -48,6 +48,16 @@ FEEDING: tuple[Mutant, ...] = (
         (DECISIONS + "6_handlers_that_select_kinds_by_a_function_are_known_to_the_decision",),
     ),
     Mutant(
+        "take an unreadable object for a deleted one after a pause",
+        "plugin/feed.py",
+        "            told = absent.pop(record.uid, None)\n",
+        "            told = absent.pop(record.uid, None) if record.stored else None\n",
+        6,
+        (
+            "tests/plugin/test_feed_ends.py::test_6_an_object_that_becomes_unreadable_during_a_pause_is_not_deleted",
+        ),
+    ),
+    Mutant(
         "compare the filter with all namespaces for a watcher of one",
         SAFETY,
         "        namespaces=None if namespace is None else (namespace,),\n    )\n\n\ndef _requirements",

@@ -10,7 +10,7 @@ import pytest
 import kopf_selectcache as selectcache
 from kopf_selectcache import _kopf
 from kopf_selectcache.plugin.operator import operator_of
-from kopf_selectcache.testing.faults import Refuse
+from kopf_selectcache.testing.faults import Inserted, Refuse
 from tests.plugin.feeding import Events, app, config, feeding, in_loop, lists_of, serving, until
 from tests.plugin.virtual import Times
 
@@ -170,6 +170,28 @@ async def test_8_kopf_watches_a_kind_whose_filter_the_server_rejects(registry: k
     filters = {APPS: selectcache.Selector(fields={"spec.size": "3"})}
     async with serving(app("a")) as cluster, feeding(registry, cluster, filters=filters):
         await events.see((None, "a"))
+
+
+@in_loop
+async def test_6_an_object_that_becomes_unreadable_during_a_pause_is_not_deleted(
+    registry: kopf.OperatorRegistry, events: Events
+) -> None:
+    async with serving(config("a"), config("b")) as cluster, feeding(registry, cluster) as settings:
+        await events.see((None, "a"), (None, "b"))
+        parts, operator = _kopf.parts_of(settings), operator_of(settings)
+        assert parts is not None
+        assert operator is not None
+        toggle = await parts.paused.make_toggle(True)
+        cluster.faults.add(Inserted(names=frozenset({"a"})))
+        cluster.stop_listening()
+        cluster.patch(config("a"), {"data": {"a": "1"}})
+        cluster.listen_again()
+        await until(lambda: operator.runtime.informer(KEY).store.unreadable)
+        await parts.paused.drop_toggle(toggle)
+        await until(lambda: events.of("b"))
+        cluster.create(config("c"))
+        await until(lambda: events.of("c"))
+        assert events == [(None, "b"), ("ADDED", "c")]
 
 
 @in_loop
