@@ -46,7 +46,7 @@ SLICE = 50
 _UNFIT = (Health.REJECTED, Health.OVERSIZED)
 """The states of a cache that Kopf does not wait for: its own watch takes over."""
 
-REMOVED = SecondWatch("its cache was removed", "declare it in a startup handler, and do not remove it")
+REMOVED = SecondWatch("the cache was removed", "declare it in a startup handler, and do not remove it")
 """The reason of a kind whose cache was fed from until its removal."""
 
 _logger = logging.getLogger("kopf_selectcache")
@@ -241,8 +241,10 @@ class Feed:
     # ---- The decision.
 
     def _decide(self) -> None:
-        """Find out if the cache may feed the watcher as it is now."""
+        """Find out if the cache may feed the watcher as it is now. Once it may not, that stays."""
         informer = self._informer
+        if self._must_stop:
+            return
         if informer.health in _UNFIT:
             why = f"the cache is {informer.health}: {informer.message}"
             self._give_up(SecondWatch(why, one_line(informer.remedy)))

@@ -11,7 +11,14 @@ from kopf_selectcache import EVERYTHING, Selector, _kopf
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.projection import Projection
 from kopf_selectcache.informer.health import Health
-from kopf_selectcache.plugin.feed_safety import DECLARED_LATER, Decisions, FeedSource, why_not_fed
+from kopf_selectcache.plugin.feed import REMOVED
+from kopf_selectcache.plugin.feed_safety import (
+    DECLARED_LATER,
+    Decisions,
+    FeedSource,
+    SecondWatch,
+    why_not_fed,
+)
 from kopf_selectcache.plugin.narrowing import as_watched
 from kopf_selectcache.settings.declaration import Cached
 from kopf_selectcache.settings.options import settings_of
@@ -61,11 +68,15 @@ def decide(
     return work
 
 
-def decide_again() -> None:
-    """Log that a kind is not fed any more."""
-    decisions = Decisions(LOGGER)
-    for why in (None, None, DECLARED_LATER, DECLARED_LATER):
-        decisions.note(cast("Any", Fed()), None, why)
+def decide_again(later: SecondWatch) -> Callable[[], None]:
+    """Return a function that logs that a kind is not fed any more."""
+
+    def work() -> None:
+        decisions = Decisions(LOGGER)
+        for why in (None, None, later, later):
+            decisions.note(cast("Any", Fed()), None, why)
+
+    return work
 
 
 def off(settings: kopf.OperatorSettings) -> None:
@@ -95,7 +106,8 @@ RECORDS: dict[str, Callable[[], None]] = {
     "Kopf's watch is narrowed": decide(configure=narrowed),
     "handlers are not known": decide(None),
     "one_watch is off": decide(configure=off),
-    "a kind that is declared later": decide_again,
+    "a kind that is declared later": decide_again(DECLARED_LATER),
+    "a kind whose cache is removed": decide_again(REMOVED),
 }
 
 
