@@ -420,6 +420,10 @@ class Informer:
         self.state.resolving.reset()
         self._news.forget(self.state.resolving)
 
+    def look_again(self) -> None:
+        """Ask now whether the cluster serves the kind: somebody has seen that it does."""
+        self._again.set()
+
     async def _run_streams(self, planned: Plan) -> None:
         """Run the streams until the cluster stops to serve the resource, which may come back in another
         version, or until the store exceeds its limit.
@@ -605,6 +609,7 @@ class Informer:
         """Resolve the key, with retries, until the cluster serves it and the filter fits; return the plan."""
         environment, failures, condition = self._environment, 0, self.state.resolving
         while True:
+            self._again.clear()
             try:
                 return await self.resolve()
             except (NotServed, DeclarationError) as error:
@@ -613,7 +618,8 @@ class Informer:
                 failure = failure_of(error)
                 self.counts.failures[reason_of(failure)] += 1
                 condition.fail(failure, verb="get")
-            await environment.sleep(delay(failures, environment.chance(), slow=condition.error() is not None))
+            pause = delay(failures, environment.chance(), slow=condition.error() is not None)
+            await sleep_until(self._again, environment.sleep(pause))
             failures += 1
 
     async def _resolve_again(self, before: Resolution) -> None:

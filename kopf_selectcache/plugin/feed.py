@@ -66,6 +66,7 @@ async def _informer_of(operator: Operator, resource: _kopf.Resource) -> Informer
     with suppress(ReadError):
         for key, informer in operator.runtime.informers.items():
             if _may_mean(key, resource):
+                informer.look_again()  # Kopf has seen that the cluster serves the kind.
                 async with _named(operator, informer, resource):
                     await _resolved(informer)
                 if informer.is_of(resource.group, resource.plural):
