@@ -428,6 +428,7 @@ def test_a_field_that_the_custom_kind_cannot_be_selected_by_is_rejected_once_its
             async with operating(server, selectors={"webapps.example.com": selector}) as environment:
                 with pytest.raises(Rejected):
                     await environment.cache.wait_synced()
+                await until(lambda: environment.time.slept)
                 assert environment.time.slept[0] == 10.0
 
     run(main())
