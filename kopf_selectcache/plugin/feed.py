@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import aclosing, asynccontextmanager, suppress
 from operator import is_not
 from typing import Any
@@ -48,6 +48,8 @@ _UNFIT = (Health.REJECTED, Health.OVERSIZED)
 
 REMOVED = SecondWatch("the cache was removed", "declare it in a startup handler, and do not remove it")
 """The reason of a kind whose cache was fed from until its removal."""
+
+_BUG = "The feed of Kopf's handlers of %(resource)s failed because of a bug in kopf_selectcache."
 
 _logger = logging.getLogger("kopf_selectcache")
 
@@ -88,9 +90,16 @@ async def _named(operator: Operator, informer: Informer, resource: _kopf.Resourc
         yield
         return
 
+    awaited = operator.fed.awaited
+    is_named = False
+
     async def name() -> None:
+        nonlocal is_named
         await informer.environment.sleep(LONG)
-        operator.fed.awaited.add(informer)
+        is_named = True
+        awaited[informer] += 1
+        if awaited[informer] > 1:
+            return  # Another watcher of the kind has named it.
         why = f" {in_one_line(informer.message, informer.remedy)}" if informer.message else ""
         _logger.warning(
             "Kopf calls no handler before the cache of %(resource)s is synced, because it is indexed.%(why)s",
@@ -103,7 +112,8 @@ async def _named(operator: Operator, informer: Informer, resource: _kopf.Resourc
         yield
     finally:
         naming.cancel()
-        operator.fed.awaited.discard(informer)
+        if is_named:
+            awaited[informer] -= 1
 
 
 def _may_mean(key: KindKey, resource: _kopf.Resource) -> bool:
@@ -134,6 +144,8 @@ class Feed:
         self._must_stop = False
         """True if Kopf's own watch must take over once the queue is empty."""
         self._was_paused = False
+        self._listing: set[str] = set()
+        """The uids that were fed of a list that is not fed to its end."""
 
     async def events(self) -> _kopf.Events:
         """Yield the events of the watcher from its cache, as long as that is safe, and then from Kopf's own
@@ -148,7 +160,7 @@ class Feed:
                 self._departures = Departures(informer, self._operator.runtime, self._queue.add)
                 self._operator.fed.note(watcher, is_fed=True)
                 tasks += [
-                    asyncio.create_task(work, name=f"selectcache: feed of {informer}")
+                    asyncio.create_task(self._guarded(work), name=f"selectcache: feed of {informer}")
                     for work in (self._follow_pauses(), self._departures.run())
                 ]
                 end = informer.subscribe(self._add, self._news.set, self._keep)
@@ -172,15 +184,12 @@ class Feed:
                             if not number % SLICE:
                                 await asyncio.sleep(0)
         except Exception:
-            _logger.exception(
-                "The feed of Kopf's handlers of %(resource)s failed because of a bug in kopf_selectcache.",
-                {"resource": str(watcher.resource)},
-            )
+            _logger.exception(_BUG, {"resource": str(watcher.resource)})
         finally:
             end()
             for task in tasks:
                 task.cancel()
-        self._operator.fed.note(watcher, is_fed=False)
+            self._operator.fed.note(watcher, is_fed=False)
         async with aclosing(watcher.watch()) as own:
             taking_over: TakeOver | None = None
             if self.known or self._is_listed:
@@ -195,6 +204,15 @@ class Feed:
                     for record in taking_over.absent():
                         yield {"type": "DELETED", "object": self._departed(record)}
                     taking_over = None
+
+    async def _guarded(self, work: Coroutine[None, None, None]) -> None:
+        """Run work of the feed; let Kopf's own watch take over if it fails."""
+        try:
+            await work
+        except Exception:
+            _logger.exception(_BUG, {"resource": str(self._watcher.resource)})
+            self._must_stop = True
+            self._news.set()
 
     # ---- Waiting.
 
@@ -214,6 +232,7 @@ class Feed:
 
     def _pause(self) -> None:
         self._was_paused = True
+        self._listing.clear()
         self._queue.drop()
 
     async def _wait(self) -> None:
@@ -228,16 +247,21 @@ class Feed:
         """Wait until the present objects are known, and Kopf wants them; return False if Kopf's own watch
         must take over.
         """
-        async with _named(self._operator, self._informer, self._watcher.resource):
-            while True:
-                self._decide()
-                if self._must_stop:
-                    return False
-                if self._watcher.paused.is_on():
-                    self._pause()
-                elif self._informer.is_complete:
-                    return True
+        while not self._must_stop:
+            self._decide()
+            if self._watcher.paused.is_on():
+                self._pause()
                 await self._wait()
+            elif self._informer.is_complete:
+                break
+            elif self._is_listed:
+                await self._wait()
+            else:
+                async with _named(self._operator, self._informer, self._watcher.resource):
+                    while not (self._must_stop or self._informer.is_complete or self._watcher.paused.is_on()):
+                        await self._wait()
+                        self._decide()
+        return not self._must_stop
 
     # ---- The decision.
 
@@ -279,6 +303,8 @@ class Feed:
             self._news.set()
         if change is None or self._must_stop:
             return
+        if after is not None:
+            self._departures.discard(after.uid)  # It has come back, whenever Kopf takes that.
         if self._watcher.namespace in (None, change.key[0]) and change.cause is not ChangeCause.RESYNC:
             self._queue.add(change)
 
@@ -295,7 +321,6 @@ class Feed:
         those that have departed since Kopf was told of them.
         """
         as_listed = self._was_paused or not self._is_listed
-        self._was_paused = False
         departures = self._queue.clear()
         absent = dict(self.known)
         for record in self._informer.store.records()[0]:
@@ -305,13 +330,15 @@ class Feed:
             self._departures.discard(record.uid)
             if not record.stored:  # It exists. Kopf hears of it once it can be read.
                 continue
-            if as_listed:
+            if as_listed and record.uid not in self._listing:
+                self._listing.add(record.uid)
                 self.known[record.uid] = record
                 yield {"type": None, "object": record.decode()}
             elif told is None or told.version != record.version:
                 yield self._event_of(Change(told, record, ChangeCause.UPDATED))
         if as_listed:
-            self._is_listed = True
+            self._is_listed, self._was_paused = True, False
+            self._listing.clear()
             yield _kopf.LISTED
         for uid, record in absent.items():
             departure = departures.get(uid) or self._informer.state.union.departure_of(record)

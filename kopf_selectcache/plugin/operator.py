@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
@@ -384,7 +385,7 @@ class Operator:
             found = reports(self.runtime.informers.values())
         except ReadError as error:
             return {"trouble": error.what, "remedy": one_line(error.remedy)}
-        for informer in self.fed.awaited:
+        for informer in +self.fed.awaited:
             found[informer.key]["handlers"] = "none is called before it is synced, because it is indexed"
         for key, each in found.items():
             if decision := self.decisions.shown(key):
@@ -404,8 +405,9 @@ class FedKinds:
 
     def __init__(self) -> None:
         self._fed: dict[tuple[str, str, str | None], bool] = {}
-        self.awaited = set[Informer]()
-        """The informers for which Kopf has held up all handlers for some time."""
+        self.awaited = Counter[Informer]()
+        """The informers for which Kopf has held up all handlers for some time, with the number of watchers
+        that wait for each."""
 
     def note(self, watcher: _kopf.Watcher, *, is_fed: bool) -> None:
         """Note if a watcher is fed from now on."""

@@ -13,6 +13,7 @@ import pytest
 
 import kopf_selectcache as selectcache
 from kopf_selectcache import _kopf
+from kopf_selectcache.plugin._departures import Departures
 from kopf_selectcache.plugin.feed import Feed
 from kopf_selectcache.plugin.operator import operator_of
 from kopf_selectcache.testing.faults import Refuse
@@ -495,6 +496,68 @@ async def test_15_a_consumer_that_is_too_slow_gets_the_differences(registry: kop
         assert await consumer.some(3) == [("MODIFIED", "a"), ("ADDED", "c"), ("DELETED", "b")]
         cluster.delete(config("c"))
         assert await consumer.take() == ("DELETED", "c")
+
+
+@pytest.mark.parametrize("is_paused", [False, True])
+@in_loop
+async def test_15_each_present_object_is_listed_once_however_many_changes_come_meanwhile(
+    registry: kopf.OperatorRegistry, is_paused: bool
+) -> None:
+    names = [f"c{number}" for number in range(6)]
+    async with serving(*map(config, names)) as cluster, feeding(registry, cluster) as settings:
+        await until(lambda: operator_of(settings) is not None)
+        consumer = Consumer(settings, most=3)
+        async with aclosing(consumer.events):
+            if is_paused:
+                await consumer.some(7)
+                toggle = await consumer.paused.make_toggle(True)
+                begins = asyncio.create_task(consumer.take())
+                await until(lambda: consumer.fed._was_paused)
+                await consumer.paused.drop_toggle(toggle)
+                seen = [await begins, *await consumer.some(1)]
+            else:
+                seen = await consumer.some(2)
+            for number in range(5):
+                cluster.patch(config("c0"), {"data": {"number": str(number)}})
+            await heard(settings, cluster)
+            while seen[-1] is not _kopf.LISTED:
+                seen += await consumer.some(1)
+        listed = [event for event in seen[:-1] if event[0] is None]
+        assert sorted(listed, key=str) == [(None, name) for name in names]
+
+
+@in_loop
+async def test_6_an_answer_does_not_overtake_the_return_of_an_object(
+    registry: kopf.OperatorRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_answered, goes_on = asyncio.Event(), asyncio.Event()
+    found = Departures._found
+
+    async def find(departures: Departures, change: Any) -> Any:
+        answer = await found(departures, change)
+        is_answered.set()
+        await goes_on.wait()
+        return answer
+
+    monkeypatch.setattr(Departures, "_found", find)
+    objects = web("a"), web("b")
+    async with serving(*objects) as cluster, feeding(registry, cluster, filters=WEB) as settings:
+        await until(lambda: operator_of(settings) is not None)
+        consumer = Consumer(settings)
+        async with aclosing(consumer.events):
+            await consumer.some(3)
+            following = asyncio.create_task(consumer.take())
+            cluster.patch(web("a"), {"metadata": {"labels": {"app": "db"}}})
+            await is_answered.wait()
+            cluster.patch(web("b"), {"data": {"a": "1"}})
+            assert await following == ("MODIFIED", "b")
+            cluster.patch(web("a"), {"metadata": {"labels": {"app": "web"}}})
+            await until(lambda: informer_of(settings).held() == 2)
+            goes_on.set()
+            assert await consumer.take() == ("MODIFIED", "a")
+            cluster.delete(web("b"))
+            assert await consumer.take() == ("DELETED", "b")
+            assert {each.name for each in consumer.fed.known.values()} == {"a"}
 
 
 @in_loop
