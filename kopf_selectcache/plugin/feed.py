@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import aclosing, asynccontextmanager, suppress
 from operator import is_not
 from typing import Any
@@ -161,7 +161,7 @@ class Feed:
                 self._operator.fed.note(watcher, is_fed=True)
                 tasks += [
                     asyncio.create_task(self._guarded(work), name=f"selectcache: feed of {informer}")
-                    for work in (self._follow_pauses(), self._departures.run())
+                    for work in (self._follow_pauses, self._departures.run)
                 ]
                 end = informer.subscribe(self._add, self._news.set, self._keep)
                 while await self._can_list():
@@ -205,10 +205,10 @@ class Feed:
                         yield {"type": "DELETED", "object": self._departed(record)}
                     taking_over = None
 
-    async def _guarded(self, work: Coroutine[None, None, None]) -> None:
+    async def _guarded(self, work: Callable[[], Awaitable[None]]) -> None:
         """Run work of the feed; let Kopf's own watch take over if it fails."""
         try:
-            await work
+            await work()
         except Exception:
             _logger.exception(_BUG, {"resource": str(self._watcher.resource)})
             self._must_stop = True

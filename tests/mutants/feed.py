@@ -44,8 +44,8 @@ FEED: tuple[Mutant, ...] = (
     Mutant(
         "feed a store that is not complete",
         FEED_FILE,
-        "                elif self._informer.is_complete:\n",
-        "                else:\n",
+        "            elif self._informer.is_complete:\n",
+        "            elif self._informer is not None:\n",
         9,
         (PRESENT,),
     ),
