@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from kopf_selectcache._errors import ConflictingSelectors, NotDeclared, ReadError, require
 from kopf_selectcache.core.errors import BadField
 from kopf_selectcache.core.redact import printable_name
-from kopf_selectcache.core.store.changes import Change, ChangeCause, Narrowing, PendingChanges, Sink
+from kopf_selectcache.core.store.changes import Change, ChangeCause, Narrowing, PendingChanges
 from kopf_selectcache.core.store.record import Keep, Record
 from kopf_selectcache.informer.environment import sleep_until
 from kopf_selectcache.informer.informer import Informer
@@ -51,7 +51,7 @@ class Resumed(Change, frozen=True, gc=False):
     objects: Sequence[BodyView] = ()
 
     @property
-    def _record(self) -> Record:
+    def record(self) -> Record:
         raise ReadError(
             "a change with the cause 'resumed' is about several objects", remedy="Read its `objects`"
         )
@@ -61,15 +61,15 @@ class Resumed(Change, frozen=True, gc=False):
 
 
 class Subscription:
-    """Follows an informer for one subscriber, and adds each change of the objects that it wants to a sink.
-    Used on the loop only.
+    """Follows an informer for one subscriber, and passes each change of the objects that it wants on. Used on
+    the loop only.
     """
 
     def __init__(
         self,
         informer: Informer,
         request: Request | None,
-        sink: Sink,
+        pass_on: Callable[[Change], object],
         *,
         initial: bool = True,
         filter_changed: bool = False,
@@ -77,7 +77,7 @@ class Subscription:
         keep: Keep = lambda _: True,
     ) -> None:
         """`look` is called when there is an error, what is cached has changed, or all lists are complete.
-        `keep` returns what the sink needs of an object that is evicted (`informer.subscribers`).
+        `keep` returns what the subscriber needs of an object that is evicted (`informer.subscribers`).
         """
         self.error: ReadError | None = None
         """The first error of the comparison with an object; it does not match then."""
@@ -88,7 +88,7 @@ class Subscription:
         self._look = look
         self._filter, self._projection = informer.filter, informer.projection
         self._match = None if request is None else match_for(informer, request)
-        self._sink, self._narrowing = sink, Narrowing(sink, self._matches, keep)
+        self._pass_on, self._narrowing = pass_on, Narrowing(pass_on, self._matches, keep)
         self._wants_initial = initial
         self._is_start = not (filter_changed or informer.is_complete)
         """True until the first lists are complete: until then, objects that enter were there before."""
@@ -132,7 +132,7 @@ class Subscription:
             change = Change(None, change.after, change.cause, change.filter_changed, initial=True)
         before, after = change.before, change.after
         if self._match is None and (after is None or after.stored) and (before is None or before.stored):
-            self._sink.add(change)  # Narrowing changes nothing.
+            self._pass_on(change)  # Narrowing changes nothing.
         else:
             self._narrowing.add(change)
 
@@ -156,7 +156,7 @@ class Subscription:
         self._look()
 
     def present(self) -> list[Record]:
-        """Return the wanted objects that can be read, for a sink that starts again."""
+        """Return the wanted objects that can be read, for a subscriber that starts again."""
         self._narrowing.clear()
         records = [record for record in self._informer.store.records()[0] if record.stored]
         return [record for record in records if self._matches(record)]
@@ -173,7 +173,7 @@ class BufferedChanges:
         self.pending = PendingChanges()
         self._informer = informer
         self._size = self._most = size
-        self.subscription = Subscription(informer, request, self, initial=initial, look=self.news.set)
+        self.subscription = Subscription(informer, request, self.add, initial=initial, look=self.news.set)
 
     def add(self, change: Change) -> None:
         """Join a change with those that wait."""

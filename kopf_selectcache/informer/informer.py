@@ -553,7 +553,8 @@ class Informer:
             reflector.forget()
         self.awaited.wake()
         self._moved.set()
-        self._subscribers.drop(former.store.records()[0], is_evicted=is_evicted)
+        records = former.store.records()[0] if self._subscribers else ()
+        self._subscribers.drop(records, is_evicted=is_evicted)
 
     # ---- Changes of the filter (`filter_change`).
 

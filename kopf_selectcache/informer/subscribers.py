@@ -119,6 +119,9 @@ class Subscribers:
         self._subscribers.append(added)
         return lambda: self._remove(added)
 
+    def __bool__(self) -> bool:
+        return bool(self._subscribers)
+
     def _remove(self, subscriber: _Subscriber) -> None:
         self._subscribers.remove(subscriber)
         if not self._subscribers:

@@ -33,7 +33,10 @@ from kopf_selectcache.cache.formats.given import plain
 from kopf_selectcache.cache.formats.views import record_of
 from kopf_selectcache.cache.misuse import explain_attribute
 from kopf_selectcache.core.redact import function_name
+from kopf_selectcache.core.selection.kinds import KindKey
+from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.informer.environment import let_end
+from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
 
 from ._stop import STOPPING
@@ -241,6 +244,21 @@ async def _wait_until_callable(operator: Operator, parts: _kopf.OperatorParts | 
     if parts is not None:
         await parts.wait_until_resumed()
     await operator.gate(None, None, fresh=False)
+
+
+async def resolved(operator: Operator, kind: KindKey) -> tuple[Informer, Resource]:
+    """Return the informer of a kind and its resource, once that is known."""
+    informer = await operator.informer(kind)
+    await informer.wait_until_settled()
+    if informer.resource is None:
+        completed = asyncio.Event()
+        end = informer.subscribe(lambda _: None, completed.set)
+        try:
+            await informer.ending.limit(completed.wait())
+        finally:
+            end()
+    assert informer.resource is not None, "it was waited for"
+    return informer, informer.resource
 
 
 def _begin(fn: Callable[..., Any], operator: Operator, /, **kwargs: Any) -> Any:

@@ -71,7 +71,7 @@ class KeyRecord:
 
     def forget_departure(self, uid: str) -> None:
         """Forget a departed object: the reconciler was called for it, or need not be."""
-        del self.departures[uid]
+        self.departures.pop(uid, None)
         self.attempts.pop(uid, None)
 
     @property
@@ -87,6 +87,13 @@ class KeyRecords(dict[Key, KeyRecord]):
     def __missing__(self, key: Key) -> KeyRecord:
         record = self[key] = KeyRecord()
         return record
+
+    def forget_departures(self) -> None:
+        """Forget all departed objects: nobody is called for them any more."""
+        for key, record in list(self.items()):
+            for uid in list(record.departures):
+                record.forget_departure(uid)
+            self.tidy(key)
 
     def tidy(self, key: Key) -> None:
         """Forget a key if nothing of it is remembered."""

@@ -118,8 +118,8 @@ class Calls:
         """The paths, the results and the places of keys of which the log has warned."""
 
     async def forget_removed(self) -> None:
-        """Forget the memos of all objects whenever their kind is removed, until cancelled: departures are not
-        reported until it is declared again.
+        """Forget the memos and departures of all objects whenever their kind is removed, until cancelled: it
+        reports nothing until it is declared again.
         """
         while True:
             changed = self._runtime.names.changed
@@ -128,6 +128,7 @@ class Calls:
                     self._informer()
                 except NotDeclared:
                     self._memos.forget_all(self._resource)
+                    self._records.forget_departures()
             await changed.wait()
 
     # ---- Changes.
@@ -318,7 +319,7 @@ class Calls:
             logger, body, patch, memo, run.causes, key, uid, deleted, deleting=phase == DELETING
         )
         if record is not None:
-            self._cleanup.begin(record)
+            record.cleaned = ""
         with self._brake.watching(key, _callers(run)):
             outcome = await _kopf.execute_handler_once(
                 settings=self._operator.settings,

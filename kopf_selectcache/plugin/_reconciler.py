@@ -30,7 +30,7 @@ from kopf_selectcache.reactions.predicates import AnyPredicate
 from kopf_selectcache.reactions.queue import WorkQueue, WorkQueues
 from kopf_selectcache.reactions.sources import Channel, Kind, Source, SyncingSource
 
-from ._calls import CALLS_AT_ONCE, UTC_NOW, calling_with_cache, until_callable
+from ._calls import CALLS_AT_ONCE, UTC_NOW, calling_with_cache, resolved, until_callable
 from ._change_arguments import formed_request
 from ._key_records import KeyRecords, OwnPatches
 from ._reconcile_calls import Calls
@@ -176,15 +176,10 @@ class _Runner:
 
     async def _resource(self) -> Resource:
         """Return the resource of the reconciled kind, once it is known."""
-        informer = await self._operator.informer(self._handler.kind)
-        await informer.wait_until_settled()
-        if informer.resource is None:
-            raise NotSynced(f"the cluster has not answered yet what {informer} are", remedy="Wait")
+        informer, resource = await resolved(self._operator, self._handler.kind)
         if (form := self._handler.form) is not None:
-            require_stored(
-                formed_request(self._handler, form, str(informer)), informer.resource, informer.projection
-            )
-        return informer.resource
+            require_stored(formed_request(self._handler, form, str(informer)), resource, informer.projection)
+        return resource
 
     def _sources(
         self, resource: Resource, own: OwnPatches

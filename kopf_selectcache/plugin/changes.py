@@ -36,7 +36,7 @@ from kopf_selectcache.reactions.queue import Run, WorkQueue
 from kopf_selectcache.selectors.object_key import Key
 
 from ._brake import Brake, Caller, Chains
-from ._calls import CALLS_AT_ONCE, RETRY, UTC_NOW, Attempts, calling_with_cache, until_callable
+from ._calls import CALLS_AT_ONCE, RETRY, UTC_NOW, Attempts, calling_with_cache, resolved, until_callable
 from .on import ChangeHandler, change_handlers
 from .operator import Operator
 
@@ -54,8 +54,7 @@ class ChangeArguments(_kopf.Cause):
         change = self.change
         old, new = change.old, change.new
         body = change.body if new is None else new
-        record, meta = change.before if change.after is None else change.after, body.metadata
-        assert record is not None, "a change has an object"
+        record, meta = change.record, body.metadata
         return {
             "logger": self.logger,
             "cause": change.cause,
@@ -193,12 +192,10 @@ class _Calls:
         """Call the handler once; return None if that was the last call for the change, else the seconds until
         the next.
         """
-        record = change.before if change.after is None else change.after
-        assert record is not None, "a change has an object"
         try:
             with self._brake.watching(key, callers):
                 # A dict, since Kopf reads it often.
-                metadata = {"name": key.name, "uid": record.uid, "namespace": key.namespace}
+                metadata = {"name": key.name, "uid": change.record.uid, "namespace": key.namespace}
                 identity: Any = {**self._kind, "metadata": metadata}
                 logger = _kopf.ObjectLogger(body=identity, settings=self._settings)
                 given = structs.replace(change, views=Views(self._resource))
@@ -296,24 +293,9 @@ class _Delivery:
                 },
             )
 
-    async def _informer(self) -> Informer:
-        """Return the informer of the kind, once its resource is known."""
-        informer = await self._operator.informer(self._handler.kind)
-        await informer.wait_until_settled()
-        if informer.resource is None:
-            completed = asyncio.Event()
-            end = informer.subscribe(lambda _: None, completed.set)
-            try:
-                await informer.ending.limit(completed.wait())
-            finally:
-                end()
-        return informer
-
     async def _deliver(self) -> None:
         handler, operator, retries = self._handler, self._operator, self._runtime.retries
-        informer = await self._informer()
-        resource = informer.resource
-        assert resource is not None, "it was waited for"
+        informer, resource = await resolved(operator, handler.kind)
         request = Request(
             verb="changes",
             kind=handler.kind,
@@ -328,7 +310,7 @@ class _Delivery:
         subscription = Subscription(
             informer,
             request,
-            calls.pending,
+            calls.pending.add,
             initial=handler.initial or begins_later,
             filter_changed=begins_later,
             look=looked.set,

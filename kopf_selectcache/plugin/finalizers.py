@@ -18,7 +18,7 @@ from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.reactions.predicates import Predicate
 from kopf_selectcache.selectors.object_key import Key
 
-from ._key_records import KeyRecord, KeyRecords
+from ._key_records import KeyRecords
 from .narrowing import handlers_of
 from .reconcile import Reconciler
 
@@ -139,18 +139,14 @@ class Cleanup:
         finally:
             self._adding.remove(added)
 
-    def begin(self, record: KeyRecord) -> None:
-        """Note that a call begins."""
-        record.cleaned = ""
-
     def end(self, key: Key, uid: str) -> bool:
         """Note that a call has cleaned up; return True if those of all other reconcilers have."""
         self._records[key].cleaned = uid
         return all(self._has_cleaned(each, key, uid) for each in self._alike if self._is_of_kind(each))
 
     def _has_cleaned(self, reconciler: Reconciler, key: Key, uid: str) -> bool:
-        record = self._of_all.get(id(reconciler), KeyRecords()).get(key)
-        return record is not None and record.cleaned == uid
+        records = self._of_all.get(id(reconciler))
+        return records is not None and key in records and records[key].cleaned == uid
 
     def _is_of_kind(self, other: Reconciler) -> bool:
         with suppress(NotDeclared):

@@ -16,13 +16,16 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any, TypeAlias, TypeVar, cast
 
-from kopf_selectcache.cache.formats.views import BodyView
+from msgspec.structs import replace
+
+from kopf_selectcache.cache.formats.views import BodyView, Views
 from kopf_selectcache.core.errors import let_exit
 from kopf_selectcache.core.protocol.backoff import delay
 from kopf_selectcache.core.redact import printable_name
-from kopf_selectcache.core.store.changes import Change
+from kopf_selectcache.core.store.changes import Change, ChangeCause
 from kopf_selectcache.core.store.record import EvictedRecord, Record
 from kopf_selectcache.informer.environment import end_within, sleep_until
+from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.selectors.object_key import Key
 from kopf_selectcache.selectors.signatures import refuse_awaitable
 
@@ -284,6 +287,10 @@ class Deliveries:
 
         Changes of one name are joined while their mapping runs.
         """
+        if type(change.cause) is not ChangeCause:
+            raise TypeError(
+                "the cause of a change must be a ChangeCause. Make it with Change.of(cause, old, new)"
+            )
         if not self._admits(change):
             return
         pair = change.key
@@ -494,3 +501,17 @@ class Deliveries:
         if self._working is not None:
             self._working.cancel()
             await asyncio.gather(self._working, return_exceptions=True)
+
+
+def deliver_change(informer: Informer, deliveries: Deliveries, change: Change) -> None:
+    """Deliver a change of an informer, with views of its objects."""
+    resource, cause = informer.state.resource, change.cause
+    assert resource is not None, "it has objects"
+    is_live = cause is not ChangeCause.RESYNC and not (
+        cause is ChangeCause.ENTERED and (change.initial or change.filter_changed or not informer.is_complete)
+    )
+    deliveries.deliver(
+        replace(change, views=Views(resource)),
+        change.key,
+        priority=Priority.LIVE if is_live else Priority.INITIAL,
+    )

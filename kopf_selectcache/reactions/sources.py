@@ -14,29 +14,27 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
 from contextlib import suppress
+from functools import partial
 from threading import Lock
 from typing import Any, cast
-
-from msgspec.structs import replace
 
 from kopf_selectcache._errors import DeclarationError, NotDeclared, NotSynced, ReadError, StateError, require
 from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.cache.changes import Subscription
-from kopf_selectcache.cache.formats.views import Views
 from kopf_selectcache.cache.request import Request
 from kopf_selectcache.cache.snapshots import informer_of, require_readable
 from kopf_selectcache.core.protocol.backoff import delay
-from kopf_selectcache.core.store.changes import Change, ChangeCause, require_mapping
+from kopf_selectcache.core.store.changes import Change, require_mapping
 from kopf_selectcache.informer.informer import Informer as KindInformer
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.selectors.kind_keys import AnyKey, text_of
 from kopf_selectcache.selectors.selector import Selector
 from kopf_selectcache.selectors.signatures import is_async
 
-from .engine import Deliveries
+from .engine import Deliveries, deliver_change
 from .mapping import ITSELF, AnyMapping, mapping_of
 from .predicates import AnyPredicate, Obj, all_of
-from .queue import Priority, WorkQueue
+from .queue import WorkQueue
 
 CHANNEL_SIZE = 1024
 """The events that one source of a channel holds at most: that of controller-runtime."""
@@ -192,7 +190,7 @@ class _InformerSource(Source):
         self._subscription = Subscription(
             informer,
             None,
-            _Sink(informer, deliveries),
+            partial(deliver_change, informer, deliveries),
             look=lambda: synced() if informer.is_complete else None,
             keep=deliveries.keep,
         )
@@ -210,27 +208,6 @@ class _InformerSource(Source):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._close_subscription()
-
-
-class _Sink:
-    """Delivers the changes of one informer."""
-
-    def __init__(self, informer: KindInformer, deliveries: Deliveries) -> None:
-        self._informer, self._deliveries = informer, deliveries
-
-    def add(self, change: Change) -> None:
-        informer, cause = self._informer, change.cause
-        resource = informer.state.resource
-        assert resource is not None, "it has objects"
-        is_live = cause is not ChangeCause.RESYNC and not (
-            cause is ChangeCause.ENTERED
-            and (change.initial or change.filter_changed or not informer.is_complete)
-        )
-        self._deliveries.deliver(
-            replace(change, views=Views(resource)),
-            change.key,
-            priority=Priority.LIVE if is_live else Priority.INITIAL,
-        )
 
 
 class Kind(_InformerSource, SyncingSource):

@@ -218,7 +218,7 @@ def seen_of(steps: list[Any], *, is_evicted: bool = False) -> list[tuple[str, st
     dropped.
     """
     of, queue, found = subscribers(), PendingChanges(), []
-    narrowing = Narrowing(queue, lambda each: each.labels["app"] == "web")
+    narrowing = Narrowing(queue.add, lambda each: each.labels["app"] == "web")
     of.add(lambda change: narrowing.add(change) if change is not None else None, keep=narrowing.keep)
     for step in steps:
         if isinstance(step, Change):
@@ -267,7 +267,7 @@ def test_15_an_eviction_frees_the_last_known_record_of_an_object_that_cannot_be_
         def add(self, change: Change) -> None:
             found.append(change)
 
-    narrowing = Narrowing(Noting(), lambda _: True, kept)
+    narrowing = Narrowing(Noting().add, lambda _: True, kept)
     of.add(lambda change: narrowing.add(change) if change is not None else None, keep=narrowing.keep)
     of.notify(updated(WEB, ODD))
     of.drop([ODD], is_evicted=True)

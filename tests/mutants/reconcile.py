@@ -122,7 +122,7 @@ RECONCILE: tuple[Mutant, ...] = (
     ),
     Mutant(
         "run the objects of a resync like changes",
-        "reactions/sources.py",
+        "reactions/engine.py",
         "is_live = cause is not ChangeCause.RESYNC and not (",
         "is_live = not (",
         17,
@@ -130,7 +130,7 @@ RECONCILE: tuple[Mutant, ...] = (
     ),
     Mutant(
         "run the objects that a cache has already like changes",
-        "reactions/sources.py",
+        "reactions/engine.py",
         "change.initial or change.filter_changed",
         "change.filter_changed",
         17,

@@ -597,9 +597,9 @@ def test_departures_that_were_too_many_are_logged(
     async def follow(**_: Any) -> None: ...
 
     class Small(Subscription):
-        def __init__(self, informer: Any, request: Any, sink: Any, **kwargs: Any) -> None:
-            sink._most = 0
-            super().__init__(informer, request, sink, **kwargs)
+        def __init__(self, informer: Any, request: Any, pass_on: Any, **kwargs: Any) -> None:
+            pass_on.__self__._most = 0
+            super().__init__(informer, request, pass_on, **kwargs)
 
     monkeypatch.setattr(module, "Subscription", Small)
 

@@ -151,6 +151,33 @@ def test_a_kind_that_is_removed_is_reconciled_once_it_is_declared_again(
     assert "has failed" not in caplog.text
 
 
+def test_18_a_departure_is_forgotten_when_its_kind_is_removed(registry: kopf.OperatorRegistry) -> None:
+    calls: list[tuple[str, bool]] = []
+    caches: list[selectcache.Cache] = []
+
+    @selectcache.reconcile(APPS, deleted=True, registry=registry)
+    async def follow(cache: selectcache.Cache, name: str, deleted: bool, retry: int, **_: Any) -> None:
+        caches.append(cache)
+        calls.append((name, deleted))
+        if deleted or not retry:
+            raise kopf.TemporaryError("not yet", delay=2 if deleted else 10)
+
+    async def main() -> None:
+        async with serving(app()) as cluster, operated(registry, cluster):
+            await passed(lambda: caches)
+            cluster.delete(app())
+            await passed(lambda: ("web", True) in calls)
+            await caches[0].undeclare(APPS)
+            await cycles()
+            await caches[0].declare(APPS, selectcache.EVERYTHING)
+            before = calls.count(("web", True))
+            cluster.create(app("later"))
+            await passed(lambda: calls.count(("later", False)) == 2)
+            assert calls.count(("web", True)) == before
+
+    hurry(main())
+
+
 def test_the_retries_of_an_object_are_not_those_of_a_former_one(registry: kopf.OperatorRegistry) -> None:
     calls: list[tuple[str, int]] = []
 

@@ -116,3 +116,11 @@ def deliveries_of(queue: WorkQueue, mapping: Any) -> Deliveries:
         chance=lambda: 0.5,
         logger=logging.getLogger("kopf_selectcache"),
     )
+
+
+def test_20_a_change_whose_arguments_are_in_another_order_is_refused() -> None:
+    made: Any = Change
+    web = {"metadata": {"name": "web"}}
+    deliveries = deliveries_of(queue_of(), ITSELF)
+    with pytest.raises(TypeError, match=r"Make it with Change[.]of"):
+        deliveries.deliver(made("updated", web, web), "web")

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from enum import StrEnum
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -111,23 +111,21 @@ class Change(Struct, frozen=True, gc=False):
     @property
     def key(self) -> tuple[str, str]:
         """The namespace and name, as a store has them."""
-        record = self.before if self.after is None else self.after
-        if record is None:
-            record = self._record
+        record = self.record
         return record.namespace, record.name
 
     @property
     def name(self) -> str:
-        return self._record.name
+        return self.record.name
 
     @property
     def namespace(self) -> str | None:
         """The namespace; None for a cluster-scoped object."""
-        return self._record.namespace or None
+        return self.record.namespace or None
 
     @property
     def uid(self) -> str:
-        return self._record.uid
+        return self.record.uid
 
     @property
     def version(self) -> str:
@@ -161,7 +159,7 @@ class Change(Struct, frozen=True, gc=False):
     @property
     def body(self) -> Any:
         """The object as it was last known. If only its metadata is known, it has no other part."""
-        record = self._record
+        record = self.record
         assert self.views is not None, "it was delivered"
         return self.views(record)
 
@@ -171,7 +169,8 @@ class Change(Struct, frozen=True, gc=False):
         return ()
 
     @property
-    def _record(self) -> Record:
+    def record(self) -> Record:
+        """The stored object as it was last known. Read `body` instead."""
         record = self.before if self.after is None else self.after
         assert record is not None, "a change has an object"
         return record
@@ -206,9 +205,11 @@ def require_mapping(what: str, given: object) -> None:
 
 
 class _Given(dict[Record | None, Mapping[str, Any] | None]):
-    """The objects that a change was made of, by their records."""
+    """The objects that a change was made of, by their records. The change can be hashed, as others can."""
 
     __call__ = dict.__getitem__
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__  # type: ignore[assignment]  # A dict has none.
 
     def __str__(self) -> str:
         return ""
@@ -386,12 +387,6 @@ def _deselected(record: Record) -> Change:
     return Change(record, None, ChangeCause.LEFT, known_by="cache")
 
 
-class Sink(Protocol):
-    """Takes the changes that a subscriber sees."""
-
-    def add(self, change: Change, /) -> object: ...
-
-
 class Narrowing:
     """The changes as a subscriber sees them that wants the matching objects only.
 
@@ -399,9 +394,16 @@ class Narrowing:
     can be read or departs: it stands for its last known record.
     """
 
-    def __init__(self, queue: Sink, matches: Callable[[Record], object], keep: Keep = lambda _: True) -> None:
-        """`keep` returns what is needed of an evicted object that matches (`informer.subscribers`)."""
-        self._queue = queue
+    def __init__(
+        self,
+        pass_on: Callable[[Change], object],
+        matches: Callable[[Record], object],
+        keep: Keep = lambda _: True,
+    ) -> None:
+        """`pass_on` is called with the changes that the subscriber sees. `keep` returns what is needed of an
+        evicted object that matches (`informer.subscribers`).
+        """
+        self._pass_on = pass_on
         self._matches = matches
         self._keep = keep
         self._known: dict[ObjectKey, Record] = {}
@@ -411,19 +413,19 @@ class Narrowing:
         """Pass on what the subscriber sees of a change, if anything."""
         if change.cause is ChangeCause.RESYNC:
             if change.after is not None and change.after.stored and self._matches(change.after):
-                self._queue.add(change)
+                self._pass_on(change)
             return
         before, after, cause = self._before(change), change.after, change.cause
         if after is None:
             if before is not None:
-                self._queue.add(Change(before, None, cause, change.filter_changed, change.known_by))
+                self._pass_on(Change(before, None, cause, change.filter_changed, change.known_by))
             return
         is_wanted = bool(self._matches(after))
         if is_wanted and after.stored:
             cause = ChangeCause.ENTERED if before is None else ChangeCause.UPDATED
-            self._queue.add(Change(before, after, cause, change.filter_changed, initial=change.initial))
+            self._pass_on(Change(before, after, cause, change.filter_changed, initial=change.initial))
         elif before is not None and not is_wanted:
-            self._queue.add(_deselected(before))
+            self._pass_on(_deselected(before))
         elif before is not None and not isinstance(before, UnreadableRecord):
             self._known[after.key] = before
 
@@ -516,9 +518,7 @@ class Fifo:
         return departures
 
     def _note(self, change: Change) -> None:
-        record = change.before or change.after
-        assert record is not None, "a change has an object"
         if change.cause not in _DEPARTURES:
-            self._departures.pop(record.uid, None)
-        elif self._knows(record.uid):
-            self._departures[record.uid] = change
+            self._departures.pop(change.uid, None)
+        elif self._knows(change.uid):
+            self._departures[change.uid] = change

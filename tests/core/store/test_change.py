@@ -67,3 +67,9 @@ def test_20_a_change_with_the_wrong_objects_of_its_cause_says_which(
 ) -> None:
     with pytest.raises(ValueError, match=f"'{cause}' {what}"):
         Change.of(cause, old, new)
+
+
+def test_a_change_of_given_objects_can_be_a_key() -> None:
+    change = Change.of("updated", WEB, WEB)
+    assert {change: 1}[change] == 1
+    assert len({change, Change.sent(WEB)}) == 2

@@ -107,7 +107,7 @@ def test_15_in_every_order_of_two_streams_each_departure_is_delivered_once(
     for order in orders(events(states, "x"), events(states, "y")):
         union = two_streams()
         queue = PendingChanges()
-        narrowing = Narrowing(queue, lambda each: not wanted or wanted in each.labels)
+        narrowing = Narrowing(queue.add, lambda each: not wanted or wanted in each.labels)
         received: list[Change] = []
         shown = set[str]()
         for what, stream, each in order:

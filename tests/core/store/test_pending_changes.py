@@ -243,7 +243,7 @@ ODD, ODD_DB, ODD_OTHER = (
 def seen_of(changes: list[Change]) -> list[tuple[str, Record | None, Record | None]]:
     """Return what a subscriber of app=web takes after each change."""
     queue = PendingChanges()
-    narrowing = Narrowing(queue, lambda each: each.labels["app"] == "web")
+    narrowing = Narrowing(queue.add, lambda each: each.labels["app"] == "web")
     found = []
     for change in changes:
         narrowing.add(change)
