@@ -20,7 +20,6 @@ from typing import Any
 
 from kopf_selectcache import _kopf
 from kopf_selectcache._errors import ReadError, in_one_line
-from kopf_selectcache.core.redact import one_line
 from kopf_selectcache.core.selection.kinds import KindKey, find, parse_key
 from kopf_selectcache.core.store.changes import Change, ChangeCause, Fifo
 from kopf_selectcache.core.store.record import EvictedRecord, Record
@@ -30,7 +29,7 @@ from kopf_selectcache.informer.log import context_of
 from kopf_selectcache.settings.options import settings_of
 
 from ._departures import Departures
-from .feed_safety import SecondWatch, source_of, why_not_fed
+from .feed_safety import SecondWatch, source_of, unfit, why_not_fed
 from .narrowing import handlers_of_watched
 from .operator import Operator, operator_of
 
@@ -271,8 +270,7 @@ class Feed:
         if self._must_stop:
             return
         if informer.health in _UNFIT:
-            why = f"the cache is {informer.health}: {informer.message}"
-            self._give_up(SecondWatch(why, one_line(informer.remedy)))
+            self._give_up(unfit(informer.health))
             return
         source = source_of(informer)
         if source is None:

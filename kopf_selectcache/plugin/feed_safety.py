@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import kopf
@@ -20,6 +20,7 @@ from kopf_selectcache.core.selection.grammar import LabelRequirement
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.selection.witness import Witness
 from kopf_selectcache.core.store.projection import Projection
+from kopf_selectcache.informer.health import Health
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.log import context_of
 from kopf_selectcache.informer.state import InformerState
@@ -61,9 +62,16 @@ class SecondWatch:
     """An object that Kopf's handlers need, and that the cache lacks."""
     is_avoidable: bool = False
     """True if labels in a decorator are enough, so that the cache need not become larger."""
+    was_fed: bool = False
+    """True if Kopf's own watch took over: it stays until the operator starts again."""
+
+    @property
+    def goal(self) -> str:
+        """The end that the remedy leads to, and when."""
+        return f"To feed them from the cache{' after the next start' if self.was_fed else ''}"
 
     def __str__(self) -> str:
-        return f"a second watch, because {self.reason}. To feed them from the cache, {self.remedy}"
+        return f"a second watch, because {self.reason}. {self.goal}, {self.remedy}"
 
 
 def phrase(resource: object, why: SecondWatch | None) -> Phrase:
@@ -71,10 +79,10 @@ def phrase(resource: object, why: SecondWatch | None) -> Phrase:
     if why is None:
         return Phrase("Kopf's handlers of %(resource)s are fed from the cache.", resource=resource)
     return Phrase(
-        "Kopf's handlers of %(resource)s use a second watch, because %(reason)s. To feed them from the cache,"
-        " %(remedy)s.",
+        "Kopf's handlers of %(resource)s use a second watch, because %(reason)s. %(goal)s, %(remedy)s.",
         resource=resource,
         reason=why.reason,
+        goal=why.goal,
         remedy=why.remedy,
     )
 
@@ -94,11 +102,13 @@ class Decisions:
         known = self._last.setdefault(informer.key, {})
         was_fed = namespace in known and known[namespace] is None
         remedies = {each and each.remedy for each in known.values()}
+        if why is not None and was_fed:
+            why = replace(why, was_fed=True)
         known[namespace] = why
         if (why and why.remedy) in remedies:
             return
         said = phrase(informer, why)
-        is_loss = why is not None and (why.is_avoidable or was_fed)
+        is_loss = why is not None and (why.is_avoidable or why.was_fed)
         level = logging.WARNING if is_loss else logging.INFO
         self._logger.log(level, said.template, said.parts, extra=context_of(informer))
 
@@ -113,6 +123,11 @@ DECLARED_LATER = SecondWatch(
     "it was declared after Kopf had begun to watch it", "declare it in a startup handler"
 )
 """The reason of a kind whose cache came when Kopf's watch was there already."""
+
+
+def unfit(health: Health) -> SecondWatch:
+    """Return the reason of a cache in a state that Kopf's handlers do not wait for."""
+    return SecondWatch(f"the cache is {health}", "correct what its own message names")
 
 
 _UNKNOWN = SecondWatch(
@@ -315,4 +330,6 @@ def _api_version(resource: _kopf.Resource) -> str:
 
 def _declaration(line: str, value: str) -> str:
     """Return the assignment or the call that declares a kind with this filter."""
-    return line.replace("...", f"{value}, replace=True") if line.endswith("...)") else f"{line} = {value}"
+    if line.endswith("...)"):
+        return f"await {line.replace('...', f'{value}, replace=True')}"
+    return f"{line} = {value}"

@@ -17,9 +17,11 @@ from kopf_selectcache.plugin.feed_safety import (
     Decisions,
     FeedSource,
     SecondWatch,
+    unfit,
     why_not_fed,
 )
 from kopf_selectcache.plugin.narrowing import as_watched
+from kopf_selectcache.selectors.kind_keys import called
 from kopf_selectcache.settings.declaration import Cached
 from kopf_selectcache.settings.options import settings_of
 from tests.cache.environment import PODS
@@ -44,6 +46,7 @@ def decide(
     has_unreadable: bool = False,
     configure: Callable[[kopf.OperatorSettings], object] = lambda _: None,
     labels: Any = None,
+    line: str = "settings.selectcache.selectors['v1/pods']",
 ) -> Callable[[], None]:
     """Return a function that logs the decision about pods with one handler."""
 
@@ -60,7 +63,7 @@ def decide(
             Cached(filter_).filter,
             projection or Projection(),
             has_unreadable,
-            "settings.selectcache.selectors['v1/pods']",
+            line,
         )
         why = why_not_fed(settings, handlers, as_watched(PODS), None, source)
         Decisions(LOGGER).note(cast("Any", Fed()), None, why)
@@ -108,6 +111,8 @@ RECORDS: dict[str, Callable[[], None]] = {
     "one_watch is off": decide(configure=off),
     "a kind that is declared later": decide_again(DECLARED_LATER),
     "a kind whose cache is removed": decide_again(REMOVED),
+    "a kind whose cache is oversized": decide_again(unfit(Health.OVERSIZED)),
+    "a filter of a call": decide(filter_="app=web", labels={"app": "db"}, line=called("v1/pods")),
 }
 
 

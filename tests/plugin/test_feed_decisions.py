@@ -159,7 +159,9 @@ async def test_20_a_filter_that_becomes_too_narrow_is_a_warning(
                 cluster.create(config("c"))
                 await until(lambda: events.of("c"))
                 assert events == [("ADDED", "c")], "nothing has departed for Kopf"
-    assert [level for level, _ in decisions(caplog)] == ["INFO", "WARNING"]
+    (level, _), (next_level, message) = decisions(caplog)
+    assert (level, next_level) == ("INFO", "WARNING")
+    assert "To feed them from the cache after the next start, write in the decorator of 'note'" in message
 
 
 @in_loop
@@ -179,7 +181,10 @@ async def test_20_a_removed_cache_is_the_last_word_about_its_kind(
     fed, (level, message) = decisions(caplog)
     assert fed == ("INFO", "Kopf's handlers of configmaps are fed from the cache.")
     assert level == "WARNING"
-    assert "a second watch, because the cache was removed. To feed them" in message
+    assert (
+        "a second watch, because the cache was removed. To feed them from the cache after the next start,"
+        in message
+    )
 
 
 @in_loop

@@ -156,7 +156,7 @@ async def test_6_nothing_is_repeated_and_nothing_is_missed_where_kopfs_own_watch
 
 @in_loop
 async def test_8_kopfs_own_watch_takes_over_from_a_cache_that_is_too_large(
-    registry: kopf.OperatorRegistry, events: Events
+    registry: kopf.OperatorRegistry, events: Events, caplog: pytest.LogCaptureFixture
 ) -> None:
     filters = {KEY: selectcache.Cached("", max_bytes=65_536)}
     async with serving(config("a"), config("b")) as cluster, feeding(registry, cluster, filters=filters):
@@ -168,6 +168,8 @@ async def test_8_kopfs_own_watch_takes_over_from_a_cache_that_is_too_large(
         assert events.of("a") == ["DELETED"]
         assert events.of("b") == []
         assert events.of("large") == ["ADDED"]
+    said = "a second watch, because the cache is oversized. To feed them from the cache after the next start,"
+    assert any(said in each for each in caplog.messages)
 
 
 @in_loop
