@@ -114,7 +114,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("accept a list in which only some versions are numbers", PROTOCOL, "if is_number(page.version) and (unordered", "if False and (unordered", 4,
            ("tests/core/store/test_mixed_versions.py::test_a_page_with_a_version_that_is_no_number_among_numbers_is_refused",)),
     # ---- The handler's own kind.
-    Mutant("a handler runs before its stream has reached its body", FRESHNESS, "reflectors if not self._is_fresh(reflector)]", "reflectors if False]", 9,
+    Mutant("a handler runs before its stream has reached its body", FRESHNESS,
+           "return self._has_reached(reflector, version) or (reflector.is_live and not is_by_itself)", "return True", 9,
            (f"{FRESH}_a_handler_waits_until_the_stream_has_progressed_to_its_body",)),
     Mutant("a handler does not wait for an object that has left the filter and is still cached", FRESHNESS, "if held is not None and held.uid == self.uid:", "if False:", 9,
            (f"{FRESH}_an_object_that_has_left_the_filter_is_waited_for_as_long_as_it_is_held",)),
