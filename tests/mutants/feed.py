@@ -170,7 +170,7 @@ FEED: tuple[Mutant, ...] = (
         "        self._was_paused = True\n        self._listing.clear()\n",
         "        self._listing.clear()\n",
         15,
-        (TESTS + "15_a_daemon_comes_back_after_a_pause",),
+        (PAUSE,),
     ),
     Mutant(
         "repeat the listed objects after too many changes",

@@ -17,7 +17,7 @@ from kopf_selectcache.plugin._departures import Departures
 from kopf_selectcache.plugin.feed import Feed
 from kopf_selectcache.plugin.operator import operator_of
 from kopf_selectcache.testing.faults import Refuse
-from tests.kopf_operators import run
+from tests.kopf_operators import cycles, run
 from tests.plugin.feeding import Events, app, config, feeding, in_loop, lists_of, serving, until
 
 WEB = {"v1/configmaps": "app=web"}
@@ -554,6 +554,7 @@ async def test_6_an_answer_does_not_overtake_the_return_of_an_object(
             cluster.patch(web("a"), {"metadata": {"labels": {"app": "web"}}})
             await until(lambda: informer_of(settings).held() == 2)
             goes_on.set()
+            await cycles()  # The answer arrives.
             assert await consumer.take() == ("MODIFIED", "a")
             cluster.delete(web("b"))
             assert await consumer.take() == ("DELETED", "b")
