@@ -322,6 +322,8 @@ def narrow(
             _warn(key, filter_, "its filter takes several watches, and Kopf has one")
             continue
         (selector,) = filter_.branches
+        if not _selects(selector):
+            continue  # No object can leave it.
         part = _certain_of(effective, built_in=kind is not None)
         if problem := _harm(settings, registry, resources, (selector, part), built_in=kind is not None):
             _warn(key, filter_, problem)

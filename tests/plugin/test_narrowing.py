@@ -285,6 +285,18 @@ def test_a_kind_that_no_handler_watches_is_left_alone_without_a_warning(
 
 
 @NARROWS
+@NARROWS
+@pytest.mark.parametrize("register", [watched, lambda r: kopf.daemon("pods", registry=r)(lambda **_: None)])
+def test_a_kind_that_is_cached_as_a_whole_has_nothing_to_narrow(
+    register: Any, registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture
+) -> None:
+    register(registry)
+    settings = declaring(pods="")
+    settings_of(settings).narrow_handlers = True
+    started(registry, settings)
+    assert "narrow_handlers" not in caplog.text
+
+
 @pytest.mark.parametrize(
     "names", [("WebApp",), ("webapps.example.com",), ("example.com", "v1", "wa"), ("pods",)]
 )
