@@ -97,9 +97,10 @@ class Decisions:
 
     def note(self, informer: Informer, namespace: str | None, why: SecondWatch | None) -> None:
         """Note the decision for a watcher of a kind. The log has one line for all of its watchers, unless
-        they need different lines to be changed.
+        they need different lines to be changed: then the others name a namespace.
         """
         known = self._last.setdefault(informer.key, {})
+        where = f" in {namespace}" if known and namespace not in known else ""
         was_fed = namespace in known and known[namespace] is None
         remedies = {each and each.remedy for each in known.values()}
         if why is not None and was_fed:
@@ -107,7 +108,7 @@ class Decisions:
         known[namespace] = why
         if (why and why.remedy) in remedies:
             return
-        said = phrase(informer, why)
+        said = phrase(f"{informer}{where}", why)
         is_loss = why is not None and (why.is_avoidable or why.was_fed)
         level = logging.WARNING if is_loss else logging.INFO
         self._logger.log(level, said.template, said.parts, extra=context_of(informer))
