@@ -32,6 +32,7 @@ from kopf_selectcache.plugin.feed_safety import (
     phrase,
     second_watch,
     without_namespaces,
+    would_silence,
 )
 from kopf_selectcache.plugin.finalizers import finalizers_of
 from kopf_selectcache.plugin.narrowing import advice_on, handlers_of, watches_in_full
@@ -286,7 +287,8 @@ class Check:
         all_ = await self._all(resource, planned)
         kopfs = self._decision(resource, planned)
         watched = NOTHING
-        if kopfs is None or not (kopfs.is_fed or kopfs.is_hint):
+        can_narrow = not would_silence(self._operator.registry, self._source(resource, planned))
+        if can_narrow and (kopfs is None or not (kopfs.is_fed or kopfs.is_hint)):
             watched = advice_on(
                 self._operator.settings,
                 self._operator.registry,
@@ -320,13 +322,16 @@ class Check:
             problems=tuple(self._problems),
         )
 
+    def _source(self, resource: Resource, planned: Plan) -> FeedSource:
+        filter_ = without_namespaces(planned.filter)
+        return FeedSource(resource, filter_, self._cached.projection, line=self._declared)
+
     def _decision(self, resource: Resource, planned: Plan) -> KopfHandlers | None:
         """Return how Kopf's handlers of the kind get their events; None if there are none."""
         registry, declared = self._operator.registry, self._operator.declared
         if not handlers_of(registry, resource):
             return None
-        filter_ = without_namespaces(planned.filter)
-        source = FeedSource(resource, filter_, self._cached.projection, line=self._declared)
+        source = self._source(resource, planned)
         why = second_watch(self._operator.settings, registry, source, self._operator.watched)
         if why is None and self._key not in declared.selectors:
             why = DECLARED_LATER

@@ -233,6 +233,19 @@ def _requirements(labels: Mapping[str, Any]) -> Iterator[LabelRequirement]:
                 continue
 
 
+def would_silence(registry: _kopf.OperatorRegistry | None, source: FeedSource) -> bool:
+    """Return True if handlers name labels that differ from those of the filter. If Kopf's watch had the
+    selector of the filter, they would not be called for these.
+    """
+    labels = AnyOf([make_selector(each.labels) for each in source.filter.branches])
+    used = {each.key for branch in labels.branches for each in branch.requirements}
+    for handler in handlers_of(registry, source.resource):
+        named = {each.key for each in _requirements(handler.labels or {})}
+        if named & used and not _compared(labels, region_of(handler, None), source):
+            return True
+    return False
+
+
 def without_namespaces(filter_: Selector | AnyOf, lost: Collection[str] = ()) -> Selector | AnyOf:
     """Return the filter without namespaces that have lost their label, and without those that are not known
     yet.

@@ -40,6 +40,13 @@ def test_20_where_labels_are_not_enough_the_selector_of_kopfs_watch_is_proposed_
     assert "* Kopf watches all pods for the operator's handlers" in said.output
 
 
+def test_20_no_selector_is_proposed_that_would_silence_a_handler_with_other_labels(command: Command) -> None:
+    other = HANDLER.format(", labels={'app': 'db'}")
+    said = command("check", ON + WEB, handlers=other)
+    assert "selectors['v1/pods'] = ['app=web', 'app=db']" in said.output
+    assert "* Kopf watches" not in said.output
+
+
 def test_the_namespaces_that_kopf_watches_belong_to_what_handlers_select(command: Command) -> None:
     declared = ON + "select['v1/pods'] = Selector(namespaces=['default'])"
     assert FED in command("check", declared, "-n", "default", handlers=HANDLER.format("")).output

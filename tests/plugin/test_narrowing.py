@@ -81,6 +81,7 @@ EITHER = [Selector("app=web"), Selector("tier=gold")]
         lambda registry: kopf.daemon("pods", registry=registry)(lambda **_: None),
         lambda registry: kopf.timer("pods", interval=1, registry=registry)(lambda **_: None),
         lambda registry: kopf.on.delete("pods", registry=registry)(lambda **_: None),
+        lambda registry: kopf.on.event("pods", labels={"app": "db"}, registry=registry)(lambda **_: None),
     ],
 )
 def test_nothing_is_advised_where_there_is_no_need_or_it_would_harm(
@@ -285,7 +286,6 @@ def test_a_kind_that_no_handler_watches_is_left_alone_without_a_warning(
 
 
 @NARROWS
-@NARROWS
 @pytest.mark.parametrize("register", [watched, lambda r: kopf.daemon("pods", registry=r)(lambda **_: None)])
 def test_a_kind_that_is_cached_as_a_whole_has_nothing_to_narrow(
     register: Any, registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture
@@ -297,6 +297,7 @@ def test_a_kind_that_is_cached_as_a_whole_has_nothing_to_narrow(
     assert "narrow_handlers" not in caplog.text
 
 
+@NARROWS
 @pytest.mark.parametrize(
     "names", [("WebApp",), ("webapps.example.com",), ("example.com", "v1", "wa"), ("pods",)]
 )
