@@ -29,6 +29,7 @@ from kopf_selectcache.informer.namespaces import absent, exists, named_by
 from kopf_selectcache.plugin.feed_safety import (
     DECLARED_LATER,
     FeedSource,
+    labelled,
     phrase,
     second_watch,
     without_namespaces,
@@ -323,8 +324,13 @@ class Check:
         )
 
     def _source(self, resource: Resource, planned: Plan) -> FeedSource:
-        filter_ = without_namespaces(planned.filter)
-        return FeedSource(resource, filter_, self._cached.projection, line=self._declared)
+        return FeedSource(
+            resource,
+            without_namespaces(planned.filter),
+            self._cached.projection,
+            line=self._declared,
+            labelled=labelled(planned.filter),
+        )
 
     def _decision(self, resource: Resource, planned: Plan) -> KopfHandlers | None:
         """Return how Kopf's handlers of the kind get their events; None if there are none."""

@@ -49,6 +49,8 @@ class FeedSource:
     """True while the cache knows of objects that it cannot represent: the feed would leave them out."""
     line: str = ""
     """The target of the assignment, or the call, that declares the kind."""
+    labelled: Selector | AnyOf | None = None
+    """The filter with the label of its namespaces, if they have one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,8 +163,19 @@ def source_of(informer: Informer, state: InformerState | None = None) -> FeedSou
     state = informer.state if state is None else state
     if state.resource is None:
         return None
-    filter_ = without_namespaces(state.filter, state.lost)
-    return FeedSource(state.resource, filter_, state.projection, bool(state.store.unreadable), informer.line)
+    return FeedSource(
+        state.resource,
+        without_namespaces(state.filter, state.lost),
+        state.projection,
+        bool(state.store.unreadable),
+        informer.line,
+        labelled(state.filter),
+    )
+
+
+def labelled(filter_: Selector | AnyOf) -> Selector | AnyOf | None:
+    """Return a filter whose namespaces have a label; None for others."""
+    return filter_ if any(each.namespace_label is not None for each in filter_.branches) else None
 
 
 def why_not_fed(
@@ -182,14 +195,27 @@ def why_not_fed(
         )
     if handlers is None:
         return _UNKNOWN
+    unsafe = _why_unsafe(handlers, watched, namespace, source)
     for setting in _WATCH_SETTINGS:
         if selectors := _kopf.watch_selectors(settings, setting, watched):
             text = f"settings.watching.{setting} narrows Kopf's watch to {clipped(', '.join(selectors), 300)}"
             narrows = declared.narrow_handlers and setting != "shard_selectors"
-            return SecondWatch(
-                text,
-                "write: settings.selectcache.narrow_handlers = False" if narrows else "remove this selector",
+            first = (
+                "write: settings.selectcache.narrow_handlers = False" if narrows else "remove this selector"
             )
+            return SecondWatch(text, first if unsafe is None else f"{first}, and {unsafe.remedy}")
+    return unsafe
+
+
+def _why_unsafe(
+    handlers: Collection[_kopf.ResourceHandler],
+    watched: _kopf.Resource,
+    namespace: str | None,
+    source: FeedSource,
+) -> SecondWatch | None:
+    """Return the reason why the cache lacks what handlers need in a namespace, or in all; None if it has
+    all of it.
+    """
     ours, theirs = as_watched(source.resource), (watched.group, watched.version, watched.plural)
     if (ours.group, ours.version, ours.plural) != theirs:
         return SecondWatch(
@@ -269,7 +295,7 @@ def _why_outside(
     verdict = _compared(source.filter, region, source)
     if verdict:
         return None
-    name, shown = f"handler {handler.id!r}", clipped(brief(source.filter), 500)
+    name, shown = f"handler {handler.id!r}", clipped(brief(source.labelled or source.filter), 500)
     if (witness := verdict.witness) is None:
         reason = f"it is undecided whether {shown} has all objects of {name}"
     elif needs_finalizer(handler):
@@ -284,6 +310,8 @@ def _why_outside(
         remedy = f"write in the decorator of {handler.id!r}: labels={labels}"
     else:
         remedy = f"cache these as well: {_wider(handler, namespace, source)}"
+        if namespace is None and (options := _options_for(handler, source)):
+            remedy = f"{remedy}. Or run it with {options}"
     return SecondWatch(reason, remedy, witness, bool(labels))
 
 
@@ -305,6 +333,19 @@ def _wider(handler: _kopf.ResourceHandler, namespace: str | None, source: FeedSo
     written = [_written(each) for each in branches]
     value = written[0] if len(written) == 1 else f"[{', '.join(written)}]"
     return _declaration(source.line, clipped(value, 500))
+
+
+def _options_for(handler: _kopf.ResourceHandler, source: FeedSource) -> str:
+    """Return the options of `kopf run` for namespaces in which the filter contains the region of a handler;
+    empty if there are none.
+    """
+    if source.labelled is not None:  # Its namespaces change.
+        return ""
+    named = {name for each in source.filter.branches for name in each.namespaces or ()}
+    regions = (region_of(handler, each) for each in named)
+    if not named or not all(_compared(source.filter, region, source) for region in regions):
+        return ""
+    return clipped(" ".join(f"-n {each}" for each in sorted(named)), 300)
 
 
 def _labels_to_add(handler: _kopf.ResourceHandler, namespace: str | None, source: FeedSource) -> str:

@@ -65,8 +65,9 @@ def advice_on(
     """
     asked = as_watched(resource)
     if not _is_one_watch(filter_):
-        if not watches_in_full(settings, registry, resource):
-            return NOTHING
+        has_text = all(each.labels or each.fields for each in filter_.branches)
+        if not has_text or not watches_in_full(settings, registry, resource):
+            return NOTHING  # No selector has several names or namespaces.
         return Phrase(
             "Kopf watches all %(resource)s for the operator's handlers, although the cache only has those"
             " with"

@@ -107,6 +107,8 @@ RECORDS: dict[str, Callable[[], None]] = {
     "unreadable objects, and a deletion handler": decide(kopf.on.delete, has_unreadable=True),
     "Kopf's watch has a selector": decide(configure=selected),
     "Kopf's watch is narrowed": decide(configure=narrowed),
+    "Kopf's watch is narrowed, and labels are missing": decide(filter_="app=web", configure=narrowed),
+    "a daemon, and a filter by two namespaces": decide(kopf.daemon, Selector(namespaces=["a", "b"])),
     "handlers are not known": decide(None),
     "one_watch is off": decide(configure=off),
     "a kind that is declared later": decide_again(DECLARED_LATER),

@@ -13,7 +13,7 @@ from kopf_selectcache import AnyOf, LabelSelector, Selector, _kopf
 from kopf_selectcache.core.selection.kinds import find
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.projection import Projection
-from kopf_selectcache.plugin.feed_safety import FeedSource, why_not_fed, without_namespaces
+from kopf_selectcache.plugin.feed_safety import FeedSource, labelled, why_not_fed, without_namespaces
 from kopf_selectcache.settings.declaration import Cached
 from kopf_selectcache.settings.options import settings_of
 from tests.kopf_operators import NARROWS, without_selectors
@@ -50,6 +50,7 @@ def decided(
     version: str = "v1",
     projection: Projection | None = None,
     has_unreadable: bool = False,
+    labelled: Any = None,
 ) -> str:
     """Return why these handlers are not fed, and what would change it; empty if they are."""
     registry = kopf.OperatorRegistry()
@@ -68,6 +69,7 @@ def decided(
             projection or Projection(),
             has_unreadable,
             "selectors['deployments']",
+            labelled,
         ),
     )
     return "" if found is None else f"{found.reason}. {found.remedy}"
@@ -221,7 +223,17 @@ EVERY = "selectors['deployments'] = selectcache.EVERYTHING"
                 "handler 'web' also selects other/example (no labels), and the cache only has"
                 " namespaces=['shop']"
             ),
-            f"cache these as well: {EVERY}",
+            f"cache these as well: {EVERY}. Or run it with -n shop",
+        ),
+        (
+            handles(kopf.daemon),
+            BOTH,
+            None,
+            (
+                "handler 'web' must see every object until it is deleted, such as other/example (no labels),"
+                " and the cache only has namespaces=['blog', 'shop']"
+            ),
+            f"cache these as well: {EVERY}. Or run it with -n blog -n shop",
         ),
         (
             handles(labels={"app": "web"}),
@@ -341,6 +353,17 @@ def test_narrow_handlers_keeps_its_own_watch() -> None:
     assert said.endswith(". write: settings.selectcache.narrow_handlers = False")
 
 
+@NARROWS
+@pytest.mark.parametrize("narrows", [True, False])
+def test_20_without_the_selector_the_proposed_lines_have_the_handlers_fed(narrows: bool) -> None:
+    settings = kopf.OperatorSettings()
+    settings_of(settings).narrow_handlers = narrows
+    settings.watching.label_selectors["deployments"] = "app=web"
+    said = decided(handles(), filter_="app=web", settings=settings)
+    assert said.endswith(", and write in the decorator of 'web': labels={'app': 'web'}")
+    assert decided(handles(labels={"app": "web"}), filter_="app=web") == ""
+
+
 def test_a_kopf_without_selectors_has_none_that_forbid_feeding() -> None:
     assert decided(handles(), settings=without_selectors(kopf.OperatorSettings())) == ""
 
@@ -376,6 +399,16 @@ def test_6_of_namespaces_by_label_those_count_that_have_it(
     label = LabelSelector.parse("tenant=yes")
     filter_ = without_namespaces(Selector(namespaces=label).in_namespaces(present), lost)
     assert (decided(handles(kopf.daemon), filter_=filter_, namespace=namespace) == "") is is_fed
+
+
+def test_20_namespaces_with_a_label_are_shown_by_it_and_are_no_options() -> None:
+    label = LabelSelector.parse("tenant=yes")
+    filter_ = Selector("app=web", namespaces=label).in_namespaces(["shop"])
+    said = decided(handles(kopf.daemon), filter_=without_namespaces(filter_), labelled=labelled(filter_))
+    assert "only has labels='app=web', namespaces=['shop'] (those with tenant=yes)" in said
+    wide = Selector(namespaces=label).in_namespaces(["shop"])
+    said = decided(handles(kopf.daemon), filter_=without_namespaces(wide), labelled=labelled(wide))
+    assert said.endswith(EVERY)
 
 
 def test_20_unknown_handlers_are_not_fed() -> None:

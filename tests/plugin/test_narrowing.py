@@ -115,6 +115,16 @@ def test_beside_a_filter_of_several_watches_a_selector_that_has_all_of_it_is_adv
     assert advice(registry, settings, caplog) == [], "Kopf watches a part already"
 
 
+@pytest.mark.parametrize(
+    "filter_", [Selector(namespaces=["a", "b"]), Selector(names=["a", "b"])], ids=["namespaces", "names"]
+)
+def test_no_selector_is_advised_that_does_not_exist(
+    filter_: Any, registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture
+) -> None:
+    kopf.on.event("pods", registry=registry)(lambda **_: None)
+    assert advice(registry, declaring(pods=filter_), caplog) == []
+
+
 def test_20_without_selectors_the_advice_begins_with_the_kopf_to_install(
     registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture
 ) -> None:
