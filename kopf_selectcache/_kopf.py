@@ -284,6 +284,8 @@ class Memos:
         """The uids of objects that Kopf has not seen, with their resources. It does not forget them."""
         self._last: dict[int, Any] = {}
         """The bodies of the last events of objects, by their `id`."""
+        self._listed: set[str] = set()
+        """The uids of objects whose next event counts as one of Kopf's list."""
         self._recall = self._memories.recall
         # As an attribute of the instance it hides the method.
         vars(self._memories)["recall"] = self._recall_for_kopf
@@ -292,6 +294,9 @@ class Memos:
         self, raw_body: Any, *, noticed_by_listing: bool = False, ephemeral: bool = False, **options: Any
     ) -> ResourceMemory:
         uid = self._memories._build_key(raw_body)
+        if uid in self._listed and not ephemeral:
+            self._listed.remove(uid)
+            noticed_by_listing = True
         if self._last and self._last.pop(id(raw_body), None) is not None:
             memory = await self._recall(raw_body, noticed_by_listing=noticed_by_listing, **options)
             await self._memories.forget(raw_body)
@@ -316,6 +321,10 @@ class Memos:
     def forget_with(self, body: Any) -> None:
         """Have Kopf forget an object with the event of this body, as it does with its deletion."""
         self._last[id(body)] = body
+
+    def notice_by_listing(self, uid: str) -> None:
+        """Have Kopf note, with its first event of an object, that a list had the object."""
+        self._listed.add(uid)
 
     def drop(self, uid: str) -> None:
         """Forget an object of which Kopf gets no event any more."""

@@ -145,6 +145,10 @@ class Feed:
         self._was_paused = False
         self._listing: set[str] = set()
         """The uids that were fed of a list that is not fed to its end."""
+        self._list_time = ""
+        """The time at which the present objects were listed last, as `creationTimestamp` has it."""
+        self._forgotten: set[str] = set()
+        """The uids of objects that were listed, and that Kopf has forgotten: it resumes an object once."""
 
     async def events(self) -> _kopf.Events:
         """Yield the events of the watcher from its cache, as long as that is safe, and then from Kopf's own
@@ -319,6 +323,8 @@ class Feed:
         those that have departed since Kopf was told of them.
         """
         as_listed = self._was_paused or not self._is_listed
+        if as_listed:
+            self._list_time = self._now()
         departures = self._queue.clear()
         absent = dict(self.known)
         for record in self._informer.store.records()[0]:
@@ -354,7 +360,11 @@ class Feed:
             self._departures.discard(after.uid)
             is_known = after.uid in self.known
             self.known[after.uid] = after
-            return {"type": "MODIFIED" if is_known else "ADDED", "object": after.decode()}
+            body = after.decode()
+            parts = _kopf.parts_of(self._watcher.settings)
+            if not is_known and parts is not None and self._was_there(body):
+                parts.memos.notice_by_listing(after.uid)
+            return {"type": "MODIFIED" if is_known else "ADDED", "object": body}
         assert before is not None, "it departs"
         if before.uid not in self.known:
             return None
@@ -371,8 +381,18 @@ class Feed:
         del self.known[before.uid]
         return {"type": "DELETED", "object": self._departed(before, change.last)}
 
+    def _was_there(self, body: dict[str, Any]) -> bool:
+        """Return True if an object that is new to Kopf would have been in Kopf's own list, so that
+        `on.resume` is called for it.
+        """
+        metadata, listed = body["metadata"], self._list_time
+        is_older: bool = metadata.get("creationTimestamp", listed) < listed
+        return is_older and metadata["uid"] not in self._forgotten
+
     def _forget(self, uid: str, body: dict[str, Any] | None = None) -> None:
         """Have Kopf forget an object that exists: with the event of this body, or now."""
+        if self._was_there(body or self._body_of(self.known[uid])):
+            self._forgotten.add(uid)
         del self.known[uid]
         parts = _kopf.parts_of(self._watcher.settings)
         if parts is not None and body is not None:
@@ -389,9 +409,11 @@ class Feed:
         """Return the body of an object whose departure Kopf hears of later. Without a time of deletion, Kopf
         would start its daemons, or not stop them.
         """
-        now = self._operator.runtime.now().strftime("%Y-%m-%dT%H:%M:%SZ")
-        body["metadata"].setdefault("deletionTimestamp", now)
+        body["metadata"].setdefault("deletionTimestamp", self._now())
         return body
+
+    def _now(self) -> str:
+        return self._operator.runtime.now().strftime("%Y-%m-%dT%H:%M:%SZ")
 
     def _body_of(self, record: Record) -> dict[str, Any]:
         """Return an object as a dict; its metadata only, if no more is known."""

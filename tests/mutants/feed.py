@@ -11,6 +11,7 @@ PRESENT = TESTS + "9_present_objects_come_without_a_type_and_then_each_change_in
 SLOW = TESTS + "15_a_consumer_that_is_too_slow_gets_the_differences"
 PAUSE = TESTS + "15_nothing_happens_during_a_pause_and_afterwards_all_that_was_missed"
 RELABELLED = TESTS + "6_an_object_that_loses_its_label_is_modified_for_kopf_and_then_forgotten"
+RESUMED = TESTS + "6_an_object_that_was_there_at_the_start_is_resumed_once_when_it_gets_the_label"
 
 FEED: tuple[Mutant, ...] = (
     Mutant(
@@ -109,6 +110,30 @@ FEED: tuple[Mutant, ...] = (
         (RELABELLED,),
     ),
     Mutant(
+        "resume no object that gets its label late",
+        KOPF,
+        "            noticed_by_listing = True\n",
+        "",
+        6,
+        (RESUMED,),
+    ),
+    Mutant(
+        "resume an object each time it returns",
+        FEED_FILE,
+        '        return is_older and metadata["uid"] not in self._forgotten\n',
+        "        return is_older\n",
+        6,
+        (RESUMED,),
+    ),
+    Mutant(
+        "resume objects that are created after the start",
+        FEED_FILE,
+        '        return is_older and metadata["uid"] not in self._forgotten\n',
+        '        return metadata["uid"] not in self._forgotten\n',
+        6,
+        (RESUMED,),
+    ),
+    Mutant(
         "ask for each of many departures",
         "plugin/_departures.py",
         "        if len(self._asked) > FEW:\n            began",
@@ -143,7 +168,7 @@ FEED: tuple[Mutant, ...] = (
     Mutant(
         "start the daemons of an object that went unseen",
         FEED_FILE,
-        '        body["metadata"].setdefault("deletionTimestamp", now)\n',
+        '        body["metadata"].setdefault("deletionTimestamp", self._now())\n',
         "",
         15,
         (TESTS + "15_a_daemon_of_an_object_that_went_during_a_pause_or_a_gap_is_over",),

@@ -65,8 +65,8 @@ def config(name: str, owner: dict[str, Any] | None = None, **data: str) -> dict[
 
 
 @asynccontextmanager
-async def serving(*objects: dict[str, Any]) -> AsyncIterator[EmbeddedCluster]:
-    async with EmbeddedCluster(tls=False) as cluster:
+async def serving(*objects: dict[str, Any], **options: Any) -> AsyncIterator[EmbeddedCluster]:
+    async with EmbeddedCluster(tls=False, **options) as cluster:
         cluster.namespace("shop")
         cluster.create(CRD, *objects)
         yield cluster

@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import kopf
@@ -16,11 +17,13 @@ from kopf_selectcache import _kopf
 from kopf_selectcache.plugin._departures import Departures
 from kopf_selectcache.plugin.feed import Feed
 from kopf_selectcache.plugin.operator import operator_of
+from kopf_selectcache.testing import EmbeddedCluster
 from kopf_selectcache.testing.faults import Refuse
 from tests.kopf_operators import cycles, run
 from tests.plugin.feeding import Events, app, config, feeding, in_loop, lists_of, serving, until
 
 WEB = {"v1/configmaps": "app=web"}
+HANDLED = "kopf.zalando.org/last-handled-configuration"
 
 
 @pytest.fixture
@@ -45,6 +48,11 @@ def informer_of(settings: kopf.OperatorSettings, key: str = "v1/configmaps") -> 
     operator = operator_of(settings)
     assert operator is not None
     return operator.runtime.informer(key)
+
+
+def handled(cluster: EmbeddedCluster, name: str) -> str:
+    """Return what Kopf has noted that it handled of a ConfigMap."""
+    return str(cluster.get(config(name))["metadata"]["annotations"][HANDLED])
 
 
 def is_fed(settings: kopf.OperatorSettings) -> bool:
@@ -281,6 +289,49 @@ async def test_6_an_object_that_returns_before_the_answer_has_changed_only(
         cluster.delete(web("a"))
         await until(lambda: web_events)
         assert web_events == [("DELETED", "a")]
+
+
+@in_loop
+async def test_6_an_object_that_was_there_at_the_start_is_resumed_once_when_it_gets_the_label(
+    registry: kopf.OperatorRegistry,
+) -> None:
+    resumed: list[str] = []
+
+    @kopf.on.update("configmaps", labels={"app": "web"}, registry=registry)
+    async def handle(**_: Any) -> None: ...
+
+    @kopf.on.resume("configmaps", labels={"app": "web"}, registry=registry)
+    async def resume(name: str, **_: Any) -> None:
+        resumed.append(name)
+
+    def known_to_kopf(obj: dict[str, Any]) -> dict[str, Any]:
+        obj["metadata"]["annotations"] = {HANDLED: "{}"}
+        return obj
+
+    age = timedelta(hours=1)
+    objects = known_to_kopf(web("a")), known_to_kopf(config("b"))
+    async with serving(*objects, now=lambda: datetime.now(UTC) - age) as cluster:
+        age = timedelta()
+
+        async def labelled(name: str, number: str) -> None:
+            """Give an object the label, and wait until Kopf has handled it."""
+            cluster.patch(config(name), {"metadata": {"labels": {"app": "web"}}, "data": {"number": number}})
+            await until(lambda: f'"number":"{number}"' in handled(cluster, name))
+
+        async with feeding(registry, cluster, filters=WEB) as settings:
+            await until(lambda: resumed)
+            assert resumed == ["a"]
+            await labelled("b", "1")
+            assert resumed == ["a", "b"]
+            parts = _kopf.parts_of(settings)
+            assert parts is not None
+            known = parts.memos._memories._items
+            cluster.patch(config("b"), {"metadata": {"labels": None}})
+            await until(lambda: len(known) == 1)
+            await labelled("b", "2")
+            cluster.create(known_to_kopf(config("c")))
+            await labelled("c", "3")
+            assert resumed == ["a", "b"]
 
 
 @in_loop
