@@ -48,6 +48,11 @@ _UNFIT = (Health.REJECTED, Health.OVERSIZED)
 REMOVED = SecondWatch("the cache was removed", "declare it in a startup handler, and do not remove it")
 """The reason of a kind whose cache was fed from until its removal."""
 
+BROKEN = SecondWatch(
+    "the feed failed because of a bug in kopf_selectcache", "report the bug with the traceback in the log"
+)
+"""The reason of a kind whose feed failed."""
+
 _BUG = "The feed of Kopf's handlers of %(resource)s failed because of a bug in kopf_selectcache."
 
 _logger = logging.getLogger("kopf_selectcache")
@@ -188,6 +193,8 @@ class Feed:
                                 await asyncio.sleep(0)
         except Exception:
             _logger.exception(_BUG, {"resource": str(watcher.resource)})
+            if tasks:  # There is an informer.
+                self._give_up(BROKEN)
         finally:
             end()
             for task in tasks:
@@ -214,7 +221,7 @@ class Feed:
             await work()
         except Exception:
             _logger.exception(_BUG, {"resource": str(self._watcher.resource)})
-            self._must_stop = True
+            self._give_up(BROKEN)
             self._news.set()
 
     # ---- Waiting.

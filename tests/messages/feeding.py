@@ -11,7 +11,7 @@ from kopf_selectcache import EVERYTHING, Selector, _kopf
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.projection import Projection
 from kopf_selectcache.informer.health import Health
-from kopf_selectcache.plugin.feed import REMOVED
+from kopf_selectcache.plugin.feed import BROKEN, REMOVED
 from kopf_selectcache.plugin.feed_safety import (
     DECLARED_LATER,
     Decisions,
@@ -113,6 +113,7 @@ RECORDS: dict[str, Callable[[], None]] = {
     "one_watch is off": decide(configure=off),
     "a kind that is declared later": decide_again(DECLARED_LATER),
     "a kind whose cache is removed": decide_again(REMOVED),
+    "a feed that failed": decide_again(BROKEN),
     "a kind whose cache is oversized": decide_again(unfit(Health.OVERSIZED)),
     "a filter of a call": decide(filter_="app=web", labels={"app": "db"}, line=called("v1/pods")),
 }

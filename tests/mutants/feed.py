@@ -216,10 +216,18 @@ FEED: tuple[Mutant, ...] = (
     Mutant(
         "feed no departure after a bug in asking for it",
         FEED_FILE,
-        "            self._must_stop = True\n            self._news.set()\n\n",
+        "            self._give_up(BROKEN)\n            self._news.set()\n\n",
         "\n",
         20,
         (ENDS + "20_a_bug_beside_the_feed_is_logged_and_kopfs_own_watch_takes_over",),
+    ),
+    Mutant(
+        "say that handlers are fed after a bug in the feed",
+        FEED_FILE,
+        "                self._give_up(BROKEN)\n        finally",
+        "                pass\n        finally",
+        20,
+        (ENDS + "20_a_bug_in_the_feed_is_logged_and_kopfs_own_watch_takes_over",),
     ),
     Mutant(
         "take a watcher that has ended for a fed one",

@@ -37,6 +37,13 @@ def events(registry: kopf.OperatorRegistry) -> Events:
     return events
 
 
+def shown(settings: kopf.OperatorSettings) -> str:
+    """Return what the operator says of the feed of ConfigMaps."""
+    operator = operator_of(settings)
+    assert operator is not None
+    return operator.decisions.shown(KEY)
+
+
 def labelled(name: str, app: str) -> dict[str, Any]:
     obj = config(name)
     obj["metadata"]["labels"] = {"app": app}
@@ -234,11 +241,12 @@ async def test_20_a_bug_in_the_feed_is_logged_and_kopfs_own_watch_takes_over(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async with serving(config("a")) as cluster, feeding(registry, cluster):
+    async with serving(config("a")) as cluster, feeding(registry, cluster) as settings:
         await events.see((None, "a"))
         monkeypatch.setattr("kopf_selectcache.plugin.feed.Feed._event_of", lambda *_: 1 / 0)
         cluster.patch(config("a"), {"data": {"a": "1"}})
         await events.see(("MODIFIED", "a"))
+        assert "the feed failed because of a bug" in shown(settings)
     assert any("because of a bug in kopf_selectcache" in each for each in caplog.messages)
 
 
@@ -250,10 +258,12 @@ async def test_20_a_bug_beside_the_feed_is_logged_and_kopfs_own_watch_takes_over
     events.handle(registry, labels={"app": "web"})
     monkeypatch.setattr("kopf_selectcache.plugin._departures.Departures._ask", lambda _: 1 / 0)
     objects = labelled("a", "web"), labelled("b", "web")
-    async with serving(*objects) as cluster, feeding(registry, cluster, filters={KEY: "app=web"}):
+    filters = {KEY: "app=web"}
+    async with serving(*objects) as cluster, feeding(registry, cluster, filters=filters) as settings:
         await events.see((None, "a"), (None, "b"))
         cluster.delete(config("a"))
         await events.see(("DELETED", "a"))
+        assert "the feed failed because of a bug" in shown(settings)
     assert any("because of a bug in kopf_selectcache" in each for each in caplog.messages)
 
 
