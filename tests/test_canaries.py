@@ -31,7 +31,8 @@ LEAKS = {
     "a traceback in the log": "log_error(ValueError(value))",
     "a metric": "list(Collector(lambda: [informer(value)]).collect())",
     "a probe answer": (
-        "Operator.report(SimpleNamespace(runtime=SimpleNamespace(informers={'pods': informer(value)})))"
+        "Operator.report(SimpleNamespace(runtime=SimpleNamespace(informers={'pods': informer(value)}),"
+        " fed=FedKinds(), decisions=Decisions(logging.getLogger())))"
     ),
     "what is printed": "print(value)",
     "a value as the API has it": "print(base64.b64encode(('user:' + value + ':rest').encode()).decode())",
@@ -42,7 +43,8 @@ from types import SimpleNamespace
 from kopf_selectcache import NotSynced
 from kopf_selectcache.informer.health import Health
 from kopf_selectcache.informer.metrics import Collector
-from kopf_selectcache.plugin.operator import Operator
+from kopf_selectcache.plugin.feed_safety import Decisions
+from kopf_selectcache.plugin.operator import FedKinds, Operator
 from kopf_selectcache.testing import FakeCache
 
 def raise_and_catch(error):

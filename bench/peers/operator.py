@@ -64,7 +64,8 @@ def register(registry: kopf.OperatorRegistry, mode: str, handled: Handled) -> No
 
 
 def add_cache(registry: kopf.OperatorRegistry, mode: str, handled: Handled) -> None:
-    """Add a cache of all pods. Plain Kopf does not even import the package."""
+    """Add a cache of all pods."""
+    # Plain Kopf does not even import the package.
     import kopf_selectcache as selectcache  # noqa: PLC0415
 
     @kopf.on.startup(registry=registry)

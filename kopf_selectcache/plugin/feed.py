@@ -53,8 +53,6 @@ BROKEN = SecondWatch(
 )
 """The reason of a kind whose feed failed."""
 
-_BUG = "The feed of Kopf's handlers of %(resource)s failed because of a bug in kopf_selectcache."
-
 _logger = logging.getLogger("kopf_selectcache")
 
 
@@ -192,7 +190,10 @@ class Feed:
                             if not number % SLICE:
                                 await asyncio.sleep(0)
         except Exception:
-            _logger.exception(_BUG, {"resource": str(watcher.resource)})
+            _logger.exception(
+                "The feed of Kopf's handlers of %(resource)s failed because of a bug in kopf_selectcache.",
+                {"resource": str(watcher.resource)},
+            )
             if tasks:  # There is an informer.
                 self._give_up(BROKEN)
         finally:
@@ -220,7 +221,10 @@ class Feed:
         try:
             await work()
         except Exception:
-            _logger.exception(_BUG, {"resource": str(self._watcher.resource)})
+            _logger.exception(
+                "The feed of Kopf's handlers of %(resource)s failed because of a bug in kopf_selectcache.",
+                {"resource": str(self._watcher.resource)},
+            )
             self._give_up(BROKEN)
             self._news.set()
 

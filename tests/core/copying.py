@@ -24,6 +24,7 @@ _OF_MERGING = {
     "_left",
     "_reads",
     "_unconfirmed",
+    "_leaving",
     "_unclear",
     "_outdated",
     "_most_reads",
@@ -87,7 +88,7 @@ def copied(union: Union) -> Union:
     made._union.versions = union._union.versions
     made.epoch, made._listed = union.epoch, {twins[branch] for branch in union._listed}
     made._unclear, made.seen = set(union._unclear), union.seen
-    for name in ("_left", "_reads", "_unconfirmed"):
+    for name in ("_left", "_reads", "_unconfirmed", "_leaving"):
         setattr(made, name, dict(old[name]))
     return made
 

@@ -109,6 +109,7 @@ async def test_9_the_cache_has_an_event_before_its_handler_and_the_handler_waits
 
     @kopf.on.event("configmaps", registry=registry)
     @selectcache.with_cache
+    # Kopf's names.
     async def read(cache: selectcache.Cache, type: str | None, name: str, namespace: str, **_: Any) -> None:  # noqa: A002
         found[name] = type, cache.exists("configmaps", name, namespace=namespace)
 
