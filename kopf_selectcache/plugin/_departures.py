@@ -1,9 +1,9 @@
 """Departures: asks the server what has become of objects that have left the filter of a cache.
 
 A watch under a label selector reports an object that lost the label like one that was deleted, but Kopf must
-not take the first for the second. Up to `FEW` objects are asked for one by one, each by a list of its name.
-Of more, lists of metadata tell first which do not exist any more. All requests are lists, since Kopf's
-handlers need no other permission; they are joined and paced as those of reads.
+not take the first for the second. Up to `SINGLE_REQUESTS` objects are asked for one by one, each by a list of
+its name. Of more, lists of metadata tell first which do not exist any more. All requests are lists, since
+Kopf's handlers need no other permission; they are joined and paced as those of reads.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
 
-FEW = 10
+SINGLE_REQUESTS = 10
 """The most departures of one round that are asked about one by one."""
 
-AGAIN = 1.0
+RETRY_SECONDS = 1.0
 """Seconds until an object is asked for again that the filter selects: its stream will report it."""
 
-REST = 10.0
+PAUSE_FACTOR = 10.0
 """The pause after lists of metadata, as a multiple of their duration: they take a tenth of the time."""
 
 
@@ -74,12 +74,12 @@ class Departures:
 
     async def _ask(self) -> float:
         """Ask once about all departures so far; return the seconds until the next round."""
-        environment, pause = self._informer.environment, AGAIN
-        if len(self._asked) > FEW:
+        environment, pause = self._informer.environment, RETRY_SECONDS
+        if len(self._asked) > SINGLE_REQUESTS:
             began = environment.clock()
             await self._drop_deleted()
-            pause = max(AGAIN, REST * (environment.clock() - began))
-        changes = list(self._asked.values())[:FEW]
+            pause = max(RETRY_SECONDS, PAUSE_FACTOR * (environment.clock() - began))
+        changes = list(self._asked.values())[:SINGLE_REQUESTS]
         answers = await asyncio.gather(*map(self._found, changes), return_exceptions=True)
         is_waiting = False
         for change, answer in zip(changes, answers, strict=True):
@@ -89,7 +89,7 @@ class Departures:
                 is_waiting = True
             else:
                 self._settle(change, answer)
-        return pause if is_waiting or len(self._asked) > FEW else 0.0
+        return pause if is_waiting or len(self._asked) > SINGLE_REQUESTS else 0.0
 
     def _is_selected(self, record: Record) -> bool:
         plan = self._informer.state.plan

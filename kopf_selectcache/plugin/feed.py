@@ -33,13 +33,13 @@ from .feed_safety import SecondWatch, source_of, unfit, why_not_fed
 from .narrowing import handlers_of_watched
 from .operator import Operator, operator_of
 
-MOST = 10_000
+QUEUED_CHANGES = 10_000
 """The changes that wait for Kopf to take them. A slower consumer gets the differences instead."""
 
-LONG = 10.0
+NAMING_SECONDS = 10.0
 """Seconds after which the log and the probe name a kind that holds up all handlers."""
 
-SLICE = 50
+EVENTS_PER_TURN = 50
 """The events after which other tasks get their turn."""
 
 _UNFIT = (Health.REJECTED, Health.OVERSIZED)
@@ -97,7 +97,7 @@ async def _named(operator: Operator, informer: Informer, resource: _kopf.Resourc
 
     async def name() -> None:
         nonlocal is_named
-        await informer.environment.sleep(LONG)
+        await informer.environment.sleep(NAMING_SECONDS)
         is_named = True
         awaited[informer] += 1
         if awaited[informer] > 1:
@@ -130,7 +130,7 @@ def _may_mean(key: KindKey, resource: _kopf.Resource) -> bool:
 class Feed:
     """The events of one watcher, from the informer of its kind."""
 
-    def __init__(self, watcher: _kopf.Watcher, operator: Operator, *, most: int = MOST) -> None:
+    def __init__(self, watcher: _kopf.Watcher, operator: Operator, *, most: int = QUEUED_CHANGES) -> None:
         self.known: dict[str, Record] = {}
         """The objects that Kopf was told of, by uid, as it was told last."""
         self._watcher = watcher
@@ -174,7 +174,7 @@ class Feed:
                     for event in self._listed():
                         yield event
                         number += 1
-                        if not number % SLICE:
+                        if not number % EVENTS_PER_TURN:
                             await asyncio.sleep(0)
                         if self._is_interrupted:
                             break
@@ -187,7 +187,7 @@ class Feed:
                         elif (event := self._event_of(change)) is not None:
                             yield event
                             number += 1
-                            if not number % SLICE:
+                            if not number % EVENTS_PER_TURN:
                                 await asyncio.sleep(0)
         except Exception:
             _logger.exception(

@@ -136,7 +136,7 @@ FEED: tuple[Mutant, ...] = (
     Mutant(
         "ask for each of many departures",
         "plugin/_departures.py",
-        "        if len(self._asked) > FEW:\n            began",
+        "        if len(self._asked) > SINGLE_REQUESTS:\n            began",
         "        if False:\n            began",
         6,
         (TESTS + "6_many_departures_are_asked_about_together",),

@@ -10,7 +10,7 @@ import pytest
 
 import kopf_selectcache as selectcache
 from kopf_selectcache import _kopf
-from kopf_selectcache.plugin.feed import LONG
+from kopf_selectcache.plugin.feed import NAMING_SECONDS
 from kopf_selectcache.plugin.operator import operator_of
 from kopf_selectcache.testing.faults import Inserted, Refuse
 from tests.plugin.feeding import Events, app, config, feeding, in_loop, lists_of, serving, until
@@ -279,7 +279,7 @@ def test_20_a_standby_says_nothing_of_a_wait_for_an_index(
             assert parts is not None
             assert operator is not None
             toggle = await parts.paused.make_toggle(True)
-            await asyncio.sleep(3 * LONG)  # In virtual time.
+            await asyncio.sleep(3 * NAMING_SECONDS)  # In virtual time.
             assert "handlers" not in operator.report()[KEY]
             await parts.paused.drop_toggle(toggle)
 
