@@ -349,6 +349,14 @@ class Informer:
         """True if all lists of the present store are complete, and subscribers were told."""
         return not self._subscribers.await_completion
 
+    @property
+    def is_current(self) -> bool:
+        """True if the store is complete and no list is due. If the cluster has stopped to serve the kind, the
+        store stays until the next list.
+        """
+        state = self.state
+        return self.is_complete and not state.is_resolving and all(each.goes_on for each in state.reflectors)
+
     def _notify(self, change: Change | None) -> None:
         self._moved.set()
         self._subscribers.notify(change)
@@ -423,6 +431,8 @@ class Informer:
     def look_again(self) -> None:
         """Ask now whether the cluster serves the kind: somebody has seen that it does."""
         self._again.set()
+        for each in self.reflectors:
+            each.look_again()
 
     async def _run_streams(self, planned: Plan) -> None:
         """Run the streams until the cluster stops to serve the resource, which may come back in another

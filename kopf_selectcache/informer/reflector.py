@@ -56,7 +56,7 @@ from ._comparison import Comparison
 from ._dictionary_training import DictionaryTraining, run_in_thread, trim_heap
 from ._messages import Mistake
 from ._versions import AwaitedVersions, SharedVersion
-from .environment import Environment, run_again
+from .environment import Environment, run_again, sleep_until
 from .health import Condition, Health
 from .log import context_of_stream
 from .memory import Share
@@ -134,6 +134,8 @@ class Reflector:
             stream, writer.substore, resource, environment=environment, turns=comparing
         )
         """Compares the open watch with the server, for reads that must know if it has caught up."""
+        self._again = asyncio.Event()
+        """Set if the kind may be served again, so that its pause ends."""
         self._held: asyncio.Event | None = None
         """Set once the stream may go on; None if it need not wait."""
         self.foreign: set[tuple[str, str]] = set()
@@ -337,6 +339,11 @@ class Reflector:
             self._running.reschedule(asyncio.get_running_loop().time())
             self._running = None  # A timeout interrupts once.
 
+    def look_again(self) -> None:
+        """Ask now, if the cluster did not serve the kind."""
+        if self.condition.is_missing:
+            self._again.set()
+
     def _after_interruption(self) -> State:
         """Return the state that `resume` or `relist` leads to."""
         state, relisting, self.writer.is_ordered = self.writer.state, self.writer.is_ordered, False
@@ -380,6 +387,7 @@ class Reflector:
             source = self._waited(command) if isinstance(command, Wait) else self._inputs(command)
 
     async def _waited(self, command: Wait) -> AsyncGenerator[Input, None]:
+        self._again.clear()
         # Retries are slow if only a person can help, and fast while that is uncertain.
         slow = self.condition.health is Health.UNAUTHORIZED or (
             command.slow and self.condition.error() is not None
@@ -389,7 +397,7 @@ class Reflector:
             await self._environment.sleep(left)
             self.condition.repeat()
             pause -= left
-        await self._environment.sleep(pause)
+        await sleep_until(self._again, self._environment.sleep(pause))
         if self.writer.is_ordered:
             self.writer.is_ordered = False
             self.writer.state = Waiting(self.writer.state.known.going_beyond())

@@ -167,7 +167,7 @@ class Feed:
                 self._operator.fed.note(watcher, is_fed=True)
                 tasks += [
                     asyncio.create_task(self._guarded(work), name=f"selectcache: feed of {informer}")
-                    for work in (self._follow_pauses, self._departures.run)
+                    for work in (self._follow_pauses, self._follow_lists, self._departures.run)
                 ]
                 end = informer.subscribe(self._add, self._news.set, self._keep)
                 while await self._can_list():
@@ -235,6 +235,22 @@ class Feed:
         """True if the present objects must be looked at before the next event."""
         return self._queue.is_full or self._watcher.paused.is_on()
 
+    @property
+    def _is_known(self) -> bool:
+        """True if the present objects are known. A feed begins with a store that is current: that of a kind
+        which the cluster has stopped to serve has objects that are gone.
+        """
+        return self._informer.is_complete if self._is_listed else self._informer.is_current
+
+    async def _follow_lists(self) -> None:
+        """Have the feed begin once the store is current: a list without changes is no news else."""
+        informer = self._informer
+        with suppress(ReadError):  # Its removal.
+            while not self._is_listed:
+                await informer.wait_until(lambda: informer.is_current)
+                self._news.set()
+                await informer.wait_until(lambda: self._is_listed or not informer.is_current)
+
     async def _follow_pauses(self) -> None:
         paused = self._watcher.paused
         while True:
@@ -266,13 +282,13 @@ class Feed:
             if self._watcher.paused.is_on():
                 self._pause()
                 await self._wait()
-            elif self._informer.is_complete:
+            elif self._is_known:
                 break
             elif self._is_listed:
                 await self._wait()
             else:
                 async with _named(self._operator, self._informer, self._watcher.resource):
-                    while not (self._must_stop or self._informer.is_complete or self._watcher.paused.is_on()):
+                    while not (self._must_stop or self._is_known or self._watcher.paused.is_on()):
                         await self._wait()
                         self._decide()
         return not self._must_stop

@@ -7,6 +7,7 @@ from .mutant import Mutant
 FEED_FILE, KOPF = "plugin/feed.py", "_kopf.py"
 TESTS = "tests/plugin/test_feed.py::test_"
 ENDS = "tests/plugin/test_feed_ends.py::test_"
+DEFINITIONS = "tests/plugin/test_feed_definitions.py::test_"
 PRESENT = TESTS + "9_present_objects_come_without_a_type_and_then_each_change_in_order"
 SLOW = TESTS + "15_a_consumer_that_is_too_slow_gets_the_differences"
 PAUSE = TESTS + "15_nothing_happens_during_a_pause_and_afterwards_all_that_was_missed"
@@ -45,7 +46,7 @@ FEED: tuple[Mutant, ...] = (
     Mutant(
         "feed a store that is not complete",
         FEED_FILE,
-        "            elif self._informer.is_complete:\n",
+        "            elif self._is_known:\n",
         "            elif self._informer is not None:\n",
         9,
         (PRESENT,),
@@ -228,6 +229,14 @@ FEED: tuple[Mutant, ...] = (
         "                pass\n        finally",
         20,
         (ENDS + "20_a_bug_in_the_feed_is_logged_and_kopfs_own_watch_takes_over",),
+    ),
+    Mutant(
+        "feed objects that went with the definition of their kind",
+        FEED_FILE,
+        "is_complete if self._is_listed else self._informer.is_current\n",
+        "is_complete\n",
+        15,
+        (DEFINITIONS + "15_objects_that_went_with_their_definition_do_not_come_back_with_it",),
     ),
     Mutant(
         "take a watcher that has ended for a fed one",
