@@ -83,6 +83,12 @@ class Recorder:
         with self._lock:
             self.tracks[self._key(kwargs["body"])].daemons[handler].append(call)
 
+    def has_daemons(self, body: Mapping[str, Any]) -> bool:
+        """Return True if a daemon of this object runs."""
+        with self._lock:
+            steps = self.tracks[self._key(body)].daemons.values()
+            return any(each[-1].what == "began" for each in steps if each)
+
     def ticked(self, handler: str, kwargs: Mapping[str, Any]) -> None:
         with self._lock:
             self.tracks[self._key(kwargs["body"])].timers.add(handler)
