@@ -18,6 +18,7 @@ def configure(settings: kopf.OperatorSettings, **_: Any) -> None:
     hasten(settings)
     ours, told = selectcache.settings_of(settings), options()
     ours.selectors["v1/pods"] = LABEL
+    ours.one_watch = False  # Each fault happens to both watches: bench.outcomes waits for them.
     ours.idle_timeout = IDLE
     ours.request_timeout = 5
     ours.audit_interval = 60

@@ -29,12 +29,12 @@ def types_of(recorder: Recorder, key: str) -> list[str]:
     return [call.what for call in recorder.tracks[key].calls if call.handler == "event"]
 
 
-@pytest.mark.since_kopf("1.45", "a pause ends the operator when an object has several daemons")
 def deleted(recorder: Recorder) -> list[str]:
     """Return the objects whose handlers were told of a deletion: the rule leaves these events out."""
     return [key for key in sorted(recorder.tracks) if "DELETED" in types_of(recorder, key)]
 
 
+@pytest.mark.since_kopf("1.45", "a pause ends the operator when an object has several daemons")
 def test_after_a_pause_all_is_the_same_but_a_deletion_is_told(
     new_world: Callable[..., World], wire: Wire
 ) -> None:

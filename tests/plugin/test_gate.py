@@ -96,10 +96,9 @@ def test_15_handlers_wait_while_a_kind_lists_that_was_not_served() -> None:
         async with operating(cluster, "v1/pods", "example.com/v1/webapps") as operator:
             while not operator.unsettling.is_settled:
                 await operator.gate(None, None)
-            cluster.begun.clear()
             cluster.released.clear()
             cluster.refused.clear()
-            await cluster.begun.wait()
+            await until(lambda: not operator.runtime.informer("example.com/v1/webapps").state.is_resolving)
             waiting = asyncio.create_task(operator.gate(None, None))
             await cycles()
             assert not waiting.done()
