@@ -4,8 +4,9 @@
 - `reading`: as `one`, and the handler gets the pod from the cache.
 - `index-plain`, `index-one`: with a `@kopf.index` of all pods in addition.
 
-Orders, in JSON: `start`; `handled` waits until the handler was called for so many `pods`, and for so many
-changes (`changed`); `rest` waits until Kopf's workers have ended, and frees memory.
+It takes orders as JSON. `start` starts the operator. `handled` waits until the handler was called for this
+many `pods`, and for this many changes (`changed`). `rest` waits until Kopf's workers have ended, and frees
+memory.
 """
 
 from __future__ import annotations
