@@ -30,6 +30,10 @@ class Call:
     what: str
     """The type of an event, or the reason of a change."""
     given: Mapping[str, Any]
+    life: int = 0
+    """How many objects of this name there were before. Kopf has a worker for each uid, so the first calls of
+    the next object may come before the last calls of this one.
+    """
 
 
 @dataclass
@@ -38,6 +42,7 @@ class Track:
 
     calls: list[Call] = field(default_factory=list)
     """Those of the worker of the object: events, changes, indices."""
+    uids: list[str] = field(default_factory=list)
     daemons: dict[str, list[Call]] = field(default_factory=lambda: defaultdict(list))
     timers: set[str] = field(default_factory=set)
     """The timers that were called. How often depends on the time."""
@@ -71,9 +76,12 @@ class Recorder:
         given = {part: self.plain(_bare(kwargs[part])) for part in ("body", *parts)}
         with self._lock:
             self.has_managed_fields |= "managedFields" in body["metadata"]
-            self.tracks[self._key(body)].calls.append(Call(handler, str(what), given))
+            meta, track = body["metadata"], self.tracks[self._key(body)]
+            if meta["uid"] not in track.uids:
+                track.uids.append(meta["uid"])
+            track.calls.append(Call(handler, str(what), given, track.uids.index(meta["uid"])))
+            track.calls.sort(key=lambda call: call.life)
             if handler == "event":
-                meta = body["metadata"]
                 version = meta["resourceVersion"] if what != "DELETED" else "DELETED"
                 self.seen[self._key(body)] = (meta["uid"], version)
 
