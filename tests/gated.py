@@ -32,9 +32,9 @@ from tests.faults.environment import connections_closed, until
 
 _SILENT = Silence()
 _REFUSED = Refuse(503)
-_GRACE = 1.0
-"""Real seconds that an answer, or a thread, may take while the clock stands still. After that it counts as
-withheld."""
+_LOOKS, _PAUSE = 300, 0.01
+"""How often, with real seconds between, the clock looks for an answer or the end of a thread. After that they
+count as withheld. Of a process that stands still, one look is lost, and not all."""
 
 
 class Clock:
@@ -106,10 +106,14 @@ class Clock:
         withholds the answers: what waits for them needs the clock."""
         if not self._requests:
             return False
-        done, _ = await asyncio.wait(self._requests, timeout=_GRACE, return_when=asyncio.FIRST_COMPLETED)
-        if not done:
-            self._requests.clear()
-        return bool(done)
+        for _ in range(_LOOKS):
+            done, _under_way = await asyncio.wait(
+                self._requests, timeout=_PAUSE, return_when=asyncio.FIRST_COMPLETED
+            )
+            if done:
+                return True
+        self._requests.clear()
+        return False
 
 
 class _Transport(KopfTransport):
