@@ -5,8 +5,8 @@
 - `index-plain`, `index-one`: with a `@kopf.index` of all pods in addition.
 
 It takes orders as JSON. `start` starts the operator. `handled` waits until the handler was called for this
-many `pods`, and for this many changes (`changed`). `rest` waits until Kopf's workers have ended, and frees
-memory.
+many `pods`, and for this many changes (`changed`), and until the cache is synced. `rest` waits until Kopf's
+workers have ended, and frees memory.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import kopf
@@ -38,6 +38,8 @@ class Handled:
     def __init__(self) -> None:
         self.pods = 0
         self.changed = 0
+        self.wait_synced: Callable[[], object] = lambda: None
+        """Waits for the cache, whose list may come after that of Kopf's own watch."""
 
     def note(self, annotations: Mapping[str, str]) -> None:
         if annotations[ROUND] == FIRST:
@@ -75,6 +77,7 @@ def add_cache(registry: kopf.OperatorRegistry, mode: str, handled: Handled) -> N
         ours.one_watch = not mode.endswith("two")
         ours.selectors["v1/pods"] = selectcache.EVERYTHING
         ours.gzip = False
+        handled.wait_synced = selectcache.cache_of(settings).blocking.wait_synced
 
     if mode == "reading":
 
@@ -94,6 +97,7 @@ def obeyed(order: Order, handled: Handled, loop: asyncio.AbstractEventLoop, begi
         case "handled":
             while handled.pods < order["pods"] or handled.changed < order.get("changed", 0):
                 time.sleep(LOOK)
+            handled.wait_synced()
         case "rest":
             while len(asyncio.all_tasks(loop)) > FEW_TASKS:
                 time.sleep(LOOK)
