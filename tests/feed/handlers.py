@@ -93,9 +93,6 @@ def register_changes(
     @kopf.on.delete(*plural, id="delete", registry=registry)
     async def delete(reason: str, **kwargs: Any) -> None:
         recorder.called("delete", reason, kwargs, *parts)
-        # Until all daemons have ended, Kopf calls its deletion handlers again and again.
-        while recorder.has_daemons(kwargs["body"]):  # They end in threads.  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
 
     @kopf.on.delete(*plural, id="delete-optional", optional=True, registry=registry)
     def delete_sync(reason: str, **kwargs: Any) -> None:

@@ -7,14 +7,16 @@ from __future__ import annotations
 import json
 import re
 import threading
-from collections import defaultdict
-from collections.abc import Mapping
+from collections import Counter, defaultdict
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import kopf
 import pytest
 from kopf._cogs.clients import api as kopf_api
+from kopf._cogs.clients import watching
+from kopf._core.reactor import processing
 
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)?")
 UID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -58,8 +60,12 @@ class Recorder:
         self._names = dict(names)
         self._lock = threading.Lock()
         self.tracks: dict[str, Track] = defaultdict(Track)
-        self.seen: dict[str, tuple[str, str]] = {}
-        """The uid and version of the last event of each object, since the operator has started."""
+        self._seen: dict[str, dict[str, str]] = defaultdict(dict)
+        """The version of the last event that Kopf is done with, by object and uid, since the operator has
+        started; `DELETED` at last.
+        """
+        self.watches: Counter[str] = Counter()
+        """How many watches of a kind Kopf itself has open."""
         self.lists: list[str] = []
         """The paths that Kopf itself has listed or watched."""
         self.notes: list[Any] = []
@@ -81,9 +87,6 @@ class Recorder:
                 track.uids.append(meta["uid"])
             track.calls.append(Call(handler, str(what), given, track.uids.index(meta["uid"])))
             track.calls.sort(key=lambda call: call.life)
-            if handler == "event":
-                version = meta["resourceVersion"] if what != "DELETED" else "DELETED"
-                self.seen[self._key(body)] = (meta["uid"], version)
 
     def stepped(self, handler: str, step: str, kwargs: Mapping[str, Any]) -> None:
         """Note a step of a daemon."""
@@ -91,17 +94,18 @@ class Recorder:
         with self._lock:
             self.tracks[self._key(kwargs["body"])].daemons[handler].append(call)
 
-    def has_daemons(self, body: Mapping[str, Any]) -> bool:
-        """Return True if a daemon of this object runs."""
-        with self._lock:
-            steps = self.tracks[self._key(body)].daemons.values()
-            return any(each[-1].what == "began" for each in steps if each)
-
     def ticked(self, handler: str, kwargs: Mapping[str, Any]) -> None:
         with self._lock:
             self.tracks[self._key(kwargs["body"])].timers.add(handler)
 
-    # ---- By Kopf's client.
+    # ---- By Kopf.
+
+    def done(self, event: Mapping[str, Any]) -> None:
+        """Note that Kopf is done with an event: its handlers were called, and what they led to is written."""
+        meta = event["object"]["metadata"]
+        version = "DELETED" if event["type"] == "DELETED" else meta["resourceVersion"]
+        with self._lock:
+            self._seen[self._key(event["object"])][meta["uid"]] = version
 
     def asked(self, method: str, path: str, payload: Any) -> None:
         path = path.partition("?")[0]
@@ -124,10 +128,21 @@ class Recorder:
         with self._lock:
             return sum(call.handler == handler for call in self.tracks[key].calls)
 
+    def seen(self, key: str) -> dict[str, str]:
+        """Return the versions that Kopf is done with, by the uids of all objects of this name."""
+        with self._lock:
+            return dict(self._seen[key])
+
+    def running(self, key: str) -> set[str]:
+        """Return the daemons of an object that run."""
+        with self._lock:
+            daemons = self.tracks[key].daemons
+            return {name for name, steps in daemons.items() if steps[-1].what == "began"}
+
     def began_anew(self) -> None:
         """Forget which versions were seen: the operator is started again."""
         with self._lock:
-            self.seen.clear()
+            self._seen.clear()
             self.is_over = False
 
     def plain(self, value: Any) -> Any:
@@ -171,40 +186,66 @@ def _bare(value: Any) -> Any:
 
 
 class Wire:
-    """What Kopf's client sends, by operator: its settings tell whose request it is."""
+    """What Kopf sends, watches and is done with, by operator: its settings tell whose it is."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._recorders: dict[int, Recorder] = {}
-        send = kopf_api.request
+        send, watch, process = (
+            kopf_api.request,
+            watching.continuous_watch,
+            processing.process_resource_event,
+        )
 
         async def recorded(method: str, url: str, **options: Any) -> Any:
             if recorder := self._recorders.get(id(options["settings"])):
                 recorder.asked(method, url, options.get("payload"))
             return await send(method, url, **options)
 
+        async def counted(**options: Any) -> AsyncIterator[Any]:
+            watches, kind = self._recorders[id(options["settings"])].watches, options["resource"].plural
+            watches[kind] += 1
+            try:
+                async for each in watch(**options):
+                    yield each
+            finally:
+                watches[kind] -= 1
+
+        async def noted(**options: Any) -> Any:
+            version = await process(**options)
+            self._recorders[id(options["settings"])].done(options["raw_event"])
+            return version
+
         monkeypatch.setattr(kopf_api, "request", recorded)
+        monkeypatch.setattr(watching, "continuous_watch", counted)
+        monkeypatch.setattr(processing, "process_resource_event", noted)
 
     def attach(self, settings: kopf.OperatorSettings, recorder: Recorder) -> None:
         self._recorders[id(settings)] = recorder
 
 
-def is_settled(recorder: Recorder, key: str, obj: Mapping[str, Any] | None) -> bool:
-    """Return True once Kopf has nothing left to do for this object, as the server has it: its handlers have
-    seen this version, and what they have handled is what it is.
+def is_seen(seen: Mapping[str, str], obj: Mapping[str, Any] | None) -> bool:
+    """Return True if Kopf is done with all events of an object that the server has had: none is to come.
+
+    `seen` must have been asked for before the object: else what Kopf has written since is left out.
     """
-    seen = recorder.seen.get(key)
     if obj is None:
-        return seen is not None and seen[1] == "DELETED"
+        return {*seen.values()} == {"DELETED"}
     meta = obj["metadata"]
-    if seen != (meta["uid"], meta["resourceVersion"]) or "deletionTimestamp" in meta:
-        return False
+    is_last: bool = seen.get(meta["uid"]) == meta["resourceVersion"]
+    return is_last
+
+
+def is_handled(obj: Mapping[str, Any]) -> bool:
+    """Return True if what Kopf has handled is what the object is."""
+    meta = obj["metadata"]
     annotations = dict(meta.get("annotations", {}))
     handled = json.loads(annotations.pop(HANDLED, "{}"))
-    if any(each.startswith(PREFIX) for each in annotations):
+    if "deletionTimestamp" in meta or any(each.startswith(PREFIX) for each in annotations):
         return False  # It is in progress.
     before = handled.get("metadata", {})
-    return (handled.get("spec"), before.get("labels", {}), before.get("annotations", {})) == (
+    is_same: bool = (handled.get("spec"), before.get("labels", {}), before.get("annotations", {})) == (
         obj.get("spec"),
         meta.get("labels", {}),
         annotations,
     )
+    return is_same

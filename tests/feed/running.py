@@ -15,7 +15,7 @@ import kopf
 from kopf._cogs.structs.credentials import Vault
 from kopf.testing import KopfRunner
 
-from kopf_selectcache import EVERYTHING
+from kopf_selectcache import EVERYTHING, cache_of
 from kopf_selectcache.settings.options import settings_of
 from tests.apiserver.client import ApiError
 from tests.apiserver.cluster import Cluster
@@ -25,7 +25,7 @@ from tests.faults.environment import connections_closed
 from tests.real.inprocess import credentials
 
 from .handlers import Admission, register
-from .recording import Recorder, Wire, is_settled
+from .recording import Recorder, Wire, is_handled, is_seen
 
 VERSION, KIND, PLURAL = "v1", "Thing", "things"
 PEERING_GROUP, PEERINGS = "kopf.dev", "clusterkopfpeerings"
@@ -45,6 +45,8 @@ class World:
         self.api = api
         self.group = fresh_group("feed")
         self.kind: Kind = (self.group, VERSION, PLURAL)
+        self.cached = f"{PLURAL}.{VERSION}.{self.group}"
+        """The key of its cache."""
         api.create_crd(self.group, VERSION, KIND, PLURAL, status=True)
         self.prefix = f"feed{self.group[5:13]}"
         self.namespaces = [
@@ -170,6 +172,7 @@ class Operated:
         self.admission = Admission()
         self._wire = wire
         self._options = options
+        self._settings = kopf.OperatorSettings()
         self._failures: list[BaseException] = []
         self._thread: threading.Thread | None = None
 
@@ -177,7 +180,7 @@ class Operated:
     def started(self) -> Iterator[Self]:
         """Run the operator during the block."""
         self.recorder.began_anew()
-        settings, registry = self._settings(), kopf.OperatorRegistry()
+        settings, registry = self._configured(), kopf.OperatorRegistry()
         self._options.register(registry, self.world.kind, self.recorder)
         info = credentials(self.world.api)
         kopf.on.login(registry=registry)(lambda **_: info)  # type: ignore[arg-type, return-value, unused-ignore]  # A login is handed over as it is.
@@ -185,17 +188,20 @@ class Operated:
             yield self
             assert not self._failures, self._failures
 
-    def _settings(self) -> kopf.OperatorSettings:
-        settings = kopf.OperatorSettings()
+    def _configured(self) -> kopf.OperatorSettings:
+        settings = self._settings = kopf.OperatorSettings()
         settings.posting.enabled = False
+        # However slow the machine is: Kopf does not take an object for what it is not any more, and looks at
+        # it once its daemons have ended, instead of now and again.
+        settings.persistence.consistency_timeout = DEADLINE
+        settings.background.instant_exit_timeout = DEADLINE
+        settings.queueing.exit_timeout = DEADLINE
         settings.scanning.disabled = self._options.clusterwide or self._options.namespaces is EXACTLY
         settings.admission.server = self.admission
         if self.mode.caches:
             ours = settings_of(settings)
             selector = self._options.selector
-            ours.selectors[f"{PLURAL}.{VERSION}.{self.world.group}"] = (
-                selector(self.world) if callable(selector) else selector
-            )
+            ours.selectors[self.world.cached] = selector(self.world) if callable(selector) else selector
             ours.one_watch = self.mode.one_watch
         self._options.settle(settings)
         self._wire.attach(settings, self.recorder)
@@ -263,29 +269,54 @@ class Operated:
 
         wait_until(is_so, f"{what} ({self.mode.name})", deadline=DEADLINE)
 
-    def settles(self, *keys: str) -> None:
-        """Wait until Kopf has nothing left to do for these objects."""
+    def sees(self, *keys: str) -> None:
+        """Wait until Kopf is done with these objects, as the server has them."""
         for key in keys:
-            self.until(
-                lambda key=key: is_settled(self.recorder, key, self.world.get(key)),  # type: ignore[misc]
-                f"{key} is settled",
-            )
+            self.until(lambda key=key: is_seen(*self._state_of(key)), f"{key} is seen")  # type: ignore[misc]
+
+    def settles(self, *keys: str) -> None:
+        """Wait until Kopf is done with these objects, and has handled what they are."""
+
+        def is_settled(key: str) -> bool:
+            seen, obj = self._state_of(key)
+            return is_seen(seen, obj) and (obj is None or is_handled(obj))
+
+        for key in keys:
+            self.until(lambda key=key: is_settled(key), f"{key} is settled")  # type: ignore[misc]
+
+    def _state_of(self, key: str) -> tuple[dict[str, str], dict[str, Any] | None]:
+        """Return what Kopf has seen of an object, and then the object."""
+        return self.recorder.seen(key), self.world.get(key)
 
     def called(self, key: str, handler: str, times: int = 1) -> None:
         self.until(lambda: self.recorder.count(key, handler) >= times, f"{handler} is called for {key}")
 
-    def sees(self, key: str, *, size: int) -> None:
-        """Wait until the last call is of the object with this size."""
+    def runs(self, key: str, *daemons: str) -> None:
+        """Wait until these daemons of an object run, and no others."""
         self.until(
-            lambda: self.recorder.tracks[key].calls[-1].given["body"]["spec"]["size"] == size,
-            f"size {size} of {key} is seen",
+            lambda: self.recorder.running(key) == {*daemons}, f"daemons of {key} run: {', '.join(daemons)}"
         )
 
-    def stepped(self, key: str, handler: str, times: int) -> None:
-        """Wait until a daemon has done this many steps."""
-        self.until(
-            lambda: len(self.recorder.tracks[key].daemons[handler]) >= times, f"{handler} of {key} steps"
-        )
+    def caches(self, *keys: str) -> None:
+        """Wait until the cache has these objects as the server has them, or does not have them either."""
+
+        def is_cached() -> bool:
+            found = (each["metadata"] for each in cache_of(self._settings).list_cached(self.world.cached))
+            versions = {
+                f"{self.world.names[meta['namespace']]}/{meta['name']}": meta["resourceVersion"]
+                for meta in found
+            }
+            objects = {key: self.world.get(key) for key in keys}
+            return all(
+                versions.get(key) == (obj and obj["metadata"]["resourceVersion"])
+                for key, obj in objects.items()
+            )
+
+        self.until(is_cached, f"the cache has {', '.join(keys)}")
+
+    def pauses(self) -> None:
+        """Wait until Kopf watches the kind no more, since another operator has taken over."""
+        self.until(lambda: not self.recorder.watches[PLURAL], "Kopf's watches are closed")
 
     def ticked(self, key: str, *handlers: str) -> None:
         self.until(lambda: self.recorder.tracks[key].timers >= {*handlers}, f"the timers of {key} are called")

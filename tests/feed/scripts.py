@@ -4,27 +4,39 @@ left to do, so that two runs can be compared call by call.
 
 from __future__ import annotations
 
-from .running import Operated
+from collections.abc import Sequence
+
+from .running import ONE, Operated
+
+DAEMONS = ("daemon", "daemon-sync")
+TIMERS = ("timer", "timer-idle")
 
 
-def lives(run: Operated, key: str = "a/new", old: str = "a/old") -> None:
-    """Objects come, change and go, while the operator runs and while it does not."""
+def lives(run: Operated, key: str = "a/new", old: str = "a/old", *, beside: Sequence[str] = ()) -> None:
+    """Objects come, change and go, while the operator runs and while it does not. Those `beside` are there
+    all along.
+    """
     world = run.world
     world.create(old, labels={"team": "a"}, color="blue", size=1)
     with run.started():
-        run.settles(old)
-        run.ticked(old, "timer", "timer-idle")
+        for each in (old, *beside):
+            run.settles(each)
+            run.runs(each, *DAEMONS, *(["daemon-labelled"] if each == old else ()))
+            run.ticked(each, *TIMERS)
         changes(run, key)
         review(run, key)
-    run.stepped(old, "daemon", 2)
+    for each in (old, key, *beside):
+        run.runs(each)
     world.patch(old, {"spec": {"color": "violet"}})
     world.delete(key)  # It stays, since it has Kopf's finalizer.
     with run.started():
-        run.settles(old, key)
-        run.called(old, "resume-sync")
-        run.stepped(old, "daemon", 3)
-    run.stepped(old, "daemon", 4)
-    run.keep_final(old, key)
+        run.settles(old, key, *beside)
+        run.runs(old, *DAEMONS, "daemon-labelled")
+        for each in beside:
+            run.runs(each, *DAEMONS)
+    for each in (old, *beside):
+        run.runs(each)
+    run.keep_final(old, key, *beside)
 
 
 def changes(run: Operated, key: str) -> None:
@@ -32,30 +44,28 @@ def changes(run: Operated, key: str) -> None:
     world = run.world
     world.create(key, color="red", size=1)
     run.settles(key)
-    run.stepped(key, "daemon", 1)
-    run.stepped(key, "daemon-sync", 1)
-    run.ticked(key, "timer", "timer-idle")
-    for patch in (
-        {"spec": {"size": 2}},
-        {"spec": {"color": "green"}},
-        {"metadata": {"labels": {"team": "a"}}},
-        {"spec": {"color": "red", "size": 3}},
-        {"metadata": {"labels": {"team": None}}},
-        {"metadata": {"annotations": {"example.com/by": "hand"}}},
+    run.runs(key, *DAEMONS)
+    run.ticked(key, *TIMERS)
+    labelled = ["daemon-labelled"]
+    for patch, daemons in (
+        ({"spec": {"size": 2}}, []),
+        ({"spec": {"color": "green"}}, []),
+        ({"metadata": {"labels": {"team": "a"}}}, labelled),
+        ({"spec": {"color": "red", "size": 3}}, labelled),
+        ({"metadata": {"labels": {"team": None}}}, []),
+        ({"metadata": {"annotations": {"example.com/by": "hand"}}}, []),
     ):
         world.patch(key, patch)
         run.settles(key)
+        run.runs(key, *DAEMONS, *daemons)
     world.patch(key, {"status": {"phase": "Ready"}}, sub="/status")
     run.settles(key)
-    run.stepped(key, "daemon-labelled", 2)
     world.delete(key)
     run.settles(key)
-    run.stepped(key, "daemon", 2)
-    run.stepped(key, "daemon-sync", 2)
+    run.runs(key)
     world.create(key, color="blue", size=4)
     run.settles(key)
-    run.stepped(key, "daemon", 3)
-    run.stepped(key, "daemon-sync", 3)
+    run.runs(key, *DAEMONS)
 
 
 def review(run: Operated, key: str) -> None:
@@ -72,19 +82,17 @@ def review(run: Operated, key: str) -> None:
 def pauses(run: Operated) -> None:
     """Another operator takes over for a while: daemons stop, and nothing is handled until it is gone."""
     world = run.world
-    daemons = ("daemon", "daemon-sync")
     for key in ("a/kept", "a/changed", "a/forced"):
         world.create(key, color="red", size=1)
     with run.started():
         for key in ("a/kept", "a/changed", "a/forced"):
             run.settles(key)
-            for daemon in daemons:
-                run.stepped(key, daemon, 1)
-            run.ticked(key, "timer", "timer-idle")
+            run.runs(key, *DAEMONS)
+            run.ticked(key, *TIMERS)
         world.take_over(priority=100)
         for key in ("a/kept", "a/changed", "a/forced"):
-            for daemon in daemons:
-                run.stepped(key, daemon, 2)
+            run.runs(key)
+        run.pauses()
         handled = run.recorder.count("a/changed", "event")
         world.patch("a/forced", {"metadata": {"finalizers": None}})
         world.delete("a/forced")
@@ -92,19 +100,18 @@ def pauses(run: Operated) -> None:
         world.create("a/late", color="blue", size=1)
         assert run.recorder.count("a/changed", "event") == handled
         assert run.recorder.count("a/late", "event") == 0
+        run.caches("a/changed", "a/late", "a/forced")  # Handlers are told of what is cached then.
         world.give_back()
         run.settles("a/changed", "a/late")
-        for key in ("a/kept", "a/changed"):
-            for daemon in daemons:
-                run.stepped(key, daemon, 3)
+        for key in ("a/kept", "a/changed", "a/late"):
+            run.runs(key, *DAEMONS)
         world.patch("a/kept", {"spec": {"size": 2}})
         run.settles("a/kept")
-        for daemon in daemons:
-            run.stepped("a/late", daemon, 1)
-        run.ticked("a/late", "timer", "timer-idle")
-    for key in ("a/kept", "a/changed"):
-        run.stepped(key, "daemon", 4)
-    run.stepped("a/late", "daemon", 2)
+        run.ticked("a/late", *TIMERS)
+        if run.mode is ONE:
+            run.sees("a/forced")  # Kopf is told of its deletion.
+    for key in ("a/kept", "a/changed", "a/late"):
+        run.runs(key)
     run.keep_final("a/kept", "a/changed", "a/late")
 
 
@@ -114,31 +121,20 @@ def leaves(run: Operated) -> None:
     inside, outside = {"metadata": {"labels": {"team": "a"}}}, {"metadata": {"labels": {"team": "b"}}}
     world.create("a/first", labels={"team": "a"}, size=1)
     world.create("a/other", labels={"team": "b"}, size=1)
-    marks = 0
-
-    def passes() -> None:
-        """Wait until the stream has passed what was written before."""
-        nonlocal marks
-        marks += 1
-        world.create(f"a/mark-{marks}", labels={"team": "a"})
-        run.settles(f"a/mark-{marks}")
-
     with run.started():
         run.settles("a/first")
         world.create("a/second", labels={"team": "a"}, size=1)
         run.settles("a/second")
         world.patch("a/first", outside)
-        passes()
+        run.sees("a/first")
         world.patch("a/first", {"spec": {"size": 2}})
-        passes()
         world.patch("a/first", inside)
         run.settles("a/first")
         world.patch("a/other", inside)
         run.settles("a/other")
         world.patch("a/second", outside)
-        passes()
+        run.sees("a/second")
         world.delete("a/second")
-        passes()
         world.create("a/second", labels={"team": "a"}, size=3)
         run.settles("a/second")
         world.delete("a/first")

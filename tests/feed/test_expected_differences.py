@@ -110,7 +110,9 @@ def test_after_a_410_nothing_is_repeated_and_deletions_are_told(wire: Wire) -> N
                 if mode is TWO:
                     run.called("a/kept", "event", 3)  # It is listed anew.
                 world.patch("a/kept", {"spec": {"size": 3}})
-                run.sees("a/kept", size=3)
+                run.sees("a/kept")
+                if mode is ONE:
+                    run.sees("a/gone")  # Kopf is told of its deletion.
     two, one = runs
     assert not one.kopfs_own_watches
     assert types_of(two.recorder, "a/kept").count("None") == 2

@@ -31,7 +31,7 @@ SCOPES = {
 def play(world: World, mode: Mode, wire: Wire, options: Options) -> Operated:
     run = Operated(world, mode, wire, options)
     world.create(ALIEN, size=1)
-    lives(run, "b/new")
+    lives(run, "b/new", beside=[ALIEN] if options.clusterwide else [])
     return run
 
 
