@@ -85,13 +85,14 @@ class Departures:
         for change, answer in zip(changes, answers, strict=True):
             if isinstance(answer, BaseException):
                 raise answer
-            if answer is not None and self._is_selected(answer):
+            if answer is not None and self.is_selected(answer):
                 is_waiting = True
             else:
                 self._settle(change, answer)
         return pause if is_waiting or len(self._asked) > SINGLE_REQUESTS else 0.0
 
-    def _is_selected(self, record: Record) -> bool:
+    def is_selected(self, record: Record) -> bool:
+        """Return True if the filter selects this state of an object, as far as its metadata tells."""
         plan = self._informer.state.plan
         return plan is not None and any(stream.may_hold(record) for stream in plan.streams)
 

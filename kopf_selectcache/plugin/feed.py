@@ -3,7 +3,7 @@
 A watcher of Kopf takes its events from a generator. This one yields the cached objects, `LISTED`, and then
 each change that the stream of the cache brings, in order. It waits while the cache cannot be read, or while
 Kopf pauses the operator for another one (peering), and it never raises. If the cache cannot feed the watcher
-any more, Kopf's own watch takes over.
+any more, Kopf's own watch takes over until it can.
 
 Kopf knows objects by their uids. `Feed.known` has each that Kopf was told of, as it was told last. After a
 pause, or after too many changes for a slow consumer, the present objects are compared with it.
@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import aclosing, asynccontextmanager, suppress
+from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
 from operator import is_not
 from typing import Any
 
@@ -22,7 +22,7 @@ from kopf_selectcache import _kopf
 from kopf_selectcache._errors import ReadError, in_one_line
 from kopf_selectcache.core.selection.kinds import KindKey, find, parse_key
 from kopf_selectcache.core.store.changes import Change, ChangeCause, Fifo
-from kopf_selectcache.core.store.record import EvictedRecord, Record
+from kopf_selectcache.core.store.record import EvictedRecord, Record, is_newer
 from kopf_selectcache.informer.health import Health
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.log import context_of
@@ -45,11 +45,15 @@ EVENTS_PER_TURN = 50
 _UNFIT = (Health.REJECTED, Health.OVERSIZED)
 """The states of a cache that Kopf does not wait for: its own watch takes over."""
 
-REMOVED = SecondWatch("the cache was removed", "declare it in a startup handler, and do not remove it")
+REMOVED = SecondWatch(
+    "the cache was removed", "declare it in a startup handler, and do not remove it", is_final=True
+)
 """The reason of a kind whose cache was fed from until its removal."""
 
 BROKEN = SecondWatch(
-    "the feed failed because of a bug in kopf_selectcache", "report the bug with the traceback in the log"
+    "the feed failed because of a bug in kopf_selectcache",
+    "report the bug with the traceback in the log",
+    is_final=True,
 )
 """The reason of a kind whose feed failed."""
 
@@ -143,8 +147,12 @@ class Feed:
         self._queue = Fifo(most, self._news.set, self.known.__contains__)
         self._queue.drop()  # Until the present objects are listed.
         self._is_listed = False
-        self._must_stop = False
-        """True if Kopf's own watch must take over once the queue is empty."""
+        self._must_stop = True
+        """True if Kopf's own watch must take over once the queue is empty; so it is without a cache."""
+        self._may_return = False
+        """True if the cache may feed the watcher again, once it can."""
+        self._told = ""
+        """The version of the last event of Kopf's own watch."""
         self._was_paused = False
         self._listing: set[str] = set()
         """The uids that were fed of a list that is not fed to its end."""
@@ -154,22 +162,34 @@ class Feed:
         """The uids of objects that were listed, and that Kopf has forgotten: it resumes an object once."""
 
     async def events(self) -> _kopf.Events:
-        """Yield the events of the watcher from its cache, as long as that is safe, and then from Kopf's own
+        """Yield the events of the watcher from its cache as long as that is safe, and else from Kopf's own
         watch.
         """
-        watcher, number = self._watcher, 0
-        end: Callable[[], object] = lambda: None  # noqa: E731  # Nothing has begun.
-        tasks: list[asyncio.Task[None]] = []
+        with self._guarding():
+            informer = await _informer_of(self._operator, self._watcher.resource)
+            if informer is not None:
+                self._informer, self._must_stop = informer, False
+        while True:
+            for events in (self._from_cache(), self._from_kopf()):
+                async with aclosing(events):
+                    async for event in events:
+                        yield event
+            if self._must_stop:
+                return
+
+    async def _from_cache(self) -> _kopf.Events:
+        if self._must_stop:  # There is no cache.
+            return
+        watcher, informer, number = self._watcher, self._informer, 0
+        self._departures = Departures(informer, self._operator.runtime, self._queue.add)
+        self._operator.fed.note(watcher, is_fed=True)
+        tasks = [
+            asyncio.create_task(self._guarded(work), name=f"selectcache: feed of {informer}")
+            for work in (self._follow_pauses, self._follow_lists, self._departures.run)
+        ]
+        end = informer.subscribe(self._add, self._news.set, self._keep)
         try:
-            if (informer := await _informer_of(self._operator, watcher.resource)) is not None:
-                self._informer = informer
-                self._departures = Departures(informer, self._operator.runtime, self._queue.add)
-                self._operator.fed.note(watcher, is_fed=True)
-                tasks += [
-                    asyncio.create_task(self._guarded(work), name=f"selectcache: feed of {informer}")
-                    for work in (self._follow_pauses, self._follow_lists, self._departures.run)
-                ]
-                end = informer.subscribe(self._add, self._news.set, self._keep)
+            with self._guarding():
                 while await self._can_list():
                     for event in self._listed():
                         yield event
@@ -189,37 +209,69 @@ class Feed:
                             number += 1
                             if not number % EVENTS_PER_TURN:
                                 await asyncio.sleep(0)
-        except Exception:
-            _logger.exception(
-                "The feed of Kopf's handlers of %(resource)s failed because of a bug in kopf_selectcache.",
-                {"resource": str(watcher.resource)},
-            )
-            if tasks:  # There is an informer.
-                self._give_up(BROKEN)
         finally:
             end()
             for task in tasks:
                 task.cancel()
+            self._queue.clear()
             self._operator.fed.note(watcher, is_fed=False)
-        async with aclosing(watcher.watch()) as own:
-            taking_over: TakeOver | None = None
-            if self.known or self._is_listed:
-                taking_over = TakeOver(self.known, is_listed=self._is_listed, was_paused=self._was_paused)
-            async for event in own:
-                if taking_over is None:
-                    yield event
-                    continue
-                for each in taking_over.events_of(event):
-                    yield each
-                if event is _kopf.LISTED:
-                    for record in taking_over.absent():
-                        yield {"type": "DELETED", "object": self._departed(record)}
-                    taking_over = None
 
-    async def _guarded(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Run work of the feed; let Kopf's own watch take over if it fails."""
+    async def _from_kopf(self) -> _kopf.Events:
+        """Yield the events of Kopf's own watch, until the cache can feed the watcher again. Of its first
+        list, Kopf gets what has changed since it was told of an object, and nothing twice.
+        """
+        absent, is_first = dict(self.known), self._is_listed or bool(self.known)
+        if not self._is_listed:
+            self._list_time = self._now()
+        async with aclosing(self._watcher.watch()) as own:
+            async for event in own:
+                if event is _kopf.LISTED:
+                    yield event
+                    for uid, record in absent.items() if is_first else ():
+                        del self.known[uid]
+                        yield {"type": "DELETED", "object": self._departed(record)}
+                    is_first, self._is_listed, self._was_paused = False, True, False
+                    if not self._may_return:
+                        self.known.clear()
+                elif event["type"] == "BOOKMARK" or not (is_first or self._may_return):
+                    yield event
+                else:
+                    known = self._note(event)
+                    absent.pop(event["object"]["metadata"]["uid"], None)
+                    is_new = known is None and not self._is_listed
+                    if not is_first or self._was_paused or is_new:
+                        yield event
+                    elif known is None or known.version != event["object"]["metadata"]["resourceVersion"]:
+                        yield {"type": "ADDED" if known is None else "MODIFIED", "object": event["object"]}
+                if self._may_return and self._can_return():
+                    self._must_stop = False
+                    return
+
+    def _note(self, event: Any) -> Record | None:
+        """Note an object as Kopf's own watch has it; return it as Kopf was told of it before."""
+        metadata = event["object"]["metadata"]
+        uid, version = metadata["uid"], metadata["resourceVersion"]
+        if event["type"] is not None or is_newer(version, self._told):
+            self._told = version
+        known = self.known.pop(uid, None)
+        if event["type"] != "DELETED":
+            key, labels = (metadata.get("namespace", ""), metadata["name"]), metadata.get("labels") or {}
+            self.known[uid] = EvictedRecord(*key, uid, version, {**labels}, (), b"")
+        return known
+
+    def _can_return(self) -> bool:
+        """Return True if the cache can feed the watcher again, and is as new as Kopf's own watch."""
+        informer = self._informer
+        is_current = informer.is_current and not informer.has_unconfirmed
+        is_as_new = is_current and not is_newer(self._told, informer.version)
+        is_paused, is_listed = self._watcher.paused.is_on(), self._is_listed
+        return is_as_new and is_listed and not is_paused and self._why_unfit() is None
+
+    @contextmanager
+    def _guarding(self) -> Iterator[None]:
+        """Let Kopf's own watch take over from work of the feed that fails."""
         try:
-            await work()
+            yield
         except Exception:
             _logger.exception(
                 "The feed of Kopf's handlers of %(resource)s failed because of a bug in kopf_selectcache.",
@@ -227,6 +279,10 @@ class Feed:
             )
             self._give_up(BROKEN)
             self._news.set()
+
+    async def _guarded(self, work: Callable[[], Awaitable[None]]) -> None:
+        with self._guarding():
+            await work()
 
     # ---- Waiting.
 
@@ -296,30 +352,33 @@ class Feed:
     # ---- The decision.
 
     def _decide(self) -> None:
-        """Find out if the cache may feed the watcher as it is now. Once it may not, that stays."""
-        informer = self._informer
+        """Find out if the cache may feed the watcher as it is now."""
         if self._must_stop:
             return
+        if (unsafe := self._why_unfit()) is not None:
+            self._give_up(unsafe)
+        elif self._informer.resource is not None:
+            self._operator.decisions.note(self._informer, self._watcher.namespace, None)
+
+    def _why_unfit(self) -> SecondWatch | None:
+        """Return the reason why the cache may not feed the watcher as it is now; None if it may."""
+        informer = self._informer
         if informer.health in _UNFIT:
-            self._give_up(unfit(informer.health))
-            return
+            return unfit(informer.health)
         source = source_of(informer)
         if source is None:
-            return
+            return None
         state = informer.state
         self._seen = state.filter, state.projection, state.lost
         watcher, registry = self._watcher, self._operator.registry
         handlers = None if registry is None else handlers_of_watched(registry, watcher.resource)
-        unsafe = why_not_fed(watcher.settings, handlers, watcher.resource, watcher.namespace, source)
-        if unsafe is not None:
-            self._give_up(unsafe)
-        else:
-            self._operator.decisions.note(informer, watcher.namespace, None)
+        return why_not_fed(watcher.settings, handlers, watcher.resource, watcher.namespace, source)
 
     def _give_up(self, why: SecondWatch) -> None:
         """Let Kopf's own watch take over."""
         if not self._must_stop:
             self._must_stop = True
+            self._may_return = not why.is_final and (self._is_listed or why.can_pass)
             self._operator.decisions.note(self._informer, self._watcher.namespace, why)
 
     # ---- Changes of the cache.
@@ -372,6 +431,9 @@ class Feed:
             self._listing.clear()
             yield _kopf.LISTED
         for uid, record in absent.items():
+            if not self._departures.is_selected(record):  # An earlier filter had it, or Kopf's own watch.
+                self._forget(uid)
+                continue
             departure = departures.get(uid) or self._informer.state.union.departure_of(record)
             if (event := self._event_of(departure)) is not None:
                 if event["type"] == "DELETED":
@@ -458,33 +520,3 @@ class Feed:
                 "labels": dict(record.labels),
             },
         }
-
-
-class TakeOver:
-    """The first list of Kopf's own watch, where it takes over from a feed: Kopf gets what has changed since,
-    and nothing twice.
-    """
-
-    def __init__(self, told: dict[str, Record], *, is_listed: bool, was_paused: bool) -> None:
-        self._absent = told
-        self._versions = {uid: record.version for uid, record in told.items()}
-        self._is_listed = is_listed
-        self._was_paused = was_paused
-
-    def events_of(self, event: Any) -> Iterator[Any]:
-        """Yield what Kopf has to be told of an event of its own watch."""
-        if event is _kopf.LISTED or event["type"] is not None:
-            yield event
-            return
-        metadata = event["object"]["metadata"]
-        uid, version = metadata["uid"], metadata["resourceVersion"]
-        known, self._versions[uid] = self._versions.get(uid), version
-        self._absent.pop(uid, None)
-        if self._was_paused or (known is None and not self._is_listed):
-            yield event
-        elif known != version:
-            yield {"type": "ADDED" if known is None else "MODIFIED", "object": event["object"]}
-
-    def absent(self) -> Iterator[Record]:
-        """Yield the objects that Kopf was told of and that do not exist any more."""
-        yield from self._absent.values()

@@ -65,12 +65,16 @@ class SecondWatch:
     is_avoidable: bool = False
     """True if labels in a decorator are enough, so that the cache need not become larger."""
     was_fed: bool = False
-    """True if Kopf's own watch took over: it stays until the operator starts again."""
+    """True if Kopf's own watch took over."""
+    can_pass: bool = False
+    """True if no declaration has to change, so that it may pass before the feed begins."""
+    is_final: bool = False
+    """True if it stays until the operator starts again."""
 
     @property
     def goal(self) -> str:
         """The end that the remedy leads to, and when."""
-        return f"To feed them from the cache{' after the next start' if self.was_fed else ''}"
+        return f"To feed them from the cache{' after the next start' if self.is_final else ''}"
 
     def __str__(self) -> str:
         return f"a second watch, because {self.reason}. {self.goal}, {self.remedy}"
@@ -130,7 +134,7 @@ DECLARED_LATER = SecondWatch(
 
 def unfit(health: Health) -> SecondWatch:
     """Return the reason of a cache in a state that Kopf's handlers do not wait for."""
-    return SecondWatch(f"the cache is {health}", "correct what its own message names")
+    return SecondWatch(f"the cache is {health}", "correct what its own message names", can_pass=True)
 
 
 _UNKNOWN = SecondWatch(
@@ -230,6 +234,7 @@ def _why_unsafe(
             return SecondWatch(
                 f"handler {handler.id!r} must see every object, and the cache has unreadable ones",
                 "correct or delete these objects: cache.list_cached(kind).unreadable has their keys",
+                can_pass=True,
             )
     for handler in handlers:
         if (found := _why_outside(handler, namespace, source)) is not None:

@@ -7,6 +7,7 @@ from .mutant import Mutant
 FEED_FILE, KOPF = "plugin/feed.py", "_kopf.py"
 TESTS = "tests/plugin/test_feed.py::test_"
 ENDS = "tests/plugin/test_feed_ends.py::test_"
+RETURNS = "tests/plugin/test_feed_returns.py::test_"
 DEFINITIONS = "tests/plugin/test_feed_definitions.py::test_"
 PRESENT = TESTS + "9_present_objects_come_without_a_type_and_then_each_change_in_order"
 SLOW = TESTS + "15_a_consumer_that_is_too_slow_gets_the_differences"
@@ -54,8 +55,8 @@ FEED: tuple[Mutant, ...] = (
     Mutant(
         "lose a deletion during a pause",
         FEED_FILE,
-        "        for uid, record in absent.items():\n            departure",
-        "        for uid, record in absent.items() if not as_listed else ():\n            departure",
+        "        for uid, record in absent.items():\n            if not",
+        "        for uid, record in absent.items() if not as_listed else ():\n            if not",
         15,
         (PAUSE,),
     ),
@@ -153,8 +154,8 @@ FEED: tuple[Mutant, ...] = (
     Mutant(
         "repeat the objects that were fed before Kopf's own watch",
         FEED_FILE,
-        "        elif known != version:\n",
-        "        else:\n",
+        "                    elif known is None or known.version != ",
+        "                    elif known is None or None != ",
         6,
         (ENDS + "6_nothing_is_repeated_and_nothing_is_missed_where_kopfs_own_watch_takes_over",),
     ),
@@ -217,16 +218,16 @@ FEED: tuple[Mutant, ...] = (
     Mutant(
         "feed no departure after a bug in asking for it",
         FEED_FILE,
-        "            self._give_up(BROKEN)\n            self._news.set()\n\n",
-        "\n",
+        "            self._give_up(BROKEN)\n            self._news.set()\n",
+        "            self._give_up(BROKEN)\n",
         20,
         (ENDS + "20_a_bug_beside_the_feed_is_logged_and_kopfs_own_watch_takes_over",),
     ),
     Mutant(
         "say that handlers are fed after a bug in the feed",
         FEED_FILE,
-        "                self._give_up(BROKEN)\n        finally",
-        "                pass\n        finally",
+        "            self._give_up(BROKEN)\n            self._news.set()\n",
+        "            self._news.set()\n",
         20,
         (ENDS + "20_a_bug_in_the_feed_is_logged_and_kopfs_own_watch_takes_over",),
     ),
@@ -241,9 +242,33 @@ FEED: tuple[Mutant, ...] = (
     Mutant(
         "take a watcher that has ended for a fed one",
         FEED_FILE,
-        "                task.cancel()\n            self._operator.fed.note(watcher, is_fed=False)\n",
-        "                task.cancel()\n",
+        "            self._queue.clear()\n            self._operator.fed.note(watcher, is_fed=False)\n",
+        "            self._queue.clear()\n",
         15,
         (ENDS + "15_a_feed_ends_with_its_watcher",),
+    ),
+    Mutant(
+        "feed again from a cache that is older than Kopf's own watch",
+        FEED_FILE,
+        "        is_as_new = is_current and not is_newer(self._told, informer.version)\n",
+        "        is_as_new = is_current\n",
+        4,
+        (RETURNS + "4_kopfs_own_watch_goes_on_until_the_cache_is_as_new",),
+    ),
+    Mutant(
+        "ask about what Kopf's own watch had outside of the filter",
+        FEED_FILE,
+        "            if not self._departures.is_selected(record):",
+        "            if False:",
+        6,
+        (RETURNS + "6_what_kopfs_own_watch_has_outside_of_the_filter_is_forgotten_without_a_request",),
+    ),
+    Mutant(
+        "keep the second watch after the last unreadable object",
+        FEED_FILE,
+        "                if self._may_return and self._can_return():\n",
+        "                if False:\n",
+        8,
+        (RETURNS + "8_handlers_are_fed_again_once_no_object_is_unreadable",),
     ),
 )

@@ -4,18 +4,34 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
-from contextlib import asynccontextmanager, suppress
+from contextlib import aclosing, asynccontextmanager, suppress
 from functools import wraps
 from typing import Any, ParamSpec
 
 import kopf
+import pytest
 
+from kopf_selectcache import _kopf
+from kopf_selectcache.plugin.feed import Feed
+from kopf_selectcache.plugin.operator import operator_of
 from kopf_selectcache.settings.options import settings_of
 from kopf_selectcache.testing import EmbeddedCluster
 from tests.kopf_operators import run
 from tests.plugin.reconciling import app, config, operated, serving
 
-__all__ = ["Events", "app", "config", "feeding", "in_loop", "lists_of", "serving", "until"]
+__all__ = [
+    "Consumer",
+    "Events",
+    "app",
+    "config",
+    "consuming",
+    "feeding",
+    "in_loop",
+    "informer_of",
+    "lists_of",
+    "serving",
+    "until",
+]
 
 P = ParamSpec("P")
 
@@ -89,3 +105,47 @@ async def feeding(
 def lists_of(cluster: EmbeddedCluster, plural: str, verbs: Iterable[str] = ("list", "watch")) -> list[str]:
     """Return the verbs of the lists and watches of a kind."""
     return [each.verb for each in cluster.requests if each.resource == plural and each.verb in verbs]
+
+
+def informer_of(settings: kopf.OperatorSettings, key: str = "v1/configmaps") -> Any:
+    operator = operator_of(settings)
+    assert operator is not None
+    return operator.runtime.informer(key)
+
+
+class Consumer:
+    """Takes the events of a feed one by one."""
+
+    def __init__(self, settings: kopf.OperatorSettings, *, most: int = 1000, **own: Any) -> None:
+        operator = operator_of(settings)
+        assert operator is not None
+        resource = _kopf.Resource("", "v1", "configmaps", kind="ConfigMap", namespaced=True)
+        self.paused = _kopf.ToggleSet(any)
+        watch = own.get("watch", lambda: pytest.fail("Kopf's own watch takes over"))
+        self.fed = Feed(_kopf.Watcher(settings, resource, None, self.paused, watch), operator, most=most)
+        self.events = self.fed.events()
+
+    async def take(self) -> Any:
+        try:
+            event = await asyncio.wait_for(anext(self.events), 60)
+        except (TimeoutError, StopAsyncIteration):
+            return "nothing comes"
+        return event if event is _kopf.LISTED else (event["type"], event["object"]["metadata"]["name"])
+
+    async def some(self, number: int) -> list[Any]:
+        return [await self.take() for _ in range(number)]
+
+
+@asynccontextmanager
+async def consuming(
+    registry: kopf.OperatorRegistry, *objects: dict[str, Any], **options: Any
+) -> AsyncIterator[tuple[Any, kopf.OperatorSettings, Consumer]]:
+    async with serving(*objects) as cluster, feeding(registry, cluster) as settings:
+        await until(lambda: operator_of(settings) is not None)
+        consumer = Consumer(settings, **options)
+        async with aclosing(consumer.events):
+            assert set(await consumer.some(len(objects))) == {
+                (None, each["metadata"]["name"]) for each in objects
+            }
+            assert await consumer.take() is _kopf.LISTED
+            yield cluster, settings, consumer

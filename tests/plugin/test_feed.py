@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncIterator
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -15,12 +15,23 @@ import pytest
 import kopf_selectcache as selectcache
 from kopf_selectcache import _kopf
 from kopf_selectcache.plugin._departures import Departures
-from kopf_selectcache.plugin.feed import Feed
 from kopf_selectcache.plugin.operator import operator_of
 from kopf_selectcache.testing import EmbeddedCluster
 from kopf_selectcache.testing.faults import Refuse
 from tests.kopf_operators import cycles, run
-from tests.plugin.feeding import Events, app, config, feeding, in_loop, lists_of, serving, until
+from tests.plugin.feeding import (
+    Consumer,
+    Events,
+    app,
+    config,
+    consuming,
+    feeding,
+    in_loop,
+    informer_of,
+    lists_of,
+    serving,
+    until,
+)
 
 WEB = {"v1/configmaps": "app=web"}
 HANDLED = "kopf.zalando.org/last-handled-configuration"
@@ -42,12 +53,6 @@ def web(name: str, **data: str) -> dict[str, Any]:
     obj = config(name, None, **data)
     obj["metadata"]["labels"] = {"app": "web"}
     return obj
-
-
-def informer_of(settings: kopf.OperatorSettings, key: str = "v1/configmaps") -> Any:
-    operator = operator_of(settings)
-    assert operator is not None
-    return operator.runtime.informer(key)
 
 
 def handled(cluster: EmbeddedCluster, name: str) -> str:
@@ -477,44 +482,6 @@ async def test_15_a_daemon_of_an_object_that_went_during_a_pause_or_a_gap_is_ove
 
 
 # ---- A slow consumer.
-
-
-class Consumer:
-    """Takes the events of a feed one by one."""
-
-    def __init__(self, settings: kopf.OperatorSettings, *, most: int = 1000, **own: Any) -> None:
-        operator = operator_of(settings)
-        assert operator is not None
-        resource = _kopf.Resource("", "v1", "configmaps", kind="ConfigMap", namespaced=True)
-        self.paused = _kopf.ToggleSet(any)
-        watch = own.get("watch", lambda: pytest.fail("Kopf's own watch takes over"))
-        self.fed = Feed(_kopf.Watcher(settings, resource, None, self.paused, watch), operator, most=most)
-        self.events = self.fed.events()
-
-    async def take(self) -> Any:
-        try:
-            event = await asyncio.wait_for(anext(self.events), 20)
-        except (TimeoutError, StopAsyncIteration):
-            return "nothing comes"
-        return event if event is _kopf.LISTED else (event["type"], event["object"]["metadata"]["name"])
-
-    async def some(self, number: int) -> list[Any]:
-        return [await self.take() for _ in range(number)]
-
-
-@asynccontextmanager
-async def consuming(
-    registry: kopf.OperatorRegistry, *objects: dict[str, Any], **options: Any
-) -> AsyncIterator[tuple[Any, kopf.OperatorSettings, Consumer]]:
-    async with serving(*objects) as cluster, feeding(registry, cluster) as settings:
-        await until(lambda: operator_of(settings) is not None)
-        consumer = Consumer(settings, **options)
-        async with aclosing(consumer.events):
-            assert set(await consumer.some(len(objects))) == {
-                (None, each["metadata"]["name"]) for each in objects
-            }
-            assert await consumer.take() is _kopf.LISTED
-            yield cluster, settings, consumer
 
 
 async def heard(settings: kopf.OperatorSettings, cluster: Any) -> None:

@@ -161,7 +161,7 @@ async def test_20_a_filter_that_becomes_too_narrow_is_a_warning(
                 assert events == [("ADDED", "c")], "nothing has departed for Kopf"
     (level, _), (next_level, message) = decisions(caplog)
     assert (level, next_level) == ("INFO", "WARNING")
-    assert "To feed them from the cache after the next start, write in the decorator of 'note'" in message
+    assert "To feed them from the cache, write in the decorator of 'note'" in message
 
 
 @in_loop

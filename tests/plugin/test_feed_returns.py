@@ -1,0 +1,217 @@
+"""Kopf's own watch gives a kind back to its cache once the reason for the second watch is gone."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import kopf
+import pytest
+
+import kopf_selectcache as selectcache
+from kopf_selectcache import _kopf
+from kopf_selectcache.plugin.operator import operator_of
+from kopf_selectcache.testing import EmbeddedCluster
+from kopf_selectcache.testing.api.request import Request
+from kopf_selectcache.testing.faults import Fault, Inserted
+from tests.kopf_operators import cycles
+from tests.plugin.feeding import (
+    Events,
+    config,
+    consuming,
+    feeding,
+    in_loop,
+    informer_of,
+    lists_of,
+    serving,
+    until,
+)
+
+KEY = "v1/configmaps"
+CONFIGMAPS = _kopf.Resource("", "v1", "configmaps")
+
+
+@pytest.fixture
+def registry() -> kopf.OperatorRegistry:
+    return kopf.OperatorRegistry()
+
+
+@pytest.fixture
+def events(registry: kopf.OperatorRegistry) -> Events:
+    events = Events()
+    events.handle(registry)
+    return events
+
+
+def labelled(name: str, app: str) -> dict[str, Any]:
+    obj = config(name)
+    obj["metadata"]["labels"] = {"app": app}
+    return obj
+
+
+def is_fed(settings: kopf.OperatorSettings) -> bool:
+    operator = operator_of(settings)
+    return operator is not None and operator.fed.has(CONFIGMAPS, "shop")
+
+
+def nudging(cluster: EmbeddedCluster, condition: Callable[[], object]) -> Callable[[], object]:
+    """Return a condition that sends bookmarks while it is not met: Kopf's own watch looks at the cache with
+    each of its events.
+    """
+
+    def is_met() -> bool:
+        cluster.bookmark()
+        return bool(condition())
+
+    return is_met
+
+
+@in_loop
+async def test_6_a_filter_that_becomes_wide_again_feeds_handlers_again_and_repeats_and_loses_nothing(
+    registry: kopf.OperatorRegistry, events: Events
+) -> None:
+    objects = [labelled("stays", "web"), labelled("other", "db"), labelled("goes", "db")]
+    async with serving(*objects) as cluster, feeding(registry, cluster) as settings:
+        await events.see((None, "stays"), (None, "other"), (None, "goes"))
+        cache = selectcache.cache_of(settings)
+        await cache.declare(KEY, "app=web", replace=True)
+        cluster.patch(config("other"), {"data": {"a": "1"}})
+        await events.see(("MODIFIED", "other"))
+        assert not is_fed(settings)
+        await cache.declare(KEY, "", replace=True)
+        await until(nudging(cluster, lambda: is_fed(settings)))
+        cluster.requests.clear()
+        cluster.patch(config("other"), {"data": {"a": "2"}})
+        cluster.delete(config("goes"))
+        cluster.create(config("comes"))
+        await until(lambda: len(events) == 3)
+        assert sorted(events) == [("ADDED", "comes"), ("DELETED", "goes"), ("MODIFIED", "other")]
+        assert lists_of(cluster, "configmaps", ["list"]) == []
+        assert operator_of(settings).decisions.shown(KEY) == "fed from the cache"  # type: ignore[union-attr]  # It runs.
+
+
+@pytest.mark.parametrize("is_there_at_the_start", [True, False])
+@in_loop
+async def test_8_handlers_are_fed_again_once_no_object_is_unreadable(
+    registry: kopf.OperatorRegistry, events: Events, is_there_at_the_start: bool
+) -> None:
+    kopf.on.delete("configmaps", id="bye", registry=registry)(lambda **_: None)
+    damage = Damaged(names=frozenset({"a"}))
+    async with serving(config("a"), config("b")) as cluster:
+        damaged = cluster.faults.add(damage if is_there_at_the_start else Fault())
+        async with feeding(registry, cluster) as settings:
+            await until(lambda: events.of("a") and events.of("b"))
+            if not is_there_at_the_start:
+                await until(lambda: is_fed(settings))
+                damaged = cluster.faults.add(damage)
+                cluster.stop_listening()
+                cluster.listen_again()
+            cluster.patch(config("a"), {"data": {"a": "1"}})
+            await until(lambda: informer_of(settings).store.unreadable and not is_fed(settings))
+            await until(lambda: any((body.get("data") or {}).get("a") == "1" for body in events.bodies))
+            damaged.release()
+            cluster.patch(config("a"), {"data": {"a": "2"}})
+            await until(nudging(cluster, lambda: is_fed(settings)))
+            cluster.patch(config("b"), {"data": {"a": "3"}})
+            await until(lambda: any((body.get("data") or {}).get("a") == "3" for body in events.bodies))
+            seen = [(each["metadata"]["name"], each["metadata"]["resourceVersion"]) for each in events.bodies]
+            assert len(set(seen)) == len(seen), "nothing is repeated"
+            assert "DELETED" not in {kind for kind, _ in events}
+
+
+@in_loop
+async def test_8_handlers_are_fed_again_once_the_cache_is_small_enough(
+    registry: kopf.OperatorRegistry, events: Events, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kopf_selectcache.informer.informer.AGAIN", 0.1)
+    filters = {KEY: selectcache.Cached("", max_bytes=65_536)}
+    async with serving(config("a")) as cluster, feeding(registry, cluster, filters=filters) as settings:
+        await until(lambda: events)
+        cluster.create({**config("large"), "data": {"a": "x" * 100_000}})
+        await until(lambda: events.of("large") and not is_fed(settings))
+        cluster.delete(config("large"))
+        await until(lambda: events.of("large") == ["ADDED", "DELETED"])
+        await until(nudging(cluster, lambda: is_fed(settings)))
+        cluster.patch(config("a"), {"data": {"a": "1"}})
+        await until(lambda: events.of("a")[1:])
+        assert events.of("a") == [None, "MODIFIED"]
+
+
+class Damaged(Inserted):
+    """Objects that only the caches cannot read: Kopf's own watch would end the operator."""
+
+    def concerns(self, request: Request) -> bool:
+        return request.headers.get("user-agent") == "kopf-selectcache"
+
+
+class OwnWatch:
+    """Kopf's own watch, which a test writes."""
+
+    def __init__(self) -> None:
+        self.events: asyncio.Queue[Any] = asyncio.Queue()
+
+    async def __call__(self) -> Any:
+        while True:
+            yield await self.events.get()
+
+    def say(self, kind: str | None, obj: Any) -> None:
+        self.events.put_nowait({"type": kind, "object": obj})
+
+    def lists(self, *objects: Any) -> None:
+        for each in objects:
+            self.say(None, each)
+        self.events.put_nowait(_kopf.LISTED)
+
+
+@in_loop
+async def test_4_kopfs_own_watch_goes_on_until_the_cache_is_as_new(registry: kopf.OperatorRegistry) -> None:
+    Events().handle(registry)  # Without handlers, every filter would do.
+    own = OwnWatch()
+    async with consuming(registry, config("a"), config("b"), watch=own) as (cluster, settings, consumer):
+        cache, informer = selectcache.cache_of(settings), informer_of(settings)
+        await cache.declare(KEY, "app=web", replace=True)
+        own.lists(cluster.get(config("a")), cluster.get(config("b")))
+        assert await consumer.take() is _kopf.LISTED
+        following = asyncio.create_task(consumer.take())
+        await cycles()  # It waits for an event, and looks at the cache after the next one.
+        await cache.declare(KEY, "", replace=True)
+        await until(lambda: informer.is_current and informer.version == str(cluster.version))
+        cluster.stop_listening()  # Kopf's own watch gets ahead of the cache.
+        cluster.create(config("c"))
+        cluster.delete(config("b"))
+        own.say("ADDED", cluster.get(config("c")))
+        own.say("BOOKMARK", config("the bookmark"))
+        assert await following == ("ADDED", "c")
+        assert await consumer.take() == ("BOOKMARK", "the bookmark")
+        own.say("MODIFIED", cluster.get(config("c")))
+        assert await consumer.take() == ("MODIFIED", "c"), "it goes on"
+        cluster.listen_again()
+        await until(lambda: informer.is_current and informer.version == str(cluster.version))
+        assert await consumer.take() == ("DELETED", "b"), "Kopf's own watch has missed it"
+        cluster.delete(config("c"))
+        assert await consumer.take() == ("DELETED", "c")
+
+
+@in_loop
+async def test_6_what_kopfs_own_watch_has_outside_of_the_filter_is_forgotten_without_a_request(
+    registry: kopf.OperatorRegistry,
+) -> None:
+    events = Events()
+    events.handle(registry, labels={"app": "web"})
+    filters = {KEY: "app=web"}
+    objects = [labelled("a", "web"), labelled("b", "db")]
+    async with serving(*objects) as cluster, feeding(registry, cluster, filters=filters) as settings:
+        await events.see((None, "a"))
+        parts = _kopf.parts_of(settings)
+        assert parts is not None
+        known = parts.memos._memories._items
+        cache = selectcache.cache_of(settings)
+        await cache.declare(KEY, "app=web,tier=x", replace=True)
+        await until(lambda: len(known) == 2)
+        await cache.declare(KEY, "app=web", replace=True)
+        await until(nudging(cluster, lambda: is_fed(settings) and len(known) == 1))
+        names = [each for each in cluster.requests if "metadata.name" in each.query.get("fieldSelector", "")]
+        assert names == []
+        cluster.patch(config("b"), {"metadata": {"labels": {"app": "web"}}})
+        await events.see(("ADDED", "b"))
