@@ -351,11 +351,12 @@ class Informer:
 
     @property
     def is_current(self) -> bool:
-        """True if the store is complete and no list is due. If the cluster has stopped to serve the kind, the
-        store stays until the next list.
+        """True if the store is complete and all watches are open. Between two watches, the cluster may have
+        stopped to serve the kind.
         """
         state = self.state
-        return self.is_complete and not state.is_resolving and all(each.goes_on for each in state.reflectors)
+        are_open = all(each.is_watching and each.comparison.is_open for each in state.reflectors)
+        return self.is_complete and not state.is_resolving and are_open
 
     def _notify(self, change: Change | None) -> None:
         self._moved.set()

@@ -271,4 +271,12 @@ FEED: tuple[Mutant, ...] = (
         8,
         (RETURNS + "8_handlers_are_fed_again_once_no_object_is_unreadable",),
     ),
+    Mutant(
+        "begin a feed between two watches",
+        "informer/informer.py",
+        "all(each.is_watching and each.comparison.is_open for",
+        "all(each.goes_on for",
+        15,
+        (TESTS + "15_a_feed_that_begins_while_no_watch_is_open_waits_for_what_the_cache_has_missed",),
+    ),
 )

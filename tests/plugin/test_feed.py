@@ -581,6 +581,27 @@ async def test_6_an_answer_does_not_overtake_the_return_of_an_object(
 
 
 @in_loop
+async def test_15_a_feed_that_begins_while_no_watch_is_open_waits_for_what_the_cache_has_missed(
+    registry: kopf.OperatorRegistry,
+) -> None:
+    async with serving(config("a"), config("b")) as cluster, feeding(registry, cluster) as settings:
+        await until(lambda: operator_of(settings) is not None and informer_of(settings).synced)
+        informer = informer_of(settings)
+        cluster.stop_listening()
+        cluster.delete(config("a"))
+        cluster.compact()
+        await until(lambda: not informer.reflectors[0].is_watching)
+        consumer = Consumer(settings)
+        async with aclosing(consumer.events):
+            following = asyncio.create_task(consumer.take())
+            await cycles()
+            assert not following.done()
+            cluster.listen_again()
+            assert await following == (None, "b")
+            assert await consumer.take() is _kopf.LISTED
+
+
+@in_loop
 async def test_15_after_a_pause_kopfs_own_watch_lists_as_after_any_pause(
     registry: kopf.OperatorRegistry,
 ) -> None:
