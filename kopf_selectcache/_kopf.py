@@ -280,10 +280,9 @@ class Memos:
     def __init__(self, memories: ResourceMemories | None = None, base: Any = None) -> None:
         self._memories = memories if memories is not None else ResourceMemories()
         self._base: Any = base if base is not None else kopf.Memo()
-        self._unseen: dict[str, object] = {}
-        """The uids of objects that Kopf has not seen, with their resources. It does not forget them."""
-        self._last: dict[int, Any] = {}
-        """The bodies of the last events of objects, by their `id`."""
+        self._marks: dict[str, Any] = {}
+        """Objects by uid: with their resource if Kopf has not seen them, so that it does not forget them;
+        with the body of the event after which Kopf forgets them."""
         self._listed: set[str] = set()
         """The uids of objects whose next event counts as one of Kopf's list."""
         self._recall = self._memories.recall
@@ -293,55 +292,59 @@ class Memos:
     async def _recall_for_kopf(
         self, raw_body: Any, *, noticed_by_listing: bool = False, ephemeral: bool = False, **options: Any
     ) -> ResourceMemory:
+        if ephemeral:
+            return await self._recall(raw_body, ephemeral=True, **options)
         uid = self._memories._build_key(raw_body)
-        if uid in self._listed and not ephemeral:
+        if uid in self._listed:
             self._listed.remove(uid)
             noticed_by_listing = True
-        if self._last and self._last.pop(id(raw_body), None) is not None:
-            memory = await self._recall(raw_body, noticed_by_listing=noticed_by_listing, **options)
+        mark: Any = self._marks.get(uid)
+        memory = await self._recall(raw_body, noticed_by_listing=noticed_by_listing, **options)
+        if mark is raw_body:
+            del self._marks[uid]
             await self._memories.forget(raw_body)
-            return memory
-        if uid not in self._unseen or ephemeral:
-            return await self._recall(
-                raw_body, noticed_by_listing=noticed_by_listing, ephemeral=ephemeral, **options
-            )
-        del self._unseen[uid]
-        memory = await self._recall(raw_body, **options)
-        memory.noticed_by_listing = noticed_by_listing
+        elif mark is not None and not isinstance(mark, dict):
+            del self._marks[uid]
+            memory.noticed_by_listing = noticed_by_listing
         return memory
 
     async def recall(self, body: Any, resource: object) -> Any:
         """Return the memo of an object of a resource."""
         uid = self._memories._build_key(body)
         if (memory := self._memories._items.get(uid)) is None:
-            self._unseen[uid] = resource
+            self._marks[uid] = resource
             memory = await self._recall(body, memobase=self._base)
         return memory.memo
 
     def forget_with(self, body: Any) -> None:
         """Have Kopf forget an object with the event of this body, as it does with its deletion."""
-        self._last[id(body)] = body
+        self._marks[self._memories._build_key(body)] = body
 
-    def notice_by_listing(self, uid: str) -> None:
-        """Have Kopf note, with its first event of an object, that a list had the object."""
-        self._listed.add(uid)
+    def begin(self, uid: str, *, is_listed: bool) -> None:
+        """Note that Kopf gets an object, perhaps again: as if a list had it, or not. If it has skipped the
+        event with which it was to forget the object, it does not forget it.
+        """
+        if isinstance(self._marks.get(uid), dict):
+            del self._marks[uid]
+        if is_listed:
+            self._listed.add(uid)
 
     def drop(self, uid: str) -> None:
         """Forget an object of which Kopf gets no event any more."""
+        self._marks.pop(uid, None)
         self._memories._items.pop(uid, None)
 
     async def forget(self, body: Any) -> None:
         """Forget the memo of an object, unless Kopf has seen the object: Kopf forgets it itself."""
         uid = self._memories._build_key(body)
-        if uid in self._unseen:
-            del self._unseen[uid]
+        if not isinstance(self._marks.get(uid, {}), dict):
+            del self._marks[uid]
             await self._memories.forget(body)
 
     def forget_all(self, resource: object) -> None:
         """Forget the memos of all objects of a resource that Kopf has not seen."""
-        for uid in [uid for uid, each in self._unseen.items() if each == resource]:
-            del self._unseen[uid]
-            self._memories._items.pop(uid, None)
+        for uid in [uid for uid, each in self._marks.items() if each == resource]:
+            self.drop(uid)
 
 
 @dataclass(frozen=True)

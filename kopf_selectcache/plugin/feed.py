@@ -451,8 +451,8 @@ class Feed:
             self.known[after.uid] = after
             body = after.decode()
             parts = _kopf.parts_of(self._watcher.settings)
-            if not is_known and parts is not None and self._was_there(body):
-                parts.memos.notice_by_listing(after.uid)
+            if not is_known and parts is not None:
+                parts.memos.begin(after.uid, is_listed=self._was_there(body))
             return {"type": "MODIFIED" if is_known else "ADDED", "object": body}
         assert before is not None, "it departs"
         if before.uid not in self.known:

@@ -279,4 +279,12 @@ FEED: tuple[Mutant, ...] = (
         15,
         (TESTS + "15_a_feed_that_begins_while_no_watch_is_open_waits_for_what_the_cache_has_missed",),
     ),
+    Mutant(
+        "keep the last body of an object that has returned",
+        KOPF,
+        "        if isinstance(self._marks.get(uid), dict):\n",
+        "        if False:\n",
+        6,
+        (TESTS + "6_the_last_body_of_an_object_that_returns_before_kopf_takes_it_is_not_kept",),
+    ),
 )

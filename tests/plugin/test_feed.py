@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
+import weakref
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from datetime import UTC, datetime, timedelta
@@ -377,6 +379,30 @@ async def test_6_many_departures_are_asked_about_together(
         await until(lambda: len(web_events) == len(names) - 1)
         assert set(web_events) == {("DELETED", name) for name in names[1:]}
         assert len(lists_of(cluster, "configmaps", ["list"])) < 20
+
+
+def test_6_the_last_body_of_an_object_that_returns_before_kopf_takes_it_is_not_kept() -> None:
+    """Of several events of an object that wait, Kopf takes the last one only."""
+
+    class Body(dict[str, Any]):
+        pass
+
+    later: Any = {"metadata": {"uid": "one"}}
+
+    async def main() -> None:
+        last: Any
+        memories, last = _kopf.ResourceMemories(), Body({"metadata": {"uid": "one"}})
+        memos, skipped = _kopf.Memos(memories), weakref.ref(last)
+        before = await memories.recall(last)
+        memos.forget_with(last)
+        del last
+        memos.begin("one", is_listed=False)
+        assert await memories.recall(later) is before
+        gc.collect()
+        assert skipped() is None
+        assert await memories.recall(later) is before
+
+    run(main())
 
 
 # ---- Pauses.
