@@ -343,6 +343,7 @@ CREATED_AGAIN_DURING_A_LIST = [
 ]
 
 
+DELETED_BEFORE_A_STREAM_HAS_REPORTED_IT = [("own", 0, 0), ("own", 0, 4)]
 DELETED_WHILE_A_LIST_IS_READ = [("foreign", 0, 0), ("delete while it lists", 0, 0)]
 
 
@@ -353,7 +354,6 @@ UNSOLVED = {
         ("own", 1, 0),
         ("relist", 1, 0),
     ],
-    "kept as a deletion after all streams have passed it": [("own", 0, 0), ("own", 0, 4)],
 }
 """What an object that only an own write shows can still be."""
 
@@ -373,6 +373,7 @@ def test_9_an_object_that_no_stream_has_reported_is_shown_until_one_has_and_then
 @settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 @example("two streams", RELISTED_BETWEEN_TWO_MOVES)
 @example("two streams", LISTED_BY_THE_FIRST_OF_TWO_STREAMS_ONCE_IT_HAS_LEFT_IT)
+@example("two streams", DELETED_BEFORE_A_STREAM_HAS_REPORTED_IT)
 @example("one stream", ANSWERS_IN_ANOTHER_ORDER)
 @example("one stream", LABEL_FLIPPED_BEFORE_A_DELETION)
 @example("one stream", LISTED_WHILE_IT_IS_NEWER)

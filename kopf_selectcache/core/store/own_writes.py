@@ -340,8 +340,6 @@ class OwnWrites:
             if not write.is_newer_than(held(key), write.version) and not self._is_shown_older(write):
                 self._drop(write)
                 self._rest(write)
-            elif write.is_deletion:
-                self._due.discard(key)
 
     def _is_shown_older(self, write: OwnWrite) -> bool:
         return not write.is_deletion and any(

@@ -195,11 +195,12 @@ def test_a_list_says_nothing_before_it_is_complete() -> None:
     writes, (stream,) = following(10)
     writes.lay(written(12))
     writes.lay(OwnWrite(("shop", "b"), "u1", "", None, at=0.0))
-    writes.settle(lambda _: record(9, name="b"))
+    shown = {("shop", "b"): record(9, name="b")}  # Until the list is complete.
     stream.view.begin()
     writes.put(record(12), stream)
-    departs(writes, record(13), stream)
-    departs(writes, record(13, name="b"), stream)
+    for each in (record(13), record(13, name="b")):
+        writes.leave(each, stream)
+        writes.settle(shown.get)
     assert keys(writes) == ["12", "deleted"]
     listed(writes, stream, 0, "13")
     assert keys(writes) == []
