@@ -8,8 +8,9 @@ import sys
 from collections import Counter
 from time import monotonic
 
+from .corpus import written
+from .explore import of_seed
 from .shrink import shrunk
-from .world import of_seed
 
 
 def _silent(_: str) -> None:
@@ -38,8 +39,8 @@ def main() -> int:
             print(f"\rseed {seed}: {str(run.lie)[:400]}")
             if given.shrink:
                 small = shrunk(run)
-                print(f"filter {small.filter}, {len(small.lines)} steps: {small.lie}")
-                print("\n".join(f"    {line!r}," for line in small.lines))
+                print(f"# {len(small.lines)} steps: {small.lie}")
+                print(written(small, "UNSOLVED "))
         if given.worlds:
             spent = monotonic() - began
             print(

@@ -1,44 +1,57 @@
-"""Worlds that the default suite plays again: seeds, and the shortest histories of faults that were found."""
+"""Worlds that the default suite plays again, as the lists of their steps (`corpus.txt`): they stay the same
+whatever else can happen in a world.
+
+A world has a title, its filter and options, and its steps:
+
+    # A change that was overtaken returned as if it were in force.
+    web|gold streamed
+    write a/x app=web; advance 0; handle all
+
+The title of one that fails on today's code begins with the broken promise: `# UNSOLVED 16: ...`. The test
+fails if such a world passes: then remove the word."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
+from textwrap import wrap
 from typing import NamedTuple
 
-SEEDS = (
-    *range(8),
-    35,  # A change that was overtaken returned as if it were in force.
-    102,  # The answer to a deletion was lost, and the deleted object was still read.
-    68,  # A handler did not wait until a departure was confirmed that only a list had shown.
-    122,  # The same, with another order of lists.
-    12,  # A handler was shown its body, though a stream had shown that the object had left.
-    87,  # The same, where a request had shown it.
-    125,  # A stream that was held at the end of a filter change counted as one that had caught up.
-    4016,  # An own write was answered after a newer state was read, and shown by the next filter.
-    4351,  # What only the next filter had listed was shown after an own deletion of its successor.
-    130,  # A handler was shown its body, after its object had left and the filter had changed.
-)
-"""Seeds of worlds that must pass."""
+from .world import Run
 
 
-class Found(NamedTuple):
-    """A world that fails."""
+class Stored(NamedTuple):
+    """A world of the corpus."""
 
-    promise: str
-    """The number of the promise that is broken."""
-    reason: str
+    title: str
+    filter: str
+    options: Sequence[str]
+    steps: Sequence[str]
+
+    @property
+    def broken(self) -> str:
+        """The number of the promise that it breaks on today's code; empty if it breaks none."""
+        return (
+            self.title.removeprefix("UNSOLVED ").split(":")[0] if self.title.startswith("UNSOLVED ") else ""
+        )
+
+    def play(self) -> Run:
+        return Run(self.filter, self.options).play(lambda _: self.steps)
 
 
-UNSOLVED: dict[int, Found] = {
-    1103: Found(
-        "16", "a list goes on after its watch has expired, and shows an older state than was read before"
-    ),
-    1236: Found(
-        "9",
-        "a handler is called with a newer body, and reads an object of its namespace that was deleted before",
-    ),
-    1345: Found(
-        "9", "an object enters between the lost answer to its deletion and the look that finds it gone"
-    ),
-}
-"""Seeds of worlds that fail on today's code, and why. The test fails if one of them passes: then move it to
-SEEDS."""
+def written(run: Run, title: str) -> str:
+    """Return a world as it is stored."""
+    lines = [f"# {title}", " ".join((run.filter, *run.options)), *wrap("; ".join(run.lines), 110)]
+    return "\n".join(lines) + "\n"
+
+
+def stored() -> list[Stored]:
+    """Return all worlds of the corpus."""
+    text = Path(__file__).with_name("corpus.txt").read_text("utf-8")
+    return [parsed(each) for each in text.strip().split("\n\n")]
+
+
+def parsed(text: str) -> Stored:
+    title, begin, *steps = text.splitlines()
+    filter_, *options = begin.split()
+    return Stored(title.removeprefix("# "), filter_, options, " ".join(steps).split("; "))

@@ -25,6 +25,8 @@ class State(NamedTuple):
     uid: str
     labels: Labels
     value: int
+    form: str = ""
+    """`broken` if nobody can decode it, `big` if a limited cache can store one such object only."""
 
 
 class Write(NamedTuple):
@@ -36,6 +38,12 @@ class Write(NamedTuple):
     after: State | None
     writer: str
 
+    @property
+    def is_told(self) -> bool:
+        """True if Kopf calls handlers with it: of objects that it can decode."""
+        state = self.after or self.before
+        return self.key[0] != "" and state is not None and state.form != "broken"
+
 
 @dataclass(frozen=True)
 class Alternative:
@@ -45,19 +53,47 @@ class Alternative:
     namespaces: tuple[str, ...] | None = None
     teams: str = ""
     """The value of the label `team` that its namespaces must have; empty if it chooses none by label."""
+    name: str = ""
+    """The name that objects must have; empty if they may have any."""
+    is_outer: bool = False
+    """True if it selects nothing, and says that the cache is split: it knows what is outside, too."""
 
-    def fits(self, namespace: str, labels: Labels, team: str) -> bool:
-        return (
-            (self.namespaces is None or namespace in self.namespaces)
-            and self.teams in ("", team)
-            and set(self.labels) <= set(labels)
-        )
+    def covers(self, namespace: str, team: str) -> bool:
+        """Return True if it selects objects in a namespace."""
+        is_named = self.namespaces is None or namespace in self.namespaces
+        return is_named and self.teams in ("", team) and not self.is_outer
+
+    def fits(self, key: Key, labels: Labels, team: str) -> bool:
+        return self.covers(key[0], team) and self.name in ("", key[1]) and set(self.labels) <= set(labels)
 
 
 Filter: TypeAlias = tuple[Alternative, ...]
 EVERYTHING: Filter = (Alternative(),)
+WORDS = {"web": ("app", "web"), "db": ("app", "db"), "gold": ("tier", "gold")}
 
-NAMESPACES = ("a", "b")
+
+def filter_of(text: str) -> Filter:
+    """Return the filter of a text: alternatives with labels, namespaces or their team, and a name.
+
+    >>> filter_of("web@a|gold|outside") == (
+    ...     Alternative((("app", "web"),), ("a",)),
+    ...     Alternative((("tier", "gold"),)),
+    ...     Alternative(is_outer=True),
+    ... )
+    True
+    """
+    alternatives = []
+    for part in text.split("|"):
+        words, _, name = part.partition("#")
+        words, _, place = words.partition("@")
+        team = place.removeprefix("team=") if place.startswith("team=") else ""
+        namespaces = tuple(place.split(",")) if place and not team else None
+        labels = (WORDS[words],) if words in WORDS else ()
+        alternatives.append(Alternative(labels, namespaces, team, name, is_outer=words == "outside"))
+    return tuple(alternatives)
+
+
+NAMESPACES, NAMES = ("a", "b"), "xyz"
 LABELS: tuple[Labels, ...] = tuple(
     (*app, *tier)
     for app, tier in product(((("app", "web"),), (("app", "db"),), ()), ((("tier", "gold"),), ()))
@@ -68,9 +104,9 @@ LABELS: tuple[Labels, ...] = tuple(
 def contains(filter_: Filter, request: Filter) -> bool:
     """Return True if no object can be in the request without being in the filter."""
     return all(
-        any(each.fits(namespace, labels, "") for each in filter_)
-        for namespace, labels in product((*NAMESPACES, "other"), LABELS)
-        if any(each.fits(namespace, labels, "") for each in request)
+        any(each.fits((namespace, name), labels, "") for each in filter_)
+        for namespace, name, labels in product((*NAMESPACES, "other"), (*NAMES, "other"), LABELS)
+        if any(each.fits((namespace, name), labels, "") for each in request)
     )
 
 
@@ -82,23 +118,43 @@ class History:
     writes: list[Write] = field(default_factory=list)
     states: dict[Key, list[tuple[int, State | None]]] = field(default_factory=dict)
     """The states of each object, each with the version since which it is so."""
+    epoch: int = 0
+    """The number of times that the cluster was restored from a backup."""
+    former: dict[Key, list[State | None]] = field(default_factory=dict)
+    """The states of each object before that, until nobody may show them any more."""
+    undone: list[Write] = field(default_factory=list)
 
-    def write(self, key: Key, labels: Labels | None, value: int = 0, writer: str = "") -> Write | None:
+    def write(
+        self, key: Key, labels: Labels | None, value: int = 0, writer: str = "", form: str = ""
+    ) -> Write | None:
         """Create, change or delete (without labels) an object; return None if nothing changes."""
         before = self.now(key)
         if (before is None and labels is None) or (
-            before is not None and (before.labels, before.value) == (labels, value)
+            before is not None and (before.labels, before.value, before.form) == (labels, value, form)
         ):
             return None
         self.version += 1
         after = None
         if labels is not None:
-            uid = before.uid if before is not None else f"uid-{self.version}"
-            after = State(self.version, uid, labels, value)
+            uid = before.uid if before is not None else f"uid-{self.version}" + "'" * self.epoch
+            after = State(self.version, uid, labels, value, form)
         write = Write(self.version, key, before, after, writer)
         self.writes.append(write)
         self.states.setdefault(key, [(0, None)]).append((self.version, after))
         return write
+
+    def restore(self, version: int) -> None:
+        """Return to the state of a version. The versions after it will be given once more."""
+        self.undone += self.writes[version - START :]
+        del self.writes[version - START :]
+        for key, states in self.states.items():
+            self.former.setdefault(key, []).extend(state for _, state in states)
+            self.states[key] = [each for each in states if each[0] <= version]
+        self.version = version
+        self.epoch += 1
+
+    def writes_of(self, writer: str) -> list[Write]:
+        return [write for write in (*self.undone, *self.writes) if write.writer == writer]
 
     def now(self, key: Key) -> State | None:
         return self.states[key][-1][1] if key in self.states else None
@@ -117,13 +173,9 @@ class History:
 
     def teams_since(self, namespace: str, version: int) -> set[str]:
         """Return the values that the label `team` of a namespace has had since a version."""
-        states = self.states.get(("", namespace), [(0, None)])
-        ends = [since for since, _ in states[1:]] + [self.version + 1]
-        return {
-            dict(state.labels).get("team", "") if state is not None else ""
-            for (_, state), end in zip(states, ends, strict=True)
-            if end > version
-        }
+        key = ("", namespace)
+        states = [state for _, until, state in self.spans(key) if until >= version]
+        return {team_of(state) for state in (*states, *self.former.get(key, ()))}
 
     def spans(self, key: Key) -> Iterator[tuple[int, int, State | None]]:
         """Yield the states of an object with the first and the last version of each."""
@@ -131,6 +183,10 @@ class History:
         ends = [since - 1 for since, _ in states[1:]] + [self.version]
         for (since, state), end in zip(states, ends, strict=True):
             yield since, end, state
+
+
+def team_of(namespace: State | None) -> str:
+    return dict(namespace.labels).get("team", "") if namespace is not None else ""
 
 
 def parse(selector: str) -> Callable[[Mapping[str, str]], bool]:

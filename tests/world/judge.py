@@ -4,12 +4,16 @@ it was shown, at which version.
 Each object of an answer must be as it was at some version that is not older than
 
 - the version of the answer (promises 3 and 11),
-- the body of the handler that reads (promise 9),
+- the body of the handler that reads (promise 9), or the version that was asked for (promise 11),
 - the own writes whose answers have come (promise 9),
 - what a reader has seen of it before (promise 4).
 
 An object that is not shown must not have been selected at such a version (promises 1 and 12). While a filter
-changes, the whole answer fits one of both filters (promise 16)."""
+changes, the whole answer fits one of both filters (promise 16). An object that is said to be outside of a
+split cache exists there (promise 12), and one that is said to be unreadable is (promise 8).
+
+After a restore of the server, an object may also be in a state from before, until all faults have ended and
+an audit has found what is left."""
 
 from __future__ import annotations
 
@@ -17,7 +21,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from .history import EVERYTHING, Filter, History, Key, State, contains
+from .history import EVERYTHING, NAMESPACES, Filter, History, Key, Labels, State, contains, team_of
 
 Shown: TypeAlias = Mapping[Key, State]
 
@@ -42,6 +46,14 @@ class Read:
     """True if the answer says that there are no others: not only that no others are cached."""
     body: int = 0
     """The version of the handler's body; 0 if no handler reads."""
+    at_least: int = 0
+    """The version that was asked for; 0 if none was."""
+    unreadable: frozenset[Key] = frozenset()
+    """The objects that are said to be unreadable."""
+    outside: Mapping[Key, Labels] | None = None
+    """The labels of the objects that are said to be outside; None if nothing was said about that."""
+    is_vague: bool = False
+    """True if the answer says that there may be objects outside."""
     own: Key | None = None
     """The object of which the answer may be newer than the store: a handler's own, or a server's answer."""
 
@@ -54,6 +66,9 @@ class Judge:
     possible: list[Filter]
     """The filters that may be in force; the first has been declared last."""
     floors: dict[Key, int] = field(default_factory=dict)
+    """The version of each object as of which it was read last."""
+    narrow: dict[Filter, dict[Key, int]] = field(default_factory=dict)
+    """The same of lists of a split cache, which need other streams than reads of all that is cached."""
     written: dict[Key, int] = field(default_factory=dict)
     """The version of the last own write of each object."""
     compared: int = 0
@@ -61,6 +76,11 @@ class Judge:
     """What a subscriber knows by the changes that it has received."""
     departed: dict[Key, int] = field(default_factory=dict)
     """The version of the last state of each object of which a subscriber has received the departure."""
+
+    @property
+    def is_restoring(self) -> bool:
+        """True while answers may be from before a restore of the server."""
+        return bool(self.history.former)
 
     # ---- Reads.
 
@@ -74,7 +94,7 @@ class Judge:
             except Lie as lie:
                 lies.append(lie)
             else:
-                self.floors.update(floors)
+                self._floors(read).update(floors)
                 return
         if len(lies) > 1:
             raise Lie(
@@ -86,6 +106,9 @@ class Judge:
         is_list = read.complete and read.keys is None
         if is_list and not contains(filter_, read.request) and not any(each.teams for each in filter_):
             raise Lie(f"1: {read.reader} is answered as complete: {read.request} with the filter {filter_}")
+        is_split = any(each.is_outer for each in filter_) and not any(each.teams for each in filter_)
+        if read.is_vague and is_split:
+            raise Lie(f"12: {read.reader} does not know if {read.keys} is outside of {filter_}")
         keys = {*self.history.objects(), *read.shown} if read.keys is None else read.keys
         return {
             key: at
@@ -93,15 +116,43 @@ class Judge:
             if (at := self._at(read, filter_, key, read.shown.get(key))) and key != read.own
         }
 
+    def _floors(self, read: Read) -> dict[Key, int]:
+        is_split = any(each.is_outer for filter_ in self.possible for each in filter_)
+        if is_split and read.complete and read.keys is None:
+            return self.narrow.setdefault(read.request, {})
+        return self.floors
+
+    def restore(self) -> None:
+        """Note that the server was restored: versions mean something else."""
+        self.floors.clear()
+        self.narrow.clear()
+        self.written.clear()
+        self.departed.clear()
+
+    def rest(self) -> None:
+        """Note that answers are of now from here on."""
+        self.history.former.clear()
+        for namespace in NAMESPACES:
+            self.floors["", namespace] = self.history.version
+
     def _at(self, read: Read, filter_: Filter, key: Key, shown: State | None) -> int:
         """Return the oldest allowed version at which an object is as shown."""
+        floor = self._floors(read).get(key, 0)
         bounds = {
-            "4: it goes back behind what was read before": self.floors.get(key, 0),
+            "4: it goes back behind what was read before": floor,
             "9: it ignores an own write": self.written.get(key, 0),
             "9: it is older than the handler's body": read.body,
+            "11: it is older than was asked for": read.at_least,
             "3: it is older than the version of the answer": read.version,
         }
-        seen, least = max(self.floors.get(key, 0), self.written.get(key, 0)), max(bounds.values())
+        if self.is_restoring:
+            bounds = {}
+            if any(
+                self._shows(read, filter_, key, state, shown)
+                for state in self.history.former.get(key, [None])
+            ):
+                return 0
+        seen, least = max(floor, self.written.get(key, 0)), max(bounds.values(), default=0)
         first, newest = None, 0
         for since, until, state in self.history.spans(key):
             if self._shows(read, filter_, key, state, shown):
@@ -111,6 +162,10 @@ class Judge:
         if first is not None and newest >= least:
             return first
         what = f"{read.reader} is shown {'/'.join(key)} as {shown}"
+        if key in read.unreadable:
+            what += ", unreadable"
+        if read.outside is not None and key in read.outside:
+            what += f", outside with {read.outside[key]}"
         if newest:
             (why, bound) = max(bounds.items(), key=lambda each: each[1])
             raise Lie(f"{why}: {what}, which was so until {newest}, and {bound} is known")
@@ -118,17 +173,28 @@ class Judge:
 
     def _shows(self, read: Read, filter_: Filter, key: Key, state: State | None, shown: State | None) -> bool:
         """Return True if an object in this state may be shown like that."""
+        if state is None:
+            is_said = key in read.unreadable or (read.outside is not None and key in read.outside)
+            return shown is None and not is_said
+        if (read.complete and read.keys is not None) or (shown is not None and key == read.own):
+            return shown == state  # Whatever the filter is.
+        if (key in read.unreadable) != (state.form == "broken") and (shown or key in read.unreadable):
+            return False
         teams = self.history.teams_since(key[0], self.floors.get(("", key[0]), 0))
+        return any(self._shows_in(team, read, filter_, key, state, shown) for team in teams)
 
-        def is_in(which: Filter, team: str) -> bool:
-            return state is not None and any(each.fits(key[0], state.labels, team) for each in which)
-
-        is_proved = read.complete and read.keys is not None
-        if is_proved or (shown is not None and key == read.own):  # Whatever the filter is.
-            return shown == state
-        return any(
-            shown == (state if is_in(filter_, team) and is_in(read.request, team) else None) for team in teams
-        )
+    def _shows_in(
+        self, team: str, read: Read, filter_: Filter, key: Key, state: State, shown: State | None
+    ) -> bool:
+        """Return True if that is so while the namespace is one of a team."""
+        is_in = any(each.fits(key, state.labels, team) for each in filter_)
+        is_wanted = is_in and any(each.fits(key, state.labels, team) for each in read.request)
+        is_outside = not is_in and any(each.covers(key[0], team) for each in filter_)
+        if read.outside is not None and read.outside.get(key) != (state.labels if is_outside else None):
+            return False
+        if state.form == "broken":
+            return (key in read.unreadable) == is_wanted and shown is None
+        return shown == (state if is_wanted else None)
 
     # ---- Own writes.
 
@@ -138,7 +204,7 @@ class Judge:
 
     def judge_write(self, caller: str, *, done: bool, once: bool = True) -> None:
         """Compare what a call has said with what was written; raise Lie."""
-        versions = [write.version for write in self.history.writes if write.writer == caller]
+        versions = [write.version for write in self.history.writes_of(caller)]
         if done and not versions:
             raise Lie(f"14: {caller} says that it is done, and nothing of it was written")
         if once and len(versions) > 1:
@@ -152,13 +218,14 @@ class Judge:
         """
         known = self.present.get(key)
         is_joined = before and after is None and before.version > self.departed.get(key, 0)
+        is_joined = is_joined or (self.is_restoring and after is None and known is None)
         if (known is None) != (before is None) and not is_joined:
             raise Lie(f"15: a change of {'/'.join(key)} from {before} to {after}, and it was {known}")
         if after is None:
             self.departed[key] = before.version if before else 0
             self.present.pop(key, None)
         else:
-            if known is not None and known.version > after.version:
+            if known is not None and known.version > after.version and not self.is_restoring:
                 raise Lie(f"4: a change of {'/'.join(key)} goes back from {known} to {after}")
             self.present[key] = after
 
@@ -176,9 +243,13 @@ class Judge:
 
     def judge_end_of_changes(self) -> None:
         """Compare what the subscriber knows in the end; raise Lie."""
-        wanted = self.wanted()
-        if self.present != wanted:
-            raise Lie(f"15: in the end the subscriber knows {differences(self.present, wanted)}")
+        wanted, present = self.wanted(), {**self.present}
+        for key in self.history.objects():
+            now = self.history.now(key)
+            if now is not None and now.form == "broken":
+                present.pop(key, None)  # A subscriber hears nothing of an object that cannot be read.
+        if present != wanted:
+            raise Lie(f"15: in the end the subscriber knows {differences(present, wanted)}")
 
     def wanted(self) -> dict[Key, State]:
         """Return what the filter selects now."""
@@ -186,9 +257,12 @@ class Judge:
         assert not others, "a filter is in force in the end"
         found = {}
         for key in self.history.objects():
-            state, namespace = self.history.now(key), self.history.now(("", key[0]))
-            team = dict(namespace.labels).get("team", "") if namespace else ""
-            if state and any(each.fits(key[0], state.labels, team) for each in filter_):
+            state, team = self.history.now(key), team_of(self.history.now(("", key[0])))
+            if (
+                state
+                and state.form != "broken"
+                and any(each.fits(key, state.labels, team) for each in filter_)
+            ):
                 found[key] = state
         return found
 

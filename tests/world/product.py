@@ -6,15 +6,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, suppress
 from contextvars import ContextVar
+from dataclasses import replace
 from typing import Any, cast
 
 import kopf
 import msgspec
 
 from kopf_selectcache import (
+    Cached,
     LabelSelector,
     NotFound,
     OutcomeUnknown,
@@ -26,6 +28,7 @@ from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.client.reading import Refused, Unreachable
 from kopf_selectcache.client.transport import JSON, WritingTransport
 from kopf_selectcache.core.protocol import messages
+from kopf_selectcache.errors import Oversized, Unreadable
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.plugin.handlers import with_cache
 from kopf_selectcache.plugin.operator import launch
@@ -35,14 +38,20 @@ from tests.kopf_operators import called, context, only, watching
 from .history import Filter, Key, Labels, State
 from .judge import Lie, Read
 from .loop import WorldLoop
-from .server import Lost, Refusal, Server, as_labels
+from .server import Lost, Refusal, Server, as_json, as_labels
 
 KIND = "pods"
 CALLER: ContextVar[str] = ContextVar("CALLER", default="")
 """The call of the operator that sends a request."""
 
+UNKNOWN = State(0, "", (), 0)
+"""What a change tells of the former state of an object that was evicted."""
 ERRORS = (SelectCacheError, kopf.TemporaryError)
 __all__ = ["ERRORS", "KIND", "OutcomeUnknown", "Product", "operating"]
+
+
+LIMIT = "64Ki"
+"""A limit that one big object does not exceed, and two do."""
 
 
 def declared(filter_: Filter) -> Any:
@@ -51,10 +60,16 @@ def declared(filter_: Filter) -> Any:
         Selector(
             _text(each.labels) or None,
             namespaces=LabelSelector.from_dict({"team": each.teams}) if each.teams else each.namespaces,
+            names=[each.name] if each.name else None,
         )
         for each in filter_
+        if not each.is_outer
     ]
     return alternatives if len(alternatives) > 1 else alternatives[0]
+
+
+def options_of(filter_: Filter) -> dict[str, Any]:
+    return {"outside": "metadata" if any(each.is_outer for each in filter_) else None}
 
 
 def _text(labels: Labels) -> str:
@@ -64,7 +79,8 @@ def _text(labels: Labels) -> str:
 def state_of(obj: Mapping[str, Any]) -> State:
     metadata = obj["metadata"]
     version, labels = int(metadata["resourceVersion"]), as_labels(metadata.get("labels") or {})
-    return State(version, metadata["uid"], labels, obj["spec"]["value"])
+    spec = obj.get("spec") or {"value": 0}  # Of an evicted object, nothing but the metadata is known.
+    return State(version, metadata["uid"], labels, spec["value"], "big" if "filling" in spec else "")
 
 
 def key_of(obj: Mapping[str, Any]) -> Key:
@@ -99,11 +115,13 @@ class Seam:
     def watch(
         self, path: str, query: Mapping[str, str], *, accept: str = JSON
     ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
-        return self._watch(path, query)
+        return self._watch(path, query, metadata_only="PartialObjectMetadata" in accept)
 
     @asynccontextmanager
-    async def _watch(self, path: str, query: Mapping[str, str]) -> AsyncIterator[AsyncIterator[bytes]]:
-        stream = await self._ask("watch", path, query)
+    async def _watch(
+        self, path: str, query: Mapping[str, str], **more: Any
+    ) -> AsyncIterator[AsyncIterator[bytes]]:
+        stream = await self._ask("watch", path, query, **more)
         chunks: asyncio.Queue[bytes | Exception | None] = asyncio.Queue()
         stream.send = chunks.put_nowait
 
@@ -151,37 +169,50 @@ class Product:
     # ---- Reads. Each yields what it was shown; one that raises is no answer.
 
     def look(self, keys: list[Key], request: Filter, *, cache: Any = None, **who: Any) -> list[Read]:
-        """Read in all ways: what is cached, a list, each object."""
+        """Read in all ways: what is cached, what is outside, a list, each object."""
         cache, found = cache or self.cache, []
         (asked,) = request
         labels = _text(asked.labels)
         where = {"namespace": list(asked.namespaces)} if asked.namespaces else {}
+        by = who.pop("by")
+        version = {"at_least": str(who["at_least"])} if who.get("at_least") else {}
 
-        def several(reader: str, read: Callable[[], Any], **more: Any) -> None:
-            with suppress(*ERRORS):
-                objects = read()
-                shown = {key_of(obj): state_of(obj) for obj in objects}
-                found.append(Read(f"{who['by']} {reader}", shown, int(objects.version or 0), **more))
+        def read(objects: Any, reader: str, **more: Any) -> Read:
+            shown = {key_of(obj): state_of(obj) for obj in objects}
+            broken = frozenset((key.namespace or "", key.name) for key in objects.unreadable)
+            return Read(f"{by} {reader}", shown, int(objects.version or 0), unreadable=broken, **who, **more)
 
-        more = {name: value for name, value in who.items() if name != "by"}
-        several("held", lambda: cache.list_cached(KIND), **more)
-        several(
-            "list",
-            lambda: cache.list(KIND, labels=labels or None, **where),
-            complete=True,
-            request=request,
-            **more,
-        )
+        with suppress(*ERRORS):
+            found.append(read(cache.list_cached(KIND, **version), "held"))
+            outside = {
+                (each.namespace or "", each.name): as_labels(each.labels)
+                for each in cache.list_outside(KIND, **version)
+            }
+            found[-1] = replace(found[-1], reader=f"{by} both sides", outside=outside)
+        with suppress(*ERRORS):
+            listed = cache.list(KIND, labels=labels or None, **where, **version)
+            found.append(read(listed, "list", complete=True, request=request))
         for key in keys:
             with suppress(*ERRORS):
-                try:
-                    shown, complete = {key: state_of(cache.get(KIND, key[1], namespace=key[0]))}, False
-                except NotFound:
-                    shown, complete = {}, True
-                except OutsideFilter:
-                    shown, complete = {}, False
-                found.append(Read(f"{who['by']} get", shown, keys=(key,), complete=complete, **more))
+                found.append(self._look_at(key, cache, f"{by} get", version, who))
         return found
+
+    def _look_at(
+        self, key: Key, cache: Any, reader: str, version: Mapping[str, Any], who: Mapping[str, Any]
+    ) -> Read:
+        """Read one object; raise what is no answer."""
+        read = Read(reader, {}, keys=(key,), **who)
+        try:
+            obj = cache.get(KIND, key[1], namespace=key[0], **version)
+        except NotFound:
+            return replace(read, complete=True)
+        except Unreadable:
+            return replace(read, unreadable=frozenset([key]))
+        except OutsideFilter as error:
+            if error.labels is not None:
+                return replace(read, outside={key: as_labels(error.labels)})
+            return replace(read, is_vague=error.reason == "hidden")
+        return replace(read, shown={key: state_of(obj)})
 
     def look_in_thread(self, keys: list[Key], request: Filter) -> list[Read]:
         """Read in a thread, while the loop stands still."""
@@ -193,10 +224,22 @@ class Product:
         thread.join()
         return found
 
-    def look_at_snapshot(self, keys: list[Key], request: Filter) -> list[Read]:
-        with suppress(*ERRORS), self.cache.snapshot(KIND) as pinned:
-            return self.look(keys, request, cache=pinned, by="snapshot")
-        return []
+    def open_snapshot(self) -> tuple[Any, Callable[[], None]]:
+        """Return a snapshot of now, and the function that ends it; raise one of ERRORS."""
+        stack = ExitStack()
+        return stack.enter_context(self.cache.snapshot(KIND)), stack.close
+
+    async def wait(self, key: Key, state: State) -> bool:
+        """Wait until the cache is as new as an object; return False if it is not."""
+        with suppress(*ERRORS):
+            await self.cache.wait_synced(at_least=as_json(key, state))
+            return True
+        return False
+
+    async def is_deleted(self, key: Key, uid: str) -> bool:
+        with suppress(*ERRORS):
+            return await self.cache.is_deleted(KIND, key[1], namespace=key[0], uid=uid)
+        return False
 
     async def fetch(self, key: Key) -> Read | None:
         with suppress(*ERRORS):
@@ -207,12 +250,14 @@ class Product:
             return Read("fetch", shown, keys=(key,), complete=True, own=key)
         return None
 
-    def final(self) -> dict[Key, State]:
-        """Return all that is cached; raise Lie if it cannot be read."""
+    def final(self) -> dict[Key, State] | None:
+        """Return all that is cached, None if that is too much; raise Lie if it cannot be read."""
         try:
             return {key_of(obj): state_of(obj) for obj in self.cache.list_cached(KIND)}
         except OutsideFilter:  # No namespace has the label.
             return {}
+        except Oversized:
+            return None
         except ERRORS as error:
             raise Lie(f"5: in the end the cache cannot be read: {error}") from None
 
@@ -227,6 +272,8 @@ class Product:
                 start({key_of(obj): state_of(obj) for obj in change.objects})
             else:
                 old, new = (None if each is None else state_of(each) for each in (change.old, change.new))
+                if change.cause == "updated" and old is None:
+                    old = UNKNOWN
                 tell((change.namespace or "", change.name), old, new)
 
     # ---- Handlers.
@@ -268,8 +315,11 @@ class Product:
     def remember(self, obj: Mapping[str, Any]) -> None:
         self.cache.remember(obj)
 
+    def forget(self, obj: Mapping[str, Any]) -> None:
+        self.cache.forget(obj)
+
     async def change(self, filter_: Filter) -> None:
-        await self.cache.declare(KIND, declared(filter_), timeout=300, replace=True)
+        await self.cache.declare(KIND, declared(filter_), timeout=300, replace=True, **options_of(filter_))
 
 
 def _version(obj: Mapping[str, Any]) -> int:
@@ -277,13 +327,20 @@ def _version(obj: Mapping[str, Any]) -> int:
 
 
 @asynccontextmanager
-async def operating(server: Server, filter_: Filter, chance: Callable[[], float]) -> AsyncIterator[Product]:
-    """Run the caches of an operator in front of a server of the world, on its loop."""
+async def operating(
+    server: Server, filter_: Filter, chance: Callable[[], float], options: Collection[str] = ()
+) -> AsyncIterator[Product]:
+    """Run the caches of an operator in front of a server of the world, on its loop. With `streamed`, lists
+    are streams; a `limited` cache stores one big object only; an `audited` one is compared with the server.
+    """
     settings, loop = kopf.OperatorSettings(), cast("WorldLoop", asyncio.get_running_loop())
     settings.peering.clusterwide = True
     own = settings_of(settings)
-    own.audit_interval = 0  # An audit would put right what must be right without it.
-    own.selectors[KIND] = declared(filter_)
+    # An audit would put right what must be right without it, unless the server was restored unnoticed.
+    own.audit_interval = 300 if "audited" in options else 0
+    own.initial = "stream" if "streamed" in options else "pages"
+    limit = LIMIT if "limited" in options else None
+    own.selectors[KIND] = Cached(declared(filter_), max_bytes=limit, **options_of(filter_))
 
     def make_runtime(_: kopf.OperatorSettings, *, namespaces: tuple[str, ...] | None) -> Runtime:
         logger = logging.getLogger("kopf_selectcache.world")

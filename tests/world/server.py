@@ -11,6 +11,9 @@ from typing import Any
 from .history import START, History, Key, Labels, State, parse
 
 KINDS = {"pods": "Pod", "namespaces": "Namespace"}
+METADATA = ("meta.k8s.io/v1", "PartialObjectMetadata")
+FILLING = "x" * 40_000
+"""What makes an object big."""
 MOST_OF_A_PAGE = 2
 """Objects of a page, so that lists have several."""
 
@@ -35,7 +38,6 @@ class Lost(Exception):
 class Request:
     """A request that waits for its answer."""
 
-    number: int
     verb: str
     path: str
     query: Mapping[str, str]
@@ -46,6 +48,7 @@ class Request:
     caller: str = ""
     answer: Any = None
     """The answer, once the server has executed it."""
+    number: int = 0
 
     @property
     def place(self) -> tuple[str, Key]:
@@ -98,24 +101,31 @@ class Stream:
 
     def pending(self) -> tuple[int, bytes] | None:
         """Return the next event and its version; None if there is none."""
+        short = self.request.metadata_only
         for write in self.history.writes[max(0, self.cursor - START) :]:
             was = self.request.selects(write.key, write.before)
             if self.request.selects(write.key, write.after):
-                return write.version, _event("MODIFIED" if was else "ADDED", write.key, write.after)
+                return write.version, _event(
+                    "MODIFIED" if was else "ADDED", write.key, write.after, metadata_only=short
+                )
             if was:
-                return write.version, _event("DELETED", write.key, write.before, write.version)
+                return write.version, _event(
+                    "DELETED", write.key, write.before, write.version, metadata_only=short
+                )
         return None
 
     def advance(self) -> str:
         """Send the next line: an event, or a bookmark if there is none; return what it was."""
         if self.initial:
             key, state = self.initial.pop(0)
-            self._send(_event("ADDED", key, state))
+            self._send(_event("ADDED", key, state, metadata_only=self.request.metadata_only))
             return f"initial {'/'.join(key)}"
         if self.is_initial:
             self.is_initial = False
             return self.bookmark(notes={"k8s.io/initial-events-end": "true"})
         if (found := self.pending()) is None:
+            if self.cursor > self.history.version:
+                return "nothing, since the server was restored"
             self.cursor = self.history.version
             return self.bookmark()
         self.cursor, line = found
@@ -125,8 +135,11 @@ class Stream:
     def bookmark(self, notes: Mapping[str, str] | None = None) -> str:
         metadata = {"resourceVersion": str(self.cursor), "annotations": notes or {}}
         kind = KINDS[self.request.place[0]]
+        version = "v1"
+        if self.request.metadata_only:
+            version, kind = METADATA
         self.send(
-            _line({"type": "BOOKMARK", "object": {"apiVersion": "v1", "kind": kind, "metadata": metadata}})
+            _line({"type": "BOOKMARK", "object": {"apiVersion": version, "kind": kind, "metadata": metadata}})
         )
         return f"bookmark of version {self.cursor}"
 
@@ -171,14 +184,23 @@ class Server:
     compacted: int = 0
     """Older versions are expired."""
     requests: list[Request] = field(default_factory=list)
+    arriving: list[Request] = field(default_factory=list)
+    """The requests that have come since `arrive`: in which order is chance."""
     streams: list[Stream] = field(default_factory=list)
     numbers: int = 0
 
     def ask(self, verb: str, path: str, query: Mapping[str, str], reply: Any, **more: Any) -> Request:
-        self.numbers += 1
-        request = Request(self.numbers, verb, path, dict(query), reply, **more)
-        self.requests.append(request)
+        request = Request(verb, path, dict(query), reply, **more)
+        self.arriving.append(request)
         return request
+
+    def arrive(self) -> None:
+        """Let what was asked together arrive in an order that is always the same."""
+        for request in sorted(self.arriving, key=lambda each: (each.path, str(each.query), each.verb)):
+            self.numbers += 1
+            request.number = self.numbers
+            self.requests.append(request)
+        self.arriving.clear()
 
     def execute(self, request: Request, version: int | None = None) -> None:
         """Execute a request, as of an older version if it allows that; its answer waits."""
@@ -196,10 +218,21 @@ class Server:
             self.streams.append(answer)
         request.reply(answer)
 
+    def restore(self, version: int) -> None:
+        """Return to the state of a version; nobody gets an answer, or is told."""
+        self.arrive()
+        for request in [*self.requests]:
+            self.reply(request, Lost(arrived=request.answer is not None))
+        for stream in [*self.streams]:
+            stream.end("reset")
+        self.history.restore(version)
+        self.compacted = version
+
     def forget(self, request: Request) -> None:
         """The client waits for it no longer."""
-        if request in self.requests:
-            self.requests.remove(request)
+        for waiting in (self.requests, self.arriving):
+            if request in waiting:
+                waiting.remove(request)
 
     def close(self, stream: Stream) -> None:
         stream.is_open = False
@@ -233,15 +266,16 @@ class Server:
         return self._write(request, namespace, name or request.body["metadata"]["name"])
 
     def _watch(self, request: Request) -> Stream:
-        if "sendInitialEvents" in request.query:
-            stream = Stream(request, self.history.version, self.history, is_initial=True)
+        asked = request.query.get("resourceVersion", "")
+        is_initial = "sendInitialEvents" in request.query
+        if is_initial or not asked:
+            stream = Stream(request, self.history.version, self.history, is_initial=is_initial)
             now = ((key, self.history.now(key)) for key in sorted(self.history.states))
             stream.initial = [(key, state) for key, state in now if state and request.selects(key, state)]
             return stream
-        cursor = int(request.query["resourceVersion"])
-        if cursor < self.compacted:
+        if int(asked) < self.compacted:
             raise Refusal(410, "Expired", "too old resource version")
-        return Stream(request, cursor, self.history)
+        return Stream(request, int(asked), self.history)
 
     def _list(self, request: Request, version: int | None) -> bytes:
         query, offset, least = request.query, 0, self.history.version
@@ -281,6 +315,8 @@ class Server:
         before = self.history.now(key)
         if (request.verb == "post") != (before is None):
             raise Refusal(409, "AlreadyExists") if before else Refusal(404, "NotFound", f'"{name}" not found')
+        if self.history.now(("", namespace)) is None:
+            raise Refusal(404, "NotFound", f'namespaces "{namespace}" not found')
         metadata = body.get("metadata") or body.get("preconditions") or {}
         version, uid = metadata.get("resourceVersion"), metadata.get("uid")
         if before and (version not in (None, "", str(before.version)) or uid not in (None, "", before.uid)):
@@ -295,7 +331,8 @@ class Server:
             given = {**dict(before.labels), **given}
             value = before.value if value is None else value
         labels = as_labels({label: text for label, text in given.items() if text is not None})
-        self.history.write(key, labels, value or 0, writer=request.caller)
+        form = before.form if request.verb == "patch" and before else ""
+        self.history.write(key, labels, value or 0, writer=request.caller, form=form)
         after = self.history.now(key)
         assert after is not None, "it was written"
         return _line(as_json(key, after))
@@ -317,15 +354,26 @@ def as_json(
         "labels": dict(state.labels),
     }
     if metadata_only:
-        return {"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": metadata}
+        return {"apiVersion": METADATA[0], "kind": METADATA[1], "metadata": metadata}
     kind = "Pod" if key[0] else "Namespace"
-    return {"apiVersion": "v1", "kind": kind, "metadata": metadata, "spec": {"value": state.value}}
+    spec: dict[str, Any] = {"value": state.value}
+    if state.form == "big":
+        spec["filling"] = FILLING
+    if state.form == "broken":
+        spec["broken"] = _BROKEN
+    return {"apiVersion": "v1", "kind": kind, "metadata": metadata, "spec": spec}
 
 
-def _event(type_: str, key: Key, state: State | None, version: int | None = None) -> bytes:
+def _event(
+    type_: str, key: Key, state: State | None, version: int | None = None, *, metadata_only: bool = False
+) -> bytes:
     assert state is not None, "an event has an object"
-    return _line({"type": type_, "object": as_json(key, state, version=version)})
+    obj = as_json(key, state, version=version, metadata_only=metadata_only)
+    return _line({"type": type_, "object": obj})
+
+
+_BROKEN = "in its place are bytes that are not UTF-8"
 
 
 def _line(value: Mapping[str, Any]) -> bytes:
-    return json.dumps(value).encode() + b"\n"
+    return json.dumps(value).encode().replace(f'"{_BROKEN}"'.encode(), b'{"\xff":1}') + b"\n"

@@ -13,7 +13,7 @@ def shrunk(run: Run) -> Run:
         start = 0
         while start < len(best.lines):
             lines = [*best.lines[:start], *best.lines[start + size :]]
-            tried = Run(run.filter, lags=run.lags).play(lambda _, lines=lines: lines)  # type: ignore[misc]
+            tried = Run(run.filter, run.options).play(lambda _, lines=lines: lines)  # type: ignore[misc]
             if tried.lie is not None and _promise(tried) == promise:
                 best = tried
             else:

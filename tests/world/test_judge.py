@@ -7,13 +7,14 @@ from dataclasses import replace
 
 import pytest
 
-from .history import Alternative, History, Key, State, contains, parse
+from .history import Alternative, History, Key, State, contains, filter_of, parse
 from .judge import Judge, Lie, Read
 
 X, Y, Z = ("a", "x"), ("a", "y"), ("b", "z")
-WEB, GOLD = (("app", "web"),), (("tier", "gold"),)
+WEB, GOLD, DB = (("app", "web"),), (("tier", "gold"),), (("app", "db"),)
 EITHER = (Alternative(WEB), Alternative(GOLD))
 ONLY_WEB = (Alternative(WEB),)
+SPLIT = filter_of("web|outside")
 
 
 def cluster() -> History:
@@ -63,6 +64,10 @@ LIARS: dict[str, tuple[str, Callable[[History], Read]]] = {
         "9",
         lambda of: replace(answer(of, 102), body=103),
     ),
+    "it answers what is older than was asked for": (
+        "11",
+        lambda of: replace(answer(of, 102), version=0, at_least=103),
+    ),
     "it answers as complete what it has in part": ("1", lambda of: answer(of, 103, complete=True)),
     "it says that there is none where one is hidden": (
         "3",
@@ -103,6 +108,53 @@ def test_9_a_liar_is_caught_that_forgets_an_own_write() -> None:
     judge.note_write(X, 103)
     with pytest.raises(Lie, match=r"^9: it ignores an own write"):
         judge.judge(answer(history, 102))
+
+
+SPLIT_LIARS: dict[str, tuple[str, Callable[[History], Read]]] = {
+    "on no side": ("3", lambda of: replace(answer(of, 104), outside={})),
+    "on both sides": ("1", lambda of: replace(answer(of, 103), outside={Y: DB})),
+    "outside with other labels": ("1", lambda of: replace(answer(of, 104), outside={Y: GOLD})),
+    "outside once it is deleted": ("1", lambda of: replace(answer(of, 105), outside={X: WEB, Y: DB})),
+    "perhaps outside": ("12", lambda _: Read("reader", {}, keys=(Y,), is_vague=True)),
+}
+
+
+@pytest.mark.parametrize("side", SPLIT_LIARS)
+def test_12_a_liar_is_caught_that_has_an_object_of_a_split_cache(side: str) -> None:
+    promise, read = SPLIT_LIARS[side]
+    history = cluster()
+    Judge(history, [SPLIT]).judge(replace(answer(history, 104), outside={Y: DB}))
+    with pytest.raises(Lie, match=f"^{promise}: "):
+        Judge(history, [SPLIT]).judge(read(history))
+
+
+def test_8_a_liar_is_caught_about_which_object_is_unreadable() -> None:
+    history = cluster()
+    history.write(Z, WEB, 1, form="broken")
+    right = replace(answer(history, 106), shown={}, unreadable=frozenset([Z]))
+    Judge(history, [ONLY_WEB]).judge(right)
+    for wrong in (frozenset[Key](), frozenset([Y, Z])):
+        with pytest.raises(Lie):
+            Judge(history, [ONLY_WEB]).judge(replace(right, unreadable=wrong))
+    with pytest.raises(Lie):
+        Judge(history, [ONLY_WEB]).judge(replace(right, shown={Z: history.states[Z][-1][1]}))  # type: ignore[dict-item]
+
+
+def test_4_what_a_restore_has_undone_may_be_shown_until_the_next_rest() -> None:
+    history = cluster()
+    before, judge = answer(history, 104), Judge(history, [ONLY_WEB])
+    judge.judge(before)
+    history.restore(101)
+    judge.restore()
+    history.write(X, WEB, 7)
+    judge.judge(before)
+    judge.judge(answer(history, 102))
+    with pytest.raises(Lie, match=r"^1: "):
+        judge.judge(changed(before, X, State(103, "uid-101", WEB, 9)))
+    judge.rest()
+    judge.judge(answer(history, 102))
+    with pytest.raises(Lie, match=r"^1: "):
+        judge.judge(replace(before, version=0))
 
 
 def test_14_a_liar_is_caught_that_says_done_and_has_written_nothing() -> None:

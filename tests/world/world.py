@@ -2,53 +2,52 @@
 world is a list of lines, and the same list is the same world.
 
     write a/x app=web      somebody else creates or changes an object; `write a/x -` deletes it
+    write a/x app=web big  the same, of a big object, or a `broken` one
     twin a/x               somebody else writes what `own update a/x` would
     own patch a/x app=web  the operator does (`create`, `patch`, `update`, `delete`); the answer comes later
-    other a/x app=web      another client of the operator does, and hands over the answer
+    other a/x app=web      another client of the operator does, and hands over the answer; `other a/x -`
     handle 0               Kopf calls a handler with its next event; `handle all`: with all that wait
+    await                  the operator waits until the cache is as new as the newest object
+    fetch a/x              it fetches an object; `deleted a/x` asks if the object is
+    pin                    it opens a snapshot, and reads it at each step until `unpin`
     answer 0               the server executes the oldest request, and answers it; also `execute`, `lose`
                            (the answer), `drop` (the request), `refuse`, and `lag` (as of an older version)
-    advance 1              the second stream sends its next line; also `flush`, `bookmark`, `replay`
+    advance 1              the second stream sends its next line; also `flush`, `replay`
     end 1 expired          a stream ends; `end all clean` ends all of them
-    change 2               the filter changes
-    team a red             a namespace gets another label
+    change web|gold@a      the filter changes (`history.filter_of`); `cancel 0` cancels a change
+    team a red             a namespace gets another label; `team a gone` deletes it
+    compact                older versions expire
+    restore 5              the server is restored to what it was 5 versions ago
     move 1.5               time passes
+    rest                   all faults end for a while
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Collection, Coroutine, Iterable
 from contextlib import suppress
-from random import Random
 from typing import Any, cast
 
-from .history import LABELS, NAMESPACES, Alternative, Filter, Key, State
+from .history import LABELS, NAMES, NAMESPACES, START, Filter, Key, Labels, State, Write, filter_of
 from .judge import Judge, Lie, Read
 from .loop import WorldLoop
 from .product import CALLER, ERRORS, OutcomeUnknown, Product, operating
 from .server import Lost, Refusal, Request, Server, as_json
 
-WEB, GOLD, DB = ((("app", "web"),), (("tier", "gold"),), (("app", "db"),))
-FILTERS: tuple[Filter, ...] = (
-    (Alternative(WEB),),
-    (Alternative(WEB), Alternative(GOLD)),
-    (Alternative(WEB, namespaces=("a",)), Alternative(GOLD)),
-    (Alternative(DB), Alternative(GOLD)),
-    (Alternative(namespaces=("a",)),),
-    (Alternative(WEB, teams="red"),),
-    (Alternative(WEB), Alternative(GOLD), Alternative(DB)),
-    (Alternative(WEB, teams="red"), Alternative(GOLD, namespaces=("b",))),
-)
 REQUESTS: tuple[Filter, ...] = tuple(
-    (Alternative(labels, namespaces),) for labels in (WEB, GOLD, DB, ()) for namespaces in (None, ("a",))
+    filter_of(labels + place) for labels in ("web", "gold", "db", "") for place in ("", "@a")
 )
-KEYS: tuple[Key, ...] = tuple((namespace, name) for namespace in NAMESPACES for name in "xyz")
+KEYS: tuple[Key, ...] = tuple((namespace, name) for namespace in NAMESPACES for name in NAMES)
 ENDS = ("clean", "reset", "expired", "torn", "damaged")
 MOST_PENDING = 6
 """Calls of handlers, and of writes, that are under way together."""
 RECOVERY = 75
 """Seconds after the last fault until the cache must be right: a minute for bookmarks, some for relists."""
+EVICTED = 650
+"""Seconds until a cache that exceeded its limit lists again, and more."""
+RESTORED = 800
+"""Seconds until an audit has found that the server was restored, and more."""
 PATIENCE = 15
 """Seconds after which a handler need not wait any longer for a server that does not answer."""
 
@@ -85,6 +84,11 @@ class World:
         """The changes of the filter under way, in their order."""
         self.changed = 0
         """The number of the last change that has come into force."""
+        self.cancellable: list[asyncio.Task[None]] = []
+        self.pinned: tuple[Any, Callable[[], None], dict[object, Read]] | None = None
+        """A snapshot, the function that ends it, and what it answers."""
+        self.has_evicted = False
+        """True if a limit may have been exceeded since the last rest."""
 
     # ---- Steps.
 
@@ -93,24 +97,39 @@ class World:
         verb, *words = line.split()
         if verb == "handle" and not self.lags:
             self._flush_live()
-            await self.loop.settle()
-        if getattr(self, f"_{verb.replace('-', '_')}")(*words) is False:
-            return False
+            await self.settle()
         if verb == "move":
             await self.loop.move(float(words[0]))
+        elif verb == "rest":
+            await self.rest()
+        elif getattr(self, f"_{verb}")(*words) is False:
+            return False
         self.steps += 1
         await self.look()
         return True
 
+    async def settle(self) -> None:
+        """Let everything run until it waits for time or for the server."""
+        await self.loop.settle()
+        self.server.arrive()
+
     async def look(self) -> None:
         """Read in all ways, in turn, once everything has settled; raise the first lie."""
-        await self.loop.settle()
+        await self.settle()
         request, keys = REQUESTS[self.steps % len(REQUESTS)], list(KEYS)
         self._judge(self.product.look(keys, request, by="reader"))
         if self.steps % 4 == 1:
             self._judge(self.product.look_in_thread(keys, request))
         if self.steps % 4 == 3:
-            self._judge(self.product.look_at_snapshot(keys, request))
+            self._look_at_snapshot(keys, request)
+        if self.steps % 4 == 2 and not self.judge.is_restoring:
+            version = self.history.version - self.steps % 3
+            self._judge(self.product.look(keys, request, by="reader of a version", at_least=version))
+        if self.pinned is not None:
+            cache, _, known = self.pinned
+            for read in self.product.look(keys, REQUESTS[0], cache=cache, by="snapshot"):
+                if (former := known.get((read.reader, read.keys), read)) != read:
+                    raise Lie(f"3: a snapshot has changed: {former} is now {read}")
         if self.lies:
             raise self.lies[0]
 
@@ -118,26 +137,67 @@ class World:
         for read in reads:
             self.judge.judge(read)
 
-    def _write(self, name: str, labels: str) -> bool:
-        return self.history.write(_key(name), _labels(labels), self.history.version) is not None
+    def _look_at_snapshot(self, keys: list[Key], request: Filter) -> None:
+        with suppress(*ERRORS):
+            cache, end = self.product.open_snapshot()
+            self._judge(self.product.look(keys, request, cache=cache, by="snapshot"))
+            end()
+
+    def _pin(self) -> bool:
+        if self.pinned is not None:
+            return False
+        with suppress(*ERRORS):
+            cache, end = self.product.open_snapshot()
+            reads = self.product.look(list(KEYS), REQUESTS[0], cache=cache, by="snapshot")
+            self._judge(reads)
+            self.pinned = cache, end, {(each.reader, each.keys): each for each in reads}
+        return self.pinned is not None
+
+    def _unpin(self) -> bool:
+        if self.pinned is None:
+            return False
+        self.pinned[1]()
+        self.pinned = None
+        return True
+
+    def _write(self, name: str, labels: str, form: str = "") -> bool:
+        return self._put(_key(name), _labels(labels), form) is not None
+
+    def _put(self, key: Key, labels: Labels | None, form: str = "", value: int | None = None) -> Write | None:
+        """Write an object, unless its namespace is gone."""
+        if self.history.now(("", key[0])) is None:
+            return None
+        self.has_evicted = self.has_evicted or form == "big"
+        value = 10_000 * self.history.epoch + self.history.version if value is None else value
+        return self.history.write(key, labels, value, form=form)
 
     def _twin(self, name: str) -> bool:
         """Somebody else adds 1 to the value of an object, as the operator does."""
         state = self.history.now(_key(name))
-        return state is not None and self.history.write(_key(name), state.labels, state.value + 1) is not None
+        return state is not None and self._put(_key(name), state.labels, value=state.value + 1) is not None
 
     def _other(self, name: str, labels: str) -> bool:
         key = _key(name)
-        write = self.history.write(key, _labels(labels), self.history.version)
-        if write is None or write.after is None:
+        if (write := self._put(key, _labels(labels))) is None:
             return False
-        self.product.remember(as_json(key, write.after))
-        self.judge.note_write(key, write.version)
+        if write.after is not None:
+            self.product.remember(as_json(key, write.after))
+        elif write.before is not None:
+            self.product.forget(as_json(key, write.before))
+        if not self.judge.is_restoring:
+            self.judge.note_write(key, write.version)
         return True
 
     def _team(self, namespace: str, team: str) -> bool:
-        labels = () if team == "-" else (("team", team),)
-        return self.history.write(("", namespace), labels) is not None
+        if team != "gone":
+            return (
+                self.history.write(("", namespace), _labels(f"team={team}" if team != "-" else ""))
+                is not None
+            )
+        for key in KEYS:
+            if key[0] == namespace:
+                self.history.write(key, None)
+        return self.history.write(("", namespace), None) is not None
 
     def _own(self, verb: str, name: str, labels: str = "") -> bool:
         if len(self.tasks) >= MOST_PENDING:
@@ -159,7 +219,7 @@ class World:
         self, caller: str, verb: str, key: Key, call: Callable[[], Coroutine[Any, Any, int | None]]
     ) -> None:
         CALLER.set(caller)
-        outcome, version = "done", None
+        outcome, version, epoch = "done", None, self.history.epoch
         try:
             version = await call()
         except OutcomeUnknown:
@@ -168,23 +228,57 @@ class World:
             outcome = type(error).__name__
         self.note(f"    {caller}: {outcome}, version {version}")
         self.judge.judge_write(caller, done=outcome == "done" and verb != "delete", once=verb != "patch")
-        if outcome == "done":
-            version = version or max(
-                (write.version for write in self.history.writes if write.writer == caller), default=0
-            )
+        if outcome == "done" and epoch == self.history.epoch and not self.judge.is_restoring:
+            version = version or max((each.version for each in self.history.writes_of(caller)), default=0)
             self.judge.note_write(key, version)
 
     def _fetch(self, name: str) -> None:
-        judge = Judge(self.history, self.judge.possible, {**self.judge.floors}, {**self.judge.written})
+        known = self.judge
+        judge = Judge(self.history, known.possible, floors={**known.floors}, written={**known.written})
+        epoch = self.history.epoch
 
         async def fetch() -> None:
-            if (read := await self.product.fetch(_key(name))) is not None:
+            read = await self.product.fetch(_key(name))
+            if read is not None and epoch == self.history.epoch:
                 judge.judge(read)  # It is as new as what was known when it was asked.
 
         self.start(fetch())
 
+    def _deleted(self, name: str) -> bool:
+        key, epoch = _key(name), self.history.epoch
+        uids = [state.uid for _, _, state in self.history.spans(key) if state is not None]
+        if not uids:
+            return False
+
+        async def ask() -> None:
+            if not await self.product.is_deleted(key, uids[-1]) or epoch != self.history.epoch:
+                return
+            now = self.history.now(key)
+            if now is not None and now.uid == uids[-1]:
+                raise Lie(f"6: {name} is said to be deleted, and it is {now}")
+
+        self.start(ask())
+        return True
+
+    def _await(self) -> bool:
+        written = [write for write in self.history.writes if write.key[0] and write.after is not None]
+        if not written or len(self.tasks) >= MOST_PENDING:
+            return False
+        write, epoch = written[-1], self.history.epoch
+        assert write.after is not None, "it was chosen"
+        after = write.after
+
+        async def wait() -> None:
+            if await self.product.wait(write.key, after) and epoch == self.history.epoch:
+                request = REQUESTS[write.version % len(REQUESTS)]
+                by = f"who has waited for {write.version}"
+                self._judge(self.product.look(list(KEYS), request, by=by, at_least=write.version))
+
+        self.start(wait())
+        return True
+
     def _handle(self, which: str) -> bool:
-        waiting = [write for write in self.history.writes if write.key[0] and write.version > self.fed]
+        waiting = [write for write in self.history.writes if write.version > self.fed and write.is_told]
         if which != "all":
             waiting = waiting[:1]
         elif waiting:  # Kopf calls it with the newest event of each object.
@@ -200,9 +294,11 @@ class World:
         type_ = "DELETED" if after is None else "ADDED" if before is None else "MODIFIED"
         state = after or before
         assert state is not None, "an event has an object"
-        began = self.loop.now
+        began, epoch = self.loop.now, self.history.epoch
 
         def read(cache: Any) -> None:
+            if epoch != self.history.epoch:
+                return
             body = version if self.loop.now - began < PATIENCE else 0
             by = f"the handler of {'/'.join(key)} at {version}"
             self.note(f"    {by} runs")
@@ -216,9 +312,14 @@ class World:
 
     def subscribe(self) -> None:
         """Follow the changes of the cache, and judge them."""
-        self.start(self.product.changes(self.judge.judge_change, self.judge.resume), is_awaited=False)
 
-    def start(self, work: Coroutine[Any, Any, None], *, is_awaited: bool = True) -> None:
+        def tell(key: Key, before: State | None, after: State | None) -> None:
+            self.note(f"    change of {'/'.join(key)}: {before} -> {after}")
+            self.judge.judge_change(key, before, after)
+
+        self.start(self.product.changes(tell, self.judge.resume), is_awaited=False)
+
+    def start(self, work: Coroutine[Any, Any, None], *, is_awaited: bool = True) -> asyncio.Task[None]:
         """Run what an actor does, and keep its error for the next look."""
 
         async def judged() -> None:
@@ -231,16 +332,22 @@ class World:
         tasks = self.tasks if is_awaited else self.followers
         tasks.add(task)
         task.add_done_callback(tasks.discard)
+        return task
 
-    def _change(self, number: str) -> bool:
-        filter_ = FILTERS[int(number)]
+    def _change(self, text: str) -> bool:
+        filter_ = filter_of(text)
         if len(self.changing) > 1:
             return False
         self.calls += 1
         self.changing.append((self.calls, filter_))
         self.judge.possible.append(filter_)
-        self.start(self._change_filter(self.calls, filter_))
+        self.cancellable.append(self.start(self._change_filter(self.calls, filter_)))
         return True
+
+    def _cancel(self, which: str) -> bool:
+        pending = [each for each in self.cancellable if not each.done()]
+        chosen = pending[int(which) : int(which) + 1]
+        return any(each.cancel() for each in chosen)
 
     async def _change_filter(self, number: int, filter_: Filter) -> None:
         outcome = "done"
@@ -248,6 +355,8 @@ class World:
             await self.product.change(filter_)
         except ERRORS as error:
             outcome = type(error).__name__
+        except asyncio.CancelledError:
+            outcome = "cancelled"
         self.changing.remove((number, filter_))
         self.note(f"    change {number} to {filter_}: {outcome}")
         if outcome == "done":
@@ -307,6 +416,13 @@ class World:
         self.server.compacted = self.history.version
         return True
 
+    def _restore(self, back: str) -> None:
+        """Bring the server back to an older state. Kopf lists all objects then, as it does at its start."""
+        first = START + len(NAMESPACES)
+        self.server.restore(max(first, self.history.version - int(back)))
+        self.judge.restore()
+        self.fed = self.history.version
+
     def _stream(self, which: str, do: Callable[[Any], object]) -> bool:
         streams = sorted(self.server.streams, key=lambda each: (each.request.path, str(each.request.query)))
         streams = [each for each in streams if each.is_open]
@@ -340,9 +456,6 @@ class World:
     def _end(self, which: str, how: str) -> bool:
         return self._stream(which, lambda each: each.end(how))
 
-    def _move(self, _: str) -> None:
-        """Time passes in `step`, which waits for it."""
-
     # ---- The end.
 
     async def calm(self, seconds: float = 0.0) -> None:
@@ -350,7 +463,7 @@ class World:
         end, pause = self.loop.now + seconds, 1.0
         while True:
             for _ in range(100):
-                await self.loop.settle()
+                await self.settle()
                 if not self.server.requests:
                     break
                 while self.server.requests:
@@ -362,22 +475,29 @@ class World:
             await self.loop.move(pause)
             pause = min(2 * pause, 8.0)
 
-    async def end(self) -> None:
+    async def rest(self) -> None:
         """Stop all faults, and compare what is left."""
         self.note("the faults stop")
-        await self.calm(RECOVERY)
+        await self.calm(max(RECOVERY, EVICTED * self.has_evicted, RESTORED * self.judge.is_restoring))
         while self.tasks:
             assert self.loop.now < 1_000_000, f"these never end: {self.tasks}"
             await self.calm(60)
+        self.has_evicted = any(each.form == "big" for each in map(self.history.now, KEYS) if each)
+        shown = self.product.final()
+        if shown is None and self.has_evicted:
+            return
+        if shown is None:
+            raise Lie("5: in the end the cache is said to be too large")
         for filter_ in dict.fromkeys(self.judge.possible):  # A failed change may be in force, or not.
             one = Judge(self.history, [filter_])
             with suppress(Lie):
-                one.judge_end(self.product.final())
+                one.judge_end(shown)
                 self.judge.possible[:] = [filter_]
                 break
         self.judge.possible[1:] = []
-        self.judge.judge_end(self.product.final())
+        self.judge.judge_end(shown)
         self.judge.judge_end_of_changes()
+        self.judge.rest()
 
 
 def _key(name: str) -> Key:
@@ -392,57 +512,15 @@ def _labels(text: str) -> tuple[tuple[str, str], ...] | None:
     return tuple(sorted((name, value) for name, _, value in pairs))
 
 
-# ---- What happens in a world.
-
-
-def random_line(world: World, random: Random, rate: float) -> str:
-    """Draw the next step. `rate` is the share of faults."""
-    name = "/".join(random.choice(KEYS))
-    labels = ",".join(f"{key}={value}" for key, value in random.choice(LABELS)) or "none"
-    waiting, streams = len(world.server.requests), len(world.server.streams)
-    which = str(random.randrange(max(1, waiting)))
-    stream = str(random.randrange(max(1, streams)))
-    kind = random.random()
-    if kind < rate:
-        return random.choice(
-            (
-                f"lose {which}",
-                f"drop {which}",
-                f"refuse {which}",
-                f"lag {which}",
-                f"end {stream} {random.choice(ENDS)}",
-                f"end all {random.choice(ENDS)}",
-                f"replay {stream}",
-                "compact",
-            )
-        )
-    verbs: dict[str, float] = {
-        f"answer {which}": 6 if waiting else 0,
-        f"execute {which}": 2 if waiting else 0,
-        f"advance {stream}": 5 if streams else 0,
-        f"flush {stream}": 3 if streams else 0,
-        f"write {name} {random.choice((labels, labels, '-'))}": 4,
-        f"own {random.choice(('create', 'patch', 'patch', 'update', 'update', 'delete'))} {name} {labels}": 2,
-        f"other {name} {labels}": 0.7,
-        f"twin {name}": 0.7,
-        "handle 0": 2,
-        "handle all": 1,
-        f"fetch {name}": 0.3,
-        f"change {random.randrange(len(FILTERS))}": 0.25,
-        f"team {random.choice(NAMESPACES)} {random.choice(('red', '-'))}": 0.25,
-        f"move {random.choice((0.1, 0.5, 1.3, 4, 16, 40))}": 2,
-    }
-    return random.choices(list(verbs), list(verbs.values()))[0]
-
-
 class Run:
     """One run of a world, and what came of it."""
 
     def __init__(
-        self, filter_: int, *, lags: bool = False, note: Callable[[str], object] = lambda _: None
+        self, filter_: str, options: Collection[str] = (), note: Callable[[str], object] = lambda _: None
     ) -> None:
         self.filter = filter_
-        self.lags = lags
+        self.options = options
+        """Those of `product.operating`, and `lags` (`World.lags`)."""
         self.note = note
         self.lines: list[str] = []
         """The steps that were possible."""
@@ -461,8 +539,9 @@ class Run:
             server.history.write(("", namespace), (("team", "red"),) if namespace == "a" else ())
         for key, labels in zip(KEYS, LABELS[:4], strict=False):
             server.history.write(key, labels)
-        async with operating(server, FILTERS[self.filter], lambda: 0.5) as product:
-            world = World(server, product, FILTERS[self.filter], self.note, lags=self.lags)
+        filter_ = filter_of(self.filter)
+        async with operating(server, filter_, lambda: 0.5, self.options) as product:
+            world = World(server, product, filter_, self.note, lags="lags" in self.options)
             try:
                 world.subscribe()
                 await world.calm(2)
@@ -472,7 +551,7 @@ class Run:
                     self.lines.append(line)
                     if not await world.step(line):
                         self.lines.pop()
-                await world.end()
+                await world.rest()
             except Lie as lie:
                 self.lie = lie
                 self.note(f"LIE {lie}")
@@ -480,19 +559,3 @@ class Run:
                 self.compared = world.judge.compared
                 for task in (*world.tasks, *world.followers):
                     task.cancel()
-
-
-def of_seed(seed: int, note: Callable[[str], object] = lambda _: None, *, lags: bool = False) -> Run:
-    """Play the world of a seed."""
-    random = Random(seed)
-    filter_, rate, steps = (
-        random.randrange(len(FILTERS)),
-        random.choice((0, 0.05, 0.1, 0.2)),
-        random.choice((40, 80, 160)),
-    )
-
-    def lines(world: World) -> Iterable[str]:
-        for _ in range(steps):
-            yield random_line(world, random, rate)
-
-    return Run(filter_, lags=lags, note=note).play(lines)
