@@ -15,14 +15,31 @@ from typing import Any
 class HurriedLoop(asyncio.SelectorEventLoop):
     """The loop: `asyncio.Runner(loop_factory=HurriedLoop)`.
 
-    After `idle_turns` without news from a socket, who takes further ones only waits, as `until` does."""
+    After `idle_turns` without news from a socket, who takes further ones only waits, as `until` does.
 
-    def __init__(self, *, idle_turns: float = math.inf) -> None:
+    With `awaits_threads`, no time passes while one works: else it would be hours late. It must not wait for
+    a time itself."""
+
+    def __init__(self, *, idle_turns: float = math.inf, awaits_threads: bool = False) -> None:
         self.now = 0.0
+        self._awaits_threads = awaits_threads
+        self._threads = set[asyncio.Future[Any]]()
         super().__init__(_Skipping(self, idle_turns))
 
     def time(self) -> float:
         return self.now
+
+    def run_in_executor(self, executor: Any, func: Any, *args: Any) -> Any:  # type: ignore[override]  # Any future.
+        future = super().run_in_executor(executor, func, *args)
+        if self._awaits_threads:
+            self._threads.add(future)
+            future.add_done_callback(self._threads.discard)
+        return future
+
+    @property
+    def must_wait(self) -> bool:
+        """True if a thread works for which time must not pass."""
+        return bool(self._threads)
 
 
 class _Skipping(selectors.DefaultSelector):
@@ -35,7 +52,7 @@ class _Skipping(selectors.DefaultSelector):
         self._turns = 0
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, Any]]:
-        if timeout is None:
+        if timeout is None or self._loop.must_wait:
             return super().select(timeout)
         ready = super().select(0)  # Between two sockets of one process nothing is ever on its way.
         self._turns = 0 if ready or timeout > 0 else self._turns + 1

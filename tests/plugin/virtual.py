@@ -29,7 +29,7 @@ class Times:
 
     def run(self, test: Coroutine[Any, Any, None]) -> None:
         def make() -> HurriedLoop:
-            self._loop = HurriedLoop()
+            self._loop = HurriedLoop(awaits_threads=True)
             return self._loop
 
         with asyncio.Runner(loop_factory=make) as runner:
