@@ -98,12 +98,17 @@ class Counted:
     def __init__(self, cluster: EmbeddedCluster) -> None:
         self.requests: Counter[str] = Counter()
         self.changed = 0
+        self.watched: set[str] = set()
+        """The paths of its watches."""
+        self._before: set[str] = set()
         self.last = time.monotonic()
         cluster.requests.subscribe(self._count)
 
     def _count(self, asked: Asked) -> None:
         if asked.user == USER:
             self.requests[asked.verb] += 1
+            if asked.verb == "watch":
+                self.watched.add(asked.path)
             self.changed += asked.method != "GET" and asked.code < 300
             if asked.code < 400:  # A name that is taken is tried again all the time.
                 self.last = time.monotonic()
@@ -112,10 +117,11 @@ class Counted:
         """Count from now on."""
         self.requests.clear()
         self.changed = 0
+        self._before, self.watched = self.watched, set()
 
     def settle(self) -> None:
-        """Wait until the operator watches, and makes no requests for a while."""
-        while not self.requests["watch"] or time.monotonic() - self.last < QUIET:
+        """Wait until the operator watches what it has watched before, and makes no requests for a while."""
+        while not self.watched >= self._before or time.monotonic() - self.last < QUIET:
             time.sleep(QUIET / 10)
 
 

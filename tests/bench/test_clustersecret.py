@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
@@ -18,8 +19,9 @@ CUT = Stage("all watches end, and that is all", lambda player: player.world.cut(
 def test_requests_cpu_memory_and_wrong_copies_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clustersecret, "FIRM", 0)
     monkeypatch.setattr(clustersecret, "QUIET", 0.5)
-    figures = measure(source_text(FILES[OURS]), QUICK, CHANGES[:1], [CUT])
-    assert figures.requests["create"] > QUICK.namespaces
+    small = replace(QUICK, patience=120)  # It starts within that on any machine.
+    figures = measure(source_text(FILES[OURS]), small, CHANGES[:1], [CUT])
+    assert figures.requests["create"] > small.namespaces
     assert figures.restart["list"] >= 3
     assert figures.changed == 0
     assert figures.cpu > 0
