@@ -177,6 +177,8 @@ class TestItsLife:
         warnings.simplefilter(
             "always"
         )  # As an error, nobody would hear of it: nothing can be raised while garbage goes.
+        gc.collect()  # Other tests may have left something to warn about.
+        recwarn.clear()
         with monkeypatch.context() as patch:
             patch.setattr(cluster._loop, "call_soon_threadsafe", interrupted)
             with pytest.raises(KeyboardInterrupt):
