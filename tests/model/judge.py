@@ -1,0 +1,83 @@
+"""Judge: what readers may rely on, whatever the streams report and in whichever order.
+
+For each name, what is shown
+
+- is a state of the server's history, and never an older one than was shown before (promise 4),
+- is not older than the version of the answer (promises 3 and 11; a snapshot is an answer that is kept),
+- is not older than an own write whose answer has come, nor than a version that a reader waited for (promise 9),
+- is absent only if no stream selected the object at such a time (promise 12, and 16 while a filter changes),
+- is that of the server once all streams have reached it; then nothing is left of what was in doubt (5, 8).
+
+Where events were lost, all but the first is promised only once all streams have reached the next list."""
+
+from __future__ import annotations
+
+from .rule import NEVER, Claim
+from .server import now, truth_of
+from .world import Rule, Scope, Side, World
+
+
+class Broken(Exception):
+    """A world in which readers are told something wrong."""
+
+
+def judged(rule: Rule, scope: Scope, world: World) -> World:
+    """Return the world with the bounds of what may be shown later; raise Broken."""
+    side = world.side
+    table = side.table
+    if table.missed and not scope.losses:
+        raise Broken(f"streams {sorted(table.missed)} must be listed again, and have missed nothing")
+    if side.is_frozen or table.version == NEVER:
+        return world  # A frozen side does not change, and one without a version does not answer.
+    streams = scope.streams_of[side.filter]
+    seen = []
+    for name, row in enumerate(table.rows):
+        history = [
+            truth_of(world.history, name, at, streams, scope.outer) for at in range(now(world.history) + 1)
+        ]
+        fits = [at for at, state in enumerate(history) if state == row.shown]
+        since = max(world.seen[name], world.written[name])
+        first = next((at for at in fits if at >= since), None)
+        for each in row.streams:
+            claim, position = row.claims[each], table.streams[each].position
+            if claim is not None and claim.version < row.floor <= position and each not in table.missed:
+                raise Broken(f"stream {each} has missed what followed on {_of(claim)}, and is not listed again")
+        if side.lost.intersection(row.streams) or row.version < side.doubted:
+            if row.shown is not None and first is None:
+                raise Broken(f"{_of(row.shown)} is shown after {since} although that was over")
+            seen.append(world.seen[name] if row.shown is None or first is None else first)
+            continue
+        if first is None:
+            raise Broken(f"{_of(row.shown)} is shown after {since}, and it was {_texts(history)}")
+        if fits[-1] < max(row.version, table.version):
+            raise Broken(f"{_of(row.shown)} is shown as of {max(row.version, table.version)}")
+        for version in range(fits[-1] + 1, len(history)):
+            if rule.reaches(table, version):
+                raise Broken(f"{_of(row.shown)} is shown to a reader that waited for {version}")
+        if all(table.streams[each].position >= now(world.history) for each in row.streams):
+            _judge_end(scope, world, side, name, history[-1])
+        seen.append(first)
+    return world._replace(seen=tuple(seen))
+
+
+def _judge_end(scope: Scope, world: World, side: Side, name: int, wanted: Claim | None) -> None:
+    """Judge an object about which its streams have told all there is."""
+    row = side.table.rows[name]
+    if any(side.table.streams[each].is_vague for each in row.streams):
+        return
+    if row.shown != wanted:
+        raise Broken(f"{_of(row.shown)} is shown in the end, and it is {_of(wanted)}")
+    is_doubtful = row.left > NEVER or (wanted is None and row.floor > NEVER)
+    if is_doubtful or any(each.until > NEVER for each in row.deletions):
+        raise Broken(f"all is known, and a doubt is kept: {row}")
+
+
+def _of(claim: Claim | None) -> str:
+    if claim is None:
+        return "nothing"
+    form = "" if claim.is_inside else ", outside"
+    return f"the state of {claim.version} (uid {claim.uid}{form})"
+
+
+def _texts(history: list[Claim | None]) -> str:
+    return "; ".join(f"{_of(state)} at {at}" for at, state in enumerate(history))

@@ -1,0 +1,261 @@
+"""Mistakes: small changes of the rule, each against one of its sentences. The exploration must find each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import ModuleType
+from typing import NamedTuple
+
+from . import rule
+
+SOURCE = Path(rule.__file__).read_text(encoding="utf-8")
+
+
+class Mistake(NamedTuple):
+    """A change of the text of `rule`."""
+
+    name: str
+    scope: str
+    """The name of the scope that finds it."""
+    before: str
+    """It occurs once."""
+    after: str
+
+
+MISTAKES = (
+    Mistake(
+        "apply a replay",
+        "probes",
+        "if claim.version <= table.streams[stream].position:",
+        "if claim.version == table.streams[stream].position:",
+    ),
+    Mistake(
+        "apply the replay of a departure",
+        "one stream and a probe",
+        "if last.version > reached.position:",
+        "if last.version != reached.position:",
+    ),
+    Mistake("show the oldest claim", "two streams", "shown = max(valid)", "shown = min(valid)"),
+    Mistake("forget the floor", "own writes", "claim.version >= floor", "claim.version > NEVER"),
+    Mistake(
+        "drop the jump of a list",
+        "two streams",
+        "Stream(version, jump=version)",
+        "Stream(version, table.streams[stream].jump)",
+    ),
+    Mistake(
+        "drop the jump of a probe",
+        "probes",
+        "Stream(version, version)",
+        "Stream(version, table.streams[stream].jump)",
+    ),
+    Mistake(
+        "let a record depart with its stream",
+        "two streams",
+        "(shown.uid in gone or _has_departed(row, streams))",
+        "True",
+    ),
+    Mistake(
+        "let a record depart before the newest list is reached",
+        "relists",
+        "awaited = max(row.left, *(each.jump for each in of_row))",
+        "awaited = row.left",
+    ),
+    Mistake(
+        "let a record depart before all streams have reached its departure",
+        "two streams",
+        "awaited = max(row.left, *(each.jump for each in of_row))",
+        "awaited = max(each.jump for each in of_row)",
+    ),
+    Mistake(
+        "let a record depart with the first stream that reaches its departure",
+        "two streams",
+        "return all(each.position >= awaited and",
+        "return any(each.position >= awaited and",
+    ),
+    Mistake(
+        "wait for streams that cannot hold the name",
+        "streams of other namespaces",
+        "of_row = [streams[each] for each in row.streams]",
+        "of_row = [*streams]",
+    ),
+    Mistake(
+        "answer as of the newest position",
+        "two streams",
+        "least = min(streams[each].position for each in of)",
+        "least = max(streams[each].position for each in of)",
+    ),
+    Mistake(
+        "answer as of a version before the newest list",
+        "two streams",
+        "if least >= max(streams[each].jump for each in of) else before",
+        "",
+    ),
+    Mistake(
+        "answer a reader who waits as soon as one stream is there",
+        "two streams",
+        "return table.version >= version > NEVER",
+        "return max(each.position for each in table.streams) >= version > NEVER",
+    ),
+    Mistake(
+        "count a probe before the stream has come to equal it",
+        "probes",
+        "if claims != list(objects):",
+        "if False:",
+    ),
+    Mistake(
+        "count a probe although the stream holds more",
+        "probes",
+        "if claims != list(objects):",
+        "if any(found not in (None, claim) for claim, found in zip(claims, objects, strict=True)):",
+    ),
+    Mistake(
+        "show an own write only until the next event",
+        "own writes",
+        "left=max(row.left, claim.version))\n    return _settled(table, name, row)",
+        "left=row.left)\n    return _settled(table, name, row)",
+    ),
+    Mistake(
+        "show an own write that no stream selects",
+        "own writes",
+        "shown = claim if is_selected else None",
+        "shown = claim",
+    ),
+    Mistake(
+        "let an own write out of the filter hide nothing",
+        "own writes",
+        "row = row._replace(shown=shown, floor=claim.version,",
+        "row = row._replace(shown=shown, floor=claim.version if is_selected else row.floor,",
+    ),
+    Mistake(
+        "show an own write that all streams have passed",
+        "own writes and relists",
+        "is_over = claim.version <= row.version and row.shown is None",
+        "is_over = False",
+    ),
+    Mistake(
+        "let the answer to an older write replace a newer record",
+        "two own writes",
+        "if claim.version <= row.floor or is_over:",
+        "if is_over:",
+    ),
+    Mistake(
+        "show a deleted object while a stream claims it",
+        "own writes",
+        "and claim.uid not in gone",
+        "",
+    ),
+    Mistake(
+        "go on showing a deleted object that no stream claims",
+        "own writes",
+        "(shown.uid in gone or _has_departed(row, streams))",
+        "_has_departed(row, streams)",
+    ),
+    Mistake(
+        "show an object that a deleted one has followed",
+        "own writes and one stream",
+        "for uid in sorted(uids) if",
+        "for uid in sorted(uids)[-1:] if",
+    ),
+    Mistake(
+        "forget a deletion before its version is known",
+        "own writes",
+        "if not NEVER < each.until <= version or",
+        "if each.until > version or",
+    ),
+    Mistake(
+        "forget a deletion before all streams have passed it",
+        "own writes",
+        "if not NEVER < each.until <= version or",
+        "if each.until == NEVER or",
+    ),
+    Mistake(
+        "keep a deletion for ever",
+        "own writes",
+        "if not NEVER < each.until <= version or",
+        "if True or",
+    ),
+    Mistake(
+        "date a deletion by a list that began before its answer",
+        "own writes while a list is read",
+        "if each.uid in deleted and each.until == NEVER else each",
+        "if each.until == NEVER else each",
+    ),
+    Mistake(
+        "let an object depart before its deletion has a version",
+        "deletions with the old version",
+        "each.position >= awaited and not each.is_vague",
+        "each.position >= awaited",
+    ),
+    Mistake(
+        "take the event after a deletion without a version for the next one",
+        "deletions with the old version",
+        "reached = Stream(version, version if is_vague else jump)",
+        "reached = Stream(version, jump)",
+    ),
+    Mistake(
+        "drop a deletion with the version of the object as a replay",
+        "deletions with the old version",
+        "    if row.claims[stream] != last:\n",
+        "    if True:\n",
+    ),
+    Mistake(
+        "trust a stream that has missed an event",
+        "lost events",
+        "        missed.update(_outdated(row, table.streams))\n",
+        "",
+    ),
+    Mistake(
+        "forget the floor of a stream that has missed an event",
+        "lost events",
+        "and all(each is None for each in claims):",
+        "and True:",
+    ),
+    Mistake(
+        "ignore the answer to a write whose event was lost",
+        "lost events",
+        "is_over = claim.version <= row.version and row.shown is None",
+        "is_over = claim.version <= row.version",
+    ),
+    Mistake(
+        "keep a floor for ever",
+        "two streams",
+        "        floor = NEVER\n",
+        "        pass\n",
+    ),
+    Mistake(
+        "keep the floors of a server that was restored",
+        "a restore",
+        "    return empty(len(table.streams), [row.streams for row in table.rows])\n",
+        "    none = empty(len(table.streams), [row.streams for row in table.rows])\n"
+        "    pairs = zip(none.rows, table.rows, strict=True)\n"
+        "    return none._replace(rows=tuple(new._replace(floor=old.floor) for new, old in pairs))\n",
+    ),
+    Mistake(
+        "change the filter before the next group is as new",
+        "another filter",
+        "return table.version >= target(before)",
+        "return table.version > NEVER",
+    ),
+    Mistake(
+        "take metadata of an object outside for no claim",
+        "a split cache",
+        "and claim.uid not in gone",
+        "and claim.uid not in gone and claim.is_inside",
+    ),
+    Mistake(
+        "take an unreadable object for no claim",
+        "unreadable objects",
+        "and claim.uid not in gone",
+        "and claim.uid not in gone and claim.is_readable",
+    ),
+)
+
+
+def with_mistake(mistake: Mistake) -> ModuleType:
+    """Return a copy of the rule with a mistake."""
+    found = SOURCE.count(mistake.before)
+    assert found == 1, f"{mistake.name!r} changes {found} places"
+    copy = ModuleType(f"{rule.__name__}, {mistake.name}")
+    exec(compile(SOURCE.replace(mistake.before, mistake.after), copy.__name__, "exec"), copy.__dict__)
+    return copy
