@@ -10,7 +10,7 @@ from typing import NamedTuple
 from .judge import Broken, judged
 from .moves import beginnings, moves
 from .server import History
-from .world import Rule, Scope, World
+from .world import Rule, Scope, Side, World
 
 Order = tuple[int, ...]
 
@@ -37,6 +37,8 @@ def explore(rule: Rule, scope: Scope, most: int = 0) -> Explored:
     orders = symmetries(scope)
     parents: dict[int, int] = {}
     """The hash of each world, and of the one before it: worlds themselves would not fit into memory."""
+    met: set[int] = set()
+    """The hashes of all worlds before they were judged: most are reached in several ways."""
     level: list[World] = []
     for _, world in beginnings(rule, scope):
         try:
@@ -51,6 +53,9 @@ def explore(rule: Rule, scope: Scope, most: int = 0) -> Explored:
         for world in level:
             before = hash(world)
             for _, after in moves(rule, scope, world):
+                if hash(after) in met:
+                    continue
+                met.add(hash(after))
                 try:
                     found = judged(rule, scope, after)
                 except Broken:
@@ -74,9 +79,7 @@ def _path(parents: dict[int, int], last: int) -> list[int]:
     return path[::-1]
 
 
-def _story(
-    rule: Rule, scope: Scope, orders: Sequence[Order], path: list[int]
-) -> tuple[str, tuple[str, ...]]:
+def _story(rule: Rule, scope: Scope, orders: Sequence[Order], path: list[int]) -> tuple[str, tuple[str, ...]]:
     """Return what is wrong after a path, and the labels of its moves. The streams keep their names."""
     choices = [(label, judged(rule, scope, world)) for label, world in beginnings(rule, scope)]
     labels, last = list[str](), ("", "")
@@ -146,31 +149,31 @@ def _reordered(world: World, order: Order) -> World:
         )
         for write in world.history
     )
-    sides = []
-    for side in (world.side, world.beside):
-        if side is None:
-            sides.append(side)
-            continue
-        back = sorted(range(len(order)), key=order.__getitem__)
-        table = side.table
-        rows = tuple(
-            row._replace(
-                streams=tuple(sorted(order[each] for each in row.streams)),
-                claims=tuple(row.claims[each] for each in back),
-            )
-            for row in table.rows
+    return world._replace(
+        history=history,
+        side=_reordered_side(world.side, order),
+        beside=world.beside and _reordered_side(world.beside, order),
+    )
+
+
+def _reordered_side(side: Side, order: Order) -> Side:
+    back = sorted(range(len(order)), key=order.__getitem__)
+    table = side.table
+    rows = tuple(
+        row._replace(
+            streams=tuple(sorted(order[each] for each in row.streams)),
+            claims=tuple(row.claims[each] for each in back),
         )
-        sides.append(
-            side._replace(
-                table=table._replace(
-                    streams=tuple(table.streams[each] for each in back),
-                    rows=rows,
-                    missed=frozenset(order[each] for each in table.missed),
-                ),
-                cursors=tuple(side.cursors[each] for each in back),
-                requests=tuple(side.requests[each] for each in back),
-                lost=frozenset(order[each] for each in side.lost),
-            )
-        )
-    assert sides[0] is not None, "readers have a group"
-    return world._replace(history=history, side=sides[0], beside=sides[1])
+        for row in table.rows
+    )
+    return side._replace(
+        table=table._replace(
+            streams=tuple(table.streams[each] for each in back),
+            rows=rows,
+            missed=frozenset(order[each] for each in table.missed),
+        ),
+        cursors=tuple(side.cursors[each] for each in back),
+        lists=tuple(side.lists[each] for each in back),
+        probes=tuple(side.probes[each] for each in back),
+        lost=frozenset(order[each] for each in side.lost),
+    )

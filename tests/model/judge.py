@@ -4,7 +4,7 @@ For each name, what is shown
 
 - is a state of the server's history, and never an older one than was shown before (promise 4),
 - is not older than the version of the answer (promises 3 and 11; a snapshot is an answer that is kept),
-- is not older than an own write whose answer has come, nor than a version that a reader waited for (promise 9),
+- is not older than an own write whose answer has come, nor than a version that a reader has waited for (9),
 - is absent only if no stream selected the object at such a time (promise 12, and 16 while a filter changes),
 - is that of the server once all streams have reached it; then nothing is left of what was in doubt (5, 8).
 
@@ -41,7 +41,9 @@ def judged(rule: Rule, scope: Scope, world: World) -> World:
         for each in row.streams:
             claim, position = row.claims[each], table.streams[each].position
             if claim is not None and claim.version < row.floor <= position and each not in table.missed:
-                raise Broken(f"stream {each} has missed what followed on {_of(claim)}, and is not listed again")
+                raise Broken(
+                    f"stream {each} has missed what followed on {_of(claim)}, and is not listed again"
+                )
         if side.lost.intersection(row.streams) or row.version < side.doubted:
             if row.shown is not None and first is None:
                 raise Broken(f"{_of(row.shown)} is shown after {since} although that was over")
@@ -55,12 +57,12 @@ def judged(rule: Rule, scope: Scope, world: World) -> World:
             if rule.reaches(table, version):
                 raise Broken(f"{_of(row.shown)} is shown to a reader that waited for {version}")
         if all(table.streams[each].position >= now(world.history) for each in row.streams):
-            _judge_end(scope, world, side, name, history[-1])
+            _judge_end(side, name, history[-1])
         seen.append(first)
     return world._replace(seen=tuple(seen))
 
 
-def _judge_end(scope: Scope, world: World, side: Side, name: int, wanted: Claim | None) -> None:
+def _judge_end(side: Side, name: int, wanted: Claim | None) -> None:
     """Judge an object about which its streams have told all there is."""
     row = side.table.rows[name]
     if any(side.table.streams[each].is_vague for each in row.streams):

@@ -6,13 +6,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
 
-from . import rule
-
-SOURCE = Path(rule.__file__).read_text(encoding="utf-8")
+from . import rule, unordered
 
 
 class Mistake(NamedTuple):
-    """A change of the text of `rule`."""
+    """A change of the text of a rule."""
 
     name: str
     scope: str
@@ -20,6 +18,7 @@ class Mistake(NamedTuple):
     before: str
     """It occurs once."""
     after: str
+    of: ModuleType = rule
 
 
 MISTAKES = (
@@ -42,6 +41,12 @@ MISTAKES = (
         "two streams",
         "Stream(version, jump=version)",
         "Stream(version, table.streams[stream].jump)",
+    ),
+    Mistake(
+        "let a list undo a probe that has counted meanwhile",
+        "probes while a list is read",
+        "if version < table.streams[stream].position:",
+        "if False:",
     ),
     Mistake(
         "drop the jump of a probe",
@@ -112,31 +117,31 @@ MISTAKES = (
     Mistake(
         "show an own write only until the next event",
         "own writes",
-        "left=max(row.left, claim.version))\n    return _settled(table, name, row)",
-        "left=row.left)\n    return _settled(table, name, row)",
+        "floor=version, left=max(row.left, version)",
+        "floor=version, left=row.left",
     ),
     Mistake(
-        "show an own write that no stream selects",
+        "go on showing what an own write took out of the filter",
         "own writes",
-        "shown = claim if is_selected else None",
-        "shown = claim",
+        "row._replace(shown=found, floor=version,",
+        "row._replace(shown=found or row.shown, floor=version,",
     ),
     Mistake(
         "let an own write out of the filter hide nothing",
         "own writes",
-        "row = row._replace(shown=shown, floor=claim.version,",
-        "row = row._replace(shown=shown, floor=claim.version if is_selected else row.floor,",
+        "row._replace(shown=found, floor=version,",
+        "row._replace(shown=found, floor=version if found else row.floor,",
     ),
     Mistake(
         "show an own write that all streams have passed",
-        "own writes and relists",
-        "is_over = claim.version <= row.version and row.shown is None",
+        "own writes, relists and a quiet stream",
+        "is_over = version <= row.version and row.shown is None",
         "is_over = False",
     ),
     Mistake(
         "let the answer to an older write replace a newer record",
         "two own writes",
-        "if claim.version <= row.floor or is_over:",
+        "if version <= row.floor or is_over:",
         "if is_over:",
     ),
     Mistake(
@@ -152,10 +157,10 @@ MISTAKES = (
         "_has_departed(row, streams)",
     ),
     Mistake(
-        "show an object that a deleted one has followed",
+        "show what was there before a deleted object that nobody had seen",
         "own writes and one stream",
-        "for uid in sorted(uids) if",
-        "for uid in sorted(uids)[-1:] if",
+        "return any(claim is not None and claim.uid == uid for claim in (row.shown, *row.claims))",
+        "return True",
     ),
     Mistake(
         "forget a deletion before its version is known",
@@ -202,7 +207,7 @@ MISTAKES = (
     Mistake(
         "trust a stream that has missed an event",
         "lost events",
-        "        missed.update(_outdated(row, table.streams))\n",
+        "        missed.update(_outdated(rows[at], table.streams))\n",
         "",
     ),
     Mistake(
@@ -214,8 +219,8 @@ MISTAKES = (
     Mistake(
         "ignore the answer to a write whose event was lost",
         "lost events",
-        "is_over = claim.version <= row.version and row.shown is None",
-        "is_over = claim.version <= row.version",
+        "is_over = version <= row.version and row.shown is None",
+        "is_over = version <= row.version",
     ),
     Mistake(
         "keep a floor for ever",
@@ -249,13 +254,30 @@ MISTAKES = (
         "and claim.uid not in gone",
         "and claim.uid not in gone and claim.is_readable",
     ),
+    Mistake(
+        "show what streams have at different versions",
+        "versions without order",
+        "    if any(each.position != version for each in streams):\n",
+        "    if any(each.position == NEVER for each in streams):\n",
+        of=unordered,
+    ),
+    Mistake(
+        "change an unordered filter at different versions",
+        "versions without order, another filter",
+        "return table.version == before.version > NEVER",
+        "return table.version > NEVER",
+        of=unordered,
+    ),
 )
 
 
 def with_mistake(mistake: Mistake) -> ModuleType:
     """Return a copy of the rule with a mistake."""
-    found = SOURCE.count(mistake.before)
+    source = Path(str(mistake.of.__file__)).read_text(encoding="utf-8")
+    found = source.count(mistake.before)
     assert found == 1, f"{mistake.name!r} changes {found} places"
-    copy = ModuleType(f"{rule.__name__}, {mistake.name}")
-    exec(compile(SOURCE.replace(mistake.before, mistake.after), copy.__name__, "exec"), copy.__dict__)
+    copy = ModuleType(f"{mistake.of.__name__}, {mistake.name}")
+    copy.__package__ = mistake.of.__package__
+    # The text is that of the rule, but for one sentence.
+    exec(compile(source.replace(mistake.before, mistake.after), copy.__name__, "exec"), copy.__dict__)  # noqa: S102
     return copy

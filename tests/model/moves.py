@@ -7,8 +7,8 @@ from itertools import combinations
 from typing import TypeVar
 
 from .rule import NEVER, Claim, Table
-from .server import History, State, Write, claim_of, next_change, now, state_of
-from .world import Answer, Budget, Request, Rule, Scope, Side, World
+from .server import History, State, Write, claim_of, next_change, now, state_of, truth_of
+from .world import Budget, Request, Rule, Scope, Side, World
 
 T = TypeVar("T")
 
@@ -22,7 +22,7 @@ def beginnings(rule: Rule, scope: Scope) -> Iterator[Move]:
         side = _blank(rule, scope, 0)
         if scope.begins_listed:
             for stream in range(len(side.cursors)):
-                side = _listed(rule, scope, history, side, stream, Request(False, 0, frozenset()))
+                side = _listed(rule, scope, history, side, stream, Request(0))
         bounds = (0,) * len(scope.names)
         yield (
             f"begin with {_text(state)}",
@@ -74,12 +74,8 @@ def _writes(scope: Scope, world: World) -> Iterator[Move]:
             label = f"{version}: {_named(scope, name)}{_text(state)}"
             yield label, written
             if world.budget[Budget.OWN]:
-                known = {row.shown.uid for side in _sides(world) if (row := side.table.rows[name]).shown}
-                answers = (*world.answers, Answer(version, frozenset(known)))
-                yield (
-                    f"{label}, an own write",
-                    written._replace(answers=answers, budget=_spend(world, Budget.OWN)),
-                )
+                answers, budget = (*world.answers, version), _spend(world, Budget.OWN)
+                yield f"{label}, an own write", written._replace(answers=answers, budget=budget)
 
 
 def _states(scope: Scope, name: int, uid: int) -> list[State | None]:
@@ -96,30 +92,42 @@ def _states(scope: Scope, name: int, uid: int) -> list[State | None]:
 
 def _answers(rule: Rule, scope: Scope, world: World) -> Iterator[Move]:
     for answer in world.answers:
-        name, state = world.history[answer.version]
-        after = world._replace(answers=tuple(each for each in world.answers if each is not answer))
-        label = f"the answer to write {answer.version} arrives"
+        name, state = world.history[answer]
+        after = world._replace(answers=tuple(each for each in world.answers if each != answer))
+        label = f"the answer to write {answer} arrives"
         if state is not None and scope.misread and not state.selected - scope.misread:
             yield f"{label}, and nobody knows if it is selected", after
             continue
-        side = world.side if world.side.is_frozen else _written(rule, scope, world, world.side, answer)
-        beside = world.beside and _written(rule, scope, world, world.beside, answer)
-        written = _with(world.written, name, max(world.written[name], answer.version))
-        yield label, after._replace(side=side, beside=beside, written=written)
+        written = _with(world.written, name, max(world.written[name], answer))
+        for how, note in (
+            (label, _written),
+            *([(f"{label} not", _looked_up)] if scope.loses_answers else ()),
+        ):
+            side = world.side if world.side.is_frozen else note(rule, scope, world, world.side, answer)
+            beside = world.beside and note(rule, scope, world, world.beside, answer)
+            yield how, after._replace(side=side, beside=beside, written=written)
 
 
-def _written(rule: Rule, scope: Scope, world: World, side: Side, answer: Answer) -> Side:
-    name, state = world.history[answer.version]
-    table = side.table
-    if state is None:
-        before, _ = state_of(world.history, name, answer.version - 1)
-        uid = before.uid if before is not None else NEVER
-        table = rule.deleted(table, name, answer.known | {uid})
-    else:
+def _written(rule: Rule, scope: Scope, world: World, side: Side, version: int) -> Side:
+    name, state = world.history[version]
+    if state is not None:
         streams = [each for each in scope.streams_of[side.filter] if each in state.selected]
-        claim = Claim(answer.version, state.uid, streams != [scope.outer], state.is_readable)
-        table = rule.wrote(table, name, claim, is_selected=bool(streams))
-    return side._replace(table=table)
+        claim = Claim(version, state.uid, streams != [scope.outer], state.is_readable)
+        return side._replace(table=rule.answered(side.table, name, version, claim if streams else None))
+    before, _ = state_of(world.history, name, version - 1)
+    assert before is not None, "only what is there is deleted"
+    if not rule.knows(side.table, name, before.uid):
+        return _looked_up(rule, scope, world, side, version)
+    return side._replace(table=rule.deleted(side.table, name, before.uid))
+
+
+def _looked_up(rule: Rule, scope: Scope, world: World, side: Side, version: int) -> Side:
+    """List the name of an object that was written at this version."""
+    name, _ = world.history[version]
+    history, streams = world.history, scope.streams_of[side.filter]
+    found = truth_of(history, name, now(history), streams, scope.outer)
+    version = now(history) if found is None else found.version
+    return side._replace(table=rule.answered(side.table, name, version, found))
 
 
 # ---- The streams.
@@ -128,18 +136,18 @@ def _written(rule: Rule, scope: Scope, world: World, side: Side, answer: Answer)
 def _of_side(rule: Rule, scope: Scope, world: World, side: Side) -> Iterator[tuple[str, Side]]:
     history, streams = world.history, scope.streams_of[side.filter]
     for at, stream in enumerate(streams):
-        cursor, request = side.cursors[at], side.requests[at]
-        if cursor == NEVER and request is None or at in side.table.missed:
+        cursor, request, probe = side.cursors[at], side.lists[at], side.probes[at]
+        if request is None and (cursor == NEVER or at in side.table.missed):
             yield from _list(rule, scope, world, side, at)
-        if request is not None and not request.is_probe:
-            yield f"{_letter(stream)} has listed", _listed(rule, scope, history, side, at, request)
-        if request is not None and request.is_probe:
-            objects = _objects(scope, history, stream, request.version)
-            table, is_over = rule.probed(side.table, at, request.version, objects)
+        if request is not None:
+            label = f"{_letter(stream)} has listed, as of {request.version}"
+            yield label, _listed(rule, scope, history, side, at, request)
+        if probe != NEVER:
+            objects = _objects(scope, history, stream, probe)
+            table, is_over = rule.probed(side.table, at, probe, objects)
             if is_over:
-                requests = _with(side.requests, at, None)
-                label = f"{_letter(stream)} has the listed metadata, as of {request.version}"
-                yield label, side._replace(table=table, requests=requests)
+                label = f"{_letter(stream)} has the listed metadata, as of {probe}"
+                yield label, side._replace(table=table, probes=_with(side.probes, at, NEVER))
         if cursor == NEVER:
             continue
         change = next_change(history, stream, cursor)
@@ -171,12 +179,12 @@ def _lists(rule: Rule, scope: Scope, world: World, side: Side) -> Iterator[tuple
 
 
 def _list(rule: Rule, scope: Scope, world: World, side: Side, at: int) -> Iterator[tuple[str, Side]]:
-    """Begin a list, which ends the watch and its probe."""
+    """Begin a list, which ends the watch."""
     stream = scope.streams_of[side.filter][at]
-    request = Request(False, now(world.history), _deleted(side.table))
+    request = Request(now(world.history), _deleted(side.table))
     if scope.are_lists_slow:
-        cursors, requests = _with(side.cursors, at, NEVER), _with(side.requests, at, request)
-        yield f"{_letter(stream)} begins a list", side._replace(cursors=cursors, requests=requests)
+        cursors, lists = _with(side.cursors, at, NEVER), _with(side.lists, at, request)
+        yield f"{_letter(stream)} begins a list", side._replace(cursors=cursors, lists=lists)
     else:
         label = f"{_letter(stream)} lists at {request.version}"
         yield label, _listed(rule, scope, world.history, side, at, request)
@@ -188,7 +196,7 @@ def _listed(rule: Rule, scope: Scope, history: History, side: Side, at: int, req
     return side._replace(
         table=rule.dated(table, request.version, request.deleted),
         cursors=_with(side.cursors, at, request.version),
-        requests=_with(side.requests, at, None),
+        lists=_with(side.lists, at, None),
         lost=side.lost - {at},
         doubted=request.version if at in side.lost else side.doubted,
     )
@@ -197,17 +205,16 @@ def _listed(rule: Rule, scope: Scope, history: History, side: Side, at: int, req
 def _probes(rule: Rule, scope: Scope, world: World, side: Side) -> Iterator[tuple[str, Side]]:
     for at, stream in enumerate(scope.streams_of[side.filter]):
         position = side.table.streams[at].position
-        if side.requests[at] is not None or side.cursors[at] == NEVER:
+        if side.probes[at] != NEVER or position == NEVER:
             continue
         target: int = rule.target(side.table)
         for version in [target] if scope.targets_only else range(position + 1, now(world.history) + 1):
             if version > position:
-                request = Request(True, version, frozenset())
-                requests = _with(side.requests, at, request)
-                yield f"{_letter(stream)} is probed at {version}", side._replace(requests=requests)
+                probes = _with(side.probes, at, version)
+                yield f"{_letter(stream)} is probed at {version}", side._replace(probes=probes)
 
 
-def _losses(rule: Rule, scope: Scope, world: World, side: Side) -> Iterator[tuple[str, Side]]:
+def _losses(_: Rule, scope: Scope, world: World, side: Side) -> Iterator[tuple[str, Side]]:
     for at, stream in enumerate(scope.streams_of[side.filter]):
         cursor = side.cursors[at]
         if cursor != NEVER and (change := next_change(world.history, stream, cursor)) is not None:
@@ -231,8 +238,8 @@ def _deleted(table: Table) -> frozenset[int]:
 def _blank(rule: Rule, scope: Scope, filter_: int) -> Side:
     streams = scope.streams_of[filter_]
     names = [tuple(at for at, each in enumerate(streams) if each in holders) for holders in scope.names]
-    nothing = (None,) * len(streams)
-    return Side(filter_, rule.empty(len(streams), names), (NEVER,) * len(streams), nothing)
+    never, nothing = (NEVER,) * len(streams), (None,) * len(streams)
+    return Side(filter_, rule.empty(len(streams), names), never, nothing, never)
 
 
 def _of_groups(rule: Rule, scope: Scope, world: World) -> Iterator[Move]:
@@ -266,10 +273,6 @@ def _of_groups(rule: Rule, scope: Scope, world: World) -> Iterator[Move]:
 
 
 # ---- Words and tuples.
-
-
-def _sides(world: World) -> tuple[Side, ...]:
-    return (world.side,) if world.beside is None else (world.side, world.beside)
 
 
 def _spend(world: World, kind: Budget) -> tuple[int, ...]:

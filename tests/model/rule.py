@@ -130,7 +130,9 @@ def progress(table: Table, stream: int, version: int) -> Table:
 
 
 def listed(table: Table, stream: int, version: int, objects: Sequence[Claim | None]) -> Table:
-    """A complete list."""
+    """A complete list. One that is older than a probe that has counted meanwhile is no news."""
+    if version < table.streams[stream].position:
+        return table
     rows = tuple(
         row._replace(claims=_with(row.claims, stream, claim))
         for row, claim in zip(table.rows, objects, strict=True)
@@ -139,9 +141,7 @@ def listed(table: Table, stream: int, version: int, objects: Sequence[Claim | No
     return _settled(Table(streams, rows, table.version, table.missed - {stream}))
 
 
-def probed(
-    table: Table, stream: int, version: int, objects: Sequence[Claim | None]
-) -> tuple[Table, bool]:
+def probed(table: Table, stream: int, version: int, objects: Sequence[Claim | None]) -> tuple[Table, bool]:
     """Compare a stream with a list of its metadata; return the table, and True if the probe is over.
 
     A probe counts as a list once the stream holds exactly the listed objects, all of them at one moment."""
@@ -160,26 +160,31 @@ def probed(
 # ---- Own writes.
 
 
-def wrote(table: Table, name: int, claim: Claim, *, is_selected: bool) -> Table:
-    """The answer to an own write has arrived. `is_selected` is False if no stream selects the object."""
+def answered(table: Table, name: int, version: int, found: Claim | None) -> Table:
+    """An own write, or a list of one name, has been answered: as of a version, readers should see `found`.
+
+    It is None if the object does not exist, or if no stream selects it."""
     row = table.rows[name]
-    # If all streams have passed the write and none holds the object, it has departed since. If they still show
-    # what was before the write, an event was lost.
-    is_over = claim.version <= row.version and row.shown is None
-    if claim.version <= row.floor or is_over:
+    # If all streams have passed the write, and nothing is shown, the object has departed since. If something
+    # older than the write is shown, an event was lost.
+    is_over = version <= row.version and row.shown is None
+    if version <= row.floor or is_over:
         return table
-    shown = claim if is_selected else None
-    row = row._replace(shown=shown, floor=claim.version, left=max(row.left, claim.version))
-    return _settled(table, name, row)
+    return _settled(table, name, row._replace(shown=found, floor=version, left=max(row.left, version)))
 
 
-def deleted(table: Table, name: int, uids: Collection[int]) -> Table:
-    """The answer to an own deletion has arrived, which has no version. `uids` are that of the object, and
-    those which were known under its name when the deletion was sent."""
+def deleted(table: Table, name: int, uid: int) -> Table:
+    """The answer to an own deletion has arrived, which has no version. The table `knows` the object."""
     row = table.rows[name]
-    known = {each.uid for each in row.deletions}
-    new = tuple(Deletion(uid) for uid in sorted(uids) if uid not in known)
-    return _settled(table, name, row._replace(deletions=tuple(sorted(row.deletions + new))))
+    deletions = {each.uid: each for each in (Deletion(uid), *row.deletions)}
+    return _settled(table, name, row._replace(deletions=tuple(sorted(deletions.values()))))
+
+
+def knows(table: Table, name: int, uid: int) -> bool:
+    """Return True if a stream or readers have the object, so that its floor hides all objects of this name
+    from before it. If not, list the name, since a stream may still report these."""
+    row = table.rows[name]
+    return any(claim is not None and claim.uid == uid for claim in (row.shown, *row.claims))
 
 
 def dated(table: Table, version: int, deleted: Collection[int]) -> Table:
@@ -233,9 +238,9 @@ def _settled(table: Table, name: int | None = None, changed: Row | None = None) 
     if name is not None and changed is not None:
         rows[name] = changed
     missed = set(table.missed)
-    for at, row in enumerate(rows):
-        rows[at] = row = _visible(row, table.streams)
-        missed.update(_outdated(row, table.streams))
+    for at, before in enumerate(rows):
+        rows[at] = _visible(before, table.streams)
+        missed.update(_outdated(rows[at], table.streams))
     version = _common(table.streams, range(len(table.streams)), table.version)
     return Table(table.streams, tuple(rows), version, frozenset(missed))
 

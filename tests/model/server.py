@@ -1,4 +1,4 @@
-"""Server: the history of a few objects, and what lists and watches of it have. Version v is the v-th write."""
+"""Server: the history of some objects, and what lists and watches have of it. Versions number the writes."""
 
 from __future__ import annotations
 
@@ -56,16 +56,15 @@ def state_of(history: History, name: int, version: int) -> tuple[State | None, i
 
 
 def claim_of(history: History, name: int, version: int, stream: int, outer: int) -> Claim | None:
-    """Return the object as a list of a stream has it. `outer` is the stream of metadata outside the filter."""
+    """Return the object as the list of a stream has it. `outer` is the stream of metadata outside of the
+    filter."""
     state, written = state_of(history, name, version)
     if state is None or stream not in state.selected:
         return None
     return Claim(written, state.uid, stream != outer, state.is_readable)
 
 
-def truth_of(
-    history: History, name: int, version: int, streams: tuple[int, ...], outer: int
-) -> Claim | None:
+def truth_of(history: History, name: int, version: int, streams: tuple[int, ...], outer: int) -> Claim | None:
     """Return what readers of some streams should see as of a version."""
     state, written = state_of(history, name, version)
     if state is None:

@@ -13,6 +13,7 @@ from .server import History
 Rule: TypeAlias = ModuleType
 """`rule`, or a copy of it with a mistake."""
 
+
 class Budget(IntEnum):
     """What happens a limited number of times."""
 
@@ -51,12 +52,16 @@ class Scope:
     has_ticks: bool = False
     """True if other objects are written as well, which no stream selects."""
     deletes_with_old_version: bool = False
+    loses_answers: bool = False
+    """True if the answer to an own write may be lost, so that the object is looked up."""
     are_lists_slow: bool = False
     """True if something may happen while a list is read."""
     begins_listed: bool = False
     """True if the exploration begins after the first lists."""
     misread: frozenset[int] = frozenset()
     """The streams of which nobody but the server knows whether they select an object."""
+    has_order: bool = True
+    """False if the server's versions can only be compared for equality."""
     targets_only: bool = False
     """True if probes are as of the newest version that the group knows, as those of the prober."""
 
@@ -81,9 +86,8 @@ class Scope:
 class Request(NamedTuple):
     """A list of a stream that the server has answered, and whose answer is on its way."""
 
-    is_probe: bool
     version: int
-    deleted: frozenset[int]
+    deleted: frozenset[int] = frozenset()
     """The uids whose deletion had been answered before."""
 
 
@@ -94,7 +98,9 @@ class Side(NamedTuple):
     table: Table
     cursors: tuple[int, ...]
     """The version up to which each watch has sent its events; NEVER while there is none."""
-    requests: tuple[Request | None, ...]
+    lists: tuple[Request | None, ...]
+    probes: tuple[int, ...]
+    """The version of the metadata with which each stream is compared; NEVER if there is none."""
     lost: frozenset[int] = frozenset()
     """The streams to which an event was not sent, until they are listed again."""
     doubted: int = NEVER
@@ -103,21 +109,14 @@ class Side(NamedTuple):
     """True after a restore of the server: readers see the old state, which does not change any more."""
 
 
-class Answer(NamedTuple):
-    """The answer to an own write that is on its way."""
-
-    version: int
-    known: frozenset[int]
-    """The uids that were known under this name when the write was sent."""
-
-
 class World(NamedTuple):
     """All that is known of one moment."""
 
     history: History
     side: Side
     beside: Side | None
-    answers: tuple[Answer, ...]
+    answers: tuple[int, ...]
+    """The versions of own writes whose answers are on their way."""
     budget: tuple[int, ...]
     seen: tuple[int, ...]
     """For each name, the oldest version that readers may still be shown."""
