@@ -25,7 +25,7 @@ WITH_SPHINX := $(SITE)/.installed
 DEMO := .venv/demo-$(notdir $(VENV))
 WITH_DEMO := $(DEMO)/.installed
 
-.PHONY: help env demo test cover cover-lines quick test-real test-real-all test-clients test-lowest test-kopf comparison bench test-bench structure soak hostile world mutants test-all test-others envs lint docs test-quick test-between test-oldest servers field-labels merge-types dist try-dist clean
+.PHONY: help env demo test cover cover-lines quick test-real test-real-all test-clients test-lowest test-kopf comparison bench test-bench structure soak hostile model world mutants test-all test-others envs lint docs test-quick test-between test-oldest servers field-labels merge-types dist try-dist clean
 
 help:  ## Show what can be made.
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -54,7 +54,7 @@ demo: $(WITH_DEMO)  ## Show what it does, in about a minute and without a cluste
 
 # Enumerations, explorations, simulations, attacks, comparisons with brute force and with Go: several times as long where coverage is
 # measured, which needs none of them; and one interpreter computes what every other does.
-PROOFS := tests/oracle tests/hostile tests/world $(addprefix tests/,products selectors/test_containment.py selectors/test_properties.py) \
+PROOFS := tests/oracle tests/hostile tests/model tests/world $(addprefix tests/,products selectors/test_containment.py selectors/test_properties.py) \
 	$(addprefix tests/core/,$(addprefix store/test_,union.py change_orders.py split.py) test_exploration.py test_simulation.py) \
 	$(addprefix tests/informer/test_,own_writes_model.py filter_change_states.py) tests/faults/test_soak.py
 # What other interpreters need not be asked again: the API as a server has it, whose code all other tests go through as well; texts;
@@ -154,10 +154,13 @@ structure: $(INSTALLED)  ## Count what shows the structure of the package: folde
 	$(PY) -m bench.structure $(ARGS)
 
 soak: $(INSTALLED)  ## Explore 400,000 states of the core, simulate a million operations, play 10,000 faults over sockets, reconcile 100,000 changes on both servers: half an hour.
-	$(PY) -m pytest -m soak $(or $(ARGS),$(PARALLEL) $(addprefix tests/,core faults feed hostile informer products selectors reactions oracle world real/test_own_writes.py real/test_reconcile.py real/test_counters.py testing/test_wrong_types.py test_demo.py))
+	$(PY) -m pytest -m soak $(or $(ARGS),$(PARALLEL) $(addprefix tests/,core faults feed hostile informer model products selectors reactions oracle world real/test_own_writes.py real/test_reconcile.py real/test_counters.py testing/test_wrong_types.py test_demo.py))
 
 hostile: $(INSTALLED)  ## Play a hostile server to caches on real time, and print what they do and take: a quarter of an hour; ARGS are words of names.
 	$(PY) -m tests.hostile $(ARGS)
+
+model: $(INSTALLED)  ## Explore the model of a cache with several streams, and print which of its mistakes are found; ARGS="--large --mistakes" for more.
+	$(PY) -m tests.model $(ARGS)
 
 world: $(INSTALLED)  ## Play random worlds, and compare each read with the history of the server; ARGS=SEED plays one and prints its steps, ARGS="--worlds 1000" searches.
 	$(PY) -m tests.world $(ARGS)

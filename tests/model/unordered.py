@@ -1,8 +1,8 @@
-"""Unordered: the rule for a server whose versions have no order. Only equality is known.
+"""Unordered: the rule for a server whose versions have no order. They are equal or not.
 
 The newest of two claims, a floor and a jump mean nothing then. A replay cannot be told from an event, so
-there are no probes. Nobody can say when an own write is over, so none is shown. Readers see *epochs*: what all
-streams had when they were at one version. In between, they see the epoch before. A stream that is not there
+there are no probes. Nobody can say when an own write is over, so none is shown. Readers see *epochs*: what
+all streams had when they were at one version. In between, they see the epoch before. A stream that is behind
 is listed as of exactly that version. The functions are those of `rule`."""
 
 from __future__ import annotations
