@@ -27,8 +27,11 @@ def judged(rule: Rule, scope: Scope, world: World) -> World:
     table = side.table
     if table.missed and not scope.losses:
         raise Broken(f"streams {sorted(table.missed)} must be listed again, and have missed nothing")
-    if side.is_frozen or table.version == NEVER:
-        return world  # A frozen side does not change, and one without a version does not answer.
+    if table.version == NEVER:
+        return world  # It does not answer.
+    if side.is_frozen:
+        _judge_frozen(scope, world)
+        return world
     streams = scope.streams_of[side.filter]
     seen = []
     for name, row in enumerate(table.rows):
@@ -60,6 +63,16 @@ def judged(rule: Rule, scope: Scope, world: World) -> World:
             _judge_end(side, name, history[-1])
         seen.append(first)
     return world._replace(seen=tuple(seen))
+
+
+def _judge_frozen(scope: Scope, world: World) -> None:
+    """Judge own writes while the group begins again. All else is as it was before the restore."""
+    for name, (row, written) in enumerate(zip(world.side.table.rows, world.written, strict=True)):
+        versions = range(written, now(world.history) + 1) if written else ()
+        streams = scope.streams_of[world.side.filter]
+        history = [truth_of(world.history, name, at, streams, scope.outer) for at in versions]
+        if history and row.shown not in history:
+            raise Broken(f"{_of(row.shown)} is shown after an own write at {written}: {_texts(history)}")
 
 
 def _judge_end(side: Side, name: int, wanted: Claim | None) -> None:

@@ -140,7 +140,7 @@ MISTAKES = (
     ),
     Mistake(
         "let the answer to an older write replace a newer record",
-        "two own writes",
+        "own writes",
         "if version <= row.floor or is_over:",
         "if is_over:",
     ),
@@ -235,6 +235,12 @@ MISTAKES = (
         "    none = empty(len(table.streams), [row.streams for row in table.rows])\n"
         "    pairs = zip(none.rows, table.rows, strict=True)\n"
         "    return none._replace(rows=tuple(new._replace(floor=old.floor) for new, old in pairs))\n",
+    ),
+    Mistake(
+        "compare own writes with versions from before the restore",
+        "a restore and own writes",
+        "row.shown, left=FOREVER)",
+        "row.shown, floor=row.floor, left=FOREVER)",
     ),
     Mistake(
         "change the filter before the next group is as new",

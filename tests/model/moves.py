@@ -14,6 +14,9 @@ T = TypeVar("T")
 
 Move = tuple[str, World]
 
+OF_EPOCH = 1_000
+"""A restored server gives the same versions again, and never the same uids."""
+
 
 def beginnings(rule: Rule, scope: Scope) -> Iterator[Move]:
     """Yield the first worlds: the first object in each state, and no other one."""
@@ -67,7 +70,8 @@ def _writes(scope: Scope, world: World) -> Iterator[Move]:
         yield f"{version}: another object", world._replace(history=(*history, Write(-1, None)))
     for name in range(len(scope.names)):
         before, _ = state_of(history, name, version - 1)
-        uid = version if before is None else before.uid
+        epoch = scope.restores - world.budget[Budget.RESTORE]
+        uid = before.uid if before is not None else version + OF_EPOCH * epoch
         states: list[State | None] = _states(scope, name, uid)
         for state in states if before is None else [None, *states]:
             written = world._replace(history=(*history, Write(name, state)))
@@ -103,7 +107,7 @@ def _answers(rule: Rule, scope: Scope, world: World) -> Iterator[Move]:
             (label, _written),
             *([(f"{label} not", _looked_up)] if scope.loses_answers else ()),
         ):
-            side = world.side if world.side.is_frozen else note(rule, scope, world, world.side, answer)
+            side = note(rule, scope, world, world.side, answer)
             beside = world.beside and note(rule, scope, world, world.beside, answer)
             yield how, after._replace(side=side, beside=beside, written=written)
 
@@ -257,7 +261,9 @@ def _of_groups(rule: Rule, scope: Scope, world: World) -> Iterator[Move]:
                 f"the server is restored to {version}",
                 world._replace(
                     history=world.history[: version + 1],
-                    side=_blank(rule, scope, side.filter)._replace(is_frozen=True),
+                    side=_blank(rule, scope, side.filter)._replace(
+                        table=rule.frozen(side.table), is_frozen=True
+                    ),
                     beside=_blank(rule, scope, side.filter)._replace(table=rule.restarted(side.table)),
                     answers=(),
                     budget=_spend(world, Budget.RESTORE),

@@ -26,6 +26,9 @@ T = TypeVar("T")
 NEVER = -1
 """Older than all versions: the position of a stream that was not listed yet."""
 
+FOREVER = 2**63
+"""Newer than all versions."""
+
 
 class Claim(NamedTuple):
     """The record of an object that a stream holds."""
@@ -94,6 +97,13 @@ def empty(streams: int, names: Sequence[tuple[int, ...]]) -> Table:
 def restarted(table: Table) -> Table:
     """Return the table of the same group after a restore of the server: versions begin again."""
     return empty(len(table.streams), [row.streams for row in table.rows])
+
+
+def frozen(table: Table) -> Table:
+    """Return what readers see until the group has begun again after a restore: only own writes change it."""
+    nothing = (None,) * len(table.streams)
+    rows = tuple(Row(row.streams, nothing, row.shown, left=FOREVER) for row in table.rows)
+    return Table((Stream(),) * len(table.streams), rows, table.version)
 
 
 # ---- Reports of streams.

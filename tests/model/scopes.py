@@ -14,8 +14,7 @@ SMALL = (
     Scope("relists", lists=1, has_ticks=True),
     Scope("probes", probes=1),
     Scope("one stream and a probe", streams=1, names=((0,),), writes=4, probes=1, begins_listed=True),
-    Scope("own writes", own=1),
-    Scope("two own writes", own=2, begins_listed=True),
+    Scope("own writes", own=2, begins_listed=True),
     Scope("own writes and one stream", streams=1, names=((0,),), writes=4, own=1, begins_listed=True),
     Scope(
         "own writes, relists and a quiet stream",
@@ -40,7 +39,8 @@ SMALL = (
     Scope("deletions with the old version", deletes_with_old_version=True, has_ticks=True),
     Scope("lost events", losses=1, own=1, begins_listed=True),
     Scope("lost events and probes", losses=1, probes=1, begins_listed=True),
-    Scope("a restore", restores=1, begins_listed=True),
+    Scope("a restore", restores=1, selections=ONE_STREAM, begins_listed=True),
+    Scope("a restore and own writes", restores=1, own=1, selections=(frozenset({0}),), begins_listed=True),
     Scope("an eviction and own writes", evictions=1, own=1, selections=ONE_STREAM, begins_listed=True),
     Scope(
         "own writes while a list is read",
@@ -83,7 +83,7 @@ LARGE = (
     Scope("old versions and own writes", deletes_with_old_version=True, has_ticks=True, own=1, lists=1),
     Scope("old versions and probes", deletes_with_old_version=True, writes=3, probes=1, begins_listed=True),
     Scope("two lost events", losses=2, lists=1, writes=3, begins_listed=True),
-    Scope("a restore and own writes", restores=1, own=1, lists=1, begins_listed=True),
+    Scope("a restore, own writes and a relist", restores=1, own=1, lists=1, begins_listed=True),
     Scope("a restore and slow lists", restores=1, are_lists_slow=True, begins_listed=True),
     Scope("an eviction and slow lists", evictions=1, own=1, are_lists_slow=True, begins_listed=True),
     Scope(

@@ -13,7 +13,7 @@ class State(NamedTuple):
     selected: frozenset[int]
     """The streams that select it."""
     uid: int = 0
-    """The version at which it was created."""
+    """That of no other object."""
     is_readable: bool = True
 
 

@@ -106,7 +106,7 @@ class Side(NamedTuple):
     doubted: int = NEVER
     """The version of a list that shows what was lost."""
     is_frozen: bool = False
-    """True after a restore of the server: readers see the old state, which does not change any more."""
+    """True after a restore of the server: readers see the old state, which only own writes change."""
 
 
 class World(NamedTuple):
