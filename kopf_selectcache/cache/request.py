@@ -209,7 +209,9 @@ class Requests:
         """Return the request for several objects; raise ReadError for arguments that make no sense."""
         if "owner" in options or "controller" in options:
             options, of_owner = _split_owner(verb, options)
-            return replace(self.several(verb, kind, options), is_plain=False, **of_owner)
+            texts = map(options.get, _TEXTS)
+            plain = self.plain(verb, kind, *texts) if options.keys() <= {*_TEXTS} else None
+            return replace(plain or self.several(verb, kind, options), is_plain=False, **of_owner)
         given = {name: value for name, value in options.items() if value is not None and value is not False}
         if given.keys() <= {*_TEXTS} and (memoised := self.plain(verb, kind, *map(given.get, _TEXTS))):
             return memoised
@@ -485,11 +487,12 @@ def _split_owner(verb: str, options: Mapping[str, Any]) -> tuple[dict[str, Any],
 
 def owner_of(verb: str, owner: object) -> tuple[str, str | None]:
     """Return the uid and namespace of the owner that a read was given."""
-    if not isinstance(owner, Mapping) and (obj := to_dict(owner)) is not None:
-        owner = obj
     call = f"cache.{verb}()"
-    _require(isinstance(owner, Mapping), call, "the owner", owner, "the body of an object")
-    metadata = owner.get("metadata") if isinstance(owner, Mapping) else None
+    if not isinstance(owner, Mapping):
+        obj = to_dict(owner)
+        _require(obj is not None, call, "the owner", owner, "the body of an object")
+        owner = obj or {}
+    metadata = owner.get("metadata")
     metadata = metadata if isinstance(metadata, Mapping) else {}
     uid, namespace = metadata.get("uid"), metadata.get("namespace")
     if not isinstance(uid, str) or not uid:
