@@ -309,6 +309,12 @@ def test_a_paused_operator_keeps_its_caches_and_admission_reads_them(
     cluster.create(PEERINGS)
     cluster.create(PEERING)
     caplog.set_level("INFO")
+    caplog.set_level("DEBUG", logger="kopf._cogs.clients.watching")
+
+    def has_paused() -> bool:
+        """Return True once Kopf has closed its watch: it tells of the pause before."""
+        _, paused, later = caplog.text.partition("Pausing operations in favour of")
+        return bool(paused) and "Pausing the watch-stream for secrets" in later
 
     async def server(serve: Any) -> AsyncIterator[Any]:
         yield {"url": "https://localhost"}
@@ -362,7 +368,7 @@ def test_a_paused_operator_keeps_its_caches_and_admission_reads_them(
         assert await held() == ["web-1"]
 
         cluster.patch(PEERING, {"status": {"another": {"priority": 100, "lifetime": 600}}})
-        await until(lambda: "Pausing operations in favour of" in caplog.text or running.done())
+        await until(lambda: has_paused() or running.done())
         cluster.create(secret("web-2", app="web"))
         while await held() != ["web-1", "web-2"]:
             pass

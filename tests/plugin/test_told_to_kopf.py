@@ -68,8 +68,8 @@ def test_20_the_log_the_event_and_the_annotation_have_the_way_out(
     (tmp_path / "app.py").write_text(APP)
     with operator(tmp_path / "app.py", "-A") as running:
         cluster.create(SHOP)
-        found = cluster.wait_for(SHOP, lambda obj: WAY in progress_of(obj), timeout=30)
-        cluster.requests.wait("create", "events", timeout=30)
+        found = cluster.wait_for(SHOP, lambda obj: WAY in progress_of(obj), timeout=120)
+        cluster.requests.wait("create", "events", timeout=120)
         posted = events_of(cluster)
     progress = progress_of(found)
     assert "the cache of pods only has app=web" in progress
