@@ -45,7 +45,7 @@ def test_a_wrong_selector_concerns_its_tenant_alone(cluster, operator, wrong):
         cluster.create(tenant("office", wrong))
         cluster.create(tenant("street"), request("street"))
         cluster.wait_for(request("street"), lambda now: now.get("status") == {"answer": "7"})
+        cluster.requests.wait("create", "events")  # The warning.
     warnings = [line for line in running.output.splitlines() if "is not served" in line]
     assert warnings
     assert all("the tenant office is not served" in line for line in warnings)
-    assert cluster.requests.where("create", "events")
