@@ -248,6 +248,8 @@ def _blank(rule: Rule, scope: Scope, filter_: int) -> Side:
 
 def _of_groups(rule: Rule, scope: Scope, world: World) -> Iterator[Move]:
     side, beside, budget = world.side, world.beside, world.budget
+    if budget[Budget.RESTORE] and side.table.version > NEVER:
+        yield from _restores(rule, scope, world)
     if beside is not None:
         nothing = (0,) * len(scope.names)
         if side.is_frozen and beside.table.version > NEVER:
@@ -255,27 +257,32 @@ def _of_groups(rule: Rule, scope: Scope, world: World) -> Iterator[Move]:
         elif not side.is_frozen and rule.may_replace(beside.table, side.table):
             yield "the filter changes", world._replace(side=beside, beside=None)
         return
-    if budget[Budget.RESTORE] and side.table.version > NEVER:
-        for version in range(now(world.history)):
-            yield (
-                f"the server is restored to {version}",
-                world._replace(
-                    history=world.history[: version + 1],
-                    side=_blank(rule, scope, side.filter)._replace(
-                        table=rule.frozen(side.table), is_frozen=True
-                    ),
-                    beside=_blank(rule, scope, side.filter)._replace(table=rule.restarted(side.table)),
-                    answers=(),
-                    budget=_spend(world, Budget.RESTORE),
-                    written=(0,) * len(scope.names),
-                ),
-            )
     if budget[Budget.EVICTION] and side.table.version > NEVER:
         blank = _blank(rule, scope, side.filter)._replace(table=rule.restarted(side.table))
         yield "the group is evicted", world._replace(side=blank, budget=_spend(world, Budget.EVICTION))
     if budget[Budget.CHANGE]:
         blank = _blank(rule, scope, 1 - side.filter)
         yield "another filter is declared", world._replace(beside=blank, budget=_spend(world, Budget.CHANGE))
+
+
+def _restores(rule: Rule, scope: Scope, world: World) -> Iterator[Move]:
+    """Restore the server. If the filter is changing, the next filter begins again."""
+    begun = world.beside or world.side
+    beside = _blank(rule, scope, begun.filter)._replace(table=rule.restarted(begun.table))
+    old = _blank(rule, scope, world.side.filter)
+    side = old._replace(table=rule.frozen(world.side.table), is_frozen=True)
+    for version in range(now(world.history)):
+        yield (
+            f"the server is restored to {version}",
+            world._replace(
+                history=world.history[: version + 1],
+                side=side,
+                beside=beside,
+                answers=(),
+                budget=_spend(world, Budget.RESTORE),
+                written=(0,) * len(scope.names),
+            ),
+        )
 
 
 # ---- Words and tuples.
