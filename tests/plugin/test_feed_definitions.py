@@ -83,6 +83,7 @@ async def test_15_objects_that_went_with_their_definition_do_not_come_back_with_
         cluster.faults.add(DropEvents({"DELETED"}), verb="watch", resource="webapps")
         async with feeding(registry, cluster, filters=APPS) as settings:
             await app_events.see((None, "a"))
+            await until(lambda: cluster.requests.where("watch", "customresourcedefinitions"))
             cluster.delete(CRD)
             await until(lambda: "Unresolved resources" in caplog.text and is_missing(settings))
             app_events.clear()
