@@ -226,6 +226,7 @@ async def test_15_a_feed_ends_with_its_watcher(registry: kopf.OperatorRegistry, 
             await until(lambda: all(operator.fed.has(CONFIGMAPS, each) for each in ("shop", "bar")))
             subscribers = operator.runtime.informer(KEY)._subscribers._subscribers
             count = len(subscribers)
+            await until(lambda: cluster.requests.where("watch", "namespaces"))  # Kopf lists them before.
             cluster.delete({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "bar"}})
             await until(lambda: len(subscribers) == count - 1)
             assert not operator.fed.has(CONFIGMAPS, "bar")
