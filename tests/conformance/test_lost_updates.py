@@ -183,7 +183,7 @@ def test_14_an_object_is_ensured_whoever_has_created_it(
                 owner = {"apiVersion": "v1", "kind": "Node", "name": "a", "uid": "uid"}
                 given = config(place, ownerReferences=[owner])
                 with suppress(OutcomeUnknown):
-                    made = await operator.cache.live.ensure(given, adopt=True)
+                    made = await operator.cache.live.ensure(given, adopt=True, timeout=60 / PACE)
         assert made["metadata"]["ownerReferences"] == [owner]
 
     run(main())
