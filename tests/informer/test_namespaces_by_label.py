@@ -4,10 +4,8 @@ that loses it or goes is not served from then on. Other streams are not disturbe
 from __future__ import annotations
 
 import asyncio
-import re
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from itertools import permutations
 from typing import Any
 
 import pytest
@@ -25,10 +23,8 @@ from kopf_selectcache import (
     Selector,
     Superseded,
 )
-from kopf_selectcache.informer.namespaces import Labelled
 from kopf_selectcache.settings.planner import MOST_STREAMS
 from kopf_selectcache.testing import EmbeddedCluster
-from kopf_selectcache.testing.api.status import Problem
 from kopf_selectcache.testing.faults import Refuse, Silence
 from tests.faults.environment import run, until
 from tests.informer.test_namespaces import user_of
@@ -578,100 +574,3 @@ def test_2_many_namespaces_come_and_go_and_nothing_stays_behind(count: int) -> N
             assert not informer.chosen.failing
 
     run(main())
-
-
-# ---- Small worlds.
-
-
-VERSION = re.compile(r"label tenant=yes, as of version (\d+)")
-EVENTS: dict[str, Callable[[EmbeddedCluster], object]] = {
-    "gain": lambda cluster: cluster.patch(namespace("infra"), YES),
-    "lose": lambda cluster: cluster.patch(namespace("shop"), NO),
-    "delete": lambda cluster: cluster.delete(namespace("blog")),
-    "relist": lambda cluster: (cluster.compact(), cluster.cut()),
-    "fault": lambda cluster: cluster.faults.add(Refuse(503), verb="list", times=3),
-}
-
-
-class World:
-    """One cluster, and the set of tenants as of each version."""
-
-    def __init__(self, environment: Environment) -> None:
-        self.environment = environment
-        self.sets: dict[int, set[str]] = {}
-        self.note()
-
-    @property
-    def followed(self) -> Labelled:
-        (followed,) = self.environment.runtime.namespaces.labelled
-        return followed
-
-    def note(self) -> None:
-        """Note the tenants as of the present version."""
-        cluster, found = self.environment.cluster, set[str]()
-        for name in ("shop", "infra", "blog"):
-            with suppress(Problem):
-                if "tenant" in cluster.get(namespace(name))["metadata"].get("labels", {}):
-                    found.add(name)
-        self.sets[cluster.version] = found
-
-    def as_of(self, version: int) -> list[set[str]]:
-        """Return the sets that there may have been as of a version."""
-        earlier = [each for each in sorted(self.sets) if each <= version]
-        return [self.sets[earlier[-1]]] if earlier else []
-
-    def read(self) -> bool:
-        """Read in each namespace, and compare the answers with the sets as of the answers; return True."""
-        for name in ("shop", "infra", "blog"):
-            present, outside = self.followed.present().names, ""
-            try:
-                self.environment.cache.get("secrets", "s-0", namespace=name)
-            except OutsideFilter as error:
-                outside = str(error)
-            except NotSynced:
-                assert name in present
-            except ReadError:
-                continue  # Its stream reports a failure, or its object is gone.
-            if not outside:
-                assert name in present
-                continue
-            found = VERSION.search(outside)
-            assert name not in present
-            assert found is not None, outside
-            assert all(name not in each for each in self.as_of(int(found[1]))), (outside, self.sets)
-        return True
-
-
-ORDERS = [*permutations(EVENTS)]
-SOME = [tuple(tuple(EVENTS)[(at + step) % 5] for step in (0, 1, 4, 2, 3)) for at in range(5)]
-"""In these and their reverses, each event is at each place twice, and comes twice right after each other."""
-
-
-@pytest.mark.parametrize(
-    "orders",
-    [
-        pytest.param([*SOME, *(each[::-1] for each in SOME)], id="some"),
-        pytest.param(ORDERS, id="all", marks=pytest.mark.soak),
-    ],
-)
-def test_1_in_small_worlds_no_read_contradicts_the_namespaces_as_of_its_answer(
-    orders: list[tuple[str, ...]],
-) -> None:
-    """Orders of events, with reads after each turn of the loop until it has arrived."""
-
-    async def explore(order: tuple[str, ...]) -> None:
-        async with tenants("shop", "blog") as environment:
-            await serves(environment, "shop", "blog")
-            world = World(environment)
-            for event in order:
-                EVENTS[event](environment.cluster)
-                world.note()
-                for _ in range(5):
-                    world.read()
-                    await asyncio.sleep(0)
-            expected = world.sets[max(world.sets)]
-            await until(lambda: world.read() and world.followed.present().names == expected)
-            await until(lambda: world.read() and served(environment) == expected)
-
-    for order in orders:
-        run(explore(order))

@@ -149,7 +149,7 @@ FILTER_CHANGE: tuple[Mutant, ...] = (
     Mutant("read a namespace that has lost the label", "cache/snapshots.py", "return selects(self.comparisons.filter, record, self.resource, self.projection) is False", "return False", 1,
            (f"{LABELLED}1_a_lost_namespace_is_not_read_while_its_streams_cannot_end_yet",)),
     Mutant("serve a namespace that has lost the label until its streams end", "informer/namespaces.py", "        if filter_ == state.filter:\n", "        if filter_ is not state.filter:\n", 1,
-           (f"{LABELLED}1_in_small_worlds_no_read_contradicts_the_namespaces_as_of_its_answer",)),
+           ("tests/world/test_world.py::test_1_a_namespace_that_has_lost_the_label_is_not_served_until_its_streams_end",)),
     Mutant("answer while nobody knows which namespaces have the label", "informer/_readiness.py", "            return ReadablePart(error, NOTHING_YET, message, remedy)\n", "            pass\n", 1,
            (f"{LABELLED}1_reads_raise_if_namespaces_may_not_be_followed_any_more",)),
     Mutant("serve a namespace with the label that is not watched", "settings/planner.py", "if watched is None or each in watched]\n        spaces", "]\n        spaces", 1,

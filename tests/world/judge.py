@@ -71,6 +71,8 @@ class Judge:
     """The same of lists of a split cache, which need other streams than reads of all that is cached."""
     written: dict[Key, int] = field(default_factory=dict)
     """The version of the last own write of each object."""
+    reported: int = 0
+    """The version up to which the watch of namespaces has told what labels they have."""
     compared: int = 0
     present: dict[Key, State] = field(default_factory=dict)
     """What a subscriber knows by the changes that it has received."""
@@ -124,6 +126,7 @@ class Judge:
 
     def restore(self) -> None:
         """Note that the server was restored: versions mean something else."""
+        self.reported = 0
         self.floors.clear()
         self.narrow.clear()
         self.written.clear()
@@ -180,8 +183,15 @@ class Judge:
             return shown == state  # Whatever the filter is.
         if (key in read.unreadable) != (state.form == "broken") and (shown or key in read.unreadable):
             return False
-        teams = self.history.teams_since(key[0], self.floors.get(("", key[0]), 0))
+        teams = self._teams(key[0])
         return any(self._shows_in(team, read, filter_, key, state, shown) for team in teams)
+
+    def _teams(self, namespace: str) -> set[str]:
+        """Return the teams that a namespace may be read as one of. One that has lost its label is not served
+        any more once that is reported; one that has gained it is, once its objects are listed.
+        """
+        teams = self.history.teams_since(namespace, self.floors.get(("", namespace), 0))
+        return self.history.teams_since(namespace, self.reported) | (teams & {""})
 
     def _shows_in(
         self, team: str, read: Read, filter_: Filter, key: Key, state: State, shown: State | None
@@ -190,8 +200,11 @@ class Judge:
         is_in = any(each.fits(key, state.labels, team) for each in filter_)
         is_wanted = is_in and any(each.fits(key, state.labels, team) for each in read.request)
         is_outside = not is_in and any(each.covers(key[0], team) for each in filter_)
-        if read.outside is not None and read.outside.get(key) != (state.labels if is_outside else None):
-            return False
+        if read.outside is not None:
+            told = read.outside.get(key)
+            # Of an object whose namespace has lost its label, it may be known that it is there.
+            if is_outside if told is None else is_in or told != state.labels:
+                return False
         if state.form == "broken":
             return (key in read.unreadable) == is_wanted and shown is None
         return shown == (state if is_wanted else None)

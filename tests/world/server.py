@@ -95,6 +95,10 @@ class Stream:
         self.opened = self.history.version
 
     @property
+    def is_of_namespaces(self) -> bool:
+        return self.request.place == ("namespaces", ("", ""))
+
+    @property
     def has_caught_up(self) -> bool:
         """True once it has sent all that happened before it was opened. From then on it is live."""
         return not self.is_initial and self.cursor >= self.opened

@@ -138,6 +138,12 @@ def test_9_a_live_stream_that_lags_behind_the_watch_of_kopf_is_waited_for() -> N
     assert run.lie is None, run.lie
 
 
+def test_1_a_namespace_that_has_lost_the_label_is_not_served_until_its_streams_end() -> None:
+    """Another namespace has gained the label, and its objects are not listed yet."""
+    run = plays(["team b red", "flush 0", "team a -", "flush 0"], OF_A_TEAM)
+    assert run.lie is None, run.lie
+
+
 def test_14_an_update_of_which_the_refusal_was_lost_is_not_done_if_somebody_else_wrote_the_same() -> None:
     lines = ["own update a/x", "answer 0", "twin a/x", "lose 0", "answer 0", "move 4", "answer 0"]
     run = plays(lines)

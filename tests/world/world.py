@@ -116,6 +116,9 @@ class World:
     async def look(self) -> None:
         """Read in all ways, in turn, once everything has settled; raise the first lie."""
         await self.settle()
+        for stream in self.server.streams:
+            if stream.is_of_namespaces and stream.is_open and not stream.is_initial:
+                self.judge.reported = max(self.judge.reported, min(stream.cursor, self.history.version))
         request, keys = REQUESTS[self.steps % len(REQUESTS)], list(KEYS)
         self._judge(self.product.look(keys, request, by="reader"))
         if self.steps % 4 == 1:
