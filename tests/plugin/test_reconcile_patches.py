@@ -125,7 +125,7 @@ def test_functions_may_change_what_the_cache_does_not_store(registry: kopf.Opera
         async with serving(objects[0]) as cluster, operated(registry, cluster, filters=filters):
             await until(lambda: cluster.get(app())["status"] == {"count": 1})
             cluster.create(objects[1])
-            await until(lambda: "other" in calls)
+            await until(lambda: cluster.get(app("other"))["status"] == {"count": 2})
         assert calls == ["web", "other"]
 
     run(main())
