@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import pytest
@@ -356,6 +357,20 @@ LOST: dict[str, tuple[Act, bool, bool]] = {
 """Each kind of write; and if it is done where the request is lost, and where the answer is lost."""
 
 
+PACE = 0.2
+"""So long, in seconds, is a second in which callers wait."""
+
+
+class Patient:
+    """`cache.live` whose writes have a minute by the clock on the wall."""
+
+    def __init__(self, live: Any) -> None:
+        self._live = live
+
+    def __getattr__(self, verb: str) -> Any:
+        return partial(getattr(self._live, verb), timeout=60 / PACE)
+
+
 @pytest.mark.parametrize("is_answered", [False, True])
 @pytest.mark.parametrize("write", LOST)
 def test_a_lost_answer_is_settled_or_the_outcome_is_unknown(
@@ -366,10 +381,9 @@ def test_a_lost_answer_is_settled_or_the_outcome_is_unknown(
     async def main() -> None:
         with Proxy(place.api) as proxy:
             proxy.losses.append(Loss(lambda request: request.method in WRITES, is_answered))
-            # A write has 30 of these seconds.
-            async with operated(place, url=proxy.url, pace=0.2) as operator:
+            async with operated(place, url=proxy.url, pace=PACE) as operator:
                 obj = await asyncio.to_thread(make, place)
-                done = await settled(act(operator.cache.live, obj))
+                done = await settled(act(Patient(operator.cache.live), obj))
                 assert done is (if_executed if is_answered else if_dropped)
                 writes = [each for each in proxy.passed if each[0] in WRITES]
                 items = (await asyncio.to_thread(place.of("configmaps").listed))["items"]
