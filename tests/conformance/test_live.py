@@ -383,7 +383,8 @@ def test_a_lost_answer_is_settled_or_the_outcome_is_unknown(
             proxy.losses.append(Loss(lambda request: request.method in WRITES, is_answered))
             async with operated(place, url=proxy.url, pace=PACE) as operator:
                 obj = await asyncio.to_thread(make, place)
-                done = await settled(act(Patient(operator.cache.live), obj))
+                live: Any = Patient(operator.cache.live)
+                done = await settled(act(live, obj))
                 assert done is (if_executed if is_answered else if_dropped)
                 writes = [each for each in proxy.passed if each[0] in WRITES]
                 items = (await asyncio.to_thread(place.of("configmaps").listed))["items"]
