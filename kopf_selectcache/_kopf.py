@@ -283,8 +283,8 @@ class Memos:
         self._marks: dict[str, Any] = {}
         """Objects by uid: with their resource if Kopf has not seen them, so that it does not forget them;
         with the body of the event after which Kopf forgets them."""
-        self._listed: set[str] = set()
-        """The uids of objects whose next event counts as one of Kopf's list."""
+        self._listed: dict[str, bool] = {}
+        """By uid: True if the next event of an object counts as one of Kopf's list, False if not."""
         self._recall = self._memories.recall
         # As an attribute of the instance it hides the method.
         vars(self._memories)["recall"] = self._recall_for_kopf
@@ -295,9 +295,7 @@ class Memos:
         if ephemeral:
             return await self._recall(raw_body, ephemeral=True, **options)
         uid = self._memories._build_key(raw_body)
-        if uid in self._listed:
-            self._listed.remove(uid)
-            noticed_by_listing = True
+        noticed_by_listing = self._listed.pop(uid, noticed_by_listing)
         mark: Any = self._marks.get(uid)
         memory = await self._recall(raw_body, noticed_by_listing=noticed_by_listing, **options)
         if mark is raw_body:
@@ -326,8 +324,7 @@ class Memos:
         """
         if isinstance(self._marks.get(uid), dict):
             del self._marks[uid]
-        if is_listed:
-            self._listed.add(uid)
+        self._listed[uid] = is_listed
 
     def drop(self, uid: str) -> None:
         """Forget an object of which Kopf gets no event any more."""

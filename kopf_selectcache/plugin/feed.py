@@ -42,6 +42,9 @@ NAMING_SECONDS = 10.0
 EVENTS_PER_TURN = 50
 """The events after which other tasks get their turn."""
 
+NEVER = "~"
+"""Comes after each time."""
+
 _UNFIT = (Health.REJECTED, Health.OVERSIZED)
 """The states of a cache that Kopf does not wait for: its own watch takes over."""
 
@@ -156,8 +159,9 @@ class Feed:
         self._was_paused = False
         self._listing: set[str] = set()
         """The uids that were fed of a list that is not fed to its end."""
-        self._list_time = ""
-        """The time at which the present objects were listed last, as `creationTimestamp` has it."""
+        self._unseen: list[tuple[str, str]] = [("", NEVER)]
+        """The times before the first list, and of each pause up to the list after it, as `creationTimestamp`
+        has them."""
         self._forgotten: set[str] = set()
         """The uids of objects that were listed, and that Kopf has forgotten: it resumes an object once."""
 
@@ -221,8 +225,7 @@ class Feed:
         list, Kopf gets what has changed since it was told of an object, and nothing twice.
         """
         absent, is_first = dict(self.known), self._is_listed or bool(self.known)
-        if not self._is_listed:
-            self._list_time = self._now()
+        began = self._now()
         async with aclosing(self._watcher.watch()) as own:
             async for event in own:
                 if event is _kopf.LISTED:
@@ -230,7 +233,8 @@ class Feed:
                     for uid, record in absent.items() if is_first else ():
                         del self.known[uid]
                         yield {"type": "DELETED", "object": self._departed(record)}
-                    is_first, self._is_listed, self._was_paused = False, True, False
+                    is_first = False
+                    self._note_list(began)
                     if not self._may_return:
                         self.known.clear()
                 elif event["type"] == "BOOKMARK" or not (is_first or self._may_return):
@@ -317,6 +321,8 @@ class Feed:
             self._news.set()
 
     def _pause(self) -> None:
+        if self._is_listed and not self._was_paused:
+            self._unseen.append((self._now(), NEVER))
         self._was_paused = True
         self._listing.clear()
         self._queue.drop()
@@ -408,9 +414,7 @@ class Feed:
         """Yield the events of the present objects, with type None at the beginning and after a pause, and of
         those that have departed since Kopf was told of them.
         """
-        as_listed = self._was_paused or not self._is_listed
-        if as_listed:
-            self._list_time = self._now()
+        as_listed, began = self._was_paused or not self._is_listed, self._now()
         departures = self._queue.clear()
         absent = dict(self.known)
         for record in self._informer.store.records()[0]:
@@ -423,11 +427,14 @@ class Feed:
             if as_listed and record.uid not in self._listing:
                 self._listing.add(record.uid)
                 self.known[record.uid] = record
-                yield {"type": None, "object": record.decode()}
+                body = record.decode()
+                if told is None and self._is_listed:
+                    self._begin(body)
+                yield {"type": None, "object": body}
             elif told is None or told.version != record.version:
                 yield self._event_of(Change(told, record, ChangeCause.UPDATED))
         if as_listed:
-            self._is_listed, self._was_paused = True, False
+            self._note_list(began)
             self._listing.clear()
             yield _kopf.LISTED
         for uid, record in absent.items():
@@ -450,9 +457,8 @@ class Feed:
             is_known = after.uid in self.known
             self.known[after.uid] = after
             body = after.decode()
-            parts = _kopf.parts_of(self._watcher.settings)
-            if not is_known and parts is not None:
-                parts.memos.begin(after.uid, is_listed=self._was_there(body))
+            if not is_known:
+                self._begin(body)
             return {"type": "MODIFIED" if is_known else "ADDED", "object": body}
         assert before is not None, "it departs"
         if before.uid not in self.known:
@@ -470,13 +476,24 @@ class Feed:
         del self.known[before.uid]
         return {"type": "DELETED", "object": self._departed(before, change.last)}
 
+    def _note_list(self, began: str) -> None:
+        """Note that Kopf was told of all objects that were there at this time."""
+        since, until = self._unseen[-1]
+        self._unseen[-1] = since, min(until, began)
+        self._is_listed, self._was_paused = True, False
+
+    def _begin(self, body: dict[str, Any]) -> None:
+        """Have Kopf note of an object that is new to it if its own watch would have shown it in a list."""
+        if (parts := _kopf.parts_of(self._watcher.settings)) is not None:
+            parts.memos.begin(body["metadata"]["uid"], is_listed=self._was_there(body))
+
     def _was_there(self, body: dict[str, Any]) -> bool:
-        """Return True if an object that is new to Kopf would have been in Kopf's own list, so that
-        `on.resume` is called for it.
+        """Return True if Kopf's own watch would have shown an object in a list first, so that `on.resume` is
+        called for it, and if that has not happened yet.
         """
-        metadata, listed = body["metadata"], self._list_time
-        is_older: bool = metadata.get("creationTimestamp", listed) < listed
-        return is_older and metadata["uid"] not in self._forgotten
+        created = body["metadata"].get("creationTimestamp", NEVER)
+        is_listed = any(since <= created < until for since, until in self._unseen)
+        return is_listed and body["metadata"]["uid"] not in self._forgotten
 
     def _forget(self, uid: str, body: dict[str, Any] | None = None) -> None:
         """Have Kopf forget an object that exists: with the event of this body, or now."""

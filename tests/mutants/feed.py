@@ -8,6 +8,8 @@ FEED_FILE, KOPF = "plugin/feed.py", "_kopf.py"
 TESTS = "tests/plugin/test_feed.py::test_"
 ENDS = "tests/plugin/test_feed_ends.py::test_"
 RETURNS = "tests/plugin/test_feed_returns.py::test_"
+PAUSES = "tests/plugin/test_feed_pauses.py::test_"
+AFTER_PAUSES = PAUSES + "6_after_a_pause_kopf_resumes_the_objects_that_its_own_list_would_show_first"
 DEFINITIONS = "tests/plugin/test_feed_definitions.py::test_"
 PRESENT = TESTS + "9_present_objects_come_without_a_type_and_then_each_change_in_order"
 SLOW = TESTS + "15_a_consumer_that_is_too_slow_gets_the_differences"
@@ -114,7 +116,7 @@ FEED: tuple[Mutant, ...] = (
     Mutant(
         "resume no object that gets its label late",
         KOPF,
-        "            noticed_by_listing = True\n",
+        "        noticed_by_listing = self._listed.pop(uid, noticed_by_listing)\n",
         "",
         6,
         (RESUMED,),
@@ -122,16 +124,16 @@ FEED: tuple[Mutant, ...] = (
     Mutant(
         "resume an object each time it returns",
         FEED_FILE,
-        '        return is_older and metadata["uid"] not in self._forgotten\n',
-        "        return is_older\n",
+        '        return is_listed and body["metadata"]["uid"] not in self._forgotten\n',
+        "        return is_listed\n",
         6,
         (RESUMED,),
     ),
     Mutant(
         "resume objects that are created after the start",
         FEED_FILE,
-        '        return is_older and metadata["uid"] not in self._forgotten\n',
-        '        return metadata["uid"] not in self._forgotten\n',
+        '        return is_listed and body["metadata"]["uid"] not in self._forgotten\n',
+        '        return body["metadata"]["uid"] not in self._forgotten\n',
         6,
         (RESUMED,),
     ),
@@ -286,5 +288,21 @@ FEED: tuple[Mutant, ...] = (
         "        if False:\n",
         6,
         (TESTS + "6_the_last_body_of_an_object_that_returns_before_kopf_takes_it_is_not_kept",),
+    ),
+    Mutant(
+        "resume an object again that returns during a pause",
+        FEED_FILE,
+        "                if told is None and self._is_listed:\n",
+        "                if False:\n",
+        6,
+        (AFTER_PAUSES,),
+    ),
+    Mutant(
+        "resume after a pause what was created before it",
+        FEED_FILE,
+        "            self._unseen.append((self._now(), NEVER))\n",
+        '            self._unseen.append(("", NEVER))\n',
+        6,
+        (AFTER_PAUSES,),
     ),
 )
