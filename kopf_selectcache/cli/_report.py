@@ -9,6 +9,7 @@ from typing import Any
 from kopf_selectcache.core.protocol.query import written
 from kopf_selectcache.core.redact import one_line
 from kopf_selectcache.informer.estimate import Amount
+from kopf_selectcache.plugin.feed_safety import SecondWatch, phrase
 from kopf_selectcache.settings.checks import readable
 from kopf_selectcache.settings.precedence import Level, Origin
 from kopf_selectcache.settings.rights import Right
@@ -60,18 +61,26 @@ class Follower:
 class KopfHandlers:
     """The decision whether Kopf's handlers of a kind are fed from its cache."""
 
-    text: str
-    is_fed: bool
-    reason: str
-    """The reason for a second watch; empty if they are fed."""
-    remedy: str
-    is_hint: bool
-    """True if labels in a decorator would spare a second watch."""
+    kind: str
+    namespaces: tuple[str, ...]
+    """The namespaces that it is about; empty for all."""
+    why: SecondWatch | None
     is_wanted: bool
     """False if the operator feeds no handlers at all."""
 
+    def __str__(self) -> str:
+        where = f" in {', '.join(self.namespaces)}" if self.namespaces else ""
+        return str(phrase(f"{self.kind}{where}", self.why))
+
+    @property
+    def is_hint(self) -> bool:
+        """True if labels in a decorator would spare a second watch."""
+        return self.why is not None and self.why.is_avoidable
+
     def plain(self) -> dict[str, Any]:
-        return {"fedFromCache": self.is_fed, "reason": self.reason, "remedy": self.remedy}
+        reason, remedy = (self.why.reason, self.why.remedy) if self.why is not None else ("", "")
+        fed = {"namespaces": list(self.namespaces), "fedFromCache": self.why is None}
+        return {**fed, "reason": reason, "remedy": remedy}
 
 
 @dataclass(frozen=True)
@@ -98,8 +107,8 @@ class Section:
     """The handlers of changes of the kind."""
     reconcilers: tuple[tuple[str, str], ...] = ()
     """The reconcilers that need the kind: the id of each, and what it does with the objects."""
-    kopfs: KopfHandlers | None = None
-    """None if Kopf has no handlers of the kind."""
+    kopfs: tuple[KopfHandlers, ...] = ()
+    """Empty if Kopf has no handlers of the kind; several if its namespaces differ."""
     hints: tuple[str, ...] = ()
     """Findings that are no errors, and may be unintended."""
     problems: tuple[Problem, ...] = ()
@@ -141,8 +150,8 @@ class Report:
                 told += [f"    {origin}" for origin in section.origins if origin.level is not Level.NOWHERE]
                 told += [f"    {follower}" for follower in section.followers]
                 told += [f"    changes call {id_}, which {verb} them" for id_, verb in section.reconcilers]
-            if section.kopfs is not None and (wide or section.kopfs.is_wanted):
-                told.append(f"  {'*' if section.kopfs.is_hint else ' '} {section.kopfs.text}")
+            kopfs = [each for each in section.kopfs if wide or each.is_wanted]
+            told += [f"  {'*' if each.is_hint else ' '} {each}" for each in kopfs]
             told += [f"  ! {problem}." for problem in section.problems]
             told += [f"  * {hint}." for hint in section.hints]
         told += [f"! {problem}." for problem in self.others]
@@ -182,7 +191,7 @@ class Report:
                         for each in section.followers
                     ],
                     "reconcilers": [{"id": id_, "verb": verb} for id_, verb in section.reconcilers],
-                    "kopfHandlers": None if section.kopfs is None else section.kopfs.plain(),
+                    "kopfHandlers": [each.plain() for each in section.kopfs],
                     "hints": list(section.hints),
                     "problems": [{"what": each.what, "remedy": each.remedy} for each in section.problems],
                 }
@@ -262,7 +271,7 @@ def _summary(report: Report) -> str:
     total = sum(section.held.objects for section in largest.values() if section.held is not None)
     memory = sum(section.memory or 0 for section in largest.values())
     hints = len(report.unknown) + sum(len(section.hints) for section in report.sections)
-    hints += sum(section.kopfs is not None and section.kopfs.is_hint for section in report.sections)
+    hints += sum(each.is_hint for section in report.sections for each in section.kopfs)
     marked = [f"{_many(len(report.problems), 'problem')} (!)."] if report.problems else []
     marked += [f"{_many(hints, 'hint')} (*)."] if hints else []
     return (

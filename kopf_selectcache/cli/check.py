@@ -29,9 +29,9 @@ from kopf_selectcache.informer.namespaces import absent, exists, named_by
 from kopf_selectcache.plugin.feed_safety import (
     DECLARED_LATER,
     FeedSource,
+    SecondWatch,
+    decide,
     labelled,
-    phrase,
-    second_watch,
     without_namespaces,
     would_silence,
 )
@@ -286,10 +286,10 @@ class Check:
         if held is not None:
             await self._weigh(resource, held, counter)
         all_ = await self._all(resource, planned)
-        kopfs = self._decision(resource, planned)
+        kopfs = self._decisions(resource, planned)
         watched = NOTHING
         can_narrow = not would_silence(self._operator.registry, self._source(resource, planned))
-        if can_narrow and (kopfs is None or not (kopfs.is_fed or kopfs.is_hint)):
+        if can_narrow and not (kopfs and all(each.why is None or each.is_hint for each in kopfs)):
             watched = advice_on(
                 self._operator.settings,
                 self._operator.registry,
@@ -332,22 +332,22 @@ class Check:
             labelled=labelled(planned.filter),
         )
 
-    def _decision(self, resource: Resource, planned: Plan) -> KopfHandlers | None:
-        """Return how Kopf's handlers of the kind get their events; None if there are none."""
+    def _decisions(self, resource: Resource, planned: Plan) -> tuple[KopfHandlers, ...]:
+        """Return how Kopf's handlers of the kind get their events, in all namespaces or in some; empty if
+        there are none.
+        """
         registry, declared = self._operator.registry, self._operator.declared
         if not handlers_of(registry, resource):
-            return None
-        source = self._source(resource, planned)
-        why = second_watch(self._operator.settings, registry, source, self._operator.watched)
-        if why is None and self._key not in declared.selectors:
-            why = DECLARED_LATER
-        return KopfHandlers(
-            str(phrase(resource, why)),
-            why is None,
-            "" if why is None else why.reason,
-            "" if why is None else why.remedy,
-            is_hint=why is not None and why.is_avoidable,
-            is_wanted=declared.one_watch,
+            return ()
+        source, watched = self._source(resource, planned), self._operator.watched
+        later = None if self._key in declared.selectors else DECLARED_LATER
+        found: dict[str, tuple[SecondWatch | None, list[str]]] = {}
+        for namespace, decided in decide(self._operator.settings, registry, source, watched).items():
+            why = decided or later
+            found.setdefault(why.remedy if why else "", (why, []))[1].append(namespace or "")
+        return tuple(
+            KopfHandlers(str(resource), tuple(where) if len(found) > 1 else (), why, declared.one_watch)
+            for why, where in found.values()
         )
 
     def _followers(self) -> tuple[Follower, ...]:

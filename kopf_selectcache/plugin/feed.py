@@ -15,6 +15,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
+from itertools import chain
 from operator import is_not
 from typing import Any
 
@@ -195,24 +196,16 @@ class Feed:
         try:
             with self._guarding():
                 while await self._can_list():
-                    for event in self._listed():
-                        yield event
-                        number += 1
-                        if not number % EVENTS_PER_TURN:
-                            await asyncio.sleep(0)
-                        if self._is_interrupted:
-                            break
-                    while not self._is_interrupted:
-                        change = self._queue.take()
-                        if change is None:
-                            if self._must_stop:
-                                break
+                    for event in chain(self._listed(), self._queued()):
+                        if event is None:
                             await self._wait()
-                        elif (event := self._event_of(change)) is not None:
+                        else:
                             yield event
                             number += 1
                             if not number % EVENTS_PER_TURN:
                                 await asyncio.sleep(0)
+                        if self._is_interrupted:
+                            break
         finally:
             end()
             for task in tasks:
@@ -445,6 +438,14 @@ class Feed:
             if (event := self._event_of(departure)) is not None:
                 if event["type"] == "DELETED":
                     self._marked_deleted(event["object"])
+                yield event
+
+    def _queued(self) -> Iterator[Any]:
+        """Yield the events of the changes, and None while there are none."""
+        while (change := self._queue.take()) is not None or not self._must_stop:
+            if change is None:
+                yield None
+            elif (event := self._event_of(change)) is not None:
                 yield event
 
     def _event_of(self, change: Change) -> Any:

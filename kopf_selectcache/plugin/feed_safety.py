@@ -142,22 +142,22 @@ _UNKNOWN = SecondWatch(
 )
 
 
-def second_watch(
+def decide(
     settings: kopf.OperatorSettings,
     registry: _kopf.OperatorRegistry | None,
     source: FeedSource,
     namespaces: Collection[str] | None,
-) -> SecondWatch | None:
-    """Return the reason why one of Kopf's watchers of a resource, in these namespaces or in all, is not fed;
-    None if all are.
+) -> dict[str | None, SecondWatch | None]:
+    """Return the decision about each of Kopf's watchers of a resource, in these namespaces or in all, by its
+    namespace: the reason why it is not fed, or None.
     """
     handlers = None if registry is None else handlers_of(registry, source.resource)
     everywhere = namespaces is None or source.resource.kind.namespaced is False
-    for namespace in (None,) if everywhere else sorted(namespaces or ()):
-        watched = as_watched(source.resource)
-        if (found := why_not_fed(settings, handlers, watched, namespace, source)) is not None:
-            return found
-    return None
+    watched = as_watched(source.resource)
+    return {
+        namespace: why_not_fed(settings, handlers, watched, namespace, source)
+        for namespace in ((None,) if everywhere else sorted(namespaces or ()))
+    }
 
 
 def source_of(informer: Informer, state: InformerState | None = None) -> FeedSource | None:

@@ -42,7 +42,7 @@ from kopf_selectcache.settings.options import SelectCacheSettings, settings_of
 from ._stop import Stop
 from .caches import named_caches
 from .events import make_recorder
-from .feed_safety import DECLARED_LATER, Decisions, second_watch, source_of, would_silence
+from .feed_safety import DECLARED_LATER, Decisions, decide, source_of, would_silence
 from .narrowing import advise, handlers_of_key, warn_of_filter
 from .runtimes import create_runtime
 
@@ -209,8 +209,9 @@ class Operator:
         if (source := source_of(informer)) is None:
             return False
         namespaces = watched_namespaces(self.settings, {})
-        why = second_watch(self.settings, self.registry, source, namespaces)
-        return why is None or why.is_avoidable or would_silence(self.registry, source)
+        decided = decide(self.settings, self.registry, source, namespaces).values()
+        needs_none = all(why is None or why.is_avoidable for why in decided)
+        return needs_none or would_silence(self.registry, source)
 
     def _note_filter(self, runtime: Runtime, key: KindKey, filter_: Branches) -> None:
         """Look at a filter that is declared while the operator runs."""

@@ -18,7 +18,8 @@ def test_20_a_kind_that_is_fed_is_shown_without_a_hint(command: Command) -> None
     said = command("check", ON + WEB, handlers=OF_WEB)
     assert f"\n    {FED}\n" in said.output
     (cache,) = parsed(command("check", ON + WEB, "-o", "json", handlers=OF_WEB))["caches"]
-    assert cache["kopfHandlers"] == {"fedFromCache": True, "reason": "", "remedy": ""}
+    fed = {"namespaces": [], "fedFromCache": True, "reason": "", "remedy": ""}
+    assert cache["kopfHandlers"] == [fed]
     assert not any("Kopf" in hint for hint in cache["hints"])
 
 
@@ -54,6 +55,21 @@ def test_the_namespaces_that_kopf_watches_belong_to_what_handlers_select(command
     assert "also selects other/example (no labels), and the cache only has namespaces=" in said.output
 
 
+def test_20_namespaces_that_differ_are_shown_each_and_those_that_do_not_together(command: Command) -> None:
+    declared = ON + "select['v1/pods'] = Selector(namespaces=['default'])"
+    spaces = ("-n", "default", "-n", "other", "-n", "third")
+    said = command("check", declared, *spaces, handlers=HANDLER.format(""))
+    assert "Kopf's handlers of pods in default are fed from the cache." in said.output
+    assert "Kopf's handlers of pods in other, third use a second watch, because" in said.output
+    (cache,) = parsed(command("check", declared, *spaces, "-o", "json", handlers=HANDLER.format("")))[
+        "caches"
+    ]
+    shown = [(each["namespaces"], each["fedFromCache"]) for each in cache["kopfHandlers"]]
+    assert shown == [(["default"], True), (["other", "third"], False)]
+    both = declared.replace("['default']", "['default', 'other', 'third']")
+    assert FED in command("check", both, *spaces, handlers=HANDLER.format("")).output
+
+
 def test_the_decision_is_not_shown_where_feeding_is_off_unless_asked_for(command: Command) -> None:
     off = "settings.selectcache.one_watch = False\n" + WEB
     assert "Kopf's handlers" not in command("check", off, handlers=OF_WEB).output
@@ -63,7 +79,7 @@ def test_the_decision_is_not_shown_where_feeding_is_off_unless_asked_for(command
 
 def test_nothing_is_shown_of_kinds_without_kopf_handlers(command: Command) -> None:
     (cache,) = parsed(command("check", ON + WEB, "-o", "json"))["caches"]
-    assert cache["kopfHandlers"] is None
+    assert cache["kopfHandlers"] == []
 
 
 def test_a_kind_that_is_declared_later_keeps_a_second_watch(command: Command) -> None:

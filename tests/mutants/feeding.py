@@ -107,4 +107,14 @@ FEEDING: tuple[Mutant, ...] = (
         8,
         (TRANSPORT + "a_server_that_refuses_to_drop_managed_fields_is_asked_once_and_then_without",),
     ),
+    Mutant(
+        "show one decision for all namespaces",
+        "cli/check.py",
+        'found.setdefault(why.remedy if why else "", ',
+        'found.setdefault("", ',
+        20,
+        (
+            "tests/cli/test_check_feeding.py::test_20_namespaces_that_differ_are_shown_each_and_those_that_do_not_together",
+        ),
+    ),
 )
