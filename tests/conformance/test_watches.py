@@ -174,6 +174,38 @@ def test_what_is_deleted_is_shown_as_it_was_last_with_a_version_of_its_own(
     assert int(event["object"]["metadata"]["resourceVersion"]) > int(before["metadata"]["resourceVersion"])
 
 
+@pytest.mark.parametrize("finalizers", [[], ["example.com/wait"]], ids=["at once", "with a finalizer"])
+def test_what_leaves_and_what_is_deleted_are_shown_alike(place: Place, finalizers: list[str]) -> None:
+    """So only a request tells them apart."""
+    start = place.version
+    for name in ("leaves", "goes"):
+        place.create(name, labels={"app": "web"}, metadata={"finalizers": finalizers})
+    if finalizers:
+        place.delete("leaves")
+        place.delete("goes")
+    with place.watch(labelSelector="app=web", resourceVersion=start) as watch:
+        place.label("leaves", app="db")
+        if finalizers:
+            place.patch("goes", {"metadata": {"finalizers": None}})
+        else:
+            place.delete("goes")
+        events = watch.until(
+            lambda event: (event["type"], event["object"]["metadata"]["name"]) == ("DELETED", "goes")
+        )
+    left, gone = (event["object"] for event in events if event["type"] == "DELETED")
+    for each in (left, gone):
+        for unique in (
+            "name",
+            "uid",
+            "resourceVersion",
+            "creationTimestamp",
+            "deletionTimestamp",
+            "managedFields",
+        ):
+            each["metadata"].pop(unique, None)
+    assert left == gone
+
+
 def test_a_name_that_is_used_again_is_another_object(place: Place) -> None:
     start = place.create("a")["metadata"]
     with place.watch(resourceVersion=start["resourceVersion"]) as watch:
