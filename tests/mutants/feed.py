@@ -21,8 +21,8 @@ FEED: tuple[Mutant, ...] = (
     Mutant(
         "feed listed objects as new ones",
         FEED_FILE,
-        '                yield {"type": None, "object": record.decode()}\n',
-        '                yield {"type": "ADDED", "object": record.decode()}\n',
+        '                yield {"type": None, "object": body}\n',
+        '                yield {"type": "ADDED", "object": body}\n',
         9,
         (PRESENT,),
     ),
