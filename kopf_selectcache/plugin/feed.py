@@ -158,6 +158,7 @@ class Feed:
         self._told = ""
         """The version of the last event of Kopf's own watch."""
         self._was_paused = False
+        self._pauses = 0
         self._listing: set[str] = set()
         """The uids that were fed of a list that is not fed to its end."""
         self._unseen: list[tuple[str, str]] = [("", NEVER)]
@@ -174,13 +175,19 @@ class Feed:
             informer = await _informer_of(self._operator, self._watcher.resource)
             if informer is not None:
                 self._informer, self._must_stop = informer, False
-        while True:
-            for events in (self._from_cache(), self._from_kopf()):
-                async with aclosing(events):
-                    async for event in events:
-                        yield event
-            if self._must_stop:
-                return
+        following = asyncio.create_task(
+            self._guarded(self._follow_pauses), name="selectcache: pauses of a feed"
+        )
+        try:
+            while True:
+                for events in (self._from_cache(), self._from_kopf()):
+                    async with aclosing(events):
+                        async for event in events:
+                            yield event
+                if self._must_stop:
+                    return
+        finally:
+            following.cancel()
 
     async def _from_cache(self) -> _kopf.Events:
         if self._must_stop:  # There is no cache.
@@ -190,7 +197,7 @@ class Feed:
         self._operator.fed.note(watcher, is_fed=True)
         tasks = [
             asyncio.create_task(self._guarded(work), name=f"selectcache: feed of {informer}")
-            for work in (self._follow_pauses, self._follow_lists, self._departures.run)
+            for work in (self._follow_lists, self._departures.run)
         ]
         end = informer.subscribe(self._add, self._news.set, self._keep)
         try:
@@ -218,51 +225,67 @@ class Feed:
         list, Kopf gets what has changed since it was told of an object, and nothing twice.
         """
         absent, is_first = dict(self.known), self._is_listed or bool(self.known)
-        began = self._now()
+        began, is_listing, pauses, gone = self._now(), False, self._pauses, list[Record]()
         async with aclosing(self._watcher.watch()) as own:
             async for event in own:
                 if event is _kopf.LISTED:
                     yield event
                     for uid, record in absent.items() if is_first else ():
-                        del self.known[uid]
+                        self.known.pop(uid, None)
+                        gone.append(record)
                         yield {"type": "DELETED", "object": self._departed(record)}
-                    is_first = False
-                    self._note_list(began)
+                    is_first, pauses = False, pauses if is_listing else self._pauses
+                    is_listing = False
+                    self._note_list(began, was_paused=pauses != self._pauses)
                     if not self._may_return:
                         self.known.clear()
                 elif event["type"] == "BOOKMARK" or not (is_first or self._may_return):
                     yield event
                 else:
-                    known = self._note(event)
-                    absent.pop(event["object"]["metadata"]["uid"], None)
+                    if event["type"] is None and not is_listing:
+                        is_listing, pauses = True, self._pauses
+                    absent.pop(event["object"]["metadata"].get("uid"), None)
+                    try:
+                        known = self._note(event)
+                    except (KeyError, TypeError):  # The object lacks what it must have. Kopf takes it.
+                        self._may_return = False
+                        yield event
+                        continue
                     is_new = known is None and not self._is_listed
-                    if not is_first or self._was_paused or is_new:
+                    if not is_first or event["type"] is not None or self._was_paused or is_new:
                         yield event
                     elif known is None or known.version != event["object"]["metadata"]["resourceVersion"]:
                         yield {"type": "ADDED" if known is None else "MODIFIED", "object": event["object"]}
-                if self._may_return and self._can_return():
+                if self._may_return and not is_listing and pauses == self._pauses and self._can_return(gone):
                     self._must_stop = False
                     return
 
     def _note(self, event: Any) -> Record | None:
         """Note an object as Kopf's own watch has it; return it as Kopf was told of it before."""
         metadata = event["object"]["metadata"]
-        uid, version = metadata["uid"], metadata["resourceVersion"]
+        uid, version, labels = metadata["uid"], metadata["resourceVersion"], metadata.get("labels") or {}
+        noted = EvictedRecord(
+            metadata.get("namespace", ""), metadata["name"], uid, version, {**labels}, (), b""
+        )
         if event["type"] is not None or is_newer(version, self._told):
             self._told = version
         known = self.known.pop(uid, None)
         if event["type"] != "DELETED":
-            key, labels = (metadata.get("namespace", ""), metadata["name"]), metadata.get("labels") or {}
-            self.known[uid] = EvictedRecord(*key, uid, version, {**labels}, (), b"")
+            self.known[uid] = noted
         return known
 
-    def _can_return(self) -> bool:
-        """Return True if the cache can feed the watcher again, and is as new as Kopf's own watch."""
+    def _can_return(self, gone: list[Record]) -> bool:
+        """Return True if the cache can feed the watcher again, and is as new as Kopf's own watch, whose list
+        has shown that these objects are gone.
+        """
         informer = self._informer
+        held = (informer.store.get(each.namespace, each.name)[0] for each in gone)
         is_current = informer.is_current and not informer.has_unconfirmed
         is_as_new = is_current and not is_newer(self._told, informer.version)
-        is_paused, is_listed = self._watcher.paused.is_on(), self._is_listed
-        return is_as_new and is_listed and not is_paused and self._why_unfit() is None
+        is_paused, is_listed = self._watcher.paused.is_on(), self._is_listed and not self._was_paused
+        if not is_as_new or not is_listed or is_paused or self._why_unfit() is not None:
+            return False
+        return not any(now and now.uid == each.uid for now, each in zip(held, gone, strict=True))
 
     @contextmanager
     def _guarding(self) -> Iterator[None]:
@@ -308,6 +331,7 @@ class Feed:
         paused = self._watcher.paused
         while True:
             await paused.wait_for(True)
+            self._pauses += 1
             self._pause()
             self._news.set()
             await paused.wait_for(False)
@@ -477,11 +501,13 @@ class Feed:
         del self.known[before.uid]
         return {"type": "DELETED", "object": self._departed(before, change.last)}
 
-    def _note_list(self, began: str) -> None:
-        """Note that Kopf was told of all objects that were there at this time."""
+    def _note_list(self, began: str, *, was_paused: bool = False) -> None:
+        """Note that Kopf was told of all objects that were there at this time; `was_paused` if it was paused
+        since.
+        """
         since, until = self._unseen[-1]
         self._unseen[-1] = since, min(until, began)
-        self._is_listed, self._was_paused = True, False
+        self._is_listed, self._was_paused = True, was_paused
 
     def _begin(self, body: dict[str, Any]) -> None:
         """Have Kopf note of an object that is new to it if its own watch would have shown it in a list."""

@@ -268,8 +268,8 @@ FEED: tuple[Mutant, ...] = (
     Mutant(
         "keep the second watch after the last unreadable object",
         FEED_FILE,
-        "                if self._may_return and self._can_return():\n",
-        "                if False:\n",
+        "                if self._may_return and not is_listing",
+        "                if False and not is_listing",
         8,
         (RETURNS + "8_handlers_are_fed_again_once_no_object_is_unreadable",),
     ),
@@ -304,5 +304,13 @@ FEED: tuple[Mutant, ...] = (
         '            self._unseen.append(("", NEVER))\n',
         6,
         (AFTER_PAUSES,),
+    ),
+    Mutant(
+        "feed again while the cache has what Kopf's own list has shown to be gone",
+        FEED_FILE,
+        "                        gone.append(record)\n",
+        "",
+        4,
+        (RETURNS + "4_what_kopfs_own_list_has_shown_to_be_gone_does_not_come_back",),
     ),
 )

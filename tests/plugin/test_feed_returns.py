@@ -177,17 +177,20 @@ async def test_4_kopfs_own_watch_goes_on_until_the_cache_is_as_new(registry: kop
         await cycles()  # It waits for an event, and looks at the cache after the next one.
         await cache.declare(KEY, "", replace=True)
         await until(lambda: informer.is_current and informer.version == str(cluster.version))
-        cluster.stop_listening()  # Kopf's own watch gets ahead of the cache.
+        newer = cluster.get(config("a"))
+        newer["metadata"]["resourceVersion"] = str(cluster.version + 1)  # It gets ahead of the cache.
+        own.say("MODIFIED", newer)
+        own.say("BOOKMARK", config("the bookmark"))
+        assert await following == ("MODIFIED", "a")
+        assert await consumer.take() == ("BOOKMARK", "the bookmark"), "it goes on"
+        following = asyncio.create_task(consumer.take())
+        await cycles()
+        cluster.patch(config("a"), {"data": {"a": "1"}})  # With this version.
         cluster.create(config("c"))
         cluster.delete(config("b"))
+        await until(lambda: informer.version == str(cluster.version))
         own.say("ADDED", cluster.get(config("c")))
-        own.say("BOOKMARK", config("the bookmark"))
         assert await following == ("ADDED", "c")
-        assert await consumer.take() == ("BOOKMARK", "the bookmark")
-        own.say("MODIFIED", cluster.get(config("c")))
-        assert await consumer.take() == ("MODIFIED", "c"), "it goes on"
-        cluster.listen_again()
-        await until(lambda: informer.is_current and informer.version == str(cluster.version))
         assert await consumer.take() == ("DELETED", "b"), "Kopf's own watch has missed it"
         cluster.delete(config("c"))
         assert await consumer.take() == ("DELETED", "c")
@@ -215,3 +218,107 @@ async def test_6_what_kopfs_own_watch_has_outside_of_the_filter_is_forgotten_wit
         assert names == []
         cluster.patch(config("b"), {"metadata": {"labels": {"app": "web"}}})
         await events.see(("ADDED", "b"))
+
+
+@in_loop
+async def test_15_a_list_of_kopfs_own_watch_after_a_pause_is_passed_on_to_its_end(
+    registry: kopf.OperatorRegistry,
+) -> None:
+    """Kopf has stopped all daemons, and starts them again with the events of the list."""
+    Events().handle(registry)
+    own = OwnWatch()
+    async with consuming(registry, config("a"), config("b"), watch=own) as (cluster, settings, consumer):
+        cache, informer = selectcache.cache_of(settings), informer_of(settings)
+        await cache.declare(KEY, "app=web", replace=True)
+        objects = cluster.get(config("a")), cluster.get(config("b"))
+        own.lists(*objects)
+        assert await consumer.take() is _kopf.LISTED
+        following = asyncio.create_task(consumer.take())
+        await cycles()
+        await cache.declare(KEY, "", replace=True)
+        await until(lambda: informer.is_current and informer.version == str(cluster.version))
+        toggle = await consumer.paused.make_toggle(True)
+        await cycles()
+        await consumer.paused.drop_toggle(toggle)
+        await cycles()
+        own.lists(*objects)
+        assert [await following, *await consumer.some(2)] == [(None, "a"), (None, "b"), _kopf.LISTED]
+        cluster.create(config("c"))
+        assert await consumer.take() == ("ADDED", "c"), "it is fed"
+
+
+@in_loop
+async def test_15_a_pause_before_the_first_list_of_kopfs_own_watch_is_not_forgotten(
+    registry: kopf.OperatorRegistry,
+) -> None:
+    Events().handle(registry)
+    own = OwnWatch()
+    async with consuming(registry, config("a"), watch=own) as (cluster, settings, consumer):
+        await selectcache.cache_of(settings).declare(KEY, "app=web", replace=True)
+        following = asyncio.create_task(consumer.take())
+        await cycles()
+        toggle = await consumer.paused.make_toggle(True)
+        await cycles()
+        await consumer.paused.drop_toggle(toggle)
+        await cycles()
+        own.lists(cluster.get(config("a")))
+        assert await following == (None, "a")
+
+
+@in_loop
+async def test_4_what_kopfs_own_list_has_shown_to_be_gone_does_not_come_back(
+    registry: kopf.OperatorRegistry,
+) -> None:
+    Events().handle(registry)
+    own = OwnWatch()
+    async with consuming(registry, config("a"), config("b"), watch=own) as (cluster, settings, consumer):
+        cache, informer = selectcache.cache_of(settings), informer_of(settings)
+        await cache.declare(KEY, "app=web", replace=True)
+        following = asyncio.create_task(consumer.take())
+        await cycles()
+        await cache.declare(KEY, "", replace=True)
+        await until(lambda: informer.is_current and informer.version == str(cluster.version))
+        own.lists(cluster.get(config("a")))  # It is newer than the cache, which still has the other.
+        assert [await following, await consumer.take()] == [_kopf.LISTED, ("DELETED", "b")]
+        own.say("BOOKMARK", config("the bookmark"))
+        assert await consumer.take() == ("BOOKMARK", "the bookmark")
+        following = asyncio.create_task(consumer.take())
+        await cycles()
+        cluster.delete(config("b"))
+        await until(lambda: informer.held() == 1)
+        own.say("BOOKMARK", config("the bookmark"))
+        assert await following == ("BOOKMARK", "the bookmark")
+        cluster.create(config("c"))
+        assert await consumer.take() == ("ADDED", "c"), "it is fed"
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+@in_loop
+async def test_15_a_deletion_before_the_end_of_an_initial_stream_is_one(
+    registry: kopf.OperatorRegistry, is_known: bool
+) -> None:
+    Events().handle(registry)
+    own = OwnWatch()
+    async with consuming(registry, config("a"), watch=own) as (cluster, settings, consumer):
+        await selectcache.cache_of(settings).declare(KEY, "app=web", replace=True)
+        cluster.create(config("x"))
+        name = "a" if is_known else "x"
+        own.say("DELETED", cluster.get(config(name)))
+        assert await consumer.take() == ("DELETED", name)
+
+
+@pytest.mark.parametrize("lacks", ["resourceVersion", "uid"])
+@in_loop
+async def test_8_an_object_that_lacks_what_it_must_have_is_passed_on_from_kopfs_own_watch(
+    registry: kopf.OperatorRegistry, lacks: str
+) -> None:
+    Events().handle(registry)
+    own = OwnWatch()
+    async with consuming(registry, config("a"), watch=own) as (cluster, settings, consumer):
+        await selectcache.cache_of(settings).declare(KEY, "app=web", replace=True)
+        obj = cluster.get(config("a"))
+        own.lists(obj)
+        assert await consumer.take() is _kopf.LISTED
+        del obj["metadata"][lacks]
+        own.say("MODIFIED", obj)
+        assert await consumer.take() == ("MODIFIED", "a")
