@@ -13,6 +13,7 @@ import kopf
 import pytest
 
 from kopf_selectcache.__main__ import main
+from kopf_selectcache.cli.output import Progress
 from kopf_selectcache.testing import EmbeddedCluster
 from tests.canaries import traced
 
@@ -64,6 +65,8 @@ def command(
     """
     assert kopf.get_default_registry() is registry
     monkeypatch.setattr(sys, "path", [*sys.path])
+    # However slow the machine is, no progress is among the errors.
+    monkeypatch.setitem(vars(Progress)["__init__"].__kwdefaults__, "soon", 3600.0)
     before = {*sys.modules}
 
     def run(
