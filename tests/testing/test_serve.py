@@ -86,7 +86,9 @@ def test_it_serves_until_it_is_told_to_end(serve: Serve, tmp_path: Path, number:
     client.close()
     process.send_signal(number)
     output, errors = process.communicate(timeout=60)
-    assert (process.returncode, errors) == (0, "")
+    shown = ("reading bytes: ", "loading objects: ")  # The progress, on a machine that is slow.
+    assert process.returncode == 0
+    assert [line for line in errors.splitlines() if not line.startswith(shown)] == []
     assert f"An API server with 2 loaded objects listens on {client.url}\n" in output
     assert f"kubectl --kubeconfig {kubeconfig} get" in output
     assert not kubeconfig.exists()
