@@ -153,7 +153,7 @@ test-bench: $(INSTALLED)  ## Run the bench with few objects, to see that it meas
 structure: $(INSTALLED)  ## Count what shows the structure of the package: folders, layers, cycles, calls, messages, lines; beside 0.1.0 and the targets.
 	$(PY) -m bench.structure $(ARGS)
 
-soak: $(INSTALLED)  ## Explore 400,000 states of the core, simulate a million operations, play 10,000 faults over sockets, reconcile 100,000 changes on both servers: half an hour.
+soak: $(INSTALLED)  ## Explore millions of states of the core, simulate a million operations, play 10,000 faults over sockets, reconcile 100,000 changes on both servers: two hours.
 	$(PY) -m pytest -m soak $(or $(ARGS),$(PARALLEL) $(addprefix tests/,core faults feed hostile informer model products selectors reactions oracle world real/test_own_writes.py real/test_reconcile.py real/test_counters.py testing/test_wrong_types.py test_demo.py))
 
 hostile: $(INSTALLED)  ## Play a hostile server to caches on real time, and print what they do and take: a quarter of an hour; ARGS are words of names.

@@ -175,7 +175,7 @@ MISTAKES = (
         "if each.until == NEVER or",
     ),
     Mistake(
-        "keep a deletion for ever",
+        "keep a deletion forever",
         "own writes",
         "if not NEVER < each.until <= version or",
         "if True or",
@@ -223,7 +223,7 @@ MISTAKES = (
         "is_over = version <= row.version",
     ),
     Mistake(
-        "keep a floor for ever",
+        "keep a floor forever",
         "two streams",
         "        floor = NEVER\n",
         "        pass\n",
