@@ -249,6 +249,8 @@ class Feed:
                         known = self._note(event)
                     except (KeyError, TypeError):  # The object lacks what it must have. Kopf takes it.
                         self._may_return = False
+                        if not is_first:
+                            self.known.clear()
                         yield event
                         continue
                     is_new = known is None and not self._is_listed

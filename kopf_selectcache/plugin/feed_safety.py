@@ -127,14 +127,14 @@ class Decisions:
 
 
 DECLARED_LATER = SecondWatch(
-    "it was declared after Kopf had begun to watch it", "declare it in a startup handler"
+    "it was declared after Kopf had begun to watch it", "declare it in a startup handler", is_final=True
 )
 """The reason of a kind whose cache came when Kopf's watch was there already."""
 
 
 def unfit(health: Health) -> SecondWatch:
     """Return the reason of a cache in a state that Kopf's handlers do not wait for."""
-    return SecondWatch(f"the cache is {health}", "correct what its own message names", can_pass=True)
+    return SecondWatch(f"the cache is {health}", "fix what the cache's own message names", can_pass=True)
 
 
 _UNKNOWN = SecondWatch(

@@ -315,7 +315,7 @@ class Operated:
         self.until(is_cached, f"the cache has {', '.join(keys)}")
 
     def pauses(self) -> None:
-        """Wait until Kopf watches the kind no more, since another operator has taken over."""
+        """Wait until Kopf no longer watches the kind, since another operator has taken over."""
         self.until(lambda: not self.recorder.watches[PLURAL], "Kopf's watches are closed")
 
     def ticked(self, key: str, *handlers: str) -> None:

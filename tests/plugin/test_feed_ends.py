@@ -175,7 +175,7 @@ async def test_8_kopfs_own_watch_takes_over_from_a_cache_that_is_too_large(
         assert events.of("a") == ["DELETED"]
         assert events.of("b") == []
         assert events.of("large") == ["ADDED"]
-    said = "a second watch, because the cache is oversized. To feed them from the cache, correct what"
+    said = "a second watch, because the cache is oversized. To feed them from the cache, fix what"
     assert any(said in each for each in caplog.messages)
 
 
