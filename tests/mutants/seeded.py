@@ -472,7 +472,7 @@ MUTANTS: tuple[Mutant, ...] = (
            (LARGE_ANSWERS + "a_compressed_answer_is_decompressed_piece_by_piece_and_the_loop_runs_in_between",)),
     Mutant("give a list up because of a page that is too large", PAGING, "        if self._limit is None or self._limit <= 1:", "        if True:", 8,
            (PAGE_SIZE + "of_a_page_that_is_too_large_a_sixteenth_is_asked_for",)),
-    Mutant("request as many objects per page regardless of their size", PAGING, "        if size > PAGE_BYTES or fitting > self._limit:", "        if False:", 8,
+    Mutant("request as many objects per page regardless of their size", PAGING, "        if size > 1.5 * PAGE_BYTES or fitting > self._limit:", "        if False:", 8,
            (PAGE_SIZE + "as_many_objects_are_asked_for_as_make_a_page_of_4_mb_and_never_more_than_the_page_limit",
             PAGE_SIZES + "35_the_limit_of_a_list_follows_the_size_of_its_objects_also_between_its_pages_and_in_the_next_list")),
     Mutant("ask for more objects than the page limit", PAGING, "min(fitting, 2 * self._limit, self._most)", "min(fitting, 2 * self._limit)", 8,

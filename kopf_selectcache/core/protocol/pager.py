@@ -196,8 +196,9 @@ class PageSize:
         # Splitting takes several times the CPU time, so it ends as soon as it is not needed.
         self._is_split = self._is_split and self._is_ignored and size > MOST_PAGE_BYTES
         fitting = PAGE_BYTES * objects // max(size, 1)
-        # Do not shrink after a small page: it may be the end of a list, with a few large objects.
-        if size > PAGE_BYTES or fitting > self._limit:
+        # Do not shrink after a small page: it may be the end of a list, with a few large objects. After one
+        # that is hardly too large, more requests would cost more than its bytes.
+        if size > 1.5 * PAGE_BYTES or fitting > self._limit:
             self._limit = max(1, min(fitting, 2 * self._limit, self._most))
 
     def shrink(self) -> bool:

@@ -286,9 +286,7 @@ class Indexes:
         index = None if lookup.owner is None else self._ready(OWNER)
         if index is None:
             return None
-        names, spaces, labels, owner, values, where = lookup
-        rest = Lookup(names, spaces, labels, None, values, where)  # In half the time of `_replace`.
-        return _of([index.posting(owner)], OWNER, rest)
+        return _of([index.posting(lookup.owner)], OWNER, lookup._replace(owner=None))
 
     def _by_label(self, requirement: LabelRequirement, rest: Lookup, whole: Lookup) -> _Candidates | None:
         """Return the candidates by an index of a label, or None. `rest` is the predicate without it."""

@@ -167,9 +167,11 @@ def limit(size: PageSize) -> int:
 def test_as_many_objects_are_asked_for_as_make_a_page_of_4_mb_and_never_more_than_the_page_limit() -> None:
     size = PageSize(500)
     assert (limit(size), size.most_bytes) == (500, MOST_PAGE_BYTES)
-    size.learn(sized(500, 10_000))
-    assert limit(size) == 400
-    size.learn(sized(400, 100_000))
+    size.learn(sized(500, 12_000))
+    assert limit(size) == 500, "more requests would cost more than half a page"
+    size.learn(sized(500, 12_500))
+    assert limit(size) == 320
+    size.learn(sized(320, 100_000))
     assert limit(size) == 40
     size.learn(sized(40, 1))
     assert limit(size) == 80, "the next objects may be larger again: it doubles at most"
