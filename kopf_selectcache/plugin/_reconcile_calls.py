@@ -336,11 +336,7 @@ class Calls:
             is_over = phase == DELETING and outcome.final and seconds_of(outcome.result) is None
             # As Kopf does it: also after an error.
             try:
-                is_applied = (
-                    deleted
-                    or (not patch and self._handler.finalizer is None)
-                    or await self._apply(key, arguments, outcome.exception, is_over=is_over)
-                )
+                is_applied = deleted or await self._apply(key, arguments, outcome.exception, is_over=is_over)
                 refused = None
             except (ServerError, StateError) as error:
                 is_applied, refused = False, error

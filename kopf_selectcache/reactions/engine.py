@@ -80,15 +80,11 @@ class Worker:
         self._sleep, self._clock, self._gate = sleep, clock, gate
         self._logger = logger if logger is not None else logging.getLogger("kopf_selectcache")
         self._tasks: set[asyncio.Task[None]] = set()
-        self._beginning = 0
-        """The tasks that have not taken a key yet."""
+        self._beginning = 0  # The tasks that have not taken a key yet.
         self._context: Context | None = None  # That of the runs, from the start on.
-        self._opened: asyncio.Future[Any] | None = None
-        """What the gate has returned, until keys may run again."""
-        self._due = math.inf
-        """The time at which `run` looks for delayed keys."""
-        self._moved = asyncio.Event()
-        """Set if `run` has more to do than to wait until then."""
+        self._opened: asyncio.Future[Any] | None = None  # What the gate has returned, while no key may run.
+        self._due = math.inf  # The time at which `run` looks for delayed keys.
+        self._moved = asyncio.Event()  # Set if `run` has more to do than to wait until then.
         self._finished = asyncio.Event()
         """Set once the queue is finished."""
         queue.wake = self._wake
@@ -102,9 +98,7 @@ class Worker:
             self._moved.set()
 
     def _begin(self) -> None:
-        """Start a task for each key that may be taken. It takes the key itself, in the next turn of the loop:
-        by then all adds of this turn are joined and ordered.
-        """
+        """Start a task for each key that may be taken. It takes it once the adds of this turn are joined."""
         if self._context is None:
             return
         while len(self._tasks) < self._limit and self._queue.ready > self._beginning and not self._opened:
@@ -123,8 +117,11 @@ class Worker:
                 self._moved.clear()
                 self._begin()
                 self._due = queue.next_due() or math.inf
-                if self._opened is not None:
-                    await self._wait_for_gate(self._opened)
+                if (opened := self._opened) is not None:
+                    await sleep_until(self._finished, opened)
+                    self._opened = None
+                    if not opened.cancelled():
+                        opened.result()
                 elif self._due == math.inf:
                     await self._moved.wait()
                 else:
@@ -134,13 +131,6 @@ class Worker:
             if self._opened is not None:
                 self._opened.cancel()
             await self._cancel()
-
-    async def _wait_for_gate(self, opened: asyncio.Future[Any]) -> None:
-        """Wait until keys may run, or the queue is finished."""
-        await sleep_until(self._finished, opened)
-        self._opened = None
-        if not opened.cancelled():
-            opened.result()
 
     async def stop(self, *, deadline: float = math.inf, drain: bool = False) -> frozenset[Key]:
         """Shut the queue down, and wait until the runs have ended; return the keys whose runs were cancelled.
