@@ -9,6 +9,7 @@ at one moment.
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import platform
 import statistics
@@ -22,7 +23,7 @@ from pathlib import Path
 
 from bench.building import RECIPES, LeftOut, built
 from bench.comparison import written
-from bench.data import round_of
+from bench.data import encoded, round_of
 from bench.datasets import SETS
 from bench.running import Cap, Over, Running
 from bench.synthetic import Synthetic, discovery
@@ -35,8 +36,8 @@ COMMANDS: Mapping[str, str] = {PLAIN: "plain", TWO: "two", ONE: "one", READING: 
 INDEXING: Mapping[str, str] = {PLAIN: "index-plain", ONE: "index-one"}
 DOCUMENT = Path(__file__).parent.parent / "docs" / "one-watch.md"
 TABLE = "<!-- begin: whole operators, by python -m bench.whole_operator -->"
-SIZES, INDEX_SIZES = (4_000, 20_000), (1_000, 4_000)
-QUICK_SIZES, QUICK_INDEX_SIZES = (400,), (100,)
+SIZES, SMALL_SIZES, INDEX_SIZES = (4_000, 20_000), (12_000,), (1_000, 4_000)
+QUICK_SIZES, QUICK_SMALL_SIZES, QUICK_INDEX_SIZES = (400,), (400,), (100,)
 PACE = 200.0
 """Changes per second."""
 CHANGES = 2_000
@@ -44,6 +45,9 @@ CAP = Cap(seconds=900, megabytes=8_000)
 SEED = 1
 INDEX = "@kopf.index"
 HANDLER = "@kopf.on.event"
+SMALL = "@kopf.on.event, 3 KB"
+SMALL_BYTES = 3_000
+"""The size of objects as small as most ConfigMaps are."""
 TARGETS: Mapping[str, tuple[str, float]] = {
     "requests": (TWO, 0.5),
     "megabytes": (TWO, 0.5),
@@ -207,11 +211,27 @@ def _cell(value: float, base: float | None) -> str:
     return f"{text} ({value / base:.2f}x)" if base else text
 
 
+def small(pod: bytes) -> bytes:
+    """Return an object with the metadata of a pod and as much text as makes it small."""
+    whole = json.loads(pod)
+    made = {name: whole[name] for name in ("apiVersion", "kind", "metadata")}
+    made["metadata"].pop("managedFields", None)
+    text = json.dumps(whole["spec"]).replace('"', "'")
+    room = SMALL_BYTES - len(encoded(made | {"data": {"text": ""}}))
+    return encoded(made | {"data": {"text": text[:room]}})
+
+
 def run(
-    server: Client, sizes: Sequence[int], index_sizes: Sequence[int], *, repeats: int, changes: int
+    server: Client,
+    sizes: Sequence[int],
+    small_sizes: Sequence[int],
+    index_sizes: Sequence[int],
+    *,
+    repeats: int,
+    changes: int,
 ) -> dict[tuple[str, int], dict[str, list[Figures | str]]]:
     """Return all figures, by kind of handler and number of pods."""
-    pods = SETS["grouped"](seed=SEED).many(max((*sizes, *index_sizes)))[:]
+    pods = SETS["grouped"](seed=SEED).many(max((*sizes, *small_sizes, *index_sizes)))[:]
     tables = {}
     for size in sizes:
         tables[HANDLER, size] = measure(
@@ -220,6 +240,15 @@ def run(
             commands_of(COMMANDS, go=True),
             repeats=repeats,
             changes=min(changes, size),
+        )
+    for size in small_sizes:
+        tables[SMALL, size] = measure(
+            server,
+            list(map(small, pods[:size])),
+            commands_of({name: COMMANDS[name] for name in (PLAIN, TWO, ONE)}, go=False),
+            repeats=repeats,
+            changes=min(changes, size),
+            say="small, ",
         )
     for size in index_sizes:
         tables[INDEX, size] = measure(
@@ -233,15 +262,18 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="few pods and changes; no page is written")
     parser.add_argument("--repeats", type=int, default=3, help="turns (default: %(default)s)")
     parser.add_argument("--sizes", type=int, nargs="*", default=SIZES)
+    parser.add_argument("--small-sizes", type=int, nargs="*", default=SMALL_SIZES)
     parser.add_argument("--index-sizes", type=int, nargs="*", default=INDEX_SIZES)
     given = parser.parse_args()
-    sizes, index_sizes = (QUICK_SIZES, QUICK_INDEX_SIZES) if given.quick else (given.sizes, given.index_sizes)
+    sizes = (given.sizes, given.small_sizes, given.index_sizes)
+    if given.quick:
+        sizes = (QUICK_SIZES, QUICK_SMALL_SIZES, QUICK_INDEX_SIZES)
     with EmbeddedCluster().in_thread() as cluster:
         client = Client(cluster.url, ca_file=cluster.ca_file, token=cluster.token)
-        tables = run(client, sizes, index_sizes, repeats=1 if given.quick else given.repeats, changes=CHANGES)
+        tables = run(client, *sizes, repeats=1 if given.quick else given.repeats, changes=CHANGES)
     made = f"{machine()}\n\n{report(tables)}\n\n{verdict(tables)}\n"
     print(made)
-    if not given.quick and (given.sizes, given.index_sizes) == (SIZES, INDEX_SIZES):
+    if sizes == (SIZES, SMALL_SIZES, INDEX_SIZES):
         DOCUMENT.write_text(written(DOCUMENT.read_text(), TABLE, made))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 
 from bench.data import Data
@@ -13,11 +14,13 @@ from bench.whole_operator import (
     INDEX,
     ONE,
     PLAIN,
+    SMALL_BYTES,
     TWO,
     Figures,
     commands_of,
     measure,
     report,
+    small,
     verdict,
 )
 from kopf_selectcache.testing import EmbeddedCluster
@@ -36,6 +39,14 @@ def test_one_watch_asks_half_of_what_two_ask() -> None:
     assert (two.requests, one.requests) == (4, 2)
     assert two.megabytes == 2 * one.megabytes > 0
     assert min(one.cpu, one.event, one.rest, one.peak) > 0
+
+
+def test_small_objects_have_3_kb_and_what_the_server_and_the_handler_read() -> None:
+    for pod in DATA.many(3)[:]:
+        made, whole = json.loads(small(pod)), json.loads(pod)
+        assert len(small(pod)) == SMALL_BYTES < len(pod)
+        assert made["metadata"].items() <= whole["metadata"].items()
+        assert made["metadata"].keys() >= {"name", "uid", "resourceVersion", "annotations"}
 
 
 def test_an_operator_that_ends_is_a_row_that_says_so() -> None:
