@@ -23,7 +23,7 @@ from pathlib import Path
 
 from bench.building import RECIPES, LeftOut, built
 from bench.comparison import written
-from bench.data import encoded, round_of
+from bench.data import ROUND, encoded, round_of
 from bench.datasets import SETS
 from bench.running import Cap, Over, Running
 from bench.synthetic import Synthetic, discovery
@@ -216,7 +216,8 @@ def small(pod: bytes) -> bytes:
     whole = json.loads(pod)
     made = {name: whole[name] for name in ("apiVersion", "kind", "metadata")}
     made["metadata"].pop("managedFields", None)
-    text = json.dumps(whole["spec"]).replace('"', "'")
+    made["metadata"]["annotations"] = {ROUND: made["metadata"]["annotations"][ROUND]}
+    text = json.dumps([whole["spec"], whole["status"]]).replace('"', "'")
     room = SMALL_BYTES - len(encoded(made | {"data": {"text": ""}}))
     return encoded(made | {"data": {"text": text[:room]}})
 
