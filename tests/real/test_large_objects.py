@@ -103,7 +103,7 @@ def test_35_a_list_in_pieces_has_the_objects_of_the_list_in_pages(
                 f"/api/v1/namespaces/{namespace}/{KIND}",
                 body={
                     "metadata": {"name": f"large-{number}", "labels": {"app": "web"}},
-                    "data": {"value": f'{number:9}"\\]}}é' * 10_000},
+                    "data": {"value": f'{number:9}"\\]}}é' * 15_000},
                 },
             )
         async with operating(real_api, namespace, {KIND: "app=web"}) as operator:
