@@ -282,6 +282,7 @@ async def test_6_an_object_that_loses_its_label_is_modified_for_kopf_and_then_fo
         cluster.create(app())
         await until(lambda: found)
         assert found == [["b"]]
+        assert web_events == [], "it was not deleted"
         cluster.delete(web("b"))
         await web_events.see(("DELETED", "b"))
         await until(lambda: len(known) == 1)  # That of the other kind.
