@@ -12,7 +12,6 @@ import asyncio
 import logging
 import math
 from collections.abc import Awaitable, Callable, Hashable
-from contextvars import Context, copy_context
 from dataclasses import dataclass
 from itertools import count
 from typing import Any, TypeAlias, TypeVar, cast
@@ -79,58 +78,45 @@ class Worker:
         self._limit = limit
         self._sleep, self._clock, self._gate = sleep, clock, gate
         self._logger = logger if logger is not None else logging.getLogger("kopf_selectcache")
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._beginning = 0  # The tasks that have not taken a key yet.
-        self._context: Context | None = None  # That of the runs, from the start on.
-        self._opened: asyncio.Future[Any] | None = None  # What the gate has returned, while no key may run.
-        self._due = math.inf  # The time at which `run` looks for delayed keys.
-        self._moved = asyncio.Event()  # Set if `run` has more to do than to wait until then.
+        self._tasks: dict[Key, asyncio.Task[None]] = {}
+        self._moved = asyncio.Event()
+        """Set if there may be a key to take."""
         self._finished = asyncio.Event()
         """Set once the queue is finished."""
         queue.wake = self._wake
 
     def _wake(self) -> None:
-        queue = self._queue
-        self._begin()
-        if queue.is_finished:
+        self._moved.set()
+        if self._queue.is_finished:
             self._finished.set()
-        if queue.is_shut_down or (queue.next_due() or math.inf) < self._due:
-            self._moved.set()
-
-    def _begin(self) -> None:
-        """Start a task for each key that may be taken. It takes it once the adds of this turn are joined."""
-        if self._context is None:
-            return
-        while len(self._tasks) < self._limit and self._queue.ready > self._beginning and not self._opened:
-            if (opened := self._gate()) is not None:
-                self._opened = asyncio.ensure_future(opened)
-                self._moved.set()
-                return
-            self._beginning += 1
-            self._tasks.add(asyncio.create_task(self._run(), context=self._context.copy()))
 
     async def run(self) -> None:
         """Run keys until the queue is shut down and finished. Cancelled, it cancels the runs."""
-        queue, self._context = self._queue, copy_context()
+        queue = self._queue
         try:
             while not self._finished.is_set():
                 self._moved.clear()
-                self._begin()
-                self._due = queue.next_due() or math.inf
-                if (opened := self._opened) is not None:
-                    await sleep_until(self._finished, opened)
-                    self._opened = None
-                    if not opened.cancelled():
-                        opened.result()
-                elif self._due == math.inf:
+                if (opened := self._gate()) is not None:
+                    await self._wait_for_gate(asyncio.ensure_future(opened))
+                    continue
+                while len(self._tasks) < self._limit and (run := queue.take()) is not None:
+                    self._tasks[run.key] = asyncio.create_task(
+                        self._run(run), name=f"selectcache: {run.key.name}"
+                    )
+                due = queue.next_due()
+                if due is None or len(self._tasks) >= self._limit:
                     await self._moved.wait()
                 else:
-                    await sleep_until(self._moved, self._sleep(max(0.0, self._due - self._clock())))
+                    await sleep_until(self._moved, self._sleep(max(0.0, due - self._clock())))
         finally:
             queue.shut_down(drain=False)
-            if self._opened is not None:
-                self._opened.cancel()
             await self._cancel()
+
+    async def _wait_for_gate(self, opened: asyncio.Future[Any]) -> None:
+        """Wait until keys may run, or the queue is finished."""
+        await sleep_until(self._finished, opened)
+        if not opened.cancelled():
+            opened.result()
 
     async def stop(self, *, deadline: float = math.inf, drain: bool = False) -> frozenset[Key]:
         """Shut the queue down, and wait until the runs have ended; return the keys whose runs were cancelled.
@@ -151,22 +137,17 @@ class Worker:
 
     async def _cancel(self) -> None:
         """Cancel the runs, and wait for their ends. One that resists is left behind."""
-        for task in self._tasks:
+        tasks = set(self._tasks.values())
+        for task in tasks:
             task.cancel()
-        if await end_within(self._tasks, self._sleep(GRACE)):
+        if await end_within(tasks, self._sleep(GRACE)):
             keys = ", ".join(sorted(map(_shown, self._queue.running)))
             self._logger.warning(
                 "These runs have not ended, although they were cancelled: %(keys)s.", {"keys": keys}
             )
 
-    async def _run(self) -> None:
-        """Run the key that goes first."""
-        queue, task = self._queue, cast("asyncio.Task[None]", asyncio.current_task())
-        self._beginning -= 1
-        if (run := queue.take()) is None:  # The queue was shut down.
-            self._tasks.discard(task)
-            return
-        key = run.key
+    async def _run(self, run: Run) -> None:
+        queue, key = self._queue, run.key
         try:
             result = await self._function(run)
         except (Exception, asyncio.CancelledError) as error:
@@ -184,7 +165,7 @@ class Worker:
             if result is not None:
                 queue.add_after(key, result.after)
         finally:
-            self._tasks.discard(task)
+            del self._tasks[key]
             queue.done(key)
 
 

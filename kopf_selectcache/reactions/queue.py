@@ -349,7 +349,7 @@ class WorkQueue:
             self._count_blocked -= 1
             self._count_ready += 1
             heappush(self._ready, (entry.deadline, entry.place, key))
-        if self._count_ready or self._is_shut_down:
+        if self._ready or self._waiting or self._is_shut_down:
             self.wake()
 
     # ---- The end.
@@ -386,13 +386,6 @@ class WorkQueue:
     def __len__(self) -> int:
         """Return the number of keys that are ready, those included that wait for their running one."""
         return self._count_ready + self._count_blocked
-
-    @property
-    def ready(self) -> int:
-        """The number of keys that can be taken now."""
-        if self._waiting:
-            self._promote(self.clock())
-        return self._count_ready
 
     @property
     def running(self) -> frozenset[Key]:

@@ -311,10 +311,6 @@ def test_whoever_waits_is_woken_for_each_key_and_each_earlier_delay() -> None:
     assert not woken(lambda: queue.add_after(C, 6.0))
     assert woken(lambda: queue.add_after(C, 4.0))
     taken(queue)
-    assert not woken(lambda: queue.done(A))
-    assert woken(lambda: queue.add(A))
-    taken(queue)
-    queue.add(A)
     assert woken(lambda: queue.done(A))
     assert woken(lambda: queue.shut_down(drain=True))
 

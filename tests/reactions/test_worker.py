@@ -258,7 +258,6 @@ def test_a_worker_ends_with_the_error_of_its_gate() -> None:
         works = Works()
         works.opened = asyncio.get_running_loop().create_future()
         works.opened.set_exception(RuntimeError("it never opens"))
-        works.queue.add(A)
         with pytest.raises(RuntimeError, match="never opens"):
             await works.worker.run()
 
