@@ -137,8 +137,8 @@ async def test_20_a_kind_that_is_declared_later_keeps_its_second_watch(
             "INFO",
             (
                 "Kopf's handlers of v1/configmaps use a second watch, because it was declared after Kopf had"
-                " begun to watch it. To feed them from the cache after the next start, declare it in a startup"
-                " handler."
+                " begun to watch it. To feed them from the cache after the next start, declare it in a"
+                " startup handler."
             ),
         )
     ]
