@@ -85,9 +85,9 @@ class Departures:
         for change, answer in zip(changes, answers, strict=True):
             if isinstance(answer, BaseException):
                 raise answer
-            if answer is not None and self.is_selected(answer):
-                is_waiting = True
-            else:
+            is_back = answer is not None and self.is_selected(answer)
+            is_waiting |= is_back
+            if not is_back:
                 self._settle(change, answer)
         return pause if is_waiting or len(self._asked) > SINGLE_REQUESTS else 0.0
 

@@ -14,7 +14,7 @@ from kopf_selectcache import _kopf
 from kopf_selectcache.plugin.operator import operator_of
 from kopf_selectcache.testing import EmbeddedCluster
 from kopf_selectcache.testing.api.request import Request
-from kopf_selectcache.testing.faults import Fault, Inserted
+from kopf_selectcache.testing.faults import Fault, Inserted, Refuse
 from tests.kopf_operators import cycles
 from tests.plugin.feeding import (
     Events,
@@ -322,3 +322,19 @@ async def test_8_an_object_that_lacks_what_it_must_have_is_passed_on_from_kopfs_
         del obj["metadata"][lacks]
         own.say("MODIFIED", obj)
         assert await consumer.take() == ("MODIFIED", "a")
+
+
+@in_loop
+async def test_6_a_departure_about_which_the_server_does_not_answer_is_asked_about_again(
+    registry: kopf.OperatorRegistry,
+) -> None:
+    events = Events()
+    events.handle(registry, labels={"app": "web"})
+    async with serving(labelled("a", "web")) as cluster, feeding(registry, cluster, filters={KEY: "app=web"}):
+        await events.see((None, "a"))
+        refusing = cluster.faults.add(Refuse(500), verb="list", resource="configmaps")
+        cluster.requests.clear()
+        cluster.delete(config("a"))
+        await until(lambda: lists_of(cluster, "configmaps", ["list"]))
+        refusing.release()
+        await events.see(("DELETED", "a"))
