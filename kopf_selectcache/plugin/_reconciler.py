@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -94,9 +94,8 @@ class _Runner:
         failures, retries = 0, self._runtime.retries
         while True:
             try:
-                await self._run()
-            except NotSynced:
-                pass  # The cluster has not said yet what some key means.
+                with suppress(NotSynced):  # The cluster has not said yet what some key means.
+                    await self._run()
             except (ReadError, DeclarationError) as error:
                 self._report(error)
             except BaseException as error:  # A function in watches= may raise anything.

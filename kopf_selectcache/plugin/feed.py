@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
+from contextlib import aclosing, asynccontextmanager, contextmanager, nullcontext, suppress
 from itertools import chain
 from operator import is_not
 from typing import Any
@@ -30,7 +30,7 @@ from kopf_selectcache.informer.log import context_of
 from kopf_selectcache.settings.options import settings_of
 
 from ._departures import Departures
-from .feed_safety import SecondWatch, source_of, unfit, why_not_fed
+from .feed_safety import FeedSource, SecondWatch, source_of, unfit, why_not_fed
 from .narrowing import handlers_of_watched
 from .operator import Operator, operator_of
 
@@ -108,14 +108,14 @@ async def _named(operator: Operator, informer: Informer, resource: _kopf.Resourc
         await informer.environment.sleep(NAMING_SECONDS)
         is_named = True
         awaited[informer] += 1
-        if awaited[informer] > 1:
-            return  # Another watcher of the kind has named it.
         why = f" {in_one_line(informer.message, informer.remedy)}" if informer.message else ""
-        _logger.warning(
-            "Kopf calls no handler before the cache of %(resource)s is synced, because it is indexed.%(why)s",
-            {"resource": str(informer), "why": why},
-            extra=context_of(informer),
-        )
+        if awaited[informer] == 1:  # No other watcher of the kind has named it.
+            _logger.warning(
+                "Kopf calls no handler before the cache of %(resource)s is synced, because it is indexed."
+                "%(why)s",
+                {"resource": str(informer), "why": why},
+                extra=context_of(informer),
+            )
 
     naming = asyncio.create_task(name(), name=f"selectcache: wait for {informer}")
     try:
@@ -178,14 +178,14 @@ class Feed:
         following = asyncio.create_task(
             self._guarded(self._follow_pauses), name="selectcache: pauses of a feed"
         )
+        is_over = False
         try:
-            while True:
+            while not is_over:
                 for events in (self._from_cache(), self._from_kopf()):
                     async with aclosing(events):
                         async for event in events:
                             yield event
-                if self._must_stop:
-                    return
+                is_over = self._must_stop
         finally:
             following.cancel()
 
@@ -252,12 +252,13 @@ class Feed:
                         if not is_first:
                             self.known.clear()
                         yield event
-                        continue
-                    is_new = known is None and not self._is_listed
-                    if not is_first or event["type"] is not None or self._was_paused or is_new:
-                        yield event
-                    elif known is None or known.version != event["object"]["metadata"]["resourceVersion"]:
-                        yield {"type": "ADDED" if known is None else "MODIFIED", "object": event["object"]}
+                    else:
+                        is_new = known is None and not self._is_listed
+                        if not is_first or event["type"] is not None or self._was_paused or is_new:
+                            yield event
+                        elif known is None or known.version != event["object"]["metadata"]["resourceVersion"]:
+                            kind = "ADDED" if known is None else "MODIFIED"
+                            yield {"type": kind, "object": event["object"]}
                 if self._may_return and not is_listing and pauses == self._pauses and self._can_return(gone):
                     self._must_stop = False
                     return
@@ -365,10 +366,9 @@ class Feed:
                 await self._wait()
             elif self._is_known:
                 break
-            elif self._is_listed:
-                await self._wait()
             else:
-                async with _named(self._operator, self._informer, self._watcher.resource):
+                naming = _named(self._operator, self._informer, self._watcher.resource)
+                async with nullcontext() if self._is_listed else naming:
                     while not (self._must_stop or self._is_known or self._watcher.paused.is_on()):
                         await self._wait()
                         self._decide()
@@ -391,9 +391,10 @@ class Feed:
         if informer.health in _UNFIT:
             return unfit(informer.health)
         source = source_of(informer)
-        if source is None:
-            return None
-        state = informer.state
+        return None if source is None else self._why_unsafe(source)
+
+    def _why_unsafe(self, source: FeedSource) -> SecondWatch | None:
+        state = self._informer.state
         self._seen = state.filter, state.projection, state.lost
         watcher, registry = self._watcher, self._operator.registry
         handlers = None if registry is None else handlers_of_watched(registry, watcher.resource)
@@ -478,30 +479,31 @@ class Feed:
         """Return the event of a change; None if Kopf is not told of it."""
         before, after = change.before, change.after
         if after is not None and change.cause is not ChangeCause.LEFT:
-            if not after.stored:
-                return None
-            self._departures.discard(after.uid)
-            is_known = after.uid in self.known
-            self.known[after.uid] = after
-            body = after.decode()
-            if not is_known:
-                self._begin(body)
-            return {"type": "MODIFIED" if is_known else "ADDED", "object": body}
+            return self._put(after) if after.stored else None
         assert before is not None, "it departs"
-        if before.uid not in self.known:
-            return None
-        if after is not None:  # It exists, outside of the filter: no further event of it will come.
+        is_known = before.uid in self.known
+        if is_known and after is not None:  # It exists, outside of the filter: no further event will come.
             body = self._body_of(after)
             self._forget(before.uid, body)
             return {"type": "MODIFIED", "object": body}
-        if change.filter_changed:
+        if is_known and change.filter_changed:
             self._forget(before.uid)
-            return None
-        if change.cause is ChangeCause.LEFT:
+        elif is_known and change.cause is ChangeCause.LEFT:
             self._departures.add(change)
-            return None
-        del self.known[before.uid]
-        return {"type": "DELETED", "object": self._departed(before, change.last)}
+        elif is_known:
+            del self.known[before.uid]
+            return {"type": "DELETED", "object": self._departed(before, change.last)}
+        return None
+
+    def _put(self, record: Record) -> Any:
+        """Return the event of an object that is there."""
+        self._departures.discard(record.uid)
+        is_known = record.uid in self.known
+        self.known[record.uid] = record
+        body = record.decode()
+        if not is_known:
+            self._begin(body)
+        return {"type": "MODIFIED" if is_known else "ADDED", "object": body}
 
     def _note_list(self, began: str, *, was_paused: bool = False) -> None:
         """Note that Kopf was told of all objects that were there at this time; `was_paused` if it was paused

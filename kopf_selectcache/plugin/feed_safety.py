@@ -165,16 +165,9 @@ def source_of(informer: Informer, state: InformerState | None = None) -> FeedSou
     is resolved.
     """
     state = informer.state if state is None else state
-    if state.resource is None:
-        return None
-    return FeedSource(
-        state.resource,
-        without_namespaces(state.filter, state.lost),
-        state.projection,
-        bool(state.store.unreadable),
-        informer.line,
-        labelled(state.filter),
-    )
+    selected, is_unreadable = without_namespaces(state.filter, state.lost), bool(state.store.unreadable)
+    rest = state.projection, is_unreadable, informer.line, labelled(state.filter)
+    return None if state.resource is None else FeedSource(state.resource, selected, *rest)
 
 
 def labelled(filter_: Selector | AnyOf) -> Selector | AnyOf | None:
@@ -301,15 +294,14 @@ def _why_outside(
     if verdict:
         return None
     name, shown = f"handler {handler.id!r}", clipped(brief(source.labelled or source.filter), 500)
-    if (witness := verdict.witness) is None:
-        reason = f"it is undecided whether {shown} has all objects of {name}"
-    elif needs_finalizer(handler):
-        reason = (
-            f"{name} must see every object until it is deleted, such as {witness}, and the cache only has"
-            f" {shown}"
-        )
-    else:
-        reason = f"{name} also selects {witness}, and the cache only has {shown}"
+    lacks = f"{verdict.witness}, and the cache only has {shown}"
+    reason = (
+        f"it is undecided whether {shown} has all objects of {name}"
+        if verdict.witness is None
+        else f"{name} must see every object until it is deleted, such as {lacks}"
+        if needs_finalizer(handler)
+        else f"{name} also selects {lacks}"
+    )
     labels = "" if needs_finalizer(handler) else _labels_to_add(handler, namespace, source)
     if labels:
         remedy = f"write in the decorator of {handler.id!r}: labels={labels}"
@@ -317,7 +309,7 @@ def _why_outside(
         remedy = f"cache these as well: {_wider(handler, namespace, source)}"
         if namespace is None and (options := _options_for(handler, source)):
             remedy = f"{remedy}. Or run it with {options}"
-    return SecondWatch(reason, remedy, witness, bool(labels))
+    return SecondWatch(reason, remedy, verdict.witness, bool(labels))
 
 
 def _compared(filter_: Selector | AnyOf, region: Branches, source: FeedSource) -> Verdict:

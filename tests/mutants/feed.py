@@ -100,8 +100,8 @@ FEED: tuple[Mutant, ...] = (
     Mutant(
         "tell Kopf that a relabelled object is deleted",
         FEED_FILE,
-        "        if change.cause is ChangeCause.LEFT:\n",
-        "        if change.before is None:\n",
+        "        elif is_known and change.cause is ChangeCause.LEFT:\n",
+        "        elif change.before is None:\n",
         6,
         (RELABELLED,),
     ),
