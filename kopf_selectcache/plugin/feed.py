@@ -394,6 +394,7 @@ class Feed:
         return None if source is None else self._why_unsafe(source)
 
     def _why_unsafe(self, source: FeedSource) -> SecondWatch | None:
+        """Return the reason why this cache lacks what the handlers need; None if it has all."""
         state = self._informer.state
         self._seen = state.filter, state.projection, state.lost
         watcher, registry = self._watcher, self._operator.registry
