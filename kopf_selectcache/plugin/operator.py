@@ -105,7 +105,6 @@ class Operator:
         """The kinds whose handlers of Kopf get their events from a cache."""
         self.decisions = Decisions(_logger)
         """Whether that is safe, and why not."""
-        self._abandoned = False
         self._starter: asyncio.Task[Any] | None = None
         self.vault = _kopf.vault_var.get()
         """Kopf's credentials. Each operator has its own vault, which distinguishes operators with the same
@@ -199,7 +198,8 @@ class Operator:
                 self.waits.end("the operator ends")
                 caches.cancel()
                 await asyncio.gather(caches, return_exceptions=True)
-                if self._abandoned:
+                if self._starter is not None and self._starter.done():
+                    # If it has failed, or was cancelled, Kopf leaves our connections open.
                     await self.vault.close()
 
     def _needs_no_advice(self, informer: Informer) -> bool:
@@ -256,7 +256,7 @@ class Operator:
     def start_with(self, starter: asyncio.Task[Any]) -> None:
         """Take the task that lives as long as the operator, and end with it."""
         self._starter = starter
-        starter.add_done_callback(self._end)
+        starter.add_done_callback(lambda _: self.end())
 
     @property
     def is_stopping(self) -> bool:
@@ -285,11 +285,6 @@ class Operator:
     def is_end(self, error: ReadError) -> bool:
         """Return True if a read has failed only because the operator stops."""
         return self.is_stopping and type(error) is ReadError
-
-    def _end(self, starter: asyncio.Task[Any]) -> None:
-        # If that failed, Kopf leaves the credentials as they are, with our connections open.
-        self._abandoned = not starter.cancelled() and starter.exception() is not None
-        self.end()
 
     async def gate(self, kinds: Kinds, cause: object, *, fresh: bool = True, since: float = 0.0) -> bool:
         """Wait until these kinds, or all, are synced or have failed; return True if the handler must not run,

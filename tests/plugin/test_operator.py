@@ -558,3 +558,42 @@ def test_embedded_operators_watch_the_namespaces_that_kopf_is_given(
             operators.namespaces_of(settings, declared)
         declared.defaults.namespaces = ["a"]
         assert operators.namespaces_of(settings, declared) is None
+
+
+# ---- Its connections.
+
+
+class _Connection:
+    """Something that Kopf's vault keeps beside the credentials."""
+
+    def __init__(self, _: object) -> None:
+        self.is_closed = False
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+async def _succeed() -> None:
+    pass
+
+
+async def _fail() -> None:
+    raise kopf.PermanentError("no")
+
+
+async def _be_cancelled() -> None:
+    raise asyncio.CancelledError
+
+
+@pytest.mark.parametrize("starts", [_succeed, _fail, _be_cancelled])
+def test_connections_are_closed_however_the_task_ends_that_started_the_caches(starts: Any) -> None:
+    async def main() -> None:
+        async with launched(declaring(pods=""), Cluster()) as operator:
+            made = [each async for _, _, each in operator.vault.extended(_Connection, "tests")]
+            starter = asyncio.create_task(starts())
+            operator.start_with(starter)
+            await asyncio.wait({starter, operator.task}, timeout=60)
+            assert starter.cancelled() or starter.exception() is None or starts is _fail
+            assert [each.is_closed for each in made] == [True]
+
+    run(main())
