@@ -34,7 +34,7 @@ def main() -> int:
     missed = 0
     for mistake in MISTAKES:
         if is_meant(mistake.name, given.words):
-            explored = explore(with_mistake(mistake), scope_of(mistake.scope))
+            explored = explore(with_mistake(mistake), scope_of(mistake.scope), says=mistake.says)
             missed += not explored.broken
             outcome = f"found after {len(explored.story)} moves" if explored.broken else "NOT FOUND"
             print(f"{mistake.name}: {outcome}", flush=True)

@@ -32,8 +32,10 @@ class Explored(NamedTuple):
         return "\n  ".join(lines)
 
 
-def explore(rule: Rule, scope: Scope, most: int = 0) -> Explored:
-    """Visit the worlds of a scope until one is wrong, or until `most` were visited."""
+def explore(rule: Rule, scope: Scope, most: int = 0, *, says: str = "") -> Explored:
+    """Visit the worlds of a scope until one is wrong, or until `most` were visited.
+
+    With `says`, until the judge's sentence has this part: worlds that are wrong in another way are left."""
     orders = symmetries(scope)
     parents: dict[int, int] = {}
     """The hash of each world, and of the one before it: worlds themselves would not fit into memory."""
@@ -44,7 +46,9 @@ def explore(rule: Rule, scope: Scope, most: int = 0) -> Explored:
         try:
             first = _canonical(judged(rule, scope, world), orders)
         except Broken as broken:
-            return Explored(scope, len(parents), str(broken))
+            if says in str(broken):
+                return Explored(scope, len(parents), str(broken))
+            continue
         if hash(first) not in parents:
             parents[hash(first)] = 0
             level.append(first)
@@ -58,8 +62,11 @@ def explore(rule: Rule, scope: Scope, most: int = 0) -> Explored:
                 met.add(hash(after))
                 try:
                     found = judged(rule, scope, after)
-                except Broken:
-                    return Explored(scope, len(parents), *_story(rule, scope, orders, _path(parents, before)))
+                except Broken as broken:
+                    if says not in str(broken):
+                        continue
+                    path = _path(parents, before)
+                    return Explored(scope, len(parents), *_story(rule, scope, orders, path, says))
                 if orders and found.history is not world.history:
                     found = _canonical(found, orders)
                 key = hash(found)
@@ -79,9 +86,11 @@ def _path(parents: dict[int, int], last: int) -> list[int]:
     return path[::-1]
 
 
-def _story(rule: Rule, scope: Scope, orders: Sequence[Order], path: list[int]) -> tuple[str, tuple[str, ...]]:
+def _story(
+    rule: Rule, scope: Scope, orders: Sequence[Order], path: list[int], says: str
+) -> tuple[str, tuple[str, ...]]:
     """Return what is wrong after a path, and the labels of its moves. The streams keep their names."""
-    choices = [(label, judged(rule, scope, world)) for label, world in beginnings(rule, scope)]
+    choices = [(label, world) for label, world in beginnings(rule, scope)]
     labels, last = list[str](), ("", "")
     for key in path:
         label, world = next(
@@ -95,7 +104,8 @@ def _story(rule: Rule, scope: Scope, orders: Sequence[Order], path: list[int]) -
             try:
                 choices.append((label, judged(rule, scope, after)))
             except Broken as broken:
-                last = str(broken), label
+                if says in str(broken):
+                    last = str(broken), label
     return last[0], (*labels, last[1])
 
 
@@ -175,5 +185,6 @@ def _reordered_side(side: Side, order: Order) -> Side:
         cursors=tuple(side.cursors[each] for each in back),
         lists=tuple(side.lists[each] for each in back),
         probes=tuple(side.probes[each] for each in back),
+        compared=tuple(side.compared[each] for each in back),
         lost=frozenset(order[each] for each in side.lost),
     )

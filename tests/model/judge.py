@@ -6,14 +6,17 @@ For each name, what is shown
 - is not older than the version of the answer (promises 3 and 11; a snapshot is an answer that is kept),
 - is not older than an own write whose answer has come, nor than a version that a reader has waited for (9),
 - is absent only if no stream selected the object at such a time (promise 12, and 16 while a filter changes),
-- is that of the server once all streams have reached it; then nothing is left of what was in doubt (5, 8).
+- is that of the server once all its streams have reached it, or its only one has sent all there is; then
+  nothing is left of what was in doubt (5, 8).
+
+A stream that contradicts what is known to be newer is listed again, and no other.
 
 Where events were lost, all but the first is promised only once all streams have reached the next list."""
 
 from __future__ import annotations
 
 from .rule import NEVER, Claim
-from .server import now, truth_of
+from .server import claim_of, now, truth_of
 from .world import Rule, Scope, Side, World
 
 
@@ -25,8 +28,9 @@ def judged(rule: Rule, scope: Scope, world: World) -> World:
     """Return the world with the bounds of what may be shown later; raise Broken."""
     side = world.side
     table = side.table
-    if table.missed and not scope.losses:
+    if table.missed - side.lost:
         raise Broken(f"streams {sorted(table.missed)} must be listed again, and have missed nothing")
+    _judge_missed(scope, world)
     if table.version == NEVER:
         return world  # It does not answer.
     if side.is_frozen:
@@ -41,12 +45,6 @@ def judged(rule: Rule, scope: Scope, world: World) -> World:
         fits = [at for at, state in enumerate(history) if state == row.shown]
         since = max(world.seen[name], world.written[name])
         first = next((at for at in fits if at >= since), None)
-        for each in row.streams:
-            claim, position = row.claims[each], table.streams[each].position
-            if claim is not None and claim.version < row.floor <= position and each not in table.missed:
-                raise Broken(
-                    f"stream {each} has missed what followed on {_of(claim)}, and is not listed again"
-                )
         if side.lost.intersection(row.streams) or row.version < side.doubted:
             if row.shown is not None and first is None:
                 raise Broken(f"{_of(row.shown)} is shown after {since} although that was over")
@@ -59,10 +57,32 @@ def judged(rule: Rule, scope: Scope, world: World) -> World:
         for version in range(fits[-1] + 1, len(history)):
             if rule.reaches(table, version):
                 raise Broken(f"{_of(row.shown)} is shown to a reader that waited for {version}")
-        if all(table.streams[each].position >= now(world.history) for each in row.streams):
+        is_alone = len(row.streams) == 1
+        reached = side.cursors if is_alone else [each.position for each in table.streams]
+        if all(reached[each] >= now(world.history) for each in row.streams):
             _judge_end(side, name, history[-1])
         seen.append(first)
     return world._replace(seen=tuple(seen))
+
+
+def _judge_missed(scope: Scope, world: World) -> None:
+    """Judge that a stream is listed again if what it has contradicts what is known to be newer."""
+    side, table = world.side, world.side.table
+    for name, row in enumerate(table.rows):
+        for each in row.streams:
+            claim, position, compared = row.claims[each], table.streams[each].position, side.compared[each]
+            if claim is None or each in table.missed:
+                continue
+            said = f"stream {each} has missed what followed on {_of(claim)}, and is not listed again after"
+            if claim.version < row.floor <= position:
+                raise Broken(f"{said} {row.floor} was shown")
+            if any(each.uid == claim.uid and NEVER < each.until <= position for each in row.deletions):
+                raise Broken(f"{said} its deletion")
+            stream = scope.streams_of[side.filter][each]
+            if claim.version <= compared and claim != claim_of(
+                world.history, name, compared, stream, scope.outer
+            ):
+                raise Broken(f"{said} the probe at {compared}")
 
 
 def _judge_frozen(scope: Scope, world: World) -> None:
@@ -78,7 +98,7 @@ def _judge_frozen(scope: Scope, world: World) -> None:
 def _judge_end(side: Side, name: int, wanted: Claim | None) -> None:
     """Judge an object about which its streams have told all there is."""
     row = side.table.rows[name]
-    if any(side.table.streams[each].is_vague for each in row.streams):
+    if len(row.streams) > 1 and any(name in side.table.streams[each].vague for each in row.streams):
         return
     if row.shown != wanted:
         raise Broken(f"{_of(row.shown)} is shown in the end, and it is {_of(wanted)}")

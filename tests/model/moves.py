@@ -151,7 +151,15 @@ def _of_side(rule: Rule, scope: Scope, world: World, side: Side) -> Iterator[tup
             table, is_over = rule.probed(side.table, at, probe, objects)
             if is_over:
                 label = f"{_letter(stream)} has the listed metadata, as of {probe}"
-                yield label, side._replace(table=table, probes=_with(side.probes, at, NEVER))
+                compared = probe if at in side.lost else NEVER
+                yield (
+                    label,
+                    side._replace(
+                        table=table,
+                        probes=_with(side.probes, at, NEVER),
+                        compared=_with(side.compared, at, max(compared, side.compared[at])),
+                    ),
+                )
         if cursor == NEVER:
             continue
         change = next_change(history, stream, cursor)
@@ -201,6 +209,7 @@ def _listed(rule: Rule, scope: Scope, history: History, side: Side, at: int, req
         table=rule.dated(table, request.version, request.deleted),
         cursors=_with(side.cursors, at, request.version),
         lists=_with(side.lists, at, None),
+        compared=_with(side.compared, at, NEVER),
         lost=side.lost - {at},
         doubted=request.version if at in side.lost else side.doubted,
     )
@@ -243,7 +252,7 @@ def _blank(rule: Rule, scope: Scope, filter_: int) -> Side:
     streams = scope.streams_of[filter_]
     names = [tuple(at for at, each in enumerate(streams) if each in holders) for holders in scope.names]
     never, nothing = (NEVER,) * len(streams), (None,) * len(streams)
-    return Side(filter_, rule.empty(len(streams), names), never, nothing, never)
+    return Side(filter_, rule.empty(len(streams), names), never, nothing, never, never)
 
 
 def _of_groups(rule: Rule, scope: Scope, world: World) -> Iterator[Move]:

@@ -26,8 +26,8 @@ T = TypeVar("T")
 NEVER = -1
 """Older than all versions: the position of a stream that was not listed yet."""
 
-FOREVER = 2**63
-"""Newer than all versions."""
+FOREVER = 2**40
+"""Newer than all versions. Its hash is that of no version, as that of 2**63 is, which is hash(4)."""
 
 
 class Claim(NamedTuple):
@@ -46,8 +46,8 @@ class Stream(NamedTuple):
     position: int = NEVER
     jump: int = NEVER
     """The version of its newest list."""
-    is_vague: bool = False
-    """True after a deletion at an unknown version, until the next event shows by when it happened."""
+    vague: frozenset[int] = frozenset()
+    """The names that were deleted at an unknown version, until the next event shows by when."""
 
 
 class Deletion(NamedTuple):
@@ -128,8 +128,10 @@ def leave(table: Table, stream: int, name: int, last: Claim) -> Table:
     if row.claims[stream] != last:
         return table
     # Some servers send a deletion with the version of the deleted object: it happened after the position.
-    streams = _with(table.streams, stream, reached._replace(is_vague=len(row.streams) > 1))
-    return _settled(table._replace(streams=streams), name, row._replace(claims=claims))
+    if len(row.streams) > 1:
+        streams = _with(table.streams, stream, reached._replace(vague=reached.vague | {name}))
+        table = table._replace(streams=streams)
+    return _settled(table, name, row._replace(claims=claims))
 
 
 def progress(table: Table, stream: int, version: int) -> Table:
@@ -222,8 +224,7 @@ def reaches(table: Table, version: int) -> bool:
 
 def target(table: Table) -> int:
     """Return the version as of which to probe all streams that are behind: the newest that is known."""
-    versions = [each.position for each in table.streams]
-    return max([*versions, *(each.jump for each in table.streams), *(row.floor for row in table.rows)])
+    return max([*(each.position for each in table.streams), *(row.floor for row in table.rows)])
 
 
 def may_replace(table: Table, before: Table) -> bool:
@@ -237,8 +238,8 @@ def may_replace(table: Table, before: Table) -> bool:
 
 def _reached(table: Table, stream: int, version: int) -> Table:
     """Advance a stream to a newer version."""
-    _, jump, is_vague = table.streams[stream]
-    reached = Stream(version, version if is_vague else jump)
+    _, jump, vague = table.streams[stream]
+    reached = Stream(version, version if vague else jump)
     return table._replace(streams=_with(table.streams, stream, reached))
 
 
@@ -249,7 +250,7 @@ def _settled(table: Table, name: int | None = None, changed: Row | None = None) 
         rows[name] = changed
     missed = set(table.missed)
     for at, before in enumerate(rows):
-        rows[at] = _visible(before, table.streams)
+        rows[at] = _visible(at, before, table.streams)
         missed.update(_outdated(rows[at], table.streams))
     version = _common(table.streams, range(len(table.streams)), table.version)
     return Table(table.streams, tuple(rows), version, frozenset(missed))
@@ -262,7 +263,7 @@ def _common(streams: Sequence[Stream], of: Collection[int], before: int) -> int:
     return max(before, least) if least >= max(streams[each].jump for each in of) else before
 
 
-def _visible(row: Row, streams: Sequence[Stream]) -> Row:
+def _visible(name: int, row: Row, streams: Sequence[Stream]) -> Row:
     """Return a row with what readers see of it."""
     _, claims, shown, floor, left, version, deletions = row
     version = _common(streams, row.streams, version)
@@ -275,7 +276,7 @@ def _visible(row: Row, streams: Sequence[Stream]) -> Row:
     if valid:
         shown = max(valid)
         floor = shown.version
-    elif shown is not None and (shown.uid in gone or _has_departed(row, streams)):
+    elif shown is not None and (shown.uid in gone or _has_departed(name, row, streams)):
         shown = None
     if deletions:
         held = {claim.uid for claim in claims if claim is not None}
@@ -287,11 +288,11 @@ def _visible(row: Row, streams: Sequence[Stream]) -> Row:
     return Row(row.streams, claims, shown, floor, left, version, deletions)
 
 
-def _has_departed(row: Row, streams: Sequence[Stream]) -> bool:
+def _has_departed(name: int, row: Row, streams: Sequence[Stream]) -> bool:
     """Return True if no stream can still report the shown record, which none claims."""
     of_row = [streams[each] for each in row.streams]
     awaited = max(row.left, *(each.jump for each in of_row))
-    return all(each.position >= awaited and not each.is_vague for each in of_row)
+    return all(each.position >= awaited and name not in each.vague for each in of_row)
 
 
 def _outdated(row: Row, streams: Sequence[Stream]) -> list[int]:

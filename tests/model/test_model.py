@@ -36,8 +36,9 @@ def test_readers_are_told_nothing_wrong_in_larger_worlds(scope: Scope) -> None:
 
 @pytest.mark.parametrize("mistake", MISTAKES, ids=[mistake.name for mistake in MISTAKES])
 def test_each_mistake_is_found(mistake: Mistake) -> None:
-    explored = explore(with_mistake(mistake), scope_of(mistake.scope))
+    explored = explore(with_mistake(mistake), scope_of(mistake.scope), says=mistake.says)
     assert explored.broken, f"nobody notices it in {explored.states} states of {mistake.scope!r}"
+    assert mistake.says in explored.broken
 
 
 # ---- Stories that today's mechanisms get wrong, or that an enumeration of one object cannot tell.

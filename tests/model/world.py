@@ -101,6 +101,8 @@ class Side(NamedTuple):
     lists: tuple[Request | None, ...]
     probes: tuple[int, ...]
     """The version of the metadata with which each stream is compared; NEVER if there is none."""
+    compared: tuple[int, ...]
+    """For each stream to which an event was not sent, the version of its newest probe that has ended."""
     lost: frozenset[int] = frozenset()
     """The streams to which an event was not sent, until they are listed again."""
     doubted: int = NEVER
