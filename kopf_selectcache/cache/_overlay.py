@@ -22,7 +22,7 @@ from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.index_spec import ODD, Indexed
 from kopf_selectcache.core.store.indexes import Chosen, Lookup
 from kopf_selectcache.core.store.projection import Projection
-from kopf_selectcache.core.store.record import Record, UnreadableRecord, is_newer, is_older
+from kopf_selectcache.core.store.record import OutsideRecord, Record, UnreadableRecord, is_newer, is_older
 from kopf_selectcache.informer.state import InformerState
 from kopf_selectcache.selectors.selecting import selects
 from kopf_selectcache.selectors.selector import Branches
@@ -74,7 +74,9 @@ def latest_of(
     key = metadata.get("namespace") or "", metadata.get("name") or ""
     read = state.union.read_of(key)
     is_lost = read is not None and metadata.get("uid") != read.there and not is_newer(version, read.version)
-    return body, is_lost or has_passed(state, key, version)
+    known = state.union.store.locate(*key)[0]  # Another stream than the object's may be behind.
+    is_outside = isinstance(known, OutsideRecord) and is_newer(known.version, version)
+    return body, is_lost or is_outside or has_passed(state, key, version)
 
 
 def own_of(

@@ -122,7 +122,10 @@ def remember(runtime: Runtime, call: str, source: object, *, deleted: bool = Fal
         if resource is None or (resource.kind.group, resource.kind.kind) != (group, kind):
             continue
         if deleted:
-            _lay_deletion(informer, (namespace, name), uid)
+            # Whatever is older was gone before, also under another uid that no stream has reported.
+            version = metadata.get("resourceVersion")
+            floor = version if isinstance(version, str) else ""
+            _lay_deletion(informer, (namespace, name), uid, floor=floor)
         elif api_version == resource.api_version:  # Only the server converts objects.
             # The caller's dict may change later.
             _lay(informer, resource, with_room(partial(msgspec.json.encode, obj)))

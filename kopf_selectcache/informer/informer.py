@@ -121,7 +121,7 @@ class Informer:
         self.next_wait_log = 0.0
         """The earliest time of the next log line about them."""
         self.laying = Laying(
-            lambda: self.state.own_writes,
+            lambda: self.states,
             self,
             environment=environment,
             context=lambda: context_of(self),

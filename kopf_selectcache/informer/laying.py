@@ -5,7 +5,7 @@ stream reports in time.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from kopf_selectcache._errors import own_loop
@@ -22,13 +22,13 @@ class Laying:
 
     def __init__(
         self,
-        own_writes: Callable[[], OwnWrites],
+        states: Callable[[], Sequence[InformerState]],
         resource: object,
         *,
         environment: Environment,
         context: Callable[[], dict[str, str]],
     ) -> None:
-        self._own_writes = own_writes  # Returns those of the present filter.
+        self._states = states  # Returns that of the present filter, and that of the next one if there is one.
         self._resource = resource  # `str` returns the name of the resource.
         self._environment = environment
         self._context = context  # Returns the attributes of log records.
@@ -42,8 +42,8 @@ class Laying:
         with own_writes.lock:
             dropped = own_writes.lay(write)
             own_writes.settle(lambda key: state.store.peek(*key))
-        if own_writes is not self._own_writes():
-            return  # It is that of the next filter.
+        if own_writes is not self._states()[0].own_writes:
+            return  # The present filter tells of it.
         for each in dropped:
             self._log(each, "there are too many of them")
         loop = self._loop
@@ -72,14 +72,17 @@ class Laying:
         while True:
             await self._has_laid.wait()
             self._has_laid.clear()
-            while (own_writes := self._own_writes()).writes or own_writes.resting:
+            while any(each.own_writes.writes or each.own_writes.resting for each in self._states()):
                 await environment.sleep(patience / 2)
-                own_writes = self._own_writes()
-                with own_writes.lock:
-                    expired = own_writes.expire(environment.clock() - patience)
-                for each in expired:
-                    if each.expected:
-                        self._log(each, f"its watch has not reported it in {patience:g} s")
+                for state in self._states():
+                    for each in self._expired(state.own_writes):
+                        if each.expected and state is self._states()[0]:
+                            self._log(each, f"its watch has not reported it in {patience:g} s")
+
+    def _expired(self, own_writes: OwnWrites) -> Sequence[OwnWrite]:
+        environment = self._environment
+        with own_writes.lock:
+            return own_writes.expire(environment.clock() - environment.settings.sync_timeout)
 
     def _log(self, write: OwnWrite, why: str) -> None:
         self._environment.logger.warning(

@@ -87,6 +87,7 @@ def test_16_a_change_begins_anew_if_the_informer_drops_its_store() -> None:
     run(main())
 
 
+@pytest.mark.usefixtures("unhurried")
 def test_16_an_own_write_is_shown_by_both_filters_while_they_change() -> None:
     async def main() -> None:
         async with caching("app=web", WEB, GOLD, BOTH) as environment:
@@ -110,6 +111,7 @@ def test_16_an_own_write_is_shown_by_both_filters_while_they_change() -> None:
     run(main())
 
 
+@pytest.mark.usefixtures("unhurried")
 def test_16_an_own_write_outside_of_the_former_filter_is_shown_by_the_next_one() -> None:
     async def main() -> None:
         async with caching("app=web", WEB, GOLD) as environment:
@@ -132,6 +134,7 @@ def test_16_an_own_write_outside_of_the_former_filter_is_shown_by_the_next_one()
     run(main())
 
 
+@pytest.mark.usefixtures("unhurried")
 def test_16_an_object_that_is_written_during_a_change_is_shown_by_the_next_filter() -> None:
     async def main() -> None:
         async with caching("app=web", WEB, GOLD) as environment:

@@ -267,6 +267,7 @@ def test_16_a_function_of_an_index_that_fails_leaves_the_former_filter() -> None
     run(main())
 
 
+@pytest.mark.usefixtures("unhurried")
 def test_16_own_writes_from_before_are_shown_by_the_next_filter() -> None:
     async def main() -> None:
         async with caching(EITHER, WEB, GOLD, BOTH) as environment:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from functools import partial
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -19,6 +21,7 @@ from kopf_selectcache.cache.own_writes import (
 )
 from kopf_selectcache.core.protocol.messages import Refusal
 from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.store.own_writes import OwnWrites
 from kopf_selectcache.errors import ReadError
 from kopf_selectcache.testing import FakeCache
 from tests.cache.environment import NODES, PODS
@@ -337,6 +340,26 @@ def test_9_a_write_that_no_stream_reports_is_dropped_and_named_in_the_log(
     (record,) = [each for each in caplog.records if "write of ns/a" in each.getMessage()]
     assert record.args is not None
     assert "ns/a" in record.getMessage()
+
+
+def test_9_a_write_that_only_the_next_filter_awaits_is_dropped_as_well() -> None:
+    async def main() -> None:
+        model = Model(FILTERS["one stream"])
+        following = replace(model.informer.state, own_writes=OwnWrites())
+        model.informer.filter_change.following = cast(
+            "Any", SimpleNamespace(state=following, succession=SimpleNamespace(note=lambda _: None))
+        )
+        model.write("a", WEB, own=True)
+        model.answer(0)
+        model.bookmark(model.streams[0])
+        assert (len(model.informer.own_writes), len(following.own_writes)) == (0, 1)
+        task = asyncio.ensure_future(model.informer.laying.run())
+        for _ in range(100):  # Time passes as the task sleeps.
+            await asyncio.sleep(0)
+        assert not following.own_writes
+        task.cancel()
+
+    asyncio.run(main())
 
 
 def test_9_a_new_list_after_an_outage_retires_own_writes() -> None:

@@ -18,7 +18,7 @@ READS: tuple[Mutant, ...] = (
     Mutant(
         "compare a body with the slowest stream of the cache",
         OVERLAY,
-        "    return body, is_lost or has_passed(state, key, version)\n",
+        "    return body, is_lost or is_outside or has_passed(state, key, version)\n",
         "    return body, is_lost\n",
         4,
         (WORLD + "4_a_body_does_not_bring_back_an_object_that_the_streams_of_its_namespace_have_shown_to_leave",),

@@ -56,4 +56,10 @@ WRITES: tuple[Mutant, ...] = (
            ("tests/cache/test_live.py::test_what_a_new_object_lacks_is_told_at_once",)),
     Mutant("propose an adoption that fails", "cache/_adoption.py", " if is_enough else _relabel()", "", 14,
            ("tests/cache/test_live.py::test_ensure_proposes_to_adopt_only_what_it_can_adopt",)),
+    Mutant("let the next filter keep own writes that no stream reports", "informer/laying.py", "                for state in self._states():\n", "                for state in self._states()[:1]:\n", 9,
+           ("tests/informer/test_own_writes.py::test_9_a_write_that_only_the_next_filter_awaits_is_dropped_as_well",)),
+    Mutant("forget that a deleted object was newer than what is shown", "cache/own_writes.py", '            floor = version if isinstance(version, str) else ""\n', '            floor = ""\n', 9,
+           ("tests/world/test_world.py::test_9_a_deletion_that_another_client_hands_over_hides_what_was_there_before_the_object",)),
+    Mutant("show the body of a handler inside of a split cache that has its object outside", "cache/_overlay.py", "is_outside = isinstance(known, OutsideRecord) and", "is_outside = False and", 4,
+           ("tests/world/test_world.py::test_in_the_worlds_of_the_corpus_no_read_contradicts_the_history",)),
 )

@@ -5,7 +5,7 @@ Each object of an answer must be as it was at some version that is not older tha
 
 - the version of the answer (promises 3 and 11),
 - the body of the handler that reads (promise 9), or the version that was asked for (promise 11),
-- the own writes whose answers have come (promise 9),
+- the own writes whose answers have come, unless streams did not report them in time (promise 9),
 - what a reader has seen of it before (promise 4).
 
 An object that is not shown must not have been selected at such a version (promises 1 and 12). While a filter
@@ -214,6 +214,11 @@ class Judge:
     def note_write(self, key: Key, version: int) -> None:
         """Note that an own write has been answered, or handed over."""
         self.written[key] = max(self.written.get(key, 0), version)
+
+    def expire(self, key: Key) -> None:
+        """Note that an own write need not be shown any more: no stream has reported it in time."""
+        for versions in (self.written, self.floors, *self.narrow.values()):
+            versions.pop(key, None)
 
     def judge_write(self, caller: str, *, done: bool, once: bool = True) -> None:
         """Compare what a call has said with what was written; raise Lie."""

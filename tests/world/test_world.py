@@ -162,6 +162,12 @@ def test_9_an_object_is_not_read_any_longer_once_its_deletion_is_done_though_the
     assert run.lie is None, run.lie
 
 
+def test_9_a_deletion_that_another_client_hands_over_hides_what_was_there_before_the_object() -> None:
+    """Streams have not reported yet that the object of this name is a new one."""
+    run = plays(["write a/z -", "write a/z app=db,tier=gold", "other a/z -"], IN_A_OR_GOLD)
+    assert run.lie is None, run.lie
+
+
 def test_4_an_answer_that_settles_nothing_drops_no_own_write() -> None:
     """The object has left both alternatives, and a request asks whether that is so. An own write brings it
     back, an older list reports again that it has left, and then the answer to the request comes."""

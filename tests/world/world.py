@@ -48,6 +48,8 @@ EVICTED = 650
 """Seconds until a cache that exceeded its limit lists again, and more."""
 RESTORED = 800
 """Seconds until an audit has found that the server was restored, and more."""
+UNREPORTED = 120
+"""Seconds after which an own write that a stream has not reported need not be shown: docs/limitations.md."""
 PATIENCE = 15
 """Seconds after which a handler need not wait any longer for a server that does not answer."""
 
@@ -89,6 +91,8 @@ class World:
         """A snapshot, the function that ends it, and what it answers."""
         self.has_evicted = False
         """True if a limit may have been exceeded since the last rest."""
+        self.unreported: dict[Key, tuple[int, float]] = {}
+        """The version and the time of own writes that a stream may still have to report."""
 
     # ---- Steps.
 
@@ -119,6 +123,7 @@ class World:
         for stream in self.server.streams:
             if stream.is_of_namespaces and stream.is_open and not stream.is_initial:
                 self.judge.reported = max(self.judge.reported, min(stream.cursor, self.history.version))
+        self._let_writes_expire()
         request, keys = REQUESTS[self.steps % len(REQUESTS)], list(KEYS)
         self._judge(self.product.look(keys, request, by="reader"))
         if self.steps % 4 == 1:
@@ -135,6 +140,21 @@ class World:
                     raise Lie(f"3: a snapshot has changed: {former} is now {read}")
         if self.lies:
             raise self.lies[0]
+
+    def _note_write(self, key: Key, version: int) -> None:
+        self.judge.note_write(key, version)
+        self.unreported[key] = version, self.loop.now
+
+    def _let_writes_expire(self) -> None:
+        """Expect no longer that own writes are shown which streams did not report in time."""
+        streams = [each for each in self.server.streams if each.is_open and not each.is_of_namespaces]
+        for key, (version, at) in [*self.unreported.items()]:
+            if streams and not self.server.requests and all(each.cursor >= version for each in streams):
+                del self.unreported[key]
+            elif self.loop.now - at >= UNREPORTED:
+                self.judge.expire(key)
+                if self.loop.now - at > 2 * UNREPORTED:
+                    del self.unreported[key]
 
     def _judge(self, reads: Iterable[Read]) -> None:
         for read in reads:
@@ -188,7 +208,7 @@ class World:
         elif write.before is not None:
             self.product.forget(as_json(key, write.before))
         if not self.judge.is_restoring:
-            self.judge.note_write(key, write.version)
+            self._note_write(key, write.version)
         return True
 
     def _team(self, namespace: str, team: str) -> bool:
@@ -233,7 +253,7 @@ class World:
         self.judge.judge_write(caller, done=outcome == "done" and verb != "delete", once=verb != "patch")
         if outcome == "done" and epoch == self.history.epoch and not self.judge.is_restoring:
             version = version or max((each.version for each in self.history.writes_of(caller)), default=0)
-            self.judge.note_write(key, version)
+            self._note_write(key, version)
 
     def _fetch(self, name: str) -> None:
         known = self.judge
@@ -424,6 +444,7 @@ class World:
         first = START + len(NAMESPACES)
         self.server.restore(max(first, self.history.version - int(back)))
         self.judge.restore()
+        self.unreported.clear()
         self.fed = self.history.version
 
     def _stream(self, which: str, do: Callable[[Any], object]) -> bool:

@@ -1,0 +1,19 @@
+"""What several tests of informers need."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from kopf_selectcache.informer.laying import Laying
+
+
+@pytest.fixture
+def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep own writes, however fast the clock goes."""
+
+    async def wait(_: Laying) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(Laying, "run", wait)
