@@ -12,7 +12,7 @@ from kopf_selectcache.cache import snapshots
 from kopf_selectcache.core.store import own_writes, store
 from kopf_selectcache.errors import OutsideFilter
 from kopf_selectcache.informer import stream_writer
-from tests.informer.test_own_writes_model import FILTERS, Model
+from tests.informer.own_writes_model import FILTERS, Model
 from tests.interleaving import stepping
 
 WEB = {"app": "web"}

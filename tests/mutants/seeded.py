@@ -62,7 +62,7 @@ FOUND = "tests/informer/test_filter_change_model.py::test_16_"
 DEEP_STACKS = "tests/cache/test_deep_stacks.py::"
 SIGNS = "tests/faults/test_signs_of_life.py::"
 OWN, OWN_UNIT = "core/store/own_writes.py", "tests/core/store/test_own_writes.py::"
-OWN_MODEL = "tests/informer/test_own_writes_model.py::test_9_no_read_is_older_than_an_own_write_and_none_brings_back_what_is_gone"
+CORPUS = "tests/world/test_world.py::test_in_the_worlds_of_the_corpus_no_read_contradicts_the_history"
 OWN_THREADS = "tests/informer/test_own_writes_threads.py::test_9_a_thread_reads_its_own_write_wherever_the_stream_interrupts_it"
 QUEUE, QUEUED = "core/store/changes.py", "tests/core/store/test_pending_changes.py::test_15_"
 INITIAL = "tests/plugin/test_change_initial.py::test_15_initial_is_"
@@ -183,23 +183,23 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("the body is shown in addition to the stored object", "cache/_overlay.py", "records = [record for record in chosen.records if id(record) not in hidden]", "records = [*chosen.records]",
            9, (PRODUCT_9,), OVERLAY),
     # ---- Own writes that the streams have not reported yet.
-    Mutant("read by name without the own writes", "cache/snapshots.py", "            state.own_writes.writes\n            or (store", "            (store", 9, (OWN_MODEL,)),
-    Mutant("retire an own write when the first of its streams has passed it", OWN, "        if not write.behind:\n            self._due.add", "        if True:\n            write.behind.clear()\n            self._due.add", 9, (OWN_MODEL,)),
-    Mutant("drop an own write that the streams have passed while the union shows an older object", OWN, "if not write.is_newer_than(held(key), write.version) and not self._is_shown_older(write):\n", "if True:\n", 9, (OWN_MODEL,)),
-    Mutant("show an own write over the store that has passed it", OWN, "return is_older(held.version if held is not None else version, self.version)", "return True", 9, (OWN_MODEL, OWN_UNIT + "test_of_a_stored_object_and_a_write_the_newer_one_is_shown")),
-    Mutant("let a late answer replace a newer write", OWN, "        if before is not None and _is_late(write, before):\n            return ()\n", "", 9, (OWN_MODEL, OWN_UNIT + "test_answers_may_arrive_in_another_order_than_the_server_gave_them")),
-    Mutant("show a write although all streams have passed it", OWN, "        if self._substores and not write.behind:\n            self._rest(write)\n            return ()\n", "", 9, (OWN_MODEL,)),
+    Mutant("read by name without the own writes", "cache/snapshots.py", "            state.own_writes.writes\n            or (store", "            (store", 9, (CORPUS,)),
+    Mutant("retire an own write when the first of its streams has passed it", OWN, "        if not write.behind:\n            self._due.add", "        if True:\n            write.behind.clear()\n            self._due.add", 9, (CORPUS,)),
+    Mutant("drop an own write that the streams have passed while the union shows an older object", OWN, "if not write.is_newer_than(held(key), write.version) and not self._is_shown_older(write):\n", "if True:\n", 9, (CORPUS,)),
+    Mutant("show an own write over the store that has passed it", OWN, "return is_older(held.version if held is not None else version, self.version)", "return True", 9, (CORPUS, OWN_UNIT + "test_of_a_stored_object_and_a_write_the_newer_one_is_shown")),
+    Mutant("let a late answer replace a newer write", OWN, "        if before is not None and _is_late(write, before):\n            return ()\n", "", 9, (CORPUS, OWN_UNIT + "test_answers_may_arrive_in_another_order_than_the_server_gave_them")),
+    Mutant("show a write although all streams have passed it", OWN, "        if self._substores and not write.behind:\n            self._rest(write)\n            return ()\n", "", 9, (CORPUS,)),
     Mutant("hide another object of the name of a deleted one", OWN, "return held is not None and (held.uid in self.deleted or is_older(held.version, self.floor))", "return held is not None", 9, (OWN_UNIT + "test_of_a_stored_object_and_a_write_the_newer_one_is_shown",)),
     Mutant("treat the effect of an own write in one stream as a later departure", OWN, "        elif is_older(write.version, record.version):\n            self._drop(write)\n\n    def confirm", "        elif not is_newer(write.version, record.version):\n            self._drop(write)\n\n    def confirm", 9,
            (OWN_UNIT + "test_a_departure_at_the_version_of_the_write_may_be_its_own_effect",)),
     Mutant("show a deleted object again that comes back before its deletion", OWN, "                self.writes[record.key] = self.resting.pop(record.key)\n", "                pass\n", 9,
-           (OWN_MODEL, OWN_UNIT + "test_a_deletion_that_rests_hides_its_object_if_that_comes_back")),
-    Mutant("forget a deletion when its object departs", OWN, "                self._drop(write)\n                self._rest(write)\n", "                self._drop(write)\n", 9, (OWN_MODEL,)),
+           (CORPUS, OWN_UNIT + "test_a_deletion_that_rests_hides_its_object_if_that_comes_back")),
+    Mutant("forget a deletion when its object departs", OWN, "                self._drop(write)\n                self._rest(write)\n", "                self._drop(write)\n", 9, (CORPUS,)),
     Mutant("put a deletion to rest while the store shows its object", OWN, "            if not write.is_newer_than(held(key), write.version)", "            if write.is_deletion or not write.is_newer_than(held(key), write.version)", 9,
            (OWN_UNIT + "test_a_deletion_rests_once_the_store_shows_none_of_its_objects",)),
-    Mutant("look at a deletion only when its object is reported", OWN, "                self._drop(write)\n                self._rest(write)\n", "                self._drop(write)\n                self._rest(write)\n            elif write.is_deletion:\n                self._due.discard(key)\n", 9, (OWN_MODEL,)),
+    Mutant("look at a deletion only when its object is reported", OWN, "                self._drop(write)\n                self._rest(write)\n", "                self._drop(write)\n                self._rest(write)\n            elif write.is_deletion:\n                self._due.discard(key)\n", 9, (CORPUS,)),
     Mutant("count the objects of a list before it is complete", OWN, "        elif substore.view.stages_nothing:  # Readers see nothing of a list before it is complete.\n", "        else:\n", 9,
-           (OWN_MODEL, OWN_UNIT + "test_a_list_says_nothing_before_it_is_complete")),
+           (OWN_UNIT + "test_a_list_says_nothing_before_it_is_complete",)),
     Mutant("count a departure in a list before it is complete", OWN, "        if write is None or not substore.view.stages_nothing:\n", "        if write is None:\n", 9,
            (OWN_UNIT + "test_a_list_says_nothing_before_it_is_complete",)),
     Mutant("show an object that was there before another one of its name was deleted", "cache/own_writes.py", "    held, gone = state.store.peek(*key), before | {uid}\n", "    held, gone = state.store.peek(*key), frozenset({uid})\n", 9,
@@ -223,7 +223,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("retire an own write for all streams when one reports it", OWN, "                self._pass(write, substore)\n\n    def leave", "                self._drop(write)\n\n    def leave", 9,
            (OWN_UNIT + "test_a_stream_that_reports_a_write_says_nothing_of_the_others",)),
     Mutant("keep own writes across a restore", "informer/stream_writer.py", "            self._own_writes.clear()\n", "            pass\n", 9, ("tests/informer/test_own_writes.py::test_9_a_server_that_went_back_ends_all_own_writes",)),
-    Mutant("show an own write that is outside of the filter", "cache/own_writes.py", "record if selected else None,", "record,", 9, (OWN_MODEL,)),
+    Mutant("show an own write that is outside of the filter", "cache/own_writes.py", "record if selected else None,", "record,", 9, (CORPUS,)),
     Mutant("look for own writes without the lock", "cache/snapshots.py", "            with self.own_writes.lock:\n                chosen = self.store.chosen", "            if True:\n                chosen = self.store.chosen", 9, (OWN_THREADS,)),
     Mutant("a deleted body is matched by its former labels", "cache/_overlay.py", "selected = not deleted and selects(", "selected = selects(", 9, (PRODUCT_9,), OVERLAY),
     Mutant("the version of an answer of all branches is newer than its contents", UNION, "not self._listed.isdisjoint(group)\n", "False\n",

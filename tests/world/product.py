@@ -165,6 +165,7 @@ class Product:
 
     def __init__(self, runtime: Runtime) -> None:
         self.cache = Cache(runtime)
+        self._informer = runtime.informer(KIND)
 
     # ---- Reads. Each yields what it was shown; one that raises is no answer.
 
@@ -260,6 +261,10 @@ class Product:
             return None
         except ERRORS as error:
             raise Lie(f"5: in the end the cache cannot be read: {error}") from None
+
+    def leftovers(self) -> list[Key]:
+        """Return the objects of which own writes are still laid over what the streams have reported."""
+        return [write.key for write in self._informer.own_writes]
 
     async def changes(
         self,

@@ -521,6 +521,8 @@ class World:
         self.judge.possible[1:] = []
         self.judge.judge_end(shown)
         self.judge.judge_end_of_changes()
+        if leftovers := self.product.leftovers():
+            raise Lie(f"9: in the end own writes are kept that all streams have passed: {leftovers}")
         self.judge.rest()
 
 
