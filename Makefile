@@ -55,8 +55,7 @@ demo: $(WITH_DEMO)  ## Show what it does, in about a minute and without a cluste
 # Enumerations, explorations, simulations, attacks, comparisons with brute force and with Go: several times as long where coverage is
 # measured, which needs none of them; and one interpreter computes what every other does.
 PROOFS := tests/oracle tests/hostile tests/model tests/world $(addprefix tests/,products selectors/test_containment.py selectors/test_properties.py) \
-	$(addprefix tests/core/,$(addprefix store/test_,union.py change_orders.py split.py) test_exploration.py test_simulation.py) \
-	tests/informer/test_filter_change_states.py tests/faults/test_soak.py
+	$(addprefix tests/core/,$(addprefix store/test_,union.py change_orders.py split.py) test_exploration.py test_simulation.py) tests/faults/test_soak.py
 # What other interpreters need not be asked again: the API as a server has it, whose code all other tests go through as well; texts;
 # pages, commands, whole operators beside servers, other clients and the bench, which are processes for the most part.
 ONCE := $(PROOFS) README.md docs tests/test_allocations.py tests/test_canaries.py \
@@ -65,7 +64,7 @@ ONCE := $(PROOFS) README.md docs tests/test_allocations.py tests/test_canaries.p
 UNTRACED := cache/test_threads.py informer/test_own_writes_threads.py plugin/test_signals.py
 # What covers nothing that other tests do not. A single test of the measured part is marked `no_cover` instead.
 COVERED := plugin/test_embedding.py core/store/test_union_groups.py \
-	$(addprefix informer/,test_filter_change_options.py test_states.py test_retries.py test_memory.py test_slices.py) \
+	$(addprefix informer/,test_states.py test_retries.py test_memory.py test_slices.py) \
 	$(addprefix faults/test_,streams.py lists.py rights.py uncertain_fields.py signs_of_life.py)
 # Where no coverage is measured: the other tests cover all that must be covered.
 UNMEASURED := $(filter-out tests/messages,$(ONCE)) $(addprefix tests/,$(UNTRACED) $(COVERED))

@@ -17,8 +17,6 @@ ON_A_VIRTUAL_LOOP = (
     "tests/client/test_read_timeout.py",
     "tests/faults/soaking.py",
     "tests/hostile/",
-    "tests/informer/test_filter_change_model.py",
-    "tests/informer/test_filter_change_states.py",
 )
 """Files and folders whose event loop skips waits. Only `make hostile` runs on real time."""
 LOOPS = (ast.For, ast.AsyncFor, ast.While)

@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
-from kopf_selectcache import Selector, Stale
-from kopf_selectcache.cache.freshness import wait_until_fresh
+from kopf_selectcache import Selector
 from kopf_selectcache.core.reasons import MetricReason
 from kopf_selectcache.testing.faults import Gone, Refuse, Silence
 from kopf_selectcache.testing.request_log import Asked
 from tests.cache.test_freshness import WEB, handling, names, pod
 from tests.faults.environment import operating, until
-from tests.faults.hurried import HurriedLoop
 from tests.faults.server import Answer, Server, event, listed, streamed
 from tests.faults.server import pod as served
 from tests.gated import Gated, gated, settle
-from tests.informer.filter_change_steps import operating as playing
-from tests.informer.filter_change_world import FILTERS, KEYS, KIND, World
 from tests.kopf_operators import run
 
 
@@ -227,74 +221,3 @@ def test_9_a_stream_whose_watch_ends_during_the_wait_for_another_is_waited_for()
             assert await call == [each["metadata"]["resourceVersion"] for each in (sibling, changed)]
 
     run(main())
-
-
-@asynccontextmanager
-async def moved_unseen() -> AsyncIterator[tuple[World, Any]]:
-    """An object is created for one stream, which is listed again after it has moved to the other one. That
-    one has delivered an event, and not the move: none of the two has ever had the object."""
-    async with playing() as world:
-        server = world.server
-        world.declare(FILTERS[2], {})  # app=web, or any tier.
-        await world.settle()
-        informer = world.informer
-        assert informer is not None
-        web, gold = informer.reflectors
-        server.held.add("tier=gold")
-        server.write(("a", "moving"), {"tier": "gold"})
-        event = server.write(KEYS[0], {"app": "web", "n": "1"})
-        assert event is not None
-        await until(lambda: web.version == str(event.version))
-        server.held.add("app=web")
-        server.write(("a", "moving"), {"app": "web"})
-        gold.relist(MetricReason.AUDIT)
-        await until(lambda: int(gold.version) == event.version + 1)
-        assert web.version == str(event.version)
-        yield world, event
-
-
-def named(objects: Iterable[Mapping[str, Any]]) -> list[str]:
-    return [each["metadata"]["name"] for each in objects]
-
-
-def hurry(test: Coroutine[Any, Any, None]) -> None:
-    with asyncio.Runner(loop_factory=HurriedLoop) as runner:
-        runner.run(test)
-
-
-def test_9_an_object_that_moved_unseen_by_a_list_beyond_the_event_is_waited_for() -> None:
-    async def main() -> None:
-        async with moved_unseen() as (world, event):
-            informer = world.informer
-            assert informer is not None
-
-            async def read() -> list[str]:
-                await wait_until_fresh([informer], event.obj(), patient=True, ending=world.runtime.ending)
-                return named(world.cache.list_cached(KIND, namespace="a"))
-
-            reading = asyncio.create_task(read())
-            await world.settle()
-            world.server.release()
-            assert "moving" in await reading
-
-    hurry(main())
-
-
-def test_11_an_object_that_moved_unseen_by_a_list_beyond_the_version_is_waited_for() -> None:
-    async def main() -> None:
-        async with moved_unseen() as (world, event):
-            cache, version = world.cache, str(event.version)
-            with pytest.raises(Stale):
-                cache.list_cached(KIND, namespace="a", at_least=version)
-            with cache.snapshot(KIND) as now, pytest.raises(Stale):
-                now.list_cached(KIND, namespace="a", at_least=version)
-            fetching = asyncio.create_task(
-                cache.fetch_list(KIND, namespace="a", labels="app=web", at_least=version)
-            )
-            await world.settle()
-            world.server.release()
-            assert "moving" in named(await fetching)
-            with cache.snapshot(KIND) as now:
-                assert "moving" in named(now.list_cached(KIND, namespace="a", at_least=version))
-
-    hurry(main())

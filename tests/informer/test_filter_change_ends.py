@@ -72,6 +72,18 @@ def test_16_the_streams_are_held_again_until_nothing_is_in_flight(monkeypatch: p
     run(main())
 
 
+def test_16_a_change_whose_streams_never_meet_ends_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Succession, "has_arrived", lambda _: False)
+
+    async def main() -> None:
+        async with caching("app=web", WEB, GOLD, BOTH) as environment:
+            await until(lambda: environment.informer.synced)
+            with pytest.raises(NotSynced, match="the watches have not reached the same version"):
+                await change(environment.informer, "tier=gold", timeout=2.0)
+
+    run(main())
+
+
 def test_16_a_change_begins_anew_if_the_informer_drops_its_store() -> None:
     async def main() -> None:
         async with caching("app=web", WEB, GOLD, BOTH) as environment:

@@ -1,14 +1,13 @@
 """Seeded bugs of changes of a filter, and of kinds that come and go."""
 from __future__ import annotations
 
-from .mutant import THREADS, Mutant
+from .mutant import CORPUS, THREADS, Mutant
 
 LABELLED = "tests/informer/test_namespaces_by_label.py::test_"
 ORDERS, UNKNOWN = "tests/informer/test_filter_change_orders.py::test_", "tests/informer/test_unknown_namespaces.py::test_"
 DECLARING = "tests/cache/test_declaring.py::"
 FILTER_CHANGE_OPTIONS, PLANNING = "tests/informer/test_filter_change_options.py::test_16_", "tests/cache/test_planning.py::test_a_plan_"
 FLOORS = "tests/core/store/test_succession.py::test_16_"
-FOUND = "tests/informer/test_filter_change_model.py::test_16_"
 
 FILTER_CHANGE: tuple[Mutant, ...] = (
     Mutant("forget what readers have seen depart", "core/store/succession.py", "                floors.lay(key, floor)\n", "                pass\n", 16,
@@ -50,7 +49,7 @@ FILTER_CHANGE: tuple[Mutant, ...] = (
     Mutant("hide an own write that only the next filter selects", "core/store/own_writes.py", "written = write.record or write.outside", "written = write.record", 16,
            ("tests/informer/test_filter_change_ends.py::test_16_an_own_write_outside_of_the_former_filter_is_shown_by_the_next_one",)),
     Mutant("notify entries before departures", "core/store/succession.py", "return [*left, *updated, *entered]", "return [*entered, *updated, *left]", 16,
-           ("tests/core/store/test_succession.py::test_16_in_larger_worlds_no_object_goes_back_or_is_absent",)),
+           ("tests/informer/test_filter_change.py::test_16_a_change_shows_what_the_new_filter_selects",)),
     Mutant("begin a change only once its namespaces are known", "informer/informers.py", "        prepared = self._prepared(informer, cached)\n", "        async with self.namespaces.known(cached.filter, timeout=timeout):\n            prepared = self._prepared(informer, cached)\n", 16,
            (LABELLED + "16_the_last_of_two_changes_is_in_force_whatever_the_first_waits_for",
             ORDERS + "16_of_overlapping_changes_the_last_is_in_force_and_each_that_returned_was")),
@@ -109,16 +108,16 @@ FILTER_CHANGE: tuple[Mutant, ...] = (
     Mutant("keep the indexes of the former declaration", "informer/_exchange.py", "indexes=informer.indexing.with_slots(declared.indexes),\n            plan=planned", "indexes={**informer.indexes},\n            plan=planned", 16, (DECLARING + "test_options_that_are_not_given_stay_as_they_are",)),
     Mutant("keep the limit of the former declaration", "informer/_exchange.py", "informer.share.successor(declared.max_bytes), OwnWrites()", "informer.share.successor(informer.declared.max_bytes), OwnWrites()", 16, (f"{FILTER_CHANGE_OPTIONS}a_limit_holds_for_the_next_filter_as_a_whole",)),
     Mutant("show the new filter before its objects", "informer/_exchange.py", "        with former.own_writes.lock, state.own_writes.lock:\n", "        informer.state = replace(former, filter=state.filter)\n        with former.own_writes.lock, state.own_writes.lock:\n", 16, ("tests/products/test_filter_change_threads.py::test_16_a_reader_that_is_let_in_at_each_line_of_a_change_sees_it_in_one_step",), THREADS),
-    Mutant("list beside a kept stream as of a version from before what readers have seen", "informer/_versions.py", '    return reached if not seen or not is_older(reached, seen) else ""', "    return reached", 16, (f"{FOUND}an_object_that_has_departed_does_not_return_with_the_filter_after_the_next",)),
+    Mutant("list beside a kept stream as of a version from before what readers have seen", "informer/_versions.py", '    return reached if not seen or not is_older(reached, seen) else ""', "    return reached", 16, (f"{CORPUS}[An object has departed, and the filter after the next would list as of the older version of a kept stream]",)),
     Mutant("undo a deletion by a list that was read before", "core/store/own_writes.py", "        self.writes |= self.resting\n        self._due |= self.resting.keys()\n        self.resting = {}\n", "", 16,
-           (f"{FOUND}a_deletion_while_the_next_filter_is_listed_is_not_undone",)),
+           (f"{CORPUS}[An object is deleted by the operator while a list that has it comes in]",)),
     Mutant("keep the objects of the former filter in memory", "informer/filter_change.py", "task.add_done_callback(lambda _: moved.set())", "task.add_done_callback(lambda _: following.moved.set())", 16,
            (f"{FILTER_CHANGE_OPTIONS}the_objects_of_the_former_filter_are_freed",)),
     Mutant("compare a kept stream with the server only after its next watch", "informer/reflector.py", "        self.comparison.follow(self.substore)\n", "        self.comparison.end()\n", 16,
            (f"{FILTER_CHANGE_OPTIONS}a_kept_stream_is_compared_with_the_server_as_before",)),
     Mutant("leave the streams of a failed change as copies", "informer/_exchange.py", "            reflector.writer.mirror = None\n", "            pass\n", 16,
            (f"{FILTER_CHANGE_OPTIONS}a_change_that_is_cancelled_leaves_nothing",)),
-    Mutant("go on with a change that a newer one has overtaken", "informer/filter_change.py", "            former.overtake(declared)\n            attempt.has_overtaken = True\n", "            pass\n", 16, (f"{FOUND}a_newer_change_does_not_wait_for_the_lists_of_an_older_one",)),
+    Mutant("go on with a change that a newer one has overtaken", "informer/filter_change.py", "            former.overtake(declared)\n            attempt.has_overtaken = True\n", "            pass\n", 16, ("tests/world/test_world.py::test_16_a_newer_change_does_not_wait_for_the_lists_of_an_older_one",)),
     Mutant("keep the objects of a removed kind", "informer/informers.py", "        task.add_done_callback(lambda _: drop(informer))\n", "", 2, (DECLARING + "test_a_read_that_has_found_the_informer_answers_or_raises",)),
     Mutant("keep the metrics and the name of a removed kind", "informer/informers.py", "        self.names.discard(informer, removal)\n", "", 2, (DECLARING + "test_reads_of_a_removed_kind_name_the_time_and_the_place",)),
     Mutant("plan to list kept streams", "cache/planning.py", "    for stream in split.opened:\n", "    for stream in (*split.kept, *split.opened):\n", 16,

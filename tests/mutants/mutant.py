@@ -12,6 +12,10 @@ PRODUCTS = (TRANSIT, OVERLAY, PROJECTION, THREADS)
 """The combinations that tests enumerate and do not sample."""
 
 
+CORPUS = "tests/world/test_world.py::test_in_the_worlds_of_the_corpus_no_read_contradicts_the_history"
+"""The stored worlds; their titles are the parameters: `f"{CORPUS}[a title]"`."""
+
+
 class Mutant(NamedTuple):
     """One mistake."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .mutant import Mutant
+from .mutant import CORPUS, Mutant
 
 AT_LEAST, AS_NEW = "tests/cache/test_at_least.py::test_11_", "cache/_at_least.py"
 
@@ -64,7 +64,7 @@ READS: tuple[Mutant, ...] = (
         "    goal = version\n",
         11,
         (
-            "tests/cache/test_freshness_lists.py::test_11_an_object_that_moved_unseen_by_a_list_beyond_the_version_is_waited_for",
+            f"{CORPUS}[An object moves between two streams, and a list beyond the event has it in neither]",
         ),
     ),
     Mutant(
@@ -74,7 +74,7 @@ READS: tuple[Mutant, ...] = (
         "        return version\n",
         9,
         (
-            "tests/cache/test_freshness_lists.py::test_9_an_object_that_moved_unseen_by_a_list_beyond_the_event_is_waited_for",
+            f"{CORPUS}[An object moves between two streams, and a list beyond the event has it in neither]",
         ),
     ),
     Mutant(

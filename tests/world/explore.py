@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from random import Random
 
 from .history import LABELS, NAMESPACES
-from .world import ENDS, KEYS, Run, World
+from .world import ENDS, KEYS, REASONS, Run, World
 
 FILTERS = (
     "web",
@@ -27,7 +27,7 @@ FILTERS = (
     "web@team=red|outside",
 )
 TIMES = (0.1, 0.5, 1.3, 4, 16, 40)
-RARE = ("restore", "broken", "big", "pin", "cancel", "gone", "await")
+RARE = ("restore", "broken", "big", "pin", "cancel", "gone", "await", "tag", "none", "serve", "codes")
 """What happens in some worlds only, so that others are easier to understand."""
 
 
@@ -44,6 +44,7 @@ class Explorer:
         self.steps = random.choice((40, 80, 160))
         self.rare = {each for each in RARE if random.random() < 0.25}
         self.options = [each for each in ("streamed",) if random.random() < 0.25]
+        self.options += [each for each in ("turns",) if random.random() < 0.1]
         if "big" in self.rare:
             self.options.append("limited")
         if "restore" in self.rare:
@@ -59,7 +60,8 @@ class Explorer:
     def _fault(self, world: World) -> str:
         which, stream = self._number(len(world.server.requests)), self._number(len(world.server.streams))
         ends = f"end {stream} {self.random.choice(ENDS)}", f"end all {self.random.choice(ENDS)}"
-        faults = f"lose {which}", f"drop {which}", f"refuse {which}", f"lag {which}", f"replay {stream}"
+        code = f" {self.random.choice([*REASONS])}" if "codes" in self.rare else ""
+        faults = f"lose {which}", f"drop {which}", f"refuse {which}{code}", f"lag {which}", f"replay {stream}"
         return self.random.choice((*faults, *ends, "compact"))
 
     def _step(self, world: World) -> str:
@@ -69,6 +71,7 @@ class Explorer:
         form = random.choice([each for each in ("broken", "big") if each in self.rare] or [""])
         verb = random.choice(("create", "patch", "patch", "update", "update", "delete"))
         team = random.choice(("red", "-", "gone") if "gone" in self.rare else ("red", "-"))
+        tag = random.choice(("", "|tag=one", "|tag=two")) if "tag" in self.rare else ""
         moves: dict[str, float] = {
             f"answer {self._number(waiting)}": 6 if waiting else 0,
             f"execute {self._number(waiting)}": 2 if waiting else 0,
@@ -83,7 +86,7 @@ class Explorer:
             "handle all": 1,
             f"fetch {name}": 0.3,
             f"deleted {name}": 0.2,
-            f"change {random.choice(self.filters)}": 0.3,
+            f"change {random.choice(self.filters)}{tag}{random.choice(('', '', ' 1'))}": 0.3,
             f"team {random.choice(NAMESPACES)} {team}": 0.25,
             f"move {random.choice(TIMES)}": 2,
             "rest": 0.1,
@@ -91,6 +94,8 @@ class Explorer:
             random.choice(("pin", "unpin")): 0.7 * ("pin" in self.rare),
             f"restore {random.randrange(12)}": 0.3 * ("restore" in self.rare),
             f"cancel {random.randrange(2)}": 0.3 * ("cancel" in self.rare),
+            "change none": 0.2 * ("none" in self.rare),
+            f"serve {random.choice(('no', 'yes'))}": 0.3 * ("serve" in self.rare),
         }
         return random.choices(list(moves), list(moves.values()))[0]
 

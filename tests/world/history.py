@@ -27,6 +27,8 @@ class State(NamedTuple):
     value: int
     form: str = ""
     """`broken` if nobody can decode it, `big` if a limited cache can store one such object only."""
+    tag: str = ""
+    """What the transform of a cache has added."""
 
 
 class Write(NamedTuple):
@@ -57,11 +59,18 @@ class Alternative:
     """The name that objects must have; empty if they may have any."""
     is_outer: bool = False
     """True if it selects nothing, and says that the cache is split: it knows what is outside, too."""
+    tag: str = ""
+    """What the cache adds to each object. Such an alternative selects nothing, too."""
+
+    @property
+    def is_option(self) -> bool:
+        """True if it says how objects are cached, and not which."""
+        return self.is_outer or self.tag != ""
 
     def covers(self, namespace: str, team: str) -> bool:
         """Return True if it selects objects in a namespace."""
         is_named = self.namespaces is None or namespace in self.namespaces
-        return is_named and self.teams in ("", team) and not self.is_outer
+        return is_named and self.teams in ("", team) and not self.is_option
 
     def fits(self, key: Key, labels: Labels, team: str) -> bool:
         return self.covers(key[0], team) and self.name in ("", key[1]) and set(self.labels) <= set(labels)
@@ -69,11 +78,14 @@ class Alternative:
 
 Filter: TypeAlias = tuple[Alternative, ...]
 EVERYTHING: Filter = (Alternative(),)
+NOTHING: Filter = ()
+"""The filter of a kind that is not declared."""
 WORDS = {"web": ("app", "web"), "db": ("app", "db"), "gold": ("tier", "gold")}
 
 
 def filter_of(text: str) -> Filter:
-    """Return the filter of a text: alternatives with labels, namespaces or their team, and a name.
+    """Return the filter of a text: alternatives with labels, namespaces or their team, and a name; and
+    options. `none` is the filter of a kind that is not declared.
 
     >>> filter_of("web@a|gold|outside") == (
     ...     Alternative((("app", "web"),), ("a",)),
@@ -83,13 +95,16 @@ def filter_of(text: str) -> Filter:
     True
     """
     alternatives = []
+    if text == "none":
+        return NOTHING
     for part in text.split("|"):
         words, _, name = part.partition("#")
         words, _, place = words.partition("@")
         team = place.removeprefix("team=") if place.startswith("team=") else ""
         namespaces = tuple(place.split(",")) if place and not team else None
         labels = (WORDS[words],) if words in WORDS else ()
-        alternatives.append(Alternative(labels, namespaces, team, name, is_outer=words == "outside"))
+        tag = words.removeprefix("tag=") if words.startswith("tag=") else ""
+        alternatives.append(Alternative(labels, namespaces, team, name, is_outer=words == "outside", tag=tag))
     return tuple(alternatives)
 
 
@@ -183,6 +198,10 @@ class History:
         ends = [since - 1 for since, _ in states[1:]] + [self.version]
         for (since, state), end in zip(states, ends, strict=True):
             yield since, end, state
+
+
+def tag_of(filter_: Filter) -> str:
+    return next((each.tag for each in filter_ if each.tag), "")
 
 
 def team_of(namespace: State | None) -> str:

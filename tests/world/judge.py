@@ -21,7 +21,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from .history import EVERYTHING, NAMESPACES, Filter, History, Key, Labels, State, contains, team_of
+from .history import EVERYTHING, NAMESPACES, Filter, History, Key, Labels, State, contains, tag_of, team_of
 
 Shown: TypeAlias = Mapping[Key, State]
 
@@ -74,6 +74,8 @@ class Judge:
     reported: int = 0
     """The version up to which the watch of namespaces has told what labels they have."""
     compared: int = 0
+    declared: list[Filter] = field(default_factory=list)
+    """All filters that there were; those in `possible` are among them."""
     present: dict[Key, State] = field(default_factory=dict)
     """What a subscriber knows by the changes that it has received."""
     departed: dict[Key, int] = field(default_factory=dict)
@@ -180,7 +182,7 @@ class Judge:
             is_said = key in read.unreadable or (read.outside is not None and key in read.outside)
             return shown is None and not is_said
         if (read.complete and read.keys is not None) or (shown is not None and key == read.own):
-            return shown == state  # Whatever the filter is.
+            return shown is not None and shown._replace(tag="") == state  # Whatever the filter is.
         if (key in read.unreadable) != (state.form == "broken") and (shown or key in read.unreadable):
             return False
         teams = self._teams(key[0])
@@ -207,7 +209,7 @@ class Judge:
                 return False
         if state.form == "broken":
             return (key in read.unreadable) == is_wanted and shown is None
-        return shown == (state if is_wanted else None)
+        return shown == (state._replace(tag=tag_of(filter_)) if is_wanted else None)
 
     # ---- Own writes.
 
@@ -230,10 +232,20 @@ class Judge:
 
     # ---- Changes that a subscriber receives.
 
-    def judge_change(self, key: Key, before: State | None, after: State | None) -> None:
-        """Compare a change with those before it; raise Lie. Joined changes leave out entries, and no
-        departures.
+    def judge_change(
+        self,
+        key: Key,
+        before: State | None,
+        after: State | None,
+        cause: str = "",
+        *,
+        filter_changed: bool = False,
+    ) -> None:
+        """Compare a change with those before it, and its cause with what has happened; raise Lie. Joined
+        changes leave out entries, and no departures.
         """
+        if cause in ("left", "deleted") and before is not None and not self.is_restoring:
+            self._judge_cause(key, before, cause, filter_changed=filter_changed)
         known = self.present.get(key)
         is_joined = before and after is None and before.version > self.departed.get(key, 0)
         is_joined = is_joined or (self.is_restoring and after is None and known is None)
@@ -246,6 +258,24 @@ class Judge:
             if known is not None and known.version > after.version and not self.is_restoring:
                 raise Lie(f"4: a change of {'/'.join(key)} goes back from {known} to {after}")
             self.present[key] = after
+
+    def _judge_cause(self, key: Key, before: State, cause: str, *, filter_changed: bool) -> None:
+        """Require that an object was deleted since this state, or has left a filter."""
+        states = [state for _, until, state in self.history.spans(key) if until >= before.version]
+        is_true = any(each is None or each.uid != before.uid for each in states)
+        if cause == "left":  # A deletion may be told as that, as long as nobody knows.
+            is_true = (is_true and not filter_changed) or any(
+                any(alternative.teams for alternative in filter_)
+                or not any(alternative.fits(key, each.labels, "") for alternative in filter_)
+                for filter_ in self.declared
+                for each in (before, *(() if filter_changed else states))
+                if each is not None
+            )
+        if not is_true:
+            by = " by a change of the filter" if filter_changed else ""
+            raise Lie(
+                f"6: {'/'.join(key)} is said to have {cause}{by} as {before}, and its states are {states}"
+            )
 
     def resume(self, shown: Shown) -> None:
         """Note that the subscriber was told what there is, and not what has changed."""
@@ -266,6 +296,7 @@ class Judge:
             now = self.history.now(key)
             if now is not None and now.form == "broken":
                 present.pop(key, None)  # A subscriber hears nothing of an object that cannot be read.
+        wanted = {key: state._replace(tag="") for key, state in wanted.items()}
         if present != wanted:
             raise Lie(f"15: in the end the subscriber knows {differences(present, wanted)}")
 
@@ -281,7 +312,7 @@ class Judge:
                 and state.form != "broken"
                 and any(each.fits(key, state.labels, team) for each in filter_)
             ):
-                found[key] = state
+                found[key] = state._replace(tag=tag_of(filter_))
         return found
 
 

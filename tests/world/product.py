@@ -18,6 +18,7 @@ import msgspec
 from kopf_selectcache import (
     Cached,
     LabelSelector,
+    NotDeclared,
     NotFound,
     OutcomeUnknown,
     OutsideFilter,
@@ -35,7 +36,7 @@ from kopf_selectcache.plugin.operator import launch
 from kopf_selectcache.settings.options import settings_of
 from tests.kopf_operators import called, context, only, watching
 
-from .history import Filter, Key, Labels, State
+from .history import Filter, Key, Labels, State, tag_of
 from .judge import Lie, Read
 from .loop import WorldLoop
 from .server import Lost, Refusal, Server, as_json, as_labels
@@ -54,6 +55,13 @@ LIMIT = "64Ki"
 """A limit that one big object does not exceed, and two do."""
 
 
+TRANSFORMS: Mapping[str, Callable[[Mapping[str, Any]], dict[str, Any]] | None] = {
+    "": None,
+    "one": lambda obj: {**obj, "tag": "one"},
+    "two": lambda obj: {**obj, "tag": "two"},
+}
+
+
 def declared(filter_: Filter) -> Any:
     """Return a filter as it is declared to the product."""
     alternatives = [
@@ -63,13 +71,14 @@ def declared(filter_: Filter) -> Any:
             names=[each.name] if each.name else None,
         )
         for each in filter_
-        if not each.is_outer
+        if not each.is_option
     ]
     return alternatives if len(alternatives) > 1 else alternatives[0]
 
 
 def options_of(filter_: Filter) -> dict[str, Any]:
-    return {"outside": "metadata" if any(each.is_outer for each in filter_) else None}
+    outside = "metadata" if any(each.is_outer for each in filter_) else None
+    return {"outside": outside, "transform": TRANSFORMS[tag_of(filter_)]}
 
 
 def _text(labels: Labels) -> str:
@@ -80,7 +89,8 @@ def state_of(obj: Mapping[str, Any]) -> State:
     metadata = obj["metadata"]
     version, labels = int(metadata["resourceVersion"]), as_labels(metadata.get("labels") or {})
     spec = obj.get("spec") or {"value": 0}  # Of an evicted object, nothing but the metadata is known.
-    return State(version, metadata["uid"], labels, spec["value"], "big" if "filling" in spec else "")
+    form = "big" if "filling" in spec else ""
+    return State(version, metadata["uid"], labels, spec["value"], form, obj.get("tag") or "")
 
 
 def key_of(obj: Mapping[str, Any]) -> Key:
@@ -165,7 +175,7 @@ class Product:
 
     def __init__(self, runtime: Runtime) -> None:
         self.cache = Cache(runtime)
-        self._informer = runtime.informer(KIND)
+        self._runtime = runtime
 
     # ---- Reads. Each yields what it was shown; one that raises is no answer.
 
@@ -255,7 +265,7 @@ class Product:
         """Return all that is cached, None if that is too much; raise Lie if it cannot be read."""
         try:
             return {key_of(obj): state_of(obj) for obj in self.cache.list_cached(KIND)}
-        except OutsideFilter:  # No namespace has the label.
+        except (OutsideFilter, NotDeclared):  # No namespace has the label, or nothing is wanted.
             return {}
         except Oversized:
             return None
@@ -264,22 +274,39 @@ class Product:
 
     def leftovers(self) -> list[Key]:
         """Return the objects of which own writes are still laid over what the streams have reported."""
-        return [write.key for write in self._informer.own_writes]
+        with suppress(NotDeclared):
+            return [write.key for write in self._runtime.informer(KIND).own_writes]
+        return []
+
+    @property
+    def streams(self) -> int:
+        """The number of streams that the cache needs."""
+        with suppress(NotDeclared):
+            return len(self._runtime.informer(KIND).reflectors)
+        return 0
 
     async def changes(
         self,
-        tell: Callable[[Key, State | None, State | None], None],
+        tell: Callable[[Key, State | None, State | None, str, bool], None],
         start: Callable[[Mapping[Key, State]], None],
     ) -> None:
-        """Subscribe: tell of each change, and of all that is there where the subscriber was too slow."""
+        """Subscribe until the kind is declared no more: tell of each change, and of all that is there where
+        the subscriber was too slow."""
+        with suppress(NotDeclared):
+            await self._follow(tell, start)
+        start({})
+
+    async def _follow(self, tell: Callable[..., None], start: Callable[[Mapping[Key, State]], None]) -> None:
         async for change in self.cache.changes(KIND):
             if change.cause == "resumed":
-                start({key_of(obj): state_of(obj) for obj in change.objects})
-            else:
-                old, new = (None if each is None else state_of(each) for each in (change.old, change.new))
-                if change.cause == "updated" and old is None:
-                    old = UNKNOWN
-                tell((change.namespace or "", change.name), old, new)
+                start({key_of(obj): state_of(obj)._replace(tag="") for obj in change.objects})
+                continue
+            old, new = (
+                None if each is None else state_of(each)._replace(tag="") for each in (change.old, change.new)
+            )
+            if change.cause == "updated" and old is None:
+                old = UNKNOWN
+            tell((change.namespace or "", change.name), old, new, str(change.cause), change.filter_changed)
 
     # ---- Handlers.
 
@@ -323,8 +350,13 @@ class Product:
     def forget(self, obj: Mapping[str, Any]) -> None:
         self.cache.forget(obj)
 
-    async def change(self, filter_: Filter) -> None:
-        await self.cache.declare(KIND, declared(filter_), timeout=300, replace=True, **options_of(filter_))
+    async def change(self, filter_: Filter, timeout: float = 300) -> None:  # It is that of the change.  # noqa: ASYNC109
+        if not filter_:
+            await self.cache.undeclare(KIND)
+            return
+        await self.cache.declare(
+            KIND, declared(filter_), timeout=timeout, replace=True, **options_of(filter_)
+        )
 
 
 def _version(obj: Mapping[str, Any]) -> int:

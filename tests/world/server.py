@@ -192,6 +192,8 @@ class Server:
     """The requests that have come since `arrive`: in which order is chance."""
     streams: list[Stream] = field(default_factory=list)
     numbers: int = 0
+    is_served: bool = True
+    """False while nobody serves pods."""
 
     def ask(self, verb: str, path: str, query: Mapping[str, str], reply: Any, **more: Any) -> Request:
         request = Request(verb, path, dict(query), reply, **more)
@@ -253,9 +255,10 @@ class Server:
             listed = [
                 {"name": each, "singularName": kind.lower(), "kind": kind, "namespaced": each == "pods"}
                 for each, kind in KINDS.items()
+                if self.is_served or each != "pods"
             ]
             return _line({"kind": "APIResourceList", "groupVersion": "v1", "resources": listed})
-        if plural not in KINDS:
+        if plural not in KINDS or not (self.is_served or plural == "namespaces"):
             raise Refusal(404, "", "404 page not found")
         match request.verb:
             case "watch":
@@ -288,7 +291,7 @@ class Server:
             least, offset = map(int, token.split(":"))
             version = least
         elif query.get("resourceVersionMatch") == "Exact":
-            version = asked
+            version = least = asked
         elif asked >= 0:
             least = asked
         version = self.history.version if version is None else max(version, least)

@@ -1,11 +1,12 @@
-"""Worlds that the suite plays: in small ones, each order of a few steps; and the corpus of seeds.
+"""Worlds that the suite plays: in small ones, each order of a few steps; a change of the filter in each state
+of a stream; and the corpus of worlds, which are stored as their steps.
 
 Each read during a world is compared with the server's history; see `judge`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from itertools import product
+from itertools import permutations, product
 
 import pytest
 
@@ -85,6 +86,65 @@ def test_in_small_worlds_no_read_contradicts_the_history_in_any_longer_order(sto
     for lines in orders(STORIES[story], 4):
         run = plays(lines)
         assert run.lie is None, (run.lie, run.lines)
+
+
+THIRD = ("write b/z tier=gold", "flush all")
+"""A list of `tier=gold` has two pages then."""
+
+FIRST = ("change none", "change web|gold", "answer 0", "answer 0", "answer 0")
+"""The kind is declared again, it is found, and the first stream is listed and watches."""
+
+STATES: dict[str, tuple[str, ...]] = {
+    "watching": (),
+    "before its first list": FIRST,
+    "in its first list, between two pages": (*THIRD, *FIRST, "answer 0"),
+    "listed first, and not watching yet": (*FIRST, "answer 0"),
+    "at the end of its watch": ("end 1 clean",),
+    "before its next watch": ("end 1 clean", "move 1.3"),
+    "waiting after an error": ("end 1 reset", "move 1.3", "refuse 0 500"),
+    "before it is listed again": (*THIRD, "end 1 expired", "move 1.3"),
+    "listed again, between two pages": (*THIRD, "end 1 expired", "move 1.3", "answer 0"),
+    "told that its version has expired": ("end 1 clean", "move 1.3", "refuse 0 410"),
+    "forbidden": ("end 1 expired", "move 1.3", "refuse 0 403", "move 4", "refuse 0 403"),
+    "of a kind that nobody serves": ("serve no", "move 1.3", "refuse 0 403", "answer all"),
+}
+"""How the second stream of an OR gets into each state."""
+
+NEXT = ("web|gold", "web", "web|db", "db|gold", "web@a", "all")
+EVENTS = {
+    "all goes on": ("serve yes", "answer all", "answer all", "flush all", "move 4", "answer all"),
+    "objects move": ("write a/x tier=gold", "write b/x -"),
+    "bookmarks come": ("flush all",),
+}
+
+
+def meets(state: tuple[str, ...], following: str, order: Iterable[str]) -> None:
+    """Change the filter while a stream is in a state, and let it go on."""
+    lines = [*state, f"change {following}", *(line for event in order for line in EVENTS[event])]
+    run = plays(lines)
+    assert run.lie is None, (run.lie, run.lines)
+    assert run.lines[: len(state)] == [*state], "the state is reached"
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_16_a_change_meets_a_stream_in_each_state(state: str) -> None:
+    for following, order in zip(NEXT, permutations(EVENTS), strict=True):
+        meets(STATES[state], following, order)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("state", STATES)
+def test_16_a_change_meets_a_stream_in_each_state_in_every_order(state: str) -> None:
+    for following, order in product(NEXT, permutations(EVENTS)):
+        meets(STATES[state], following, order)
+
+
+def test_16_a_newer_change_does_not_wait_for_the_lists_of_an_older_one() -> None:
+    notes: list[str] = []
+    lines = ["change gold", "move 1.3", "change db", "answer 0", "answer 0"]
+    Run("web", note=notes.append).play(lambda _: lines)
+    ends = [note for note in notes[: notes.index("the faults stop")] if note.startswith("    change 2")]
+    assert [note.rpartition(": ")[2] for note in ends] == ["done"]
 
 
 STORED = stored()

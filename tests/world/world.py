@@ -10,11 +10,14 @@ world is a list of lines, and the same list is the same world.
     await                  the operator waits until the cache is as new as the newest object
     fetch a/x              it fetches an object; `deleted a/x` asks if the object is
     pin                    it opens a snapshot, and reads it at each step until `unpin`
-    answer 0               the server executes the oldest request, and answers it; also `execute`, `lose`
-                           (the answer), `drop` (the request), `refuse`, and `lag` (as of an older version)
+    answer 0               the server executes the oldest request, and answers it, or `all` of them; also
+                           `execute`, `lose` (the answer), `drop` (the request), `refuse 0 403`, and `lag`
+                           (as of an older version)
     advance 1              the second stream sends its next line; also `flush`, `replay`
     end 1 expired          a stream ends; `end all clean` ends all of them
-    change web|gold@a      the filter changes (`history.filter_of`); `cancel 0` cancels a change
+    change web|gold@a      the filter changes (`history.filter_of`), with `change web 1` within a second;
+                           `change none` ends the declaration; `cancel 0` cancels a change
+    serve no               nobody serves the kind any more; `serve yes`
     team a red             a namespace gets another label; `team a gone` deletes it
     compact                older versions expire
     restore 5              the server is restored to what it was 5 versions ago
@@ -29,7 +32,7 @@ from collections.abc import Callable, Collection, Coroutine, Iterable
 from contextlib import suppress
 from typing import Any, cast
 
-from .history import LABELS, NAMES, NAMESPACES, START, Filter, Key, Labels, State, Write, filter_of
+from .history import LABELS, NAMES, NAMESPACES, NOTHING, START, Filter, Key, Labels, State, Write, filter_of
 from .judge import Judge, Lie, Read
 from .loop import WorldLoop
 from .product import CALLER, ERRORS, OutcomeUnknown, Product, operating
@@ -40,6 +43,16 @@ REQUESTS: tuple[Filter, ...] = tuple(
 )
 KEYS: tuple[Key, ...] = tuple((namespace, name) for namespace in NAMESPACES for name in NAMES)
 ENDS = ("clean", "reset", "expired", "torn", "damaged")
+REASONS = {
+    "503": "ServiceUnavailable",
+    "500": "InternalError",
+    "403": "Forbidden",
+    "410": "Expired",
+    "429": "TooManyRequests",
+}
+FAULTS = {"lose", "drop", "refuse", "lag", "end", "compact", "restore", "team", "serve"}
+TURNS = 12
+"""Turns of the loop that a reader sees after each step of a world with `turns`."""
 MOST_PENDING = 6
 """Calls of handlers, and of writes, that are under way together."""
 RECOVERY = 75
@@ -64,14 +77,18 @@ class World:
         filter_: Filter,
         note: Callable[[str], object],
         *,
-        lags: bool = False,
+        options: Collection[str] = (),
     ) -> None:
-        self.lags = lags
-        """True if even a stream that has caught up may be slower than Kopf's watch."""
+        self.options = options
+        """With `lags`, even a stream that has caught up may be slower than Kopf's watch; with `turns`,
+        somebody reads between any two turns of the loop."""
         self.server = server
         self.history = server.history
         self.product = product
-        self.judge = Judge(self.history, [filter_])
+        self.judge = Judge(self.history, [filter_], declared=[filter_])
+        self.is_calm = True
+        """True as long as nothing has failed: reads do not fail then."""
+        self.was_readable = False
         self.note = note
         self.loop = cast("WorldLoop", asyncio.get_running_loop())
         self.tasks: set[asyncio.Task[None]] = set()
@@ -99,7 +116,8 @@ class World:
     async def step(self, line: str) -> bool:
         """Do what the line says; return False if it is not possible now."""
         verb, *words = line.split()
-        if verb == "handle" and not self.lags:
+        self.is_calm = self.is_calm and verb not in FAULTS
+        if verb == "handle" and "lags" not in self.options:
             self._flush_live()
             await self.settle()
         if verb == "move":
@@ -114,18 +132,28 @@ class World:
 
     async def settle(self) -> None:
         """Let everything run until it waits for time or for the server."""
+        for _ in range(TURNS if "turns" in self.options else 0):
+            await asyncio.sleep(0)
+            self._judge(self.product.look(list(KEYS), REQUESTS[0], by="reader between two turns"))
         await self.loop.settle()
         self.server.arrive()
 
     async def look(self) -> None:
         """Read in all ways, in turn, once everything has settled; raise the first lie."""
         await self.settle()
+        if not self.followers:
+            self.subscribe()
+            await self.settle()
         for stream in self.server.streams:
             if stream.is_of_namespaces and stream.is_open and not stream.is_initial:
                 self.judge.reported = max(self.judge.reported, min(stream.cursor, self.history.version))
         self._let_writes_expire()
         request, keys = REQUESTS[self.steps % len(REQUESTS)], list(KEYS)
-        self._judge(self.product.look(keys, request, by="reader"))
+        reads = self.product.look(keys, request, by="reader")
+        self._judge(reads)
+        if self.is_calm and self.was_readable and not reads and not self.has_evicted:
+            raise Lie("16: reads fail, and nothing has failed")
+        self.was_readable = bool(reads)
         if self.steps % 4 == 1:
             self._judge(self.product.look_in_thread(keys, request))
         if self.steps % 4 == 3:
@@ -336,9 +364,11 @@ class World:
     def subscribe(self) -> None:
         """Follow the changes of the cache, and judge them."""
 
-        def tell(key: Key, before: State | None, after: State | None) -> None:
-            self.note(f"    change of {'/'.join(key)}: {before} -> {after}")
-            self.judge.judge_change(key, before, after)
+        def tell(
+            key: Key, before: State | None, after: State | None, cause: str, filter_changed: bool
+        ) -> None:  # A callback.
+            self.note(f"    change of {'/'.join(key)}: {before} -> {after}, {cause}")
+            self.judge.judge_change(key, before, after, cause, filter_changed=filter_changed)
 
         self.start(self.product.changes(tell, self.judge.resume), is_awaited=False)
 
@@ -357,14 +387,27 @@ class World:
         task.add_done_callback(tasks.discard)
         return task
 
-    def _change(self, text: str) -> bool:
+    def _change(self, text: str, within: str = "300") -> bool:
         filter_ = filter_of(text)
         if len(self.changing) > 1:
             return False
         self.calls += 1
+        is_first = self.judge.possible[-1] == NOTHING
         self.changing.append((self.calls, filter_))
         self.judge.possible.append(filter_)
-        self.cancellable.append(self.start(self._change_filter(self.calls, filter_)))
+        self.judge.declared.append(filter_)
+        self.is_calm = self.is_calm and bool(filter_)
+        work = self._change_filter(self.calls, filter_, float(within), is_first=is_first)
+        self.cancellable.append(self.start(work))
+        return True
+
+    def _serve(self, how: str) -> bool:
+        if self.server.is_served == (how == "yes"):
+            return False
+        self.server.is_served = how == "yes"
+        for stream in self.server.streams:
+            if not stream.is_of_namespaces and stream.is_open:
+                stream.end("clean")
         return True
 
     def _cancel(self, which: str) -> bool:
@@ -372,10 +415,10 @@ class World:
         chosen = pending[int(which) : int(which) + 1]
         return any(each.cancel() for each in chosen)
 
-    async def _change_filter(self, number: int, filter_: Filter) -> None:
+    async def _change_filter(self, number: int, filter_: Filter, within: float, *, is_first: bool) -> None:
         outcome = "done"
         try:
-            await self.product.change(filter_)
+            await self.product.change(filter_, within)
         except ERRORS as error:
             outcome = type(error).__name__
         except asyncio.CancelledError:
@@ -384,10 +427,15 @@ class World:
         self.note(f"    change {number} to {filter_}: {outcome}")
         if outcome == "done":
             if self.changed > number and self.judge.possible[0] != filter_:
+                if is_first:  # It was in force from the beginning, and is complete now.
+                    return
                 raise Lie(f"16: change {number} has returned after a later one")
             self.changed = number
             self.judge.possible[:] = [filter_, *(each for _, each in self.changing)]
-        elif not self.changing:  # It may have come into force in its last moment.
+            return
+        if outcome not in ("cancelled", "Superseded"):
+            self.judge.possible.remove(filter_)
+        if not self.changing:  # It may have come into force in its last moment.
             self.judge.possible[:] = [*dict.fromkeys(self.judge.possible)]
 
     # ---- Requests and streams.
@@ -397,6 +445,9 @@ class World:
         return waiting[number] if number < len(waiting) else None
 
     def _answer(self, which: str, *, version: int | None = None, error: Exception | None = None) -> bool:
+        if which == "all":
+            answered = [self._answer("0") for _ in [*self.server.requests]]
+            return any(answered)
         if (request := self._request(which)) is None:
             return False
         if request.answer is None:
@@ -426,11 +477,11 @@ class World:
         self.server.reply(request, Lost(arrived=True))
         return True
 
-    def _refuse(self, which: str) -> bool:
+    def _refuse(self, which: str, code: str = "503") -> bool:
         if (request := self._request(which)) is None or request.answer is not None:
             return False
         self.note(f"    {request}")
-        self.server.reply(request, Refusal(503, "ServiceUnavailable"))
+        self.server.reply(request, Refusal(int(code), REASONS[code]))
         return True
 
     def _compact(self) -> bool:
@@ -502,6 +553,7 @@ class World:
     async def rest(self) -> None:
         """Stop all faults, and compare what is left."""
         self.note("the faults stop")
+        self.server.is_served = True
         await self.calm(max(RECOVERY, EVICTED * self.has_evicted, RESTORED * self.judge.is_restoring))
         while self.tasks:
             assert self.loop.now < 1_000_000, f"these never end: {self.tasks}"
@@ -523,7 +575,13 @@ class World:
         self.judge.judge_end_of_changes()
         if leftovers := self.product.leftovers():
             raise Lie(f"9: in the end own writes are kept that all streams have passed: {leftovers}")
+        streams = [each for each in self.server.streams if not each.is_of_namespaces]
+        if len(streams) != self.product.streams:
+            raise Lie(
+                f"16: in the end {len(streams)} streams are open, and {self.product.streams} are needed"
+            )
         self.judge.rest()
+        self.is_calm = True
 
 
 def _key(name: str) -> Key:
@@ -546,7 +604,7 @@ class Run:
     ) -> None:
         self.filter = filter_
         self.options = options
-        """Those of `product.operating`, and `lags` (`World.lags`)."""
+        """Those of `product.operating`, and of `World.options`."""
         self.note = note
         self.lines: list[str] = []
         """The steps that were possible."""
@@ -567,7 +625,7 @@ class Run:
             server.history.write(key, labels)
         filter_ = filter_of(self.filter)
         async with operating(server, filter_, lambda: 0.5, self.options) as product:
-            world = World(server, product, filter_, self.note, lags="lags" in self.options)
+            world = World(server, product, filter_, self.note, options=self.options)
             try:
                 world.subscribe()
                 await world.calm(2)
