@@ -6,8 +6,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from random import Random
 
+from .damage import ERRORS, LINES, PAGES, REASONS
 from .history import LABELS, NAMESPACES
-from .world import ENDS, KEYS, REASONS, Run, World
+from .world import ENDS, KEYS, Run, World
 
 FILTERS = (
     "web",
@@ -27,7 +28,20 @@ FILTERS = (
     "web@team=red|outside",
 )
 TIMES = (0.1, 0.5, 1.3, 4, 16, 40)
-RARE = ("restore", "broken", "big", "pin", "cancel", "gone", "await", "tag", "none", "serve", "codes")
+RARE = (
+    "restore",
+    "broken",
+    "big",
+    "pin",
+    "cancel",
+    "gone",
+    "await",
+    "tag",
+    "none",
+    "serve",
+    "codes",
+    "damage",
+)
 """What happens in some worlds only, so that others are easier to understand."""
 
 
@@ -62,7 +76,17 @@ class Explorer:
         ends = f"end {stream} {self.random.choice(ENDS)}", f"end all {self.random.choice(ENDS)}"
         code = f" {self.random.choice([*REASONS])}" if "codes" in self.rare else ""
         faults = f"lose {which}", f"drop {which}", f"refuse {which}{code}", f"lag {which}", f"replay {stream}"
+        if "damage" in self.rare and self.random.random() < 0.5:
+            return self._damage(world, which, stream)
         return self.random.choice((*faults, *ends, "compact"))
+
+    def _damage(self, world: World, which: str, stream: str) -> str:
+        random, code = self.random, self.random.choice(ERRORS)
+        lists = [str(at) for at, each in enumerate(world.server.requests) if each.verb == "get"]
+        if lists and random.random() < 0.6:
+            return f"spoil {random.choice(lists)} {random.choice(PAGES)}"
+        line = f"mumble {stream} {random.choice(LINES)}"
+        return random.choice((f"refuse {which} {code}", f"end {stream} {code}", line))
 
     def _step(self, world: World) -> str:
         random, waiting, streams = self.random, len(world.server.requests), len(world.server.streams)

@@ -12,11 +12,14 @@ An object that is not shown must not have been selected at such a version (promi
 changes, the whole answer fits one of both filters (promise 16). An object that is said to be outside of a
 split cache exists there (promise 12), and one that is said to be unreadable is (promise 8).
 
+Whatever a server does, it is asked at a bounded rate (promise 8).
+
 After a restore of the server, an object may also be in a state from before, until all faults have ended and
 an audit has found what is left."""
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -24,6 +27,8 @@ from typing import Any, TypeAlias
 from .history import EVERYTHING, NAMESPACES, Filter, History, Key, Labels, State, contains, tag_of, team_of
 
 Shown: TypeAlias = Mapping[Key, State]
+MOST_REQUESTS = 242
+"""In a minute, of one list and its watch: docs/protocol.md."""
 
 
 class Lie(AssertionError):
@@ -73,6 +78,8 @@ class Judge:
     """The version of the last own write of each object."""
     reported: int = 0
     """The version up to which the watch of namespaces has told what labels they have."""
+    asked: dict[object, deque[float]] = field(default_factory=dict)
+    """When each list and its watch were requested, for a minute."""
     compared: int = 0
     declared: list[Filter] = field(default_factory=list)
     """All filters that there were; those in `possible` are among them."""
@@ -230,6 +237,17 @@ class Judge:
         if once and len(versions) > 1:
             raise Lie(f"14: {caller} was executed {len(versions)} times")
 
+    # ---- Requests.
+
+    def judge_request(self, what: object, now: float) -> None:
+        """Count the requests of one list and its watch, pages as well; raise Lie if there are too many."""
+        times = self.asked.setdefault(what, deque())
+        times.append(now)
+        while times[0] < now - 60:
+            times.popleft()
+        if len(times) > MOST_REQUESTS:
+            raise Lie(f"8: {what} is requested {len(times)} times in a minute")
+
     # ---- Changes that a subscriber receives.
 
     def judge_change(
@@ -299,6 +317,11 @@ class Judge:
         wanted = {key: state._replace(tag="") for key, state in wanted.items()}
         if present != wanted:
             raise Lie(f"15: in the end the subscriber knows {differences(present, wanted)}")
+
+    def serves(self, namespace: str) -> bool:
+        """Return True if there are streams of a namespace now."""
+        team = team_of(self.history.now(("", namespace)))
+        return any(each.covers(namespace, team) for each in self.possible[0])
 
     def wanted(self) -> dict[Key, State]:
         """Return what the filter selects now."""

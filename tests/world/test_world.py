@@ -11,8 +11,9 @@ from itertools import permutations, product
 import pytest
 
 from .corpus import Stored, parsed, stored, written
+from .damage import ERRORS, LINES, PAGES
 from .explore import of_seed
-from .world import Run
+from .world import ENDS, Run
 
 OR = "web|gold"
 """The filter `app=web` or `tier=gold`, of two streams."""
@@ -173,6 +174,14 @@ def test_a_world_is_read_as_it_was_written() -> None:
         run = Run(each.filter, each.options)
         run.lines = [*each.steps]
         assert parsed(written(run, each.title)) == each
+
+
+def test_each_damage_is_met_in_a_world_of_the_corpus() -> None:
+    met = {
+        (step.split()[0], step.split()[-1]) for world in STORED if not world.broken for step in world.steps
+    }
+    kinds = {"spoil": PAGES, "mumble": LINES, "refuse": ERRORS, "end": (*ERRORS, *ENDS)}
+    assert {(verb, how) for verb, hows in kinds.items() for how in hows} <= met
 
 
 def test_the_same_seed_is_the_same_world() -> None:

@@ -14,7 +14,8 @@ world is a list of lines, and the same list is the same world.
                            `execute`, `lose` (the answer), `drop` (the request), `refuse 0 403`, and `lag`
                            (as of an older version)
     advance 1              the second stream sends its next line; also `flush`, `replay`
-    end 1 expired          a stream ends; `end all clean` ends all of them
+    end 1 expired          a stream ends; `end all clean` ends all of them, `end 1 429` with an error
+    spoil 0 cut            a broken server answers a list (`damage`); `mumble 0 table`: it sends a line
     change web|gold@a      the filter changes (`history.filter_of`), with `change web 1` within a second;
                            `change none` ends the declaration; `cancel 0` cancels a change
     serve no               nobody serves the kind any more; `serve yes`
@@ -32,6 +33,8 @@ from collections.abc import Callable, Collection, Coroutine, Iterable
 from contextlib import suppress
 from typing import Any, cast
 
+from . import damage
+from .damage import REASONS
 from .history import LABELS, NAMES, NAMESPACES, NOTHING, START, Filter, Key, Labels, State, Write, filter_of
 from .judge import Judge, Lie, Read
 from .loop import WorldLoop
@@ -43,13 +46,6 @@ REQUESTS: tuple[Filter, ...] = tuple(
 )
 KEYS: tuple[Key, ...] = tuple((namespace, name) for namespace in NAMESPACES for name in NAMES)
 ENDS = ("clean", "reset", "expired", "torn", "damaged")
-REASONS = {
-    "503": "ServiceUnavailable",
-    "500": "InternalError",
-    "403": "Forbidden",
-    "410": "Expired",
-    "429": "TooManyRequests",
-}
 FAULTS = {"lose", "drop", "refuse", "lag", "end", "compact", "restore", "team", "serve"}
 TURNS = 12
 """Turns of the loop that a reader sees after each step of a world with `turns`."""
@@ -136,7 +132,12 @@ class World:
             await asyncio.sleep(0)
             self._judge(self.product.look(list(KEYS), REQUESTS[0], by="reader between two turns"))
         await self.loop.settle()
+        known = self.server.numbers
         self.server.arrive()
+        for request in self.server.requests:
+            if request.number > known and request.verb in ("get", "watch"):
+                selectors = (request.query.get(f"{each}Selector") for each in ("label", "field"))
+                self.judge.judge_request((request.path, *selectors), self.loop.now)
 
     async def look(self) -> None:
         """Read in all ways, in turn, once everything has settled; raise the first lie."""
@@ -477,6 +478,18 @@ class World:
         self.server.reply(request, Lost(arrived=True))
         return True
 
+    def _spoil(self, which: str, how: str) -> bool:
+        if (request := self._request(which)) is None or request.answer is not None:
+            return False
+        answer = damage.spoiled(self.server, request, how)
+        if answer is not None:
+            self.note(f"    {request}")
+            self.server.reply(request, answer)
+        return answer is not None
+
+    def _mumble(self, which: str, how: str) -> bool:
+        return self._stream(which, lambda each: damage.mumble(each, how))
+
     def _refuse(self, which: str, code: str = "503") -> bool:
         if (request := self._request(which)) is None or request.answer is not None:
             return False
@@ -529,6 +542,8 @@ class World:
         return self._stream(which, lambda each: each.replay())
 
     def _end(self, which: str, how: str) -> bool:
+        if how.isdecimal():
+            return self._stream(which, lambda each: damage.fail(each, how))
         return self._stream(which, lambda each: each.end(how))
 
     # ---- The end.
@@ -573,7 +588,7 @@ class World:
         self.judge.possible[1:] = []
         self.judge.judge_end(shown)
         self.judge.judge_end_of_changes()
-        if leftovers := self.product.leftovers():
+        if leftovers := [key for key in self.product.leftovers() if self.judge.serves(key[0])]:
             raise Lie(f"9: in the end own writes are kept that all streams have passed: {leftovers}")
         streams = [each for each in self.server.streams if not each.is_of_namespaces]
         if len(streams) != self.product.streams:

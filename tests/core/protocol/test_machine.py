@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -47,8 +46,6 @@ from tests.core.client import (
     seen,
     watching,
 )
-from tests.core.cluster import Filter
-from tests.core.simulation import Run
 from tests.rows import each_row
 
 # ---- All goes well.
@@ -327,22 +324,6 @@ def test_14_what_leaves_the_filter_may_return() -> None:
     client, left, came = watching(), seen("DELETED", "101"), seen("ADDED", "102")
     assert client.on(left) == (Leave(left.record), Progress("101"))
     assert client.on(came) == (Put(came.record), Progress("102"))
-
-
-def test_15_what_was_deleted_in_a_gap_leaves_with_the_commit() -> None:
-    run = Run(0, Counter(), Counter(), filters=[Filter(app="web")])
-    run.run([])
-    for _ in range(30):
-        run.server.churn()
-    run.settle(300)
-    assert run.union.store.records()[0]
-    for key in list(run.cluster.contents):
-        run.cluster.write(key, None)
-    run.cluster.compacted = run.cluster.version
-    run.feed(run.followers[0], CUT)
-    assert run.settle(300)
-    run.judge()  # What the changes told must amount to what is held.
-    assert run.union.store.records()[0] == []
 
 
 @pytest.mark.parametrize("state", ["watch", "page", "initial"])
