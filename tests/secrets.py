@@ -50,9 +50,10 @@ class Environment:
             asked for asked in self.cluster.requests if asked.verb == "watch" and asked.resource == "secrets"
         ]
 
-    def reads_of_metadata(self) -> int:
-        return sum(
-            asked.verb == "list" and asked.query.get("fieldSelector") == "metadata.name=a"
+    def probes(self) -> int:
+        """Return how often the watch with `tier` in its selector was listed after its first list."""
+        return -1 + sum(
+            asked.verb == "list" and "tier" in asked.query.get("labelSelector", "")
             for asked in self.cluster.requests
         )
 

@@ -28,7 +28,6 @@ from kopf_selectcache.selectors.text import LabelSelector
 from kopf_selectcache.settings.declaration import Cached
 from kopf_selectcache.settings.planner import Plan
 
-from ._confirmer import Confirmer
 from ._messages import Subject
 from ._readiness import ReadablePart
 from ._streams import StreamFactory, StreamTasks
@@ -38,6 +37,7 @@ from .health import Condition, Health
 from .index_builder import IndexBuilder
 from .log import Logged
 from .memory import LetGo, Share
+from .reach import Prober
 from .reflector import Reflector
 from .state import (
     Derived,
@@ -67,12 +67,12 @@ class Next:
     """The call that declares the next state."""
     former: InformerState
     """The present state when the change began. An index may be added meanwhile."""
-    confirmer: Confirmer = field(init=False)
+    prober: Prober = field(init=False)
     moved: asyncio.Event = field(default_factory=asyncio.Event)
     """Set whenever the next state may be complete, or may have failed."""
     tasks: dict[Reflector, asyncio.Task[None]] = field(default_factory=dict)
     """The tasks of the new streams."""
-    confirming: asyncio.Task[None] | None = None
+    probing: asyncio.Task[None] | None = None
 
     @property
     def new(self) -> tuple[Reflector, ...]:
@@ -92,7 +92,7 @@ class Next:
         if not union.is_alone:
             for substore, reason in union.pop_streams_to_relist().items():
                 self.state.reflectors[union.substores.index(substore)].relist(reason)
-            self.confirmer.look()
+            self.prober.look()
         self.moved.set()
 
     @cached_property
@@ -157,7 +157,7 @@ class Changed(Logged, Protocol):
     state: InformerState
     packing: SiblingPacking | None
     share: Share
-    confirming: Confirmer
+    prober: Prober
     begun: tuple[Resource, Plan] | None
     awaited: AwaitedVersions
     indexing: IndexBuilder
@@ -262,14 +262,6 @@ class Exchange:
             informer.line if declared is informer.declared else called(informer.declared_key),
             state,
         )
-        following.confirmer = Confirmer(
-            union,
-            planned.streams,
-            resource,
-            environment=self._environment,
-            own_writes=own_writes,
-            notify=following.notify,
-        )
         reflectors = []
         for stream, shared_version in zip(
             planned.streams, shared_versions(union, state.union.seen), strict=True
@@ -292,6 +284,7 @@ class Exchange:
             reflectors.append(reflector)
         own_writes.follow(union.substores, selecting(planned, union, resource, declared.projection))
         following.state = replace(next_state, reflectors=tuple(reflectors))
+        following.prober = Prober(union, reflectors, resource, environment=self._environment)
         return following
 
     def inherit_writes(self, following: Next) -> None:
@@ -342,9 +335,8 @@ class Exchange:
             reflector.follow(informer.apply_changes, share)
         for reflector in following.new:
             reflector.attach(informer.apply_changes, share)
-        following.confirmer.notify = informer.apply_changes
         informer.redeclare(following.declared, following.line)
-        informer.confirming = following.confirmer
+        informer.prober = following.prober
         informer.packing, informer.begun = following.packing, (resource, planned)
         with former.own_writes.lock, state.own_writes.lock:
             if former.union.has_one_epoch:
@@ -353,7 +345,7 @@ class Exchange:
             informer.state = state = informer.chosen.hide(replace(state))
         # From here on no read uses the streams that end.
         informer.indexing.replace(state.indexes, state.union, state.reflectors)
-        informer.tasks.exchange(split.ended, following.tasks, following.confirming)
+        informer.tasks.exchange(split.ended, following.tasks, following.probing)
         for store in former.union.stores:
             store.release()
         for reflector in split.ended:
@@ -368,8 +360,8 @@ class Exchange:
     async def discard(self, following: Next) -> None:
         """End the new streams, and give back their memory."""
         tasks = [*following.tasks.values()]
-        if following.confirming is not None:
-            tasks.append(following.confirming)
+        if following.probing is not None:
+            tasks.append(following.probing)
         for reflector in following.split.kept.values():
             reflector.writer.mirror = None
         for task in tasks:

@@ -134,7 +134,7 @@ class StreamTasks:
         self._resource = resource  # `str` returns the name of the resource.
         self._context = context  # Returns the attributes of log records.
         self._streams: dict[Reflector, asyncio.Task[None]] = {}
-        self._confirming: asyncio.Task[None] | None = None
+        self._probing: asyncio.Task[None] | None = None
         self._exchanged = asyncio.Event()
         self._must_end = False
         self._cancelled = set[asyncio.Task[None]]()
@@ -150,13 +150,13 @@ class StreamTasks:
         endless = run_again(work, self._environment, self._resource, self._context)
         return asyncio.create_task(endless, name=f"selectcache: {self._key}, {name}")
 
-    def start_confirming(self, work: Work) -> asyncio.Task[None]:
-        return self.start_beside("unconfirmed leaves", work)
+    def start_probing(self, work: Work) -> asyncio.Task[None]:
+        return self.start_beside("probes", work)
 
     async def run(
         self,
         reflectors: Collection[Reflector],
-        confirm: Work | None,
+        probe: Work | None,
         beside: Collection[asyncio.Task[None]],
         ends: Callable[[], None],
     ) -> None:
@@ -166,15 +166,15 @@ class StreamTasks:
         self._must_end = False
         self._streams = {each: self.start(each) for each in reflectors}
         del reflectors  # An exchange may end them.
-        self._confirming = None if confirm is None else self.start_confirming(confirm)
+        self._probing = None if probe is None else self.start_probing(probe)
         try:
             await self._wait_for_end(beside)
         finally:
             ends()
             tasks = [*beside, *self._streams.values()]
-            if self._confirming is not None:
-                tasks.append(self._confirming)
-            self._streams, self._confirming = {}, None
+            if self._probing is not None:
+                tasks.append(self._probing)
+            self._streams, self._probing = {}, None
             for task in tasks:
                 if task not in self._cancelled:  # A second time would interrupt how it ends.
                     task.cancel()
@@ -185,16 +185,16 @@ class StreamTasks:
         self,
         retired: Collection[Reflector],
         new: Mapping[Reflector, asyncio.Task[None]],
-        confirming: asyncio.Task[None] | None,
+        probing: asyncio.Task[None] | None,
     ) -> None:
         """Cancel the tasks of some streams, and take over those of new ones, which run already."""
         for each in retired:
             if (task := self._streams.pop(each, None)) is not None:
                 task.cancel()
-        if self._confirming is not None:
-            self._confirming.cancel()
+        if self._probing is not None:
+            self._probing.cancel()
         self._streams |= new
-        self._confirming = confirming
+        self._probing = probing
         self._exchanged.set()
 
     def end(self) -> None:

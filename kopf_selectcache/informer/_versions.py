@@ -121,7 +121,7 @@ class SharedVersion:
             # A refused version costs one more request, for the newest version.
             if (
                 not isinstance(answer, Refusal)
-                or not _refuses_version(answer)
+                or not refuses_version(answer)
                 or answer.retry_after is not None
             ):
                 return answer
@@ -138,7 +138,8 @@ class SharedVersion:
         return answer
 
 
-def _refuses_version(refusal: Refusal) -> bool:
+def refuses_version(refusal: Refusal) -> bool:
+    """Return True if a server has refused the version of a list, and may answer for another one."""
     return refusal.code in REFUSED or is_beyond_server(refusal)
 
 

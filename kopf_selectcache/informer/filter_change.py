@@ -274,7 +274,7 @@ class FilterChange:
                 following.tasks[each] = task
                 task.add_done_callback(lambda _: moved.set())
         if not following.state.union.is_alone:
-            following.confirming = self._informer.tasks.start_confirming(following.confirmer.run)
+            following.probing = self._informer.tasks.start_probing(following.prober.run)
         await self._wait(following, lambda: following.is_synced)
 
     async def _step(self, following: Next) -> bool:

@@ -31,7 +31,6 @@ from kopf_selectcache.selectors.selector import AnyOf, Selector
 from kopf_selectcache.settings.declaration import Cached
 from kopf_selectcache.settings.planner import Plan
 
-from ._confirmer import Confirmer
 from ._dictionary_training import run_in_thread, trim_heap
 from ._messages import Mistake, Subject
 from ._readiness import ReadablePart, age_of, part_for, ready_store, streams_for, wait_until_settled, worst_of
@@ -50,6 +49,7 @@ from .log import StateLog, context_of, warn_of_needless
 from .memory import AGAIN, Budget, LetGo, Share, indexed_bytes
 from .metrics import Counts
 from .namespaces import ChosenNamespaces, NamespacesByLabel, unfollowed
+from .reach import Prober
 from .reflector import Reflector
 from .state import Derived, InformerState, selecting
 from .stream_writer import failure_of
@@ -107,7 +107,7 @@ class Informer:
         self._claims = claims or Claims()
         self._is_resolved = resolved  # Called whenever the cluster has resolved the key.
         self._subscribers = Subscribers(self, environment.logger, deliver)
-        self.confirming: Confirmer  # Set by `begin`, with the first streams.
+        self.prober: Prober  # Set by `begin`, with the first streams.
         self._moved = asyncio.Event()
         self.begun: tuple[Resource, Plan] | None = None
         """The resource and the plan of the present streams; None if others must begin."""
@@ -463,8 +463,8 @@ class Informer:
                     self._resolve_again(self._resolution), name=f"selectcache: {self.key}, its resource"
                 )
             )
-        confirm = self.confirming.run if self.has_several_streams else None
-        await self.tasks.run(self.state.reflectors, confirm, tasks, ends=self._note_end_of_streams)
+        probe = self.prober.run if self.has_several_streams else None
+        await self.tasks.run(self.state.reflectors, probe, tasks, ends=self._note_end_of_streams)
 
     def _note_end_of_streams(self) -> None:
         self.mark_resolving()
@@ -540,14 +540,7 @@ class Informer:
             for parts in zip(planned.streams, union.substores, shared_versions(union), strict=True)
         )
         self._news.begin(state.resolving, [each.condition for each in reflectors])
-        self.confirming = Confirmer(
-            union,
-            planned.streams,
-            resource,
-            environment=environment,
-            own_writes=self.own_writes,
-            notify=self.apply_changes,
-        )
+        self.prober = Prober(union, reflectors, resource, environment=environment)
         self.indexing.begin(union, reflectors)
         self.begun = resource, planned
         with self.own_writes.lock:
@@ -605,7 +598,7 @@ class Informer:
         if not union.is_alone:
             for substore, reason in union.pop_streams_to_relist().items():
                 self.state.reflectors[union.substores.index(substore)].relist(reason)
-            self.confirming.look()
+            self.prober.look()
         self._news.look()
         if self.awaited:
             self._release_confirmed()

@@ -243,6 +243,11 @@ class Reflector:
         return self.comparison.has_caught_up and self._held is None
 
     @property
+    def can_jump(self) -> bool:
+        """True if a probe may count: the stream watches, is not held, and no list was ordered."""
+        return self.is_watching and self._held is None and not self.writer.is_ordered
+
+    @property
     def goes_on(self) -> bool:
         """True if no list is due: a watch is open, or will be opened at the version that it has reached."""
         state = self.writer.state

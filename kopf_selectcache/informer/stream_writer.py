@@ -20,6 +20,7 @@ from kopf_selectcache.core.protocol.machine import (
     Filling,
     Idle,
     Input,
+    Jump,
     Known,
     Leave,
     List,
@@ -97,6 +98,9 @@ class Mirror:
                         self.laid = own_writes.laid
                     case Abandon():
                         union.abandon(substore)
+                    case Jump(version):
+                        changes += union.jump(substore, version)
+                        own_writes.progress(substore, version)
                     case Commit(version, restored):
                         own_writes.wake()
                         changes += union.commit(substore, version, restored=restored)
@@ -264,6 +268,10 @@ class StreamWriter:
                     self.is_consistent = not self.shares_list and any(map(asks_for_newest, effects))
                 case Abandon():
                     union.abandon(substore)
+                case Jump(version):
+                    self.heard = self._clock()
+                    changes += union.jump(substore, version)
+                    own_writes.progress(substore, version)
                 case Commit(version, restored):
                     changes += self._commit(version, restored=restored)
                 case Report(failure):

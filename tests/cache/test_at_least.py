@@ -163,7 +163,7 @@ def test_11_a_leave_before_the_version_is_confirmed_before_the_answer() -> None:
                 Silence(),
                 verb="list",
                 resource="pods",
-                where=lambda asked: "metadata.name" in asked.query.get("fieldSelector", ""),
+                where=lambda asked: asked.query.get("resourceVersionMatch") == "Exact",
             )
             environment.cluster.delete(pod("b"), grace_period=0)
             version = str(environment.cluster.version)

@@ -12,6 +12,7 @@ from kopf_selectcache.core.protocol.machine import (
     Effect,
     Idle,
     Input,
+    Jump,
     Known,
     Leave,
     List,
@@ -72,6 +73,8 @@ def carried_out(effect: Effect, branch: Writer) -> list[Change]:
             return branch.commit(version, restored=restored)
         case Progress(version):
             return branch.progress(version)
+        case Jump(version):
+            return branch.jump(version)
     return []
 
 

@@ -51,6 +51,9 @@ class Writer:
     def progress(self, version: str) -> list[Change]:
         return self.union.progress(self.substore, version)
 
+    def jump(self, version: str) -> list[Change]:
+        return self.union.jump(self.substore, version)
+
 
 def writers(union: Union) -> tuple[Writer, ...]:
     """Return the writers of all substores, in their order."""

@@ -13,8 +13,8 @@ from kopf_selectcache.core.reasons import MetricReason
 from kopf_selectcache.core.store.own_writes import OwnWrite
 from kopf_selectcache.core.store.succession import Succession
 from kopf_selectcache.errors import Stalled
-from kopf_selectcache.informer._confirmer import Confirmer
 from kopf_selectcache.informer.health import Health
+from kopf_selectcache.informer.reach import Prober
 from kopf_selectcache.testing.faults import NotServed, Refuse, Silence
 from tests.faults.environment import run, until
 from tests.informer.test_filter_change import Follower, begin_change, change, gold, names
@@ -265,25 +265,25 @@ def test_16_an_error_of_a_stream_of_both_filters_is_not_one_of_the_change() -> N
     run(main())
 
 
-def test_16_a_mistake_of_the_confirmer_of_the_next_filter_is_logged_and_costs_nothing(
+def test_16_a_mistake_of_the_prober_of_the_next_filter_is_logged_and_costs_nothing(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    runs, run_on = [], Confirmer.run
+    runs, run_on = [], Prober.run
 
-    async def mistaken(confirmer: Confirmer) -> None:
-        runs.append(confirmer)
+    async def mistaken(prober: Prober) -> None:
+        runs.append(prober)
         if len(runs) == 1:
             raise ZeroDivisionError
-        await run_on(confirmer)
+        await run_on(prober)
 
-    monkeypatch.setattr(Confirmer, "run", mistaken)
+    monkeypatch.setattr(Prober, "run", mistaken)
 
     async def main() -> None:
         async with caching("app=web", WEB, GOLD) as environment:
             await until(lambda: environment.informer.synced)
             changing, following, silence = await begin_change(environment, EITHER)
             await until(lambda: len(runs) == 2)
-            assert following.confirmer in runs
+            assert following.prober in runs
             silence.release()
             await changing
 

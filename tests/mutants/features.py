@@ -105,8 +105,6 @@ FEATURES: tuple[FeatureMutant, ...] = (
                   "B4", (TESTS + "b4_an_object_that_left_is_told_from_one_that_is_gone",)),
     FeatureMutant("say nothing of departures at the end of a wait", "cache/waits.py", "            seen.follow(change)\n", "            pass\n",
                   "B4", ("tests/cache/test_waiting.py::test_who_waits_for_too_long_is_told_what_has_departed_and_from_what_it_is_known",)),
-    FeatureMutant("forget that a request has confirmed a departure", "core/store/union.py", 'left = Change(before, None, answer, known_by="confirmed")', "left = Change(before, None, answer)",
-                  "B4", (READS + "b4_a_departure_that_a_request_has_confirmed_says_so",)),
     FeatureMutant("keep the former filter", "informer/informers.py", "            await informer.filter_change.change(cached, timeout=timeout, prepared=prepared)\n", "            pass\n",
                   "B6", (TESTS + "b6_the_filter_is_changed_while_it_is_read",)),
     FeatureMutant("leave the label of a hidden object unnamed", "_errors.py", "        self.lacks = lacks\n", "        self.lacks = ()\n",

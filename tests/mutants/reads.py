@@ -243,8 +243,6 @@ READS: tuple[Mutant, ...] = (
            (REPEATED + "a_limit_cuts_a_repeated_list", REPEATED + "requests_by_texts_are_made_once")),
     Mutant("forget a deletion whose answer was lost", "cache/server_writes.py", ' or ("" if data else min(before, default=""))', "", 9,
            (WORLD + "9_an_object_is_not_read_any_longer_once_its_deletion_is_done_though_the_answer_was_lost",)),
-    Mutant("drop an own write by an answer that settles nothing", "informer/_confirmer.py", "        if not self._union.is_unconfirmed(key):\n", "        if True:\n", 4,
-           (WORLD + "4_an_answer_that_settles_nothing_drops_no_own_write",)),
     Mutant(
         "leave the cache of a handler current when it has ended",
         "cache/access.py",

@@ -28,10 +28,11 @@ LEAST = 30
 LEAST_OF_A_PRODUCT = 3
 
 
-SUBSTORE, UNION, CONFIRMING = "core/store/substore.py", "core/store/union.py", "informer/_confirmer.py"
+SUBSTORE, UNION, REACH, PROBE = "core/store/substore.py", "core/store/union.py", "informer/reach.py", "core/store/probe.py"
 STORE, PROTOCOL, WIRE, LINES = "core/store/store.py", "core/protocol/machine.py", "core/protocol/decoder.py", "client/reading.py"
 FRESHNESS, COMPARISON = "cache/freshness.py", "informer/_comparison.py"
 FRESH, ENDS, ORDER, LISTS, COMPARED = (f"tests/cache/test_freshness{part}.py::test" for part in ("", "_ends", "_order", "_lists", "_comparisons"))
+R, P = "tests/informer/test_reach.py::test_", "tests/core/store/test_probe.py::test_"
 PRODUCT_9 = "tests/products/test_overlay_products.py::test_contract_9_a_handler_reads_its_own_object_as_new_as_its_body_wherever_it_goes_meanwhile"
 ORDERS = "tests/core/store/test_union.py::test_in_whatever_order_branches_tell_of_an_object_it_is_shown_as_it_is"
 IN_WRITER = "tests/products/test_thread_products.py::test_i4_a_reader_is_let_in_before_each_instruction_of_the_writer"
@@ -104,8 +105,6 @@ MUTANTS: tuple[Mutant, ...] = (
            ("tests/core/store/test_union_rules.py::test_what_a_branch_was_not_told_of_is_asked_about_where_it_cannot_be_listed_anew",)),
     Mutant("keep objects that a restored server has lost until it has passed their versions", UNION, " and not is_newer(shown.version, substore.version)\n                    ]\n                )\n            ):", "\n                    ]\n                )\n            ):", 5,
            ("tests/core/store/test_union_restores.py::test_what_was_lost_gives_way_to_a_list_past_the_restored_state",)),
-    Mutant("use any object of an answer as the one that was asked for", CONFIRMING, "next((record for record in records if record.name == leave.name), found)",
-           "next(iter(records), found)", 12, ("tests/informer/test_confirmer.py::test_a_server_that_ignores_the_name_confirms_nothing_by_an_object_of_another_name",)),
     Mutant("forget a version for which one object waits", SUBSTORE, "[wait for wait in self._waits if wait.keys]", "[wait for wait in self._waits if len(wait.keys) > 1]", 12,
            ("tests/core/store/test_substore_waits.py::test_a_leave_that_waits_alone_for_its_version_is_settled_after_a_thousand_that_wait_no_more",)),
     Mutant("treat a version that is no number as newer than all numbers", PROTOCOL, "if not is_number(record.version) and is_number(version):", "if False:", 4,
@@ -279,28 +278,38 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("show a staged generation", STORE, '        """Stage a new generation. Readers see the current one until `commit`."""\n        self.abandon()\n        self._staged = {}',
            '        """Stage a new generation. Readers see the current one until `commit`."""\n        self.abandon()\n        self._staged = {}\n        self._held = self._staged', 3, (IN_WRITER,), THREADS),
     # ---- What is asked about an object that no branch holds.
-    Mutant("write a name into a query without escapes", CONFIRMING, 'str(FieldSelector.from_dict({"metadata.name": leave.name}))', 'f"metadata.name={leave.name}"',
-           12, ("tests/informer/test_confirmer.py::test_a_name_that_looks_like_a_selector_is_asked_about_as_a_name",)),
-    Mutant("treat the first page of an answer as all of it", "client/partial_metadata.py", "    while not paging.is_complete:\n", "    if not paging.is_complete:\n",
-           12, ("tests/informer/test_confirmer.py::test_an_empty_page_that_is_not_the_last_says_nothing",
-                "tests/informer/test_confirmer.py::test_a_list_that_breaks_off_after_its_first_page_settles_nothing")),
     Mutant("settle a leave by a list that is older", UNION, "if undecided or not self.is_still_unconfirmed(leave) or", "if undecided or", 12, (ORDERS,), TRANSIT),
     Mutant("remove an object that a joined list has", UNION, 'lists.version, uids.get(leave.key, "")', 'lists.version, ""', 12, (ORDERS,), TRANSIT),
     Mutant("treat the first of several joined lists as all of them", "core/store/unconfirmed.py", "JoinedLists(version, numbers, leaves)",
            "JoinedLists(version, numbers[:1], leaves)", 12, (ORDERS,), TRANSIT),
-    Mutant("settle leaves by a list of another version", CONFIRMING, "first=exactly(lists.version),\n                version=lists.version,\n            )", "first=exactly(lists.version))",
-           12, ("tests/informer/test_confirmer.py::test_a_list_of_another_version_settles_nothing",)),
-    Mutant("send one request for each of many leaves", CONFIRMING, "return len(due) > FEW or any(", "return any(", 12,
-           ("tests/informer/test_confirmer.py::test_200_leaves_are_confirmed_by_one_list_of_the_quiet_stream",
-            "tests/informer/test_unconfirmed_leaves.py::test_200_deletions_are_shown_after_a_handful_of_requests_though_the_other_stream_is_quiet")),
-    Mutant("list a large stream again and again without a rest", CONFIRMING, "REST * (self._environment.clock() - began)", "0.0", 8,
-           ("tests/informer/test_confirmer.py::test_the_next_list_comes_no_sooner_than_after_ten_times_the_duration_of_the_last",)),
+    Mutant("treat the first page of an answer as all of it", "client/partial_metadata.py", "    while not paging.is_complete:\n", "    if not paging.is_complete:\n",
+           12, (R + "12_a_list_that_breaks_off_after_its_first_page_settles_nothing",)),
+    Mutant("list a quiet stream at another version than that of the others", REACH, "exactly(version), version=version, environment", "not_older_than(version), environment",
+           12, (R + "12_200_leaves_take_one_list_of_the_quiet_stream_as_of_the_newest_version",
+                R + "12_two_quiet_streams_are_listed_as_of_one_version_however_the_third_goes_on")),
+    Mutant("list a quiet stream again and again without a rest", REACH, "REST * (self._environment.clock() - began)", "0.0", 8,
+           (R + "8_the_next_list_comes_no_sooner_than_after_ten_times_the_duration_of_the_last",)),
+    Mutant("send the next request about a departure at once after a refusal", REACH, "                return delay(self._failures - 1,", "                continue\n                return delay(self._failures - 1,",
+           8, (R + "8_a_server_that_refuses_is_left_alone_for_as_long_as_it_says",)),
+    Mutant("list a quiet stream of any size", REACH, " or reflector.writer.held() > LARGE:", ":", 8, (R + "8_a_stream_of_more_than_5000_objects_waits_for_its_bookmark",)),
+    Mutant("apply a list of a stream that was listed again meanwhile", REACH, "        if reflector.lists == lists:  # Else", "        if True:  # Else", 12,
+           (R + "12_a_list_that_ends_after_the_stream_was_listed_settles_nothing",)),
+    Mutant("leave a stream as it is that a list shows to have missed an event", REACH, "                if probe.has_missed():\n", "                if False:\n", 4,
+           (R + "4_a_stream_past_the_list_that_holds_what_the_list_has_not_is_listed_again",)),
+    Mutant("list streams that could not hold the object", UNION, " and each in holding)", ")", 8, (R + "8_streams_that_could_not_hold_the_object_are_not_listed",)),
+    Mutant("list a stream as of a version from before a deletion without one", UNION, 'found[each] = "" if each.vague else newest', "found[each] = newest", 12,
+           (R + "12_a_deletion_at_an_unknown_version_takes_a_list_of_the_present_of_its_own_stream_first",)),
+    Mutant("tick the objects of a list off one by one", PROBE, "        self._differing = self._compare()\n        return not self._differing\n", "        return True\n", 12,
+           (P + "12_a_probe_counts_once_all_objects_are_equal_at_one_moment",)),
+    Mutant("take later events of a stream for missed ones", PROBE, " and not is_newer(record.version, self.version) for record", " for record", 4,
+           (P + "4_a_stream_that_is_past_the_list_has_missed_nothing_by_later_events",)),
+    Mutant("forget what happened before the list that a stream equals", UNION, "                self._leaves(key, version, lost=left.lost, since=left.since)\n", "                pass\n", 12,
+           (P + "12_after_a_jump_to_a_newer_version_an_object_may_be_where_it_has_left",)),
+    Mutant("take a list that a watch equals for progress of the watch", PROTOCOL, "            known = replace(known, floor=_later(known.floor, reached))\n", "            known = replace(known, floor=_later(known.floor, reached), failures=0)\n", 12,
+           ("tests/core/protocol/test_machine.py::test_12_a_probe_that_counts_moves_a_watch_forward_and_hides_no_failure_of_it",)),
     Mutant("report an object as gone although its leave is unconfirmed", "cache/_fallback.py", '            and not informer.is_unconfirmed(request.namespace or "", request.name or "")\n', "", 6,
            ("tests/informer/test_unconfirmed_leaves.py::test_while_a_leave_is_unconfirmed_gone_asks_the_server",
             "tests/informer/test_unconfirmed_leaves.py::test_gone_asks_while_another_stream_still_holds_what_one_has_let_go")),
-    Mutant("send the next request about a leave at once after a refusal", CONFIRMING,
-           "                    return delay(self._failures - 1, self._environment.chance(), at_least=_at_least(error))\n", "                    continue\n",
-           8, ("tests/informer/test_confirmer.py::test_a_server_that_refuses_is_left_alone_for_as_long_as_it_says",)),
     Mutant("read two branches as of the version that all branches have reached", UNION, "return self._shown if len(groups) == len(self._groups) else Section(self._union, groups)",
            "return self._shown", 3, ("tests/core/store/test_union_rules.py::test_what_several_branches_hold_is_known_when_all_have_told_that_could_hold_the_same",)),
     # ---- The protocol.

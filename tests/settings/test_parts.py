@@ -189,17 +189,17 @@ def test_a_mistake_beside_the_watches_costs_them_nothing(caplog: pytest.LogCaptu
     async def main() -> None:
         async with caching(EITHER, secret("a", app="web"), silent="tier") as environment:
             await environment.cache.wait_synced()
-            before, settle = environment.informer.reflectors, environment.informer.confirming._confirm_one
+            before, settle = environment.informer.reflectors, environment.informer.prober._round
             mistakes = 0
 
-            async def mistaken(leave: Any) -> bool:
+            async def mistaken() -> float:
                 nonlocal mistakes
                 mistakes += 1
                 if mistakes < 3:
                     raise ZeroDivisionError
-                return await settle(leave)
+                return await settle()
 
-            environment.informer.confirming._confirm_one = mistaken  # type: ignore[method-assign]
+            environment.informer.prober._round = mistaken  # type: ignore[method-assign]
             environment.cluster.delete(secret("a"))
             await until(lambda: named(environment.cache.list_cached("secrets")) == [])
             assert environment.informer.reflectors is before

@@ -119,7 +119,14 @@ class Due:
     """The wait is over."""
 
 
-Input: TypeAlias = Start | Piece | Page | Opened | Event | Bookmark | Refusal | Lost | Silent | Due
+@dataclass(frozen=True, slots=True)
+class Probed:
+    """The store holds exactly what a list as of a version has: the events up to it are over."""
+
+    version: str
+
+
+Input: TypeAlias = Start | Piece | Page | Opened | Event | Bookmark | Probed | Refusal | Lost | Silent | Due
 
 
 # ---- Effects: commands.
@@ -199,6 +206,12 @@ class Progress(Struct, frozen=True, gc=False):
     version: str
 
 
+class Jump(Struct, frozen=True, gc=False):
+    """The staged generation of a list as of the version would be the present one."""
+
+    version: str
+
+
 # ---- Effects: reports to the informer.
 
 
@@ -209,7 +222,7 @@ class Report:
     failure: Refusal | Lost | Silent | None
 
 
-Effect: TypeAlias = List | Watch | Wait | Begin | Put | Leave | Commit | Abandon | Progress | Report
+Effect: TypeAlias = List | Watch | Wait | Begin | Put | Leave | Commit | Abandon | Progress | Jump | Report
 
 
 # ---- States.
@@ -316,6 +329,7 @@ TRANSITIONS: Mapping[tuple[str, str], frozenset[str]] = MappingProxyType(
                 "Opened": "Watching",
                 "Event": "Watching Waiting",
                 "Bookmark": "Watching Waiting",
+                "Probed": "Watching",
                 "Refusal": "Waiting",
                 "Lost": "Watching Waiting",
                 "Silent": "Waiting",
@@ -382,6 +396,12 @@ def step(state: State, input_: Input) -> Step:
             if is_newer(marked, version):
                 return Step(_ahead(known, version, marked), (Progress(marked),))
             return Step(replace(state, known=known, heard=state.heard or marked == version))
+        case Watching(known, version), Probed(reached):
+            if not is_older(version, reached):
+                return Step(state)
+            # It is no progress of the watch: its failures count on.
+            known = replace(known, floor=_later(known.floor, reached))
+            return Step(replace(state, known=known, version=reached), (Jump(reached),))
         case ((Listing() | Filling() | Watching()), Refusal()):
             return _refused(state, input_)
         case ((Listing() | Filling() | Watching()), (Lost() | Silent())):

@@ -67,8 +67,8 @@ class Change(Struct, frozen=True, gc=False):
     """How we know that the object is `deleted`, or that it has `left` and still exists; else None.
 
     `'filter by name'`: the filter selects by name and namespace alone. `'metadata'`: a split cache has
-    all others. `'confirmed'`: by a request, or by another object of the name. `'cache'`: the cache has
-    it, and it does not match what was asked for any more."""
+    all others. `'confirmed'`: another object has its name. `'cache'`: the cache has it, and it does not
+    match what was asked for any more."""
     initial: bool = False
     """True if it entered because it was there when its subscriber began to follow the kind."""
     views: Callable[[Record], Any] | None = None

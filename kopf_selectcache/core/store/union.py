@@ -220,6 +220,24 @@ class Union:
         return tuple(self._unconfirmed.values())
 
     @property
+    def awaited(self) -> dict[Substore, str]:
+        """The substores that unconfirmed leaves wait for, and the version that each must reach: the newest
+        one that a substore near it has. It is empty if only a list of the present state can show that.
+        """
+        found: dict[Substore, str] = {}
+        for group in self._groups:
+            holding = {each for key in self._unconfirmed for each in self._could_hold(key) if each in group}
+            following = [
+                each for each in self.substores if each in group and each.version and each.epoch == self.epoch
+            ]
+            versions = [version for each in following for version in (each.version, each.listed)]
+            newest = max(versions, key=rank_of, default="")
+            for each in following:
+                if each.vague or (is_older(each.version, newest) and each in holding):
+                    found[each] = "" if each.vague else newest
+        return found
+
+    @property
     def oldest_unconfirmed(self) -> UnconfirmedLeave | None:
         """The unconfirmed leave that was the first. One since an unknown version comes before all others."""
         return self._unconfirmed.oldest()
@@ -416,6 +434,19 @@ class Union:
             if substore.floors:
                 substore.floors.progress(version)
             return []
+        return self._settled(self._reach(substore, version), said=substore)
+
+    def jump(self, substore: Substore, version: str) -> list[Change]:
+        """Note that a substore holds what a list as of a newer version has. What happened before is unknown
+        to it, as after that list.
+        """
+        substore.listed = version
+        if self._alone:
+            return self.progress(substore, version)
+        self._listed.add(substore)
+        for key, left in list(self._left.items()):
+            if substore.keys.have(key) and substore.view.held(key) is None:
+                self._leaves(key, version, lost=left.lost, since=left.since)
         return self._settled(self._reach(substore, version), said=substore)
 
     def _begin_epoch(self, first: Substore, *, higher: bool) -> set[ObjectKey]:

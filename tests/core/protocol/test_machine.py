@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from kopf_selectcache.core.protocol.machine import (
     PATIENCE,
@@ -14,11 +15,13 @@ from kopf_selectcache.core.protocol.machine import (
     Commit,
     Due,
     Input,
+    Jump,
     Known,
     Leave,
     List,
     Lost,
     Opened,
+    Probed,
     Progress,
     Put,
     Report,
@@ -515,3 +518,16 @@ def test_what_was_seen_to_be_the_newest_is_never_forgotten_for_something_older(
 def test_34_after_an_uncertain_field_the_next_request_waits_as_long_as_is_said(client: Client) -> None:
     *_, wait = client.on(Lost("it is not certain", garbled=True, at_least=7.0))
     assert wait == Wait(0, 7.0)
+
+
+def test_12_a_probe_that_counts_moves_a_watch_forward_and_hides_no_failure_of_it() -> None:
+    client = watching()
+    client.on(CUT, Due())
+    before = client.state
+    assert isinstance(before, Watching)
+    assert client.on(Probed("120")) == (Jump("120"),)
+    assert client.state == Watching(structs.replace(before.known, floor="120"), "120", heard=before.heard), (
+        "the failures of the watch count on"
+    )
+    assert client.on(seen("MODIFIED", "110")) == (), "it is a replay"
+    assert client.on(Probed("115")) == ()

@@ -1,0 +1,480 @@
+"""What is asked about streams that hold a departure up, and what the answers are worth. When it must be asked
+asked is in test_branches.py."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
+from types import SimpleNamespace
+from typing import Any, NamedTuple, cast
+
+import msgspec
+import pytest
+
+from kopf_selectcache import Selector
+from kopf_selectcache.client.reading import Refused, Unreachable
+from kopf_selectcache.core.protocol.machine import Input, Probed
+from kopf_selectcache.core.protocol.messages import Refusal
+from kopf_selectcache.core.reasons import MetricReason
+from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.store.record import Record
+from kopf_selectcache.core.store.substore import Substore
+from kopf_selectcache.core.store.union import Union
+from kopf_selectcache.informer import environment as injected
+from kopf_selectcache.informer.reach import LARGE, Prober
+from kopf_selectcache.informer.reflector import Reflector
+from kopf_selectcache.settings.planner import Stream
+from kopf_selectcache.testing.faults import OldVersionOnDelete, Refuse
+from tests.cache.environment import builtin
+from tests.core.writers import writers
+from tests.faults.environment import Time, run, until
+from tests.secrets import caching, named, secret
+
+LABELS = ("app=web", "tier=gold")
+EITHER = [Selector(label, namespaces=["shop"]) for label in LABELS]
+
+
+class Question(NamedTuple):
+    query: Mapping[str, str]
+    at: float
+
+    @property
+    def label(self) -> str | None:
+        return self.query.get("labelSelector")
+
+    @property
+    def version(self) -> str | None:
+        return self.query.get("resourceVersion")
+
+    @property
+    def is_exact(self) -> bool:
+        return self.query.get("resourceVersionMatch") == "Exact"
+
+
+def names(count: int) -> list[str]:
+    return [f"s-{number:03}" for number in range(count)]
+
+
+class _Reflector(SimpleNamespace):
+    __hash__ = object.__hash__
+
+
+class Quiet:
+    """Watches that no longer hold any of these objects, and all but the first of which are quiet; and a
+    server that answers as told."""
+
+    def __init__(
+        self,
+        *names: str,
+        answer: Callable[[Mapping[str, str]], object],
+        selectors: Sequence[Selector] = EITHER,
+    ) -> None:
+        self.streams = [Stream(selector) for selector in selectors]
+        self.union = Union([stream.keys for stream in self.streams])
+        for branch in writers(self.union):
+            branch.begin()
+        for name in names:
+            writers(self.union)[0].put(self.record(name, 10))
+        for branch in writers(self.union):
+            branch.commit("10")
+        self.leave(*names)
+        self.time, self.asked, self.relisted = Time(), list[Question](), list[MetricReason]()
+
+        class Transport:
+            @staticmethod
+            async def get(
+                _: str,
+                query: Mapping[str, str],
+                *,
+                accept: str,
+                most: int | None,
+            ) -> bytes:  # As transports are called.
+                assert "PartialObjectMetadataList" in accept
+                self.asked.append(Question(query, self.time.now))
+                return msgspec.json.encode(answer(query))
+
+        self.reflectors = [self._reflector(*each) for each in zip(self.streams, self.union.substores)]  # noqa: B905
+        self.prober = Prober(
+            self.union,
+            cast("list[Reflector]", self.reflectors),
+            Resource(builtin("secrets"), "v1"),
+            environment=cast(
+                "injected.Environment",
+                SimpleNamespace(
+                    transport=Transport,
+                    clock=self.time.clock,
+                    sleep=self.time.sleep,
+                    chance=lambda: 1.0,
+                    settings=SimpleNamespace(page_limit=500, sync_timeout=120.0),
+                ),
+            ),
+        )
+
+    def _reflector(self, stream: Stream, substore: Substore) -> Any:
+        def take(input_: Input) -> None:
+            assert isinstance(input_, Probed)
+            self.union.jump(substore, input_.version)
+
+        held = lambda: len(substore.view.records()[0])  # noqa: E731  # As a method.
+        return _Reflector(
+            stream=stream,
+            substore=substore,
+            can_jump=True,
+            lists=1,
+            writer=SimpleNamespace(held=held, take=take),
+            relist=self.relisted.append,
+        )
+
+    @staticmethod
+    def record(name: str, version: int) -> Record:
+        return Record("shop", name, f"uid-{name}", str(version), {"app": "web"}, (), b"{}")
+
+    def leave(self, *names: str) -> None:
+        """Let the first watch report that these objects have left."""
+        branch = writers(self.union)[0]
+        version = max(int(branch.version), 19)
+        for number, name in enumerate(names):
+            branch.leave(self.record(name, version + 1 + number))
+
+    def come(self, *names: str, to: int = 0) -> None:
+        branch = writers(self.union)[to]
+        for name in names:
+            version = int(branch.version) + 1
+            branch.put(self.record(name, version))
+            branch.progress(str(version))
+        self.prober.look()
+
+    @property
+    def shown(self) -> list[str]:
+        return sorted(record.name for record in self.union.store.records()[0])
+
+    async def until(self, condition: Callable[[], object]) -> None:
+        task = asyncio.create_task(self.prober.run())
+        await until(condition)
+        task.cancel()
+
+    async def until_settled(self) -> None:
+        await self.until(lambda: not self.union.unconfirmed)
+
+
+def page(*items: object, token: str = "", version: str = "50") -> object:
+    return {
+        "apiVersion": "meta.k8s.io/v1",
+        "kind": "PartialObjectMetadataList",
+        "metadata": {"resourceVersion": version, "continue": token},
+        "items": items,
+    }
+
+
+def metadata(name: str, version: str = "15", **labels: str) -> object:
+    return {
+        "metadata": {
+            "name": name,
+            "namespace": "shop",
+            "uid": f"uid-{name}",
+            "resourceVersion": version,
+            "labels": labels,
+        }
+    }
+
+
+def empty(query: Mapping[str, str]) -> object:
+    """Answer that there is nothing, as of the version that is asked for, or else a newer one."""
+    return page(version=query["resourceVersion"] if query.get("resourceVersionMatch") == "Exact" else "500")
+
+
+# ---- What is asked.
+
+
+def test_12_200_leaves_take_one_list_of_the_quiet_stream_as_of_the_newest_version() -> None:
+    quiet = Quiet(*names(200), answer=empty)
+    began = quiet.time.now
+    run(quiet.until_settled())
+    assert quiet.shown == []
+    assert [dict(asked.query) for asked in quiet.asked] == [
+        {
+            "labelSelector": "tier=gold",
+            "limit": "500",
+            "resourceVersion": "219",
+            "resourceVersionMatch": "Exact",
+        }
+    ]
+    assert quiet.time.now - began <= 2.0
+
+
+def test_12_two_quiet_streams_are_listed_as_of_one_version_however_the_third_goes_on() -> None:
+    def answered(query: Mapping[str, str]) -> object:
+        quiet.come(f"new-{len(quiet.asked)}")
+        return empty(query)
+
+    selectors = [Selector(label, namespaces=["shop"]) for label in (*LABELS, "size=big")]
+    quiet = Quiet("a", selectors=selectors, answer=answered)
+    run(quiet.until_settled())
+    assert "a" not in quiet.shown
+    assert [(asked.label, asked.version) for asked in quiet.asked] == [
+        ("tier=gold", "20"),
+        ("size=big", "20"),
+    ]
+
+
+def test_8_streams_that_could_not_hold_the_object_are_not_listed() -> None:
+    selectors = [
+        Selector(label, namespaces=[namespace]) for namespace in ("shop", "infra") for label in LABELS
+    ]
+    quiet = Quiet("a", selectors=selectors, answer=empty)
+    infra = writers(quiet.union)[2]
+    infra.put(Record("infra", "ca", "uid-ca", "11", {"app": "web"}, (), b"{}"))
+    infra.progress("400")
+    run(quiet.until_settled())
+    assert [(asked.label, asked.version) for asked in quiet.asked] == [("tier=gold", "20")]
+
+
+def test_8_a_stream_of_more_than_5000_objects_waits_for_its_bookmark() -> None:
+    quiet = Quiet("a", answer=empty)
+    tier = writers(quiet.union)[1]
+    tier.begin()
+    for number in range(LARGE + 1):
+        tier.put(quiet.record(f"gold-{number}", 5))
+    tier.commit("10")
+    run(quiet.until(lambda: quiet.time.now > 1010.0))
+    assert not quiet.asked
+    tier.progress("20")
+    assert "a" not in quiet.shown
+
+
+@pytest.mark.parametrize("flaw", ["is held or does not watch", "has versions without order"])
+def test_12_a_stream_that_cannot_jump_is_not_listed(flaw: str) -> None:
+    quiet = Quiet("a", answer=empty)
+    if flaw == "has versions without order":
+        tier = writers(quiet.union)[1]
+        tier.begin()
+        tier.commit("v1")
+    else:
+        quiet.reflectors[1].can_jump = False
+    run(quiet.until(lambda: quiet.time.now > 1010.0))
+    assert (quiet.asked, quiet.shown) == ([], ["a"])
+    quiet.reflectors[1].can_jump = True
+
+
+def test_12_a_deletion_at_an_unknown_version_takes_a_list_of_the_present_of_its_own_stream_first() -> None:
+    def answered(query: Mapping[str, str]) -> object:
+        is_web = query["labelSelector"] == "app=web"
+        return page(metadata("b", "10", app="web"), version="60") if is_web else empty(query)
+
+    quiet = Quiet("a", "b", answer=answered)
+    web, tier = writers(quiet.union)
+    web.begin()
+    for name in ("a", "b"):
+        web.put(quiet.record(name, 10))
+    web.commit("30")
+    tier.progress("30")
+    assert not quiet.union.unconfirmed
+    web.leave(quiet.record("a", 10))  # At the version that the object had.
+    run(quiet.until_settled())
+    assert quiet.shown == ["b"]
+    assert [(asked.label, asked.version) for asked in quiet.asked] == [("app=web", None), ("tier=gold", "60")]
+
+
+def test_12_an_object_that_left_by_a_field_is_decided_by_the_list_of_the_quiet_stream() -> None:
+    """It still has the labels of the stream that it has left."""
+    selectors = [Selector("app=web", fields="type=Opaque", namespaces=["shop"]), EITHER[1]]
+    quiet = Quiet("a", selectors=selectors, answer=empty)
+    run(quiet.until_settled())
+    assert [asked.label for asked in quiet.asked] == ["tier=gold"]
+
+
+# ---- What the answers are worth.
+
+
+def test_12_a_list_counts_once_the_stream_holds_all_of_it_and_is_repeated_less_and_less_until_then() -> None:
+    moved = "s-007"
+    quiet = Quiet(
+        *names(200),
+        answer=lambda query: page(metadata(moved, "220", tier="gold"), version=query["resourceVersion"]),
+    )
+
+    async def main() -> None:
+        await quiet.until(lambda: quiet.time.now >= 1300.0)
+        assert len(quiet.shown) == 200
+        assert 3 <= len(quiet.asked) <= 20
+        writers(quiet.union)[1].put(quiet.record(moved, 220))
+        quiet.prober.look()
+        await quiet.until_settled()
+        assert quiet.shown == [moved]
+
+    run(main())
+
+
+def test_12_a_list_counts_when_the_stream_catches_up_and_no_other_is_needed() -> None:
+    quiet = Quiet(
+        "a", answer=lambda query: page(metadata("g", "15", tier="gold"), version=query["resourceVersion"])
+    )
+
+    async def main() -> None:
+        task = asyncio.create_task(quiet.prober.run())
+        await until(lambda: quiet.asked)
+        writers(quiet.union)[1].put(quiet.record("g", 15))
+        quiet.prober.look()
+        await until(lambda: quiet.shown == ["g"])
+        task.cancel()
+        assert len(quiet.asked) == 1
+
+    run(main())
+
+
+def test_12_a_list_that_breaks_off_after_its_first_page_settles_nothing() -> None:
+    def answered(query: Mapping[str, str]) -> object:
+        if "continue" not in query:
+            return page(version="219", token="more")
+        if len(quiet.asked) == 2:
+            raise Unreachable("cut")
+        shown.append(len(quiet.shown))
+        return page(version="219")
+
+    shown: list[int] = []
+    quiet = Quiet(*names(200), answer=answered)
+    run(quiet.until_settled())
+    assert (shown, quiet.shown, len(quiet.asked)) == ([200], [], 4)
+
+
+@pytest.mark.parametrize("version", ["250", "v8", "7"])
+def test_12_a_list_of_another_version_settles_nothing(version: str) -> None:
+    """What it says is true, but of another time than what the other streams say."""
+    quiet = Quiet(*names(20), answer=lambda _: page(version=version))
+    run(quiet.until(lambda: len(quiet.asked) >= 3 or not quiet.union.unconfirmed))
+    assert quiet.shown == names(20)
+
+
+def test_12_leaves_that_come_while_a_list_is_under_way_wait_for_the_next() -> None:
+    late = [f"t-{number:03}" for number in range(50)]
+
+    def answered(query: Mapping[str, str]) -> object:
+        if len(quiet.asked) == 1:
+            quiet.come(*late)
+            quiet.leave(*late)
+        else:
+            shown.append(quiet.shown)
+        return empty(query)
+
+    shown: list[list[str]] = []
+    quiet = Quiet(*names(200), answer=answered)
+    run(quiet.until_settled())
+    assert shown == [late]
+    assert [asked.version for asked in quiet.asked] == ["219", "319"]
+
+
+def test_12_a_list_that_ends_after_the_stream_was_listed_settles_nothing() -> None:
+    def answered(query: Mapping[str, str]) -> object:
+        quiet.reflectors[1].lists += len(quiet.asked) == 1
+        shown.append(quiet.shown)
+        return empty(query)
+
+    shown: list[list[str]] = []
+    quiet = Quiet("a", answer=answered)
+    run(quiet.until_settled())
+    assert shown == [["a"], ["a"]]
+
+
+def test_4_a_stream_past_the_list_that_holds_what_the_list_has_not_is_listed_again() -> None:
+    def answered(query: Mapping[str, str]) -> object:
+        writers(quiet.union)[1].progress("40")
+        return empty(query)
+
+    quiet = Quiet("a", answer=answered)
+    tier = writers(quiet.union)[1]
+    tier.put(quiet.record("lost", 15))
+    run(quiet.until(lambda: quiet.relisted or not quiet.union.unconfirmed))
+    assert quiet.relisted == [MetricReason.MISSED]
+
+
+# ---- How often.
+
+
+def test_8_a_server_that_refuses_is_left_alone_for_as_long_as_it_says() -> None:
+    def refused(_: object) -> object:
+        raise Refused(Refusal(429, "TooManyRequests", retry_after=60.0))
+
+    quiet = Quiet(*names(100), answer=refused)
+    run(quiet.until(lambda: len(quiet.asked) >= 4))
+    assert all(later.at - earlier.at >= 60.0 for earlier, later in pairwise(quiet.asked))
+
+
+def test_8_the_next_list_comes_no_sooner_than_after_ten_times_the_duration_of_the_last() -> None:
+    ends: list[tuple[float, float]] = []
+
+    def answered(query: Mapping[str, str]) -> object:
+        # Leaves come all along.
+        more = [f"{len(quiet.asked)}-{number}" for number in range(30)]
+        quiet.come(*more)
+        quiet.leave(*more)
+        began, quiet.time.now = quiet.time.now, quiet.time.now + 3.0
+        ends.append((began, quiet.time.now))
+        return empty(query)
+
+    quiet = Quiet(*names(200), answer=answered)
+    run(quiet.until(lambda: len(ends) >= 3))
+    assert all(30.0 <= later - end < 40.0 for (_, end), (later, _) in pairwise(ends))
+
+
+def test_12_a_server_without_lists_as_of_a_version_is_asked_for_one_that_is_not_older() -> None:
+    def answered(query: Mapping[str, str]) -> object:
+        if query["resourceVersionMatch"] == "Exact":
+            raise Refused(Refusal(400, "BadRequest"))
+        return page(version="300")
+
+    quiet = Quiet(*names(30), answer=answered)
+
+    async def main() -> None:
+        task = asyncio.create_task(quiet.prober.run())
+        await until(lambda: len(quiet.asked) >= 2)
+        assert len(quiet.shown) == 30, "an object may have gone back to the first stream until then"
+        writers(quiet.union)[0].progress("300")
+        await until(lambda: not quiet.shown)
+        task.cancel()
+
+    run(main())
+    assert [(asked.label, asked.is_exact) for asked in quiet.asked[:2]] == [
+        ("tier=gold", True),
+        ("tier=gold", False),
+    ]
+
+
+# ---- Whole operators.
+
+
+def test_12_a_list_that_fails_is_made_again() -> None:
+    async def main() -> None:
+        async with caching(
+            EITHER, secret("a", app="web"), secret("b", app="web"), silent="tier"
+        ) as environment:
+            await environment.cache.wait_synced()
+            await until(lambda: environment.informer.synced and len(environment.watches()) == 2)
+            refused = environment.cluster.faults.add(
+                Refuse(500),
+                verb="list",
+                resource="secrets",
+                where=lambda asked: "resourceVersionMatch" in asked.query,
+                times=2,
+            )
+            environment.cluster.delete(secret("a"))
+            await until(lambda: named(environment.cache.list_cached("secrets")) == ["b"])
+            assert len(refused.hits) == 2
+
+    run(main())
+
+
+def test_12_a_deletion_that_comes_with_the_version_of_the_object_is_shown() -> None:
+    async def main() -> None:
+        async with caching(
+            EITHER, secret("a", app="web"), secret("b", app="web"), silent="tier"
+        ) as environment:
+            await environment.cache.wait_synced()
+            await until(lambda: environment.informer.synced and len(environment.watches()) == 2)
+            environment.cluster.faults.add(OldVersionOnDelete(), verb="watch", resource="secrets")
+            environment.cluster.cut("watch", "secrets")
+            await until(lambda: len(environment.watches()) >= 3)
+            environment.cluster.delete(secret("a"))
+            await until(lambda: named(environment.cache.list_cached("secrets")) == ["b"])
+
+    run(main())
