@@ -72,11 +72,9 @@ def latest_of(
     if state.resource is None or not is_of(body, state.resource) or not isinstance(version, str):
         return body, deleted
     key = metadata.get("namespace") or "", metadata.get("name") or ""
-    read = state.union.read_of(key)
-    is_lost = read is not None and metadata.get("uid") != read.there and not is_newer(version, read.version)
     known = state.union.store.locate(*key)[0]  # Another stream than the object's may be behind.
     is_outside = isinstance(known, OutsideRecord) and is_newer(known.version, version)
-    return body, is_lost or is_outside or has_passed(state, key, version)
+    return body, is_outside or has_passed(state, key, version)
 
 
 def own_of(

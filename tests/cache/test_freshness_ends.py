@@ -20,8 +20,8 @@ from kopf_selectcache.cache.freshness import LONGEST, TICK, event_of
 from kopf_selectcache.core.reasons import MetricReason
 from kopf_selectcache.core.selection.kinds import Kind
 from kopf_selectcache.core.selection.resource import Resource
-from kopf_selectcache.core.store.substore import SPARE, Keys
-from kopf_selectcache.core.store.unconfirmed import UnconfirmedLeave, UnconfirmedLeaves
+from kopf_selectcache.core.store.substore import Keys
+from kopf_selectcache.core.store.unconfirmed import SPARE, UnconfirmedLeave, UnconfirmedLeaves
 from kopf_selectcache.core.store.union import Union
 from kopf_selectcache.errors import Oversized
 from kopf_selectcache.plugin.handlers import with_cache

@@ -41,7 +41,9 @@ def test_b4_a_departure_beside_a_quiet_alternative_is_shown_and_is_deleted_says_
             async def is_deleted_after(depart: Callable[[str], object]) -> bool:
                 name = f"web-{token_hex(4)}"
                 configs.create(name, labels=WEB)
-                assert (entered := await anext(changes)).cause == "entered"
+                entered = await anext(changes)
+                assert entered.cause == "entered"
+                assert entered.new is not None
                 depart(name)
                 change = await anext(changes)
                 assert (change.name, change.cause, change.known_by) == (name, "left", None)

@@ -22,12 +22,10 @@ _OF_MERGING = {
     "epoch",
     "_listed",
     "_left",
-    "_reads",
     "_unconfirmed",
     "_leaving",
     "_unclear",
     "_outdated",
-    "_most_reads",
     "_near",
     "_by_key",
     "seen",
@@ -88,7 +86,7 @@ def copied(union: Union) -> Union:
     made._union.versions = union._union.versions
     made.epoch, made._listed = union.epoch, {twins[branch] for branch in union._listed}
     made._unclear, made.seen = set(union._unclear), union.seen
-    for name in ("_left", "_reads", "_unconfirmed", "_leaving"):
+    for name in ("_left", "_unconfirmed", "_leaving"):
         setattr(made, name, dict(old[name]))
     return made
 
@@ -124,7 +122,6 @@ def of_key(union: Union, key: ObjectKey) -> Part:
     return (
         part(shown),
         union._left.get(key),
-        union._reads.get(key),
         key in union._unclear,
         (doubt.uid, doubt.version, doubt.epoch) if doubt is not None else None,
         *(_of_branch(branch, key, shown) for branch in union.substores),

@@ -12,8 +12,8 @@ from typing import NamedTuple
 from kopf_selectcache.core.protocol import machine
 from kopf_selectcache.core.protocol.messages import Bookmark, Event, Page, Refusal
 from kopf_selectcache.core.store.changes import Change
-from kopf_selectcache.core.store.record import ObjectKey, Record, is_older
-from kopf_selectcache.core.store.unconfirmed import JoinedLists
+from kopf_selectcache.core.store.probe import Listed, Probe
+from kopf_selectcache.core.store.record import ObjectKey, Record
 from kopf_selectcache.core.store.union import Union
 
 from .client import carried_out
@@ -88,8 +88,8 @@ class System:
         self.judge = Judge(self.cluster)
         self.observer = Observer()
         self.outdated: list[Leg] = []
-        self.joined: tuple[JoinedLists, dict[ObjectKey, str]] | None = None
-        """The joined lists that are under way, and their answer."""
+        self.probe: tuple[int, int, int, Listed] | None = None
+        """The list that has not counted yet: its branch, its version and epoch, and its objects."""
         known = machine.Known(streaming=rules.streaming)
         self.legs = [Leg(number, each, machine.Idle(known)) for number, each in enumerate(FILTERS)]
         for leg in self.legs:
@@ -104,7 +104,7 @@ class System:
         made.rules, made.writes, made.faults = self.rules, self.writes, self.faults
         made.cluster, made.union = self.cluster.copy(), copied(self.union)
         made.judge, made.observer = self.judge.copy(made.cluster), self.observer.copy()
-        made.legs, made.outdated, made.joined = [replace(leg) for leg in self.legs], [], self.joined
+        made.legs, made.outdated, made.probe = [replace(leg) for leg in self.legs], [], self.probe
         return made
 
     def frozen(self) -> Part:
@@ -120,6 +120,7 @@ class System:
             as_a_whole(self.union),
             self.judge.version,
             self.observer.epoch,
+            self.probe and self.probe[:3],
             *sorted(self.observer.known.items()),
             *sorted(self.observer.begun.items()),
             *sorted(self.observer.before.items()),
@@ -165,19 +166,7 @@ class System:
             judge.newest.get(key),
             part(judge.shown.get(key)),
             cluster.contents.get(key) is None,
-            self._joined_of(key),
-        )
-
-    def _joined_of(self, key: ObjectKey) -> Part | None:
-        """Return what the joined lists under way say of a key."""
-        if self.joined is None:
-            return None
-        lists, uids = self.joined
-        return (
-            lists.version,
-            lists.substores,
-            uids.get(key),
-            *((each.uid, each.version, each.epoch) for each in lists.leaves if each.key == key),
+            self.probe and self.probe[3].get(key),
         )
 
     # ---- What can happen next.
@@ -193,21 +182,8 @@ class System:
             found += self._good(number, leg)
             if self.faults:
                 found += self._bad(number, leg)
-        for index, doubt in enumerate(self.union.unconfirmed):
-            versions = {self.cluster.version, *([int(doubt.version)] if doubt.version else [])}
-            found += [
-                Action("read", index, version)
-                for version in sorted(versions)
-                if version in self.cluster.contents_by_version
-            ]
-        if self.joined is not None:
-            found.append(Action("joined answer"))
-        else:
-            found += [
-                Action("joined lists", number)
-                for number, lists in enumerate(self.union.joined_lists())
-                if self._can_list(lists)
-            ]
+        found += [Action("probe", number) for number in self._awaited()] if self.probe is None else []
+        found += [Action("count")] if self.probe is not None and self._counts() else []
         if self.faults and not self.cluster.epoch and self.cluster.version > FIRST:
             found += [
                 Action("restore", how=how, fault=True)
@@ -313,19 +289,15 @@ class System:
             self.writes -= 1
             self._write(who, how)
             return
-        if what == "joined answer":
-            self._take_joined_lists()
+        if what == "count":
+            self._count()
             return
         if what == "restore":
             self._restore(bump=how == "with a bump")
             return
         assert isinstance(who, int)
-        if what == "read":
-            assert isinstance(how, int)
-            self._read(who, how)
-            return
-        if what == "joined lists":
-            self._ask_joined_lists(who)
+        if what == "probe":
+            self._ask(who)
             return
         leg = self.legs[who]
         if what == "due":
@@ -357,38 +329,40 @@ class System:
             if not isinstance(leg.command, machine.Wait):
                 self._feed(leg, machine.Lost("reset"))
 
-    def _read(self, index: int, version: int) -> None:
-        doubt = self.union.unconfirmed[index]
-        thing = self.cluster.contents_by_version[version].get((doubt.namespace, doubt.name))
-        outside = thing is not None and not any(each.may_hold(thing) for each in FILTERS)
-        if not is_older(str(version), doubt.version):
-            self.observer.hears(self.cluster.epoch, version)
-        self._see(
-            self.union.confirmed(
-                doubt, version=str(version), uid=thing.uid if thing is not None else "", outside=outside
-            )
-        )
+    def _awaited(self) -> dict[int, int]:
+        """Return the branches to probe, and the version of each list: a newer one if it is forgotten."""
+        cluster, found = self.cluster, dict[int, int]()
+        for branch, wanted in self.union.awaited.items():
+            number = self.union.substores.index(branch)
+            version = int(wanted) if wanted else cluster.version
+            if version not in cluster.contents_by_version or version < cluster.compacted:
+                version = cluster.version
+            is_newer = version >= max(int(wanted or 0), int(branch.version) + 1)
+            if is_newer and isinstance(self.legs[number].state, machine.Watching):
+                found[number] = version
+        return found
 
-    def _can_list(self, lists: JoinedLists) -> bool:
-        return self.cluster.compacted <= int(lists.version) <= self.cluster.version
+    def _ask(self, number: int) -> None:
+        version = self._awaited()[number]
+        found = self.cluster.selected(FILTERS[number], version=version)
+        listed = {key: (thing.uid, str(thing.version)) for key, thing in found.items()}
+        self.probe = number, version, self.cluster.epoch, listed
 
-    def _ask_joined_lists(self, number: int) -> None:
-        lists = self.union.joined_lists()[number]
-        keys = {doubt.key for doubt in lists.leaves}
-        self.joined = (
-            lists,
-            {
-                key: thing.uid
-                for branch in lists.substores
-                for key, thing in self.cluster.selected(FILTERS[branch], version=int(lists.version)).items()
-                if key in keys
-            },
-        )
+    def _counts(self) -> bool:
+        assert self.probe is not None
+        number, version, _, listed = self.probe
+        return Probe(self.union.substores[number], str(version), listed).counts()
 
-    def _take_joined_lists(self) -> None:
-        assert self.joined is not None
-        (lists, uids), self.joined = self.joined, None
-        self._see(self.union.confirmed_by_lists(lists, uids))
+    def _count(self) -> None:
+        assert self.probe is not None
+        (number, version, epoch, _), self.probe = self.probe, None
+        leg = self.legs[number]
+        if leg.epoch < epoch:  # As by a list of the restored server.
+            leg.epoch = epoch
+            self.observer.notices(epoch, version)
+        self.observer.hears(leg.epoch, version)
+        leg.cursor = max(leg.cursor, version)
+        self._feed(leg, machine.Probed(str(version)))
 
     def _answer(self, leg: Leg, version: int) -> None:
         command = leg.command
@@ -452,6 +426,8 @@ class System:
         stepped = machine.step(leg.state, input_)
         leg.state = stepped.state
         leg.beyond = leg.beyond or leg.state.known.beyond
+        if self.probe is not None and self.probe[0] == leg.number and self._is_over(leg):
+            self.probe = None
         branch = self.union.substores[leg.number]
         for effect in stepped.effects:
             match effect:
@@ -472,7 +448,7 @@ class System:
                 self.outdated.append(self.legs[self.union.substores.index(old)])
                 if why == "restored":
                     self.outdated[-1].epoch = self.cluster.epoch - 1  # As far as readers are concerned.
-            if isinstance(effect, (machine.Commit, machine.Progress)):
+            if isinstance(effect, (machine.Commit, machine.Jump, machine.Progress)):
                 held = {record.key: record for record in branch.view.records()[0]}
                 self.judge.judge(Taken(leg.filter, leg.epoch, int(effect.version), held, leg.beyond))
             self._see(changes)
@@ -489,6 +465,11 @@ class System:
                 other.state, machine.Waiting
             ):  # Which is not cut short. A list that is under way will do.
                 other.state = machine.Waiting(other.state.known.going_beyond())
+
+    def _is_over(self, leg: Leg) -> bool:
+        """Return True if the probe of a branch is over: it has reached its version, or lists."""
+        assert self.probe is not None
+        return not isinstance(leg.state, machine.Watching) or int(leg.state.version) >= self.probe[1]
 
     def _open(self, leg: Leg, command: machine.Watch) -> None:
         """Answer a watch: at once, since nothing else can come of it."""
@@ -532,20 +513,18 @@ class System:
                 self.do(good[-1])
             elif isinstance(leg.state, machine.Watching) and leg.cursor > self.cluster.version:
                 self._feed(leg, machine.Lost("end", lived=True))
-        if self.union.unconfirmed:
-            self._read(0, self.cluster.version)
+        for number in self._awaited() if self.union.unconfirmed else ():
+            self._ask(number)
+            if self._counts():
+                self._count()
+                break
+            self.probe = None
 
     def settle(self, most: int = 60) -> None:
         """Let all faults end, and compare."""
         for _ in range(most):
             if self.settled():
                 return
-            if self._follows() and any(
-                int(read.version) > self.cluster.version for read in self.union._reads.values()
-            ):
-                # What a system that was lost has answered is believed until the server has passed it. It
-                # will, with whatever is written.
-                self.cluster.pass_()
             self.settle_a_little()
         held = {record.key: (record.uid, record.version) for record in self.union.store.records()[0]}
         raise Violation(

@@ -2,8 +2,8 @@
 hold meanwhile.
 
 A history says in which branches the object is at each version of the server. Each branch tells of it in
-order, at a speed of its own, with bookmarks and relists between; reads of the server answer as of any version
-that they may. All orders in which that can come are walked through, none is drawn by lot."""
+order, at a speed of its own, with bookmarks and relists between; a branch is compared with lists as of any
+version that they may be. All orders in which that can come are walked through, none is drawn by lot."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from itertools import pairwise, product
 from typing import TypeAlias
 
 from kopf_selectcache.core.store.changes import Change
+from kopf_selectcache.core.store.probe import Listed, Probe, listed_of
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.core.store.substore import Keys
-from kopf_selectcache.core.store.unconfirmed import JoinedLists, UnconfirmedLeave
 from kopf_selectcache.core.store.union import Union
 
 from .writers import writers
@@ -43,11 +43,8 @@ class Rules:
     """What may happen in a walk, besides the events and bookmarks of each branch."""
 
     relists: int = 0
-    reads: int = 0
-    lists: int = 0
-    """How many times joined lists may be asked for."""
-    decidable: bool = True
-    """Whether the metadata alone say that the object is outside of all branches. Fields do not."""
+    probes: int = 0
+    """How many lists may be compared with what a branch holds."""
     vague: bool = False
     """Whether the server says of what has left the version that it had, as some do."""
     late: bool = False
@@ -75,9 +72,9 @@ class System:
         self.union = union([Keys()] * branches)
         self.at = [FIRST] * branches
         self.staging: list[tuple[int, bool] | None] = [None] * branches
-        self.relists, self.reads, self.lists = rules.relists, rules.reads, rules.lists
-        self.asked: tuple[JoinedLists, dict[tuple[str, str], str]] | None = None
-        """The joined lists that are under way, and their answer."""
+        self.relists, self.probes = rules.relists, rules.probes
+        self.probed: dict[int, int] = {}
+        """The branches that are compared with a list, and the version of it."""
         self.abandoned = not rules.relists
         self.known = FIRST
         """The newest version of which the cache can have heard."""
@@ -104,16 +101,24 @@ class System:
         for branch in range(len(self.at)):
             if not (self.rules.refused and branch == len(self.at) - 1):
                 found += self._actions_of(branch)
-        if self.reads:
-            for index, doubt in enumerate(self.union.unconfirmed):
-                # The first ones are what a server that lags may answer.
-                first = self.known if doubt.version == "" else max(int(doubt.version) - 2, FIRST)
-                found += [("read", index, version) for version in range(first, self.last + 1)]
-        if self.asked is not None:
-            found.append(("answer", 0, 0))
-        elif self.lists:
-            found += [("lists", number, 0) for number, _ in enumerate(self.union.joined_lists())]
+        if self.probes:
+            for substore, version in self.union.awaited.items():
+                branch = self.union.substores.index(substore)
+                if self.staging[branch] is None and branch not in self.probed:
+                    # A server that has no list as of a version answers as of a newer one.
+                    first = int(version) if version else max(self.known, self.at[branch])
+                    found += [("probe", branch, each) for each in range(first, self.last + 1)]
+        found += [
+            ("count", branch, version) for branch, version in self.probed.items() if self._counts(branch)
+        ]
         return found
+
+    def _counts(self, branch: int) -> bool:
+        version, substore = self.probed[branch], self.union.substores[branch]
+        return (
+            int(substore.version) < version
+            and Probe(substore, str(version), self._listed(branch, version)).counts()
+        )
 
     def _actions_of(self, branch: int) -> Iterator[Action]:
         at, staged = self.at[branch], self.staging[branch]
@@ -157,6 +162,7 @@ class System:
                 self._reach(branch, version)
             case "begin":
                 self.relists -= self.at[branch] > 0
+                self.probed.pop(branch, None)
                 writers(self.union)[branch].begin()
                 self.staging[branch] = version, False
             case "stage":
@@ -168,17 +174,13 @@ class System:
                 self.abandoned = True
                 writers(self.union)[branch].abandon()
                 self.staging[branch] = None
-            case "read":
-                self.reads -= 1
-                self._read(self.union.unconfirmed[branch], version)
-            case "lists":
-                self.lists -= 1
-                lists = self.union.joined_lists()[branch]
-                self.asked = lists, self._listed(lists)
-            case "answer":
-                assert self.asked is not None
-                (lists, uids), self.asked = self.asked, None
-                self.note(self.union.confirmed_by_lists(lists, uids))
+            case "probe":
+                self.probes -= 1
+                self.probed[branch] = version
+            case "count":
+                self.at[branch] = version = self.probed.pop(branch)
+                self.known = max(self.known, version)
+                self.note(writers(self.union)[branch].jump(str(version)))
         self.check()
 
     def _event(self, branch: int, version: int) -> None:
@@ -224,23 +226,8 @@ class System:
         self.staging[branch] = None
         self.note(writers(self.union)[branch].commit(str(version)))
 
-    def _read(self, doubt: UnconfirmedLeave, version: int) -> None:
-        state, uid = self.history[version - FIRST], self.uids[version - FIRST]
-        if doubt.version == "" or version >= int(doubt.version):
-            self.known = max(self.known, version)
-        self.note(
-            self.union.confirmed(
-                doubt,
-                version=str(version),
-                uid="" if state == "x" else uid,
-                outside=state == "-" and self.rules.decidable,
-            )
-        )
-
-    def _listed(self, lists: JoinedLists) -> dict[tuple[str, str], str]:
-        version = min(int(lists.version), self.last)
-        there = any(self.holds(branch, version) for branch in lists.substores)
-        return {("", "it"): self.uids[version - FIRST]} if there else {}
+    def _listed(self, branch: int, version: int) -> Listed:
+        return listed_of([self._copy(version)] if self.holds(branch, version) else [])
 
     def finish(self) -> None:
         """Let every branch hear all there is, and compare."""

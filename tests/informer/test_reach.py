@@ -57,7 +57,8 @@ def names(count: int) -> list[str]:
 
 
 class _Reflector(SimpleNamespace):
-    __hash__ = object.__hash__
+    def __hash__(self) -> int:  # type: ignore[override]  # Namespaces have none.
+        return id(self)
 
 
 class Quiet:
@@ -94,7 +95,8 @@ class Quiet:
                 self.asked.append(Question(query, self.time.now))
                 return msgspec.json.encode(answer(query))
 
-        self.reflectors = [self._reflector(*each) for each in zip(self.streams, self.union.substores)]  # noqa: B905
+        of_streams = zip(self.streams, self.union.substores, strict=True)
+        self.reflectors = [self._reflector(*each) for each in of_streams]
         self.prober = Prober(
             self.union,
             cast("list[Reflector]", self.reflectors),
@@ -116,7 +118,9 @@ class Quiet:
             assert isinstance(input_, Probed)
             self.union.jump(substore, input_.version)
 
-        held = lambda: len(substore.view.records()[0])  # noqa: E731  # As a method.
+        def held() -> int:
+            return len(substore.view.records()[0])
+
         return _Reflector(
             stream=stream,
             substore=substore,

@@ -18,26 +18,10 @@ READS: tuple[Mutant, ...] = (
     Mutant(
         "compare a body with the slowest stream of the cache",
         OVERLAY,
-        "    return body, is_lost or is_outside or has_passed(state, key, version)\n",
-        "    return body, is_lost\n",
+        "    return body, is_outside or has_passed(state, key, version)\n",
+        "    return body, is_outside\n",
         4,
         (WORLD + "4_a_body_does_not_bring_back_an_object_that_the_streams_of_its_namespace_have_shown_to_leave",),
-    ),
-    Mutant(
-        "show the body of an object that a request has not found",
-        OVERLAY,
-        "is_lost = read is not None and",
-        "is_lost = False and read is not None and",
-        4,
-        (WORLD + "4_a_body_does_not_bring_back_an_object_that_a_request_has_not_found",),
-    ),
-    Mutant(
-        "forget a request before the list of another stream is reached",
-        "core/store/union.py",
-        "if each.version and self.unreached_list(each)), None)",
-        "if False), None)",
-        4,
-        (WORLD + "4_a_body_does_not_bring_back_an_object_that_a_request_has_not_found",),
     ),
     Mutant(
         "trust a stream that is held at the end of a filter change",

@@ -305,7 +305,7 @@ def test_9_without_selectors_each_deletion_is_one() -> None:
 
 
 def test_a_body_that_was_made_by_hand_has_no_later_state() -> None:
-    union = SimpleNamespace(is_alone=False, read_of=lambda _: None)
+    union = SimpleNamespace(is_alone=False)
     state = cast("Any", SimpleNamespace(union=union, resource=PODS))
     body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}}
     assert latest_of(body, state, deleted=False) == (body, False)

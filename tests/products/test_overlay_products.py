@@ -240,9 +240,9 @@ def enumerated(
     ("layout", "states", "length", "rules"),
     [
         (SHARED, ("A", "B", "AB", "x"), 3, Rules()),
-        (SHARED, ("A", "B", "x"), 3, Rules(reads=1)),
+        (SHARED, ("A", "B", "x"), 3, Rules(probes=1)),
         (SHARED, ("A", "B", "x"), 3, Rules(vague=True)),
-        (APART, ("A", "B", "x"), 3, Rules(reads=1, refused=True)),
+        (APART, ("A", "B", "x"), 3, Rules(probes=1, refused=True)),
         (SHARED, ("A", "B", "-", "x"), 3, Rules(relists=1)),
         pytest.param(APART, ("A", "B", "x"), 3, Rules(relists=1), marks=pytest.mark.soak),
     ],

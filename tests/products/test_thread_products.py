@@ -46,8 +46,8 @@ def vanishing(union: Union) -> list[Call]:
         lambda: one.progress("11"),
         lambda: one.leave(record("a", 12)),
         lambda: one.progress("12"),
-        lambda: union.confirmed(union.unconfirmed[0], version="13"),
-        lambda: other.progress("13"),
+        lambda: other.jump("13"),
+        lambda: one.progress("13"),
         lambda: one.put(record("b", 14)),
     ]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from heapq import heapify, heappop, heappush
+from heapq import heappop, heappush
 from typing import NamedTuple
 
 from kopf_selectcache.core.selection.grammar import FieldTerm, LabelRequirement
@@ -31,46 +31,25 @@ from .siblings import Tally
 from .store import Records, Store
 
 
-class Floor(NamedTuple):
-    """The version of one object up to which its states have ended."""
-
-    version: str
-    but: str = ""
-    """The uid of an object of that name whose states have not all ended; empty if there is none."""
-    until: str = ""
-    """The version up to which the states of that object have ended as well; empty if none have."""
-
-    def is_over(self, record: Record) -> bool:
-        """Return True if this state has ended."""
-        version = self.until if record.uid == self.but else self.version
-        return version != "" and not is_newer(record.version, version)
-
-    def joined(self, other: Floor) -> Floor:
-        """Return the floor of all states that are over by one of the two."""
-        newer, older = (other, self) if is_newer(other.version, self.version) else (self, other)
-        until = older.until if older.but == newer.but else older.version
-        return newer._replace(until=until) if is_newer(until or "0", newer.until or "0") else newer
-
-
-class Floors(dict[tuple[str, str], Floor]):
-    """The floors of one stream, or of one union."""
+class Floors(dict[ObjectKey, str]):
+    """The version of each object up to which its states have ended, of one stream or of one union."""
 
     def __init__(self) -> None:
         self._listed: list[Record] = []
         self._highest = ""
 
-    def lay(self, key: tuple[str, str], floor: Floor) -> None:
-        """Add a floor to that of the key."""
-        before = self.get(key)
+    def lay(self, key: ObjectKey, version: str) -> None:
+        """Raise the floor of a key."""
         # What was the highest means nothing once all are dropped.
-        if not self or is_newer(floor.version, self._highest):
-            self._highest = floor.version
-        self[key] = floor if before is None else before.joined(floor)
+        if not self or is_newer(version, self._highest):
+            self._highest = version
+        if is_newer(version, self.get(key, "0")):
+            self[key] = version
 
     def are_over(self, record: Record, *, listed: bool) -> bool:
         """Return True if a reported state has ended. Remember it if it is of a list, which may be newer."""
         floor = self.get(record.key)
-        is_over = floor is not None and floor.is_over(record)
+        is_over = floor is not None and not is_newer(record.version, floor)
         if is_over and listed:
             self._listed.append(record)
         return is_over
@@ -84,7 +63,7 @@ class Floors(dict[tuple[str, str], Floor]):
         valid = [
             each
             for each in self._listed
-            if (floor := self.get(each.key)) is None or not is_newer(floor.version, version)
+            if (floor := self.get(each.key)) is None or not is_newer(floor, version)
         ]
         self._listed.clear()
         self.progress(version)
@@ -94,11 +73,6 @@ class Floors(dict[tuple[str, str], Floor]):
         """Drop all floors once the stream has passed the highest."""
         if not is_newer(self._highest, version):
             self.clear()
-
-
-SPARE = 1000
-"""The number of confirming reads that are remembered for substores that are behind. Beyond it, the substores
-are relisted. Also the slack of heaps before they are compacted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,22 +164,6 @@ class Left(NamedTuple):
     since: str = ""
     """The first version without the object; empty if only a list shows that it has left. `version` may be
     newer: what must be reached to know that it is not elsewhere."""
-
-
-class Read(NamedTuple):
-    """The answer of a confirming read that some substores have not reached. Until then, their records of the
-    key are outdated.
-    """
-
-    epoch: int
-    version: str
-    there: str
-    """The uid of the object that the read found inside of the filter; empty if there is none."""
-    outside: bool = False
-    """True if it found the object outside of the filter: another filter may select it."""
-    floor: Floor | None = None
-    """The states of the object that have ended. None if readers have not seen it, or the server was restored
-    since: versions of different epochs cannot be compared."""
 
 
 class _VersionWait:
@@ -475,14 +433,6 @@ class Substore:
             self.version == "" or self.epoch < other.epoch or is_older(self.version, other.listed)
         )
 
-    def lags(self, read: Read) -> bool:
-        """Return True if the substore may still report states older than the read. Versions that cannot be
-        compared never lag.
-        """
-        if not self.version and self.view.stages_nothing:
-            return False  # Its first list has not begun, and will be newer than the read.
-        return self.epoch < read.epoch or is_older(self.version or "0", read.version)
-
     def wait_for(self, version: str, key: ObjectKey) -> None:
         if key in self._waiting:
             return
@@ -504,16 +454,6 @@ class Substore:
         for key in keys:
             del self._waiting[key]
         return keys
-
-    def wait_no_more(self, keys: Iterable[ObjectKey]) -> None:
-        for key in keys:
-            wait = self._waiting.pop(key, None)
-            if wait is not None:
-                del wait.keys[key]
-        if len(self._waits) > 2 * len(self._waiting) + SPARE:
-            self._waits = [wait for wait in self._waits if wait.keys]
-            self._versions = {wait.version: wait for wait in self._waits}
-            heapify(self._waits)
 
     def wait_for_nothing(self) -> None:
         self._waits.clear()
@@ -575,14 +515,3 @@ def disproved_by(substore: Substore, shown: View) -> set[ObjectKey]:
 def supersedes(record: Record, other: Record, *, said: bool) -> bool:
     """Return True if a record is known to be newer, or may be newer and was reported last (`said`)."""
     return is_newer(record.version, other.version) if said else is_older(other.version, record.version)
-
-
-def is_denied(record: Record, substore: Substore, read: Read) -> bool:
-    """Return True if a read disproves a record of a substore: the record is older than the read, and the
-    substore was not listed since.
-    """
-    return substore.epoch < read.epoch or (
-        record.uid != read.there
-        and not is_newer(record.version, read.version)
-        and (substore.lags(read) or is_older(substore.listed, read.version))
-    )

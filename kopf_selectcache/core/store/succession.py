@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from .changes import Change, ChangeCause, KnownBy, replaced
 from .record import ObjectKey, OutsideRecord, Record, is_newer, is_older, rank_of
-from .substore import Floor, Floors, Substore
+from .substore import Floors, Substore
 from .union import Union
 
 
@@ -24,8 +24,6 @@ class UnionDeparture(NamedTuple):
 
     record: Record
     """Its last record."""
-    floor: Floor
-    """Its states that have ended."""
     version: str
     """The version as of which that is known."""
 
@@ -65,8 +63,7 @@ class Succession:
         """The objects that have departed from the present union meanwhile."""
         self._just_departed: set[ObjectKey] = set()
         """Those of them whose stream may not have reached their departure yet."""
-        versions = [self.before.newest_version, *(floor.version for floor in self._ended.values())]
-        versions += [read.version for read in self.before.reads.values()]
+        versions = [self.before.newest_version, *self._ended.values()]
         self._confirmed = max(versions, key=rank_of)
         """The version as of which readers know what has ended."""
 
@@ -74,18 +71,14 @@ class Succession:
         """Fill the kept streams of the next union with their records, as if they had been listed. They ignore
         states that readers have seen end.
         """
-        reads = self.before.reads
         for of, substore in kept.items():
-            is_late = of.epoch < self.before.epoch  # It has not noticed that the server was restored.
             for key, floor in self._ended.items():
                 _ignore(substore, key, floor, of.version)
             self.after.begin(substore)
             for record in of.view.records()[0]:
-                if not (is_late and record.key in reads and self.before.store.held(record.key) is not record):
-                    self.after.put(substore, record)
+                self.after.put(substore, record)
             self.after.commit(substore, of.version)
             substore.listed = of.listed
-        self.after.take_over(reads)
 
     @property
     def is_complete(self) -> bool:
@@ -102,16 +95,10 @@ class Succession:
         """Note changes of the present union."""
         for change in changes:
             if (record := change.before) is not None and change.after is None:
-                read, floor = self.before.read_of(record.key), Floor(record.version)
-                if read is not None and read.floor is not None:
-                    floor = floor.joined(read.floor)
-                version = "" if read is None else read.version
-                self._departed[record.key] = UnionDeparture(record, floor, version)
+                self._departed[record.key] = UnionDeparture(record, "")
                 self._just_departed.add(record.key)
-                if read is not None or change.known_by == "confirmed":
-                    # A read that all streams have passed is not remembered: they are as new then.
-                    known = self.before.newest_version if read is None else read.version
-                    self._confirmed = max(self._confirmed, known, key=rank_of)
+                # The object may have been elsewhere meanwhile, unseen.
+                self._confirmed = max(self._confirmed, self.before.reached(record.key), key=rank_of)
 
     def restart(self) -> None:
         """Look at all objects again: the streams that are not kept have gone on."""
@@ -143,8 +130,8 @@ class Succession:
         return not self._in_flight
 
     def _are_outer_streams_new_enough(self) -> bool:
-        """Return True if the outer streams of the next union have what requests have found outside. A split
-        cache has that already.
+        """Return True if the outer streams of the next union have what has departed. A split cache has that
+        already.
         """
         return _is_split(self.before) or not any(
             each.keys.are_outside and is_older(each.version, self._confirmed) for each in self.after.substores
@@ -180,15 +167,14 @@ class Succession:
         departed = self._departed.get(key)
         return (
             departed is not None
-            and departed.floor.is_over(following)
+            and not is_newer(following.version, departed.record.version)
             and (self.after.is_unconfirmed(key) or not self.after.has_passed(key, departed.version))
         )
 
     def _has_ended(self, record: Record) -> bool:
-        """Return True if readers had seen this state end before the change, or a read has found that."""
-        read = self.before.read_of(record.key)
-        floors = (self._ended.get(record.key), None if read is None else read.floor)
-        return any(floor is not None and floor.is_over(record) for floor in floors)
+        """Return True if readers had seen this state end before the change."""
+        floor = self._ended.get(record.key)
+        return floor is not None and not is_newer(record.version, floor)
 
     def _is_behind(self, shown: Record) -> bool:
         """Return True if a stream of the next union has still to report an object, or its end."""
@@ -229,13 +215,12 @@ class Succession:
         floors = _floors_of(self.before)
         for key, floor in self._ended.items():
             floors.lay(key, floor)
-        departed = {key: (each.record, each.floor) for key, each in self._departed.items()}
-        present = {key: (record, Floor(record.version)) for key, record in both.items()}
-        for key, (record, floor) in {**departed, **present}.items():
+        departed = {key: each.record for key, each in self._departed.items()}
+        for key, record in {**departed, **both}.items():
             # A version beyond that of all streams is from before the server was restored.
             is_shown_later = isinstance(record, OutsideRecord) and self.selects(record) is not False
             if not is_shown_later and not is_newer(record.version, newest):
-                floors.lay(key, floor)
+                floors.lay(key, record.version)
         for key, floor in floors.items():
             for substore in self.after.substores if key not in after else ():
                 _ignore(substore, key, floor, substore.version)
@@ -257,16 +242,14 @@ class Succession:
 def _floors_of(union: Union) -> Floors:
     """Return the states that readers have seen end, and that a stream may still report."""
     found = Floors()
-    of_streams = [each for substore in union.substores for each in substore.floors.items()]
-    for key, floor in [*of_streams, *((key, read.floor) for key, read in union.reads.items())]:
-        if floor is not None:
-            found.lay(key, floor)
+    for key, floor in (each for substore in union.substores for each in substore.floors.items()):
+        found.lay(key, floor)
     return found
 
 
-def _ignore(substore: Substore, key: ObjectKey, floor: Floor, version: str) -> None:
+def _ignore(substore: Substore, key: ObjectKey, floor: str, version: str) -> None:
     """Have a stream that is at this version ignore states that have ended, if it may still report them."""
-    if substore.keys.have(key) and is_newer(floor.version, version):
+    if substore.keys.have(key) and is_newer(floor, version):
         substore.floors.lay(key, floor)
 
 

@@ -10,22 +10,22 @@ each object. Substores are not equally fast, so three rules keep the union corre
 1. A leave at version r proves only that the substore does not hold the object any more. The object is shown
    until every substore that could hold its key has *reached* r: its version is r or newer. A substore that
    does not hold the object then did not hold it at r.
-2. A substore that is slow, or always refused, would keep the object visible for ever. So an object that is
-   shown although no substore holds it is an *unconfirmed leave*, and one read from the server settles it:
-   `confirmed`. Records of substores that are behind this read are older than its answer and are not shown.
+2. An object that is shown although no substore holds it is an *unconfirmed leave*. A quiet substore would
+   keep it visible until its next bookmark. So it is compared with a list of the server, and *jumps* to the
+   version of the list once it holds the same (`core.store.probe`).
 3. The visible record of a key never gets older, whichever substore reports it, unless the server was
    restored, which starts a new *epoch*. A substore is in the epoch of its last complete list, and records of
    the current epoch supersede those of older ones. A substore that is past a change and holds the state
    before it has *missed* the change, and must be relisted.
 
 Every event ends in a call of `_settled` for the keys that it concerns. The visible record of a key follows
-from the views, its pending leave and its confirming read alone, so it does not depend on the order in which
-substores report. With one substore, readers use its view directly, and none of this has a cost.
+from the views and its pending leave alone, so it does not depend on the order in which substores report. With
+one substore, readers use its view directly, and none of this has a cost.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from msgspec.structs import replace
 
@@ -36,11 +36,8 @@ from .record import ObjectKey, Record, is_newer, is_older, rank_of
 from .siblings import Tally
 from .store import Readable, Store
 from .substore import (
-    SPARE,
-    Floor,
     Keys,
     Left,
-    Read,
     Section,
     Substore,
     UnionView,
@@ -49,12 +46,11 @@ from .substore import (
     first_behind,
     first_of,
     groups_of,
-    is_denied,
     least,
     seen_of,
     supersedes,
 )
-from .unconfirmed import JoinedLists, UnconfirmedLeave, UnconfirmedLeaves, lists_of
+from .unconfirmed import UnconfirmedLeave, UnconfirmedLeaves
 
 
 class Union:
@@ -82,8 +78,6 @@ class Union:
         """Substores whose last list is not reached yet by another substore that could hold the same keys."""
         self._outdated: dict[Substore, MetricReason] = {}
         self._left: dict[ObjectKey, Left] = {}
-        self._reads: dict[ObjectKey, Read] = {}
-        self._most_reads = SPARE
         self._unconfirmed = UnconfirmedLeaves()
         self._unclear: set[ObjectKey] = set()
         """Keys of visible objects that left at an unknown version."""
@@ -95,22 +89,6 @@ class Union:
     # ---- The succession of another union (`core.store.succession`).
 
     @property
-    def reads(self) -> dict[ObjectKey, Read]:
-        """The confirming reads that some streams have not reached."""
-        return {key: read for key, read in self._reads.items() if read.epoch == self.epoch}
-
-    def read_of(self, key: ObjectKey) -> Read | None:
-        """Return the confirming read of an object that some streams have not reached."""
-        read = self._reads.get(key)
-        return read if read is not None and read.epoch == self.epoch else None
-
-    def take_over(self, reads: Mapping[ObjectKey, Read]) -> None:
-        """Take over the reads of another union, unless they found an object outside of its filter."""
-        if not self._alone:
-            self._reads = {key: read._replace(epoch=0) for key, read in reads.items() if not read.outside}
-            self._settled(list(self._reads))
-
-    @property
     def newest_version(self) -> str:
         """The version of the stream that is ahead of all others."""
         return max((each.version for each in self.substores), key=rank_of, default=self.store.version)
@@ -120,6 +98,10 @@ class Union:
         """True unless some streams have not been listed since the server was restored."""
         return all(substore.epoch == self.epoch for substore in self.substores)
 
+    def reached(self, key: ObjectKey) -> str:
+        """Return the version up to which every stream that could hold the key has applied all events."""
+        return least(substore.version for substore in self._could_hold(key))
+
     def has_passed(self, key: ObjectKey, version: str) -> bool:
         """Return True if every stream that could hold the key has applied all events up to this version."""
         return all(not is_newer(version, substore.version) for substore in self._could_hold(key))
@@ -128,9 +110,6 @@ class Union:
         """Return True if an object that is not visible is known to be in another state than this one, if some
         stream selects this state.
         """
-        read = self._reads.get(record.key)
-        if read is not None and record.uid != read.there and not is_newer(record.version, read.version):
-            return True
         substores = self._could_hold(record.key)
         return bool(substores) and self.has_passed(record.key, record.version)
 
@@ -216,7 +195,7 @@ class Union:
 
     @property
     def unconfirmed(self) -> tuple[UnconfirmedLeave, ...]:
-        """The unconfirmed leaves, each of which one read from the server settles. Empty with one substore."""
+        """The unconfirmed leaves. Empty with one substore."""
         return tuple(self._unconfirmed.values())
 
     @property
@@ -252,12 +231,6 @@ class Union:
             for key, leave in self._unconfirmed.items()
         )
 
-    def is_still_unconfirmed(self, leave: UnconfirmedLeave) -> bool:
-        """Return True if the leave is still unconfirmed."""
-        found = self._unconfirmed.get((leave.namespace, leave.name))
-        # A second leave at an unknown version needs a read of its own.
-        return found == leave and (found is leave or leave.version != "")
-
     def is_unconfirmed(self, key: ObjectKey) -> bool:
         """Return True if the object is shown although a stream reported its leave, and nothing newer is
         known.
@@ -268,60 +241,6 @@ class Union:
             or key in self._unclear
             or (left is not None and shown is not None and is_newer(left.version, shown.version))
         )
-
-    def confirmed(
-        self, leave: UnconfirmedLeave, *, version: str, uid: str = "", outside: bool = False
-    ) -> list[Change]:
-        """Apply the server's answer as of a version: the uid of the object of that name, empty if there is
-        none.
-
-        `outside` says that its metadata excludes it from every substore. If it does not, and the uid is the
-        same, the answer settles nothing: read again later, while the leave is unconfirmed.
-        """
-        keys = [leave.key] if self._confirm(leave, version, uid, outside=outside) else []
-        return self._settled(keys, answer=ChangeCause.LEFT if uid == leave.uid else ChangeCause.DELETED)
-
-    def joined_lists(self) -> list[JoinedLists]:
-        """Return the lists of metadata that settle many unconfirmed leaves at once, for each group that has
-        unconfirmed leaves.
-        """
-        substores = {leave: self._could_hold(leave.key) for leave in self._unconfirmed.values()}
-        found = [lists_of(group, self.substores, substores, self.epoch) for group in self._groups]
-        return [lists for lists in found if lists is not None]
-
-    def confirmed_by_lists(self, lists: JoinedLists, uids: Mapping[ObjectKey, str]) -> list[Change]:
-        """Apply complete joined lists: the uids of their objects. Later leaves stay unconfirmed."""
-        return self._settled(
-            [
-                leave.key
-                for leave in lists.leaves
-                if self._confirm(leave, lists.version, uids.get(leave.key, ""), outside=False)
-            ]
-        )
-
-    def _confirm(self, leave: UnconfirmedLeave, version: str, uid: str, *, outside: bool) -> bool:
-        """Store the server's answer; return False if it settles nothing."""
-        key = leave.key
-        undecided = uid == leave.uid and not outside
-        left = self._left.get(key)
-        if uid and not outside and left is not None and left.lost:
-            # The server was restored, and there is another object of the name: its absence is not proved.
-            undecided = True
-        if undecided or not self.is_still_unconfirmed(leave) or is_older(version, leave.version):
-            return False  # It was settled meanwhile, or a lagging server has answered.
-        self._forget(key)
-        for substore in self.substores:
-            substore.wait_no_more([key])
-        floor, shown = Floor(version, but=uid) if uid != leave.uid else None, self._shown.inside(key)
-        if uid == leave.uid and shown is not None and not (left is not None and left.lost):
-            # Another filter may select the state that the read has found.
-            floor = Floor(shown.version) if not is_newer(shown.version, version) else None
-        self._reads[key] = Read(self.epoch, version, "" if outside else uid, outside, floor)
-        if len(self._reads) > self._most_reads and all(
-            substore.view.stages_nothing for substore in self.substores
-        ):
-            self._catch_up()  # Not while a list is in progress, which may be older than the reads.
-        return True
 
     def pop_streams_to_relist(self) -> dict[Substore, MetricReason]:
         """Return and clear the substores to relist, with the reason of each."""
@@ -377,7 +296,6 @@ class Union:
         """Show the staged generation; `restored` says that the server's versions have gone back."""
         first = not (
             self._left
-            or self._reads
             or any(view.holds_any for view in (self._shown, *(each.view for each in self.substores)))
         )
         if restored:
@@ -398,21 +316,11 @@ class Union:
         # A server may be restored with higher versions. Then only its objects prove it.
         anew = disproved_by(substore, self._shown) if not restored else set()
         if (restored or anew) and substore.epoch == self.epoch:
-            reads = tuple(self._reads)
             anew |= self._begin_epoch(substore, higher=not restored)
-            # An object that a read of the old epoch excluded exists if a substore of the new epoch holds it.
-            keys |= dict.fromkeys(
-                key
-                for key in reads
-                if any(
-                    other.epoch == self.epoch and other.view.held(key) is not None
-                    for other in self._could_hold(key)
-                )
-            )
         if restored or substore.epoch < self.epoch:
             substore.epoch = self.epoch
             anew |= keys.keys()
-            # Records that a read excluded may be valid again, without a change of the view.
+            # Records of the former epoch may be valid again, without a change of the view.
             keys |= dict.fromkeys(record.key for record in substore.view.records()[0])
         left = [change.key for change in changes if change.after is None]
         # A list does not show objects that entered and left before it. An object with a pending leave may
@@ -459,7 +367,6 @@ class Union:
             for substore in self.substores
             if substore is not first and substore.version
         }
-        self._reads.clear()
         self._unclear.clear()
         orphans = {*self._left, *self._unconfirmed}
         for substore in self.substores:
@@ -490,28 +397,6 @@ class Union:
         substore.vague.clear()
         return [*vague, *substore.reach(version)]
 
-    def _catch_up(self) -> None:
-        """Relist the substores that are behind, to bound the number of remembered reads."""
-        behind = [
-            substore
-            for substore in self.substores
-            if any(substore.lags(read) for read in self._reads.values())
-        ]
-        self._outdated = {
-            substore: self._outdated.get(substore, MetricReason.BEHIND)
-            for substore in self.substores
-            if substore in behind or substore in self._outdated
-        }
-        # A read is still needed if a substore holds a record of its key.
-        over = [
-            key for key in self._reads if all(substore.view.held(key) is None for substore in self.substores)
-        ]
-        for key in over:
-            del self._reads[key]
-        for substore in behind:
-            substore.wait_no_more(key for key in over if key not in self._left)
-        self._most_reads = len(self._reads) + SPARE
-
     def _forget(self, key: ObjectKey) -> None:
         self._left.pop(key, None)
         self._unclear.discard(key)
@@ -539,10 +424,9 @@ class Union:
         said: Substore | None = None,
         anew: Collection[ObjectKey] = (),
         groups: Iterable[int] | None = None,
-        answer: ChangeCause | None = None,
     ) -> list[Change]:
         """Evaluate keys and show the result in one step; return the changes. `groups` are those whose version
-        may advance. `answer` is the cause of departures that a request has confirmed.
+        may advance.
         """
         changes: list[Change] = []
         for key in dict.fromkeys(keys):
@@ -557,8 +441,6 @@ class Union:
             if after is None:
                 assert before is not None, "it was not shown before either"
                 left = self.departure_of(before)
-                if answer:
-                    left = Change(before, None, answer, known_by="confirmed")
                 changes.append(left if last is None or last.uid != before.uid else replace(left, last=last))
                 continue
             if before is not None and before.uid != after.uid:
@@ -596,9 +478,9 @@ class Union:
 
     def _first(self, key: ObjectKey) -> Record | None:
         """Return the record of a key without a visible record, if exactly one substore has one and no leave
-        or read is pending. A shortcut of `_choice`.
+        is pending. A shortcut of `_choice`.
         """
-        if key in self._left or key in self._reads:
+        if key in self._left:
             return None
         records = [
             record for substore in self._could_hold(key) if (record := substore.view.held(key)) is not None
@@ -618,16 +500,11 @@ class Union:
         vague = any(key in substore.vague for substore in substores)
         if left is None and not vague:
             self._unclear.discard(key)
-        read = self._still_true(key, substores)
         best: Record | None = None
         best_epoch = shown_epoch = -1
         for substore in substores:
             record = substore.view.held(key)
-            if (
-                record is None
-                or (left is not None and substore.epoch < left.epoch)
-                or (read is not None and is_denied(record, substore, read))
-            ):
+            if record is None or (left is not None and substore.epoch < left.epoch):
                 continue
             if record is shown:
                 shown_epoch = substore.epoch
@@ -670,7 +547,7 @@ class Union:
                 )
             ):
                 # The substore is past the visible version and holds an older one, so it missed the change.
-                # Objects never go back, so the substore is relisted, or the object is read if it cannot be.
+                # Objects never go back, so the substore is relisted.
                 # If no substore is past it, the visible record is from before a restore.
                 self._miss(past)
                 self._unclear.add(key)
@@ -689,34 +566,6 @@ class Union:
             return None
         behind.wait_for(left.version, key)
         return left
-
-    def _still_true(self, key: ObjectKey, substores: Iterable[Substore]) -> Read | None:
-        """Return the confirming read of a key while some substore may still report an older state, or lacks
-        the list of another one.
-        """
-        read = self._reads.get(key)
-        if read is None:
-            return None
-        behind = next((substore for substore in substores if substore.lags(read)), None)
-        missed = [
-            substore
-            for substore in substores
-            if not substore.lags(read)
-            and (record := substore.view.held(key)) is not None
-            and is_denied(record, substore, read)
-        ]
-        if behind is None and not missed:
-            # A body older than the read may be newer than the version of readers: see `_version`.
-            lacking = next((each for each in substores if each.version and self.unreached_list(each)), None)
-            if lacking is None:
-                del self._reads[key]
-                return None
-            lacking.wait_for(self.unreached_list(lacking), key)
-        for substore in (behind, *missed):
-            if substore is not None:
-                substore.wait_for(read.version, key)
-        self._miss(missed)
-        return read
 
     def _miss(self, substores: Iterable[Substore]) -> None:
         """Mark substores to be relisted: they are past a change that the server did not send to them."""

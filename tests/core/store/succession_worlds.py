@@ -15,6 +15,7 @@ from random import Random
 from typing import NamedTuple
 
 from kopf_selectcache.core.store.changes import Change, ChangeCause
+from kopf_selectcache.core.store.probe import Probe
 from kopf_selectcache.core.store.record import ObjectKey, OutsideRecord, Record
 from kopf_selectcache.core.store.substore import Keys
 from kopf_selectcache.core.store.succession import Succession
@@ -71,8 +72,8 @@ class Rules:
     vague: bool = False
     """True if a deletion has the version of the deleted object."""
     relists: int = 0
-    reads: int = 0
-    """The number of confirming reads before the end."""
+    probes: int = 0
+    """The number of lists before the end that streams are compared with."""
     knows: bool = True
     """False if no filter can be compared with stored objects."""
 
@@ -197,7 +198,7 @@ class World:
         self.held = False
         self.tries = 1
         """The number of times that streams may be held, before the end."""
-        self.relists, self.reads = self.rules.relists, self.rules.reads
+        self.relists, self.probes = self.rules.relists, self.rules.probes
         self._look()
         self.view = dict(self.shown)
 
@@ -232,10 +233,9 @@ class World:
             yield "step", self._step
         elif self.succession is not None and self.succession.is_complete and self.tries:
             yield "hold", self._hold
-        if self.reads:
-            for union in self._unions():
-                if union.unconfirmed:
-                    yield "read", partial(self._read, union)
+        if self.probes:
+            for leg, version in self._quiet():
+                yield f"probe {leg.letter} at {version}", partial(self._probe, leg, version)
 
     @property
     def is_over(self) -> bool:
@@ -252,22 +252,29 @@ class World:
         self.relists -= 1
         self._list(leg, self.server.version)
 
-    def _read(self, union: Union) -> None:
-        self.reads -= 1
-        self._confirm(union)
+    def _quiet(self) -> Iterator[tuple[Leg, int]]:
+        """Yield the streams that hold exactly what a list has that leaves wait for, with its version."""
+        for union in self._unions():
+            for substore, wanted in union.awaited.items():
+                leg = next(
+                    leg for leg in self.legs.values() if substore in [each.substore for each in leg.writers]
+                )
+                if self.held and leg.letter not in self.rules.streams(self.steps + 1):
+                    continue
+                version = min(int(wanted or self.server.version), self.server.version)
+                selected = self.server.selected([leg.letter], version)
+                listed = {key: (write.uid, str(write.version)) for key, write in selected.items()}
+                of_reports = leg.writers[0].substore  # As the stream compares itself.
+                if int(of_reports.version) < version and Probe(of_reports, str(version), listed).counts():
+                    yield leg, version
 
-    def _confirm(self, union: Union) -> None:
-        doubt, version = union.unconfirmed[0], self.server.version
-        found = self.server.at(doubt.name, version)
-        is_next = self.succession is not None and union is self.succession.after
-        streams = self.rules.streams(self.steps + is_next)
-        uid = "" if found.state == "x" else found.uid
-        changes = union.confirmed(
-            doubt, version=str(version), uid=uid, outside=uid != "" and not any(map(found.is_in, streams))
-        )
-        if union is self.union:
-            self._apply(changes)
-            self._tell(changes)
+    def _probe(self, leg: Leg, version: int) -> None:
+        self.probes -= 1
+        self._jump(leg, version)
+
+    def _jump(self, leg: Leg, version: int) -> None:
+        leg.cursor = max(leg.cursor, version)
+        leg.each(lambda writer: writer.jump(str(version)), self._note)
 
     def _selects(self, streams: str) -> Callable[[Record], bool | None]:
         return lambda record: any(letter in record.labels for letter in streams) if self.rules.knows else None
@@ -432,28 +439,22 @@ class World:
         return True
 
     def finish(self) -> None:
-        """Let all streams report everything, and confirm all leaves: the filter has changed."""
+        """Let all streams report everything, and settle all leaves: the filter has changed."""
         self.tries = 100
         while not self.is_over or any(leg.cursor < self.server.version for leg in self.legs.values()):
             self._progress()
             before = (self.steps, self.held, [leg.cursor for leg in self.legs.values()], self.succession)
             for name, action in list(self.actions()):
-                if not name.startswith(("relist", "read")):
+                if not name.startswith(("relist", "probe")):
                     self.path.append(name)
                     action()
                     self._look()
                     break
             self._progress()
-            for union in self._unions():
-                for _ in union.unconfirmed:
-                    if union.unconfirmed:
-                        self._confirm(union)
             self._look()
             after = (self.steps, self.held, [leg.cursor for leg in self.legs.values()], self.succession)
             self._require(before != after or self.held, "the change does not end")
         self._progress()
-        while self.union.unconfirmed:
-            self._confirm(self.union)
         self._look()
         selected = self.server.selected(self.rules.filters[-1], self.server.version)
         self._require(
@@ -511,13 +512,15 @@ def walk(
     *,
     asks: float = 0.0,
 ) -> World:
-    """Return a world after one order of all that can happen. `asks` is the chance of a read wherever one can
+    """Return a world after one order of all that can happen. `asks` is the chance of a probe wherever one can
     come.
     """
     world = World(rules, Server(histories, order))
     for _ in range(200):
-        reads = [number for number, (name, _) in enumerate(world.actions()) if name == "read"]
-        if not world.act(always(reads[0]) if asks and reads and random.random() < asks else random.randrange):
+        probes = [number for number, (name, _) in enumerate(world.actions()) if name.startswith("probe")]
+        if not world.act(
+            always(probes[0]) if asks and probes and random.random() < asks else random.randrange
+        ):
             break
     world.finish()
     return world

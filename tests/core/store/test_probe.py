@@ -23,7 +23,8 @@ def two(*records: Record, version: str = "10") -> tuple[Union, Writer, Writer]:
         for record in records if branch.substore is union.substores[0] else ():
             branch.put(record)
         branch.commit(version)
-    return union, *writers(union)
+    a, b = writers(union)
+    return union, a, b
 
 
 def shown(union: Union) -> list[str]:

@@ -11,10 +11,10 @@ import pytest
 
 from kopf_selectcache.core.selection.grammar import FieldTerm, LabelRequirement
 from kopf_selectcache.core.store.changes import Change, ChangeCause
+from kopf_selectcache.core.store.probe import Listed, listed_of
 from kopf_selectcache.core.store.record import OutsideRecord, Record
 from kopf_selectcache.core.store.substore import Keys, Selected, UnionView
 from kopf_selectcache.core.store.succession import Succession
-from kopf_selectcache.core.store.unconfirmed import JoinedLists
 from kopf_selectcache.core.store.union import Union
 from kopf_selectcache.informer.subscribers import Subscribers
 from tests.core.transits import FIRST, History, Rules, System, Violation, walks
@@ -80,10 +80,8 @@ class SplitSystem(System):
         parts = copy.namespace, copy.name, copy.uid, copy.version, copy.labels, (), b"{}"
         return OutsideRecord(*parts) if branch >= 1 else copy
 
-    def _listed(self, lists: JoinedLists) -> dict[tuple[str, str], str]:
-        version = min(int(lists.version), self.last)
-        there = any(self.history[version - FIRST] == "ABC"[branch] for branch in lists.substores)
-        return {("", "it"): self.uids[version - FIRST]} if there else {}
+    def _listed(self, branch: int, version: int) -> Listed:
+        return listed_of([self._copy(version)] if self.history[version - FIRST] == "ABC"[branch] else [])
 
     def finish(self) -> None:
         super().finish()
@@ -133,9 +131,9 @@ def stories(length: int, states: tuple[str, ...] = ("A", "B", "x")) -> list[Hist
     [
         (4, ("A", "B", "x"), Rules(), 1_500),
         (2, ("A", "B", "x"), Rules(relists=1), 400),
-        (3, ("A", "B", "x"), Rules(reads=1, lists=1), 1_000),
-        (3, ("A", "B", "x"), Rules(vague=True, lists=1), 200),
-        (3, ("A", "B", "x"), Rules(late=True, reads=1), 1_000),
+        (3, ("A", "B", "x"), Rules(probes=2), 300),
+        (3, ("A", "B", "x"), Rules(vague=True, probes=2), 200),
+        (3, ("A", "B", "x"), Rules(late=True, probes=1), 1_000),
         pytest.param(3, ("A", "B", "x"), Rules(relists=1), 10_000, marks=pytest.mark.soak),
         pytest.param(6, ("A", "B"), Rules(), 20_000, marks=pytest.mark.soak),
     ],
@@ -160,7 +158,7 @@ def test_12_in_every_order_of_two_streams_an_object_is_inside_outside_or_absent(
 @pytest.mark.parametrize(
     ("length", "rules", "least"),
     [
-        (2, Rules(reads=1, lists=1), 200),
+        (2, Rules(probes=2), 200),
         (2, Rules(relists=1), 1_000),
         pytest.param(3, Rules(), 3_000, marks=pytest.mark.soak),
         pytest.param(4, Rules(), 100_000, marks=pytest.mark.soak),

@@ -6,7 +6,7 @@ from kopf_selectcache.core.store.unconfirmed import UnconfirmedLeave
 from kopf_selectcache.core.store.union import Union
 from tests.core.writers import Writer, writers
 
-from .test_union_rules import doubtful, held, listed, pod, told, two
+from .test_union_rules import held, listed, pod, told, two
 
 
 def test_a_restored_branch_shows_the_older_state_at_once() -> None:
@@ -102,23 +102,6 @@ def test_what_is_listed_otherwise_in_the_same_version_is_shown_as_it_was_listed(
     assert [record.data for record in union.store.records()[0]] == [b"new"]
 
 
-def test_reads_of_the_epoch_before_keep_nothing_out() -> None:
-    union, a, _, doubt = doubtful()
-    union.confirmed(doubt, version="1000")
-    a.progress("1000")
-    assert told(listed(a, "500", pod("450"), restored=True)) == [(None, "450")]
-
-
-def test_a_read_ends_the_doubt_about_what_a_branch_of_an_older_epoch_holds() -> None:
-    union, a, b = two(pod("900"), version="1000")
-    listed(b, "1000", pod("900"))
-    listed(a, "500", pod("450"), restored=True)
-    a.leave(pod("510"))
-    assert told(union.confirmed(union.unconfirmed[0], version="520")) == [("450", None)]
-    assert b.put(pod("1001")) == []
-    assert told(listed(b, "530", pod("525"), restored=True)) == [(None, "525")]
-
-
 def test_a_server_that_was_restored_under_higher_versions_is_known_by_its_objects() -> None:
     union, a, b = two(pod("7"))
     a.leave(pod("9"))
@@ -150,56 +133,12 @@ def test_a_branch_that_is_behind_what_is_shown_proves_nothing() -> None:
     assert (held(union), union.pop_streams_to_relist()) == ("20", {})
 
 
-def test_what_a_list_past_the_read_holds_is_there_again() -> None:
-    """The server was restored under higher versions, and what it had deleted is there as it was."""
-    union, a, _, doubt = doubtful()
-    union.confirmed(doubt, version="30")
-    assert held(union) is None
-    changes = listed(a, "130", pod("9"))
-    assert (told(changes), held(union)) == ([(None, "9")], "9")
-
-
-def test_what_a_read_of_the_epoch_before_kept_out_is_looked_at_again() -> None:
-    """A branch that is behind the read still holds it, and another one finds that the server was restored."""
-    union, a, b = two(pod("9"))
-    a.leave(pod("20"))
-    (doubt,) = union.unconfirmed
-    union.confirmed(doubt, version="30")
-    b.put(pod("15"))
-    b.progress("17")
-    assert held(union) is None, "that is older than the answer"
-    listed(a, "16", restored=True)
-    assert held(union) is None, "the other one has not heard of it yet"
-    assert told(listed(b, "16", pod("15"), restored=True)) == [(None, "15")]
-
-
 def test_what_was_lost_is_shown_until_the_object_comes_that_has_its_name_in_the_restored_world() -> None:
     union, a, b = two(pod("90"), version="100")
     b.put(pod("90"))
     listed(a, "50", restored=True)
-    (doubt,) = union.unconfirmed
-    assert union.confirmed(doubt, version="50", uid="another") == []
     assert held(union) == "90"
     assert told(listed(b, "50", pod("40", uid="another"), restored=True)) == [("90", None), (None, "40")]
-    union, a, b = two(pod("90"), version="100")
-    listed(a, "50", restored=True)
-    (doubt,) = union.unconfirmed
-    assert told(union.confirmed(doubt, version="50", uid="another", outside=True)) == [("90", None)]
-
-
-# The name is a sentence.
-def test_what_a_read_of_the_epoch_before_kept_out_is_shown_where_the_branch_that_holds_it_was_behind_the_restored_state() -> (  # noqa: E501
-    None
-):
-    union, a, b = two(pod("9"))
-    a.leave(pod("20"))
-    (doubt,) = union.unconfirmed
-    union.confirmed(doubt, version="30")
-    b.put(pod("15", uid="another"))
-    b.progress("15")
-    assert held(union) is None
-    listed(a, "16", restored=True)
-    assert (b.epoch, held(union)) == (1, "15")
 
 
 def missed() -> tuple[Union, Writer, Writer]:

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from kopf_selectcache.core.store.changes import Change, ChangeCause
 from kopf_selectcache.core.store.record import OutsideRecord, Record
-from kopf_selectcache.core.store.substore import Keys, Substore, seen_of
+from kopf_selectcache.core.store.substore import Keys, seen_of
 from kopf_selectcache.core.store.unconfirmed import UnconfirmedLeave
 from kopf_selectcache.core.store.union import Union
 from tests.core.writers import Writer, writers
@@ -195,7 +195,7 @@ def test_one_branch_alone_is_a_store() -> None:
     assert (union.store.version, union.unconfirmed) == ("12", ())
 
 
-# ---- Reads that end a doubt.
+# ---- Leaves that are unconfirmed.
 
 
 def doubtful() -> tuple[Union, Writer, Writer, UnconfirmedLeave]:
@@ -206,65 +206,6 @@ def doubtful() -> tuple[Union, Writer, Writer, UnconfirmedLeave]:
     return union, a, b, doubt
 
 
-def test_a_branch_that_is_refused_for_ever_keeps_nothing_that_is_confirmed_to_be_gone() -> None:
-    union, _, b, doubt = doubtful()
-    assert told(union.confirmed(doubt, version="20")) == [("1", None)]
-    assert union.unconfirmed == ()
-    assert b.put(pod("12")) == [], "it is older than the read"
-    assert b.leave(pod("13")) == []
-    assert told(b.put(pod("21", uid="two"))) == [(None, "21")]
-
-
-def test_a_branch_that_never_had_a_list_is_waited_for_and_believed_after_the_read() -> None:
-    union = Union([Keys(), Keys()])
-    a, b = writers(union)
-    listed(a, "10", pod("1"))
-    assert a.leave(pod("11")) == []
-    b.begin()
-    assert told(union.confirmed(union.unconfirmed[0], version="20")) == [("1", None)]
-    b.put(pod("10"))
-    assert b.commit("10") == [], "it was asked for before the read"
-    assert (held(union), union.store.version) == (None, "10")
-
-
-@pytest.mark.parametrize("late", [True, False])
-def test_beside_a_branch_that_stays_behind_for_ever_nothing_is_remembered_without_end(late: bool) -> None:
-    union = Union([Keys(), Keys()])
-    a, b = writers(union)
-    listed(a, "10")
-    if not late:
-        listed(b, "10")
-    sizes: list[int] = []
-    outdated: list[tuple[Substore, str]] = []
-    for version in range(11, 5_011, 2):
-        a.put(pod(str(version), name=f"job-{version}"))
-        a.leave(pod(str(version + 1), name=f"job-{version}"))
-        union.confirmed(union.unconfirmed[0], version=str(version + 1))
-        outdated += union.pop_streams_to_relist().items()
-        sizes.append(
-            len(union._reads) + sum(len(branch._waits) + len(branch._waiting) for branch in union.substores)
-        )
-    assert max(sizes) < 4_000
-    assert outdated == ([] if late else [(b.substore, "behind")] * 2), "the branch is outdated, and relisted"
-
-
-@each_row(
-    ("uid", "outside", "cause"),
-    [
-        ("uid", True, ChangeCause.LEFT),
-        ("", False, ChangeCause.DELETED),
-        ("two", False, ChangeCause.DELETED),
-        ("two", True, ChangeCause.DELETED),
-    ],
-)
-def test_a_confirmed_leave_departs_as_gone_only_if_the_server_has_no_such_object(
-    uid: str, outside: bool, cause: ChangeCause
-) -> None:
-    union, _, _, doubt = doubtful()
-    (change,) = union.confirmed(doubt, version="20", uid=uid, outside=outside)
-    assert (told([change]), change.cause, change.known_by) == ([("1", None)], cause, "confirmed")
-
-
 @pytest.mark.parametrize(
     ("keys", "cause", "known_by"),
     [
@@ -273,7 +214,7 @@ def test_a_confirmed_leave_departs_as_gone_only_if_the_server_has_no_such_object
         ((Keys(), Keys(are_outside=True)), ChangeCause.DELETED, "metadata"),
     ],
 )
-def test_a_leave_that_lists_confirm_is_known_to_be_gone_only_if_the_streams_prove_absence(
+def test_a_departure_is_known_to_be_a_deletion_only_if_the_streams_prove_absence(
     keys: tuple[Keys, Keys], cause: ChangeCause, known_by: str | None
 ) -> None:
     union = Union(keys)
@@ -284,8 +225,7 @@ def test_a_leave_that_lists_confirm_is_known_to_be_gone_only_if_the_streams_prov
     a.commit("9")
     b.commit("9")
     a.leave(pod("12"))
-    (lists,) = union.joined_lists()
-    (change,) = union.confirmed_by_lists(lists, {})
+    (change,) = b.jump("12")
     assert (change.cause, change.known_by) == (cause, known_by)
 
 
@@ -294,70 +234,6 @@ def test_a_leave_that_all_branches_have_reached_is_confirmed_by_nobody() -> None
     assert a.leave(pod("12")) == []
     (change,) = b.progress("12")
     assert (change.cause, change.known_by) == (ChangeCause.LEFT, None)
-
-
-def test_another_object_of_that_name_is_not_kept_out_by_the_read_that_found_it() -> None:
-    union, _, b, doubt = doubtful()
-    assert told(union.confirmed(doubt, version="20", uid="two")) == [("1", None)]
-    assert told(b.put(pod("18", uid="two"))) == [(None, "18")]
-
-
-@pytest.mark.parametrize(("version", "uid"), [("20", "uid"), ("11", "")])
-def test_an_answer_that_is_undecided_or_too_old_changes_nothing(version: str, uid: str) -> None:
-    union, _, _, doubt = doubtful()
-    assert union.confirmed(doubt, version=version, uid=uid) == []
-    assert (held(union), union.unconfirmed) == ("1", (doubt,))
-
-
-def test_an_answer_to_what_was_settled_meanwhile_changes_nothing() -> None:
-    union, _, b, doubt = doubtful()
-    b.put(pod("12"))
-    assert union.confirmed(doubt, version="20") == []
-    assert held(union) == "12"
-
-
-@pytest.mark.parametrize("there", [True, False])
-def test_what_a_branch_past_the_read_was_not_told_of_is_not_shown_until_it_is_listed_anew(
-    there: bool,
-) -> None:
-    union, a, b, doubt = doubtful()
-    union.confirmed(doubt, version="20")
-    b.put(pod("12"))
-    a.progress("20")
-    for version in ("20", "21"):
-        assert (b.progress(version), held(union), union.pop_streams_to_relist()) == (
-            [],
-            None,
-            {b.substore: "missed"},
-        )
-    changes = listed(b, "22", *([pod("12")] if there else []))
-    # Where it is there all the same, the server was restored under higher versions.
-    assert told(changes) == ([(None, "12")] if there else [])
-    a.progress("22")
-    assert union._reads == {}
-    assert union.pop_streams_to_relist() == {}
-
-
-def test_a_read_is_forgotten_once_all_have_reached_it() -> None:
-    union, a, b, doubt = doubtful()
-    union.confirmed(doubt, version="20")
-    b.put(pod("12"))
-    b.leave(pod("13"))
-    for branch in (a, b):
-        branch.progress("20")
-    assert (union._reads, held(union), union.pop_streams_to_relist()) == ({}, None, {})
-
-
-def test_what_is_older_than_a_read_is_remembered_while_a_list_is_under_way() -> None:
-    union, a, b = two()
-    b.begin()
-    b.put(pod("11", name="job-11"))
-    for version in range(11, 3_011, 2):
-        a.put(pod(str(version), name=f"job-{version}"))
-        a.leave(pod(str(version + 1), name=f"job-{version}"))
-        union.confirmed(union.unconfirmed[0], version=str(version + 1))
-    assert b.commit("11") == []
-    assert union.store.records()[0] == []
 
 
 # ---- Versions.
@@ -380,7 +256,7 @@ def test_a_list_counts_when_the_others_have_reached_it() -> None:
     assert union.store.version == "12"
 
 
-def test_versions_that_cannot_be_compared_are_settled_by_equality_or_by_a_read() -> None:
+def test_versions_that_cannot_be_compared_are_settled_by_equality() -> None:
     union, a, b = two(pod("v1"), version="la")
     a.leave(pod("v2"))
     assert b.progress("v3") == []
@@ -392,7 +268,9 @@ def test_versions_that_cannot_be_compared_are_settled_by_equality_or_by_a_read()
     assert held(union) == "v6"
     a.leave(pod("v7"))
     b.leave(pod("v8"))
-    assert told(union.confirmed(union.unconfirmed[0], version="v9")) == [("v6", None)]
+    assert union.awaited == {}, "no list shows how far a stream is"
+    b.progress("v8")
+    assert told(a.progress("v8")) == [("v6", None)]
 
 
 def test_versions_that_cannot_be_compared_leave_nothing_behind_that_no_branch_holds() -> None:
@@ -487,7 +365,7 @@ def test_an_object_never_goes_back_to_what_a_branch_holds_that_was_not_told_of_t
     assert union.pop_streams_to_relist() == {}
 
 
-def test_what_a_branch_was_not_told_of_is_asked_about_where_it_cannot_be_listed_anew() -> None:
+def test_what_a_branch_was_not_told_of_is_unconfirmed_until_it_is_listed_anew() -> None:
     union, a, b = two(pod("1"))
     b.put(pod("12"))
     b.leave(pod("14"))
@@ -499,17 +377,11 @@ def test_what_a_branch_was_not_told_of_is_asked_about_where_it_cannot_be_listed_
         "10",
     ), "it has left, and is shown"
     assert list(union.unconfirmed) == [UnconfirmedLeave("shop", "it", "uid", "12", 0)]
-    (doubt,) = union.unconfirmed
-    assert union.confirmed(doubt, version="21", uid="uid") == [], "nothing is known: it is somewhere"
-    assert told(union.confirmed(doubt, version="22")) == [("12", None)]
-    assert (union.unconfirmed, held(union)) == ((), None)
-    b.progress("22")
-    assert a.progress("22") == [], "it still holds what it was not told of"
-    assert (held(union), union.pop_streams_to_relist(), union.store.version) == (
-        None,
-        {a.substore: "missed"},
-        "22",
-    )
+    assert a.progress("21") == []
+    assert held(union) == "12", "the list is refused"
+    assert listed(a, "22") == []
+    assert told(b.progress("22")) == [("12", None)]
+    assert (union.unconfirmed, union.pop_streams_to_relist(), union.store.version) == ((), {}, "22")
 
 
 def test_what_is_held_by_several_branches_is_counted_once() -> None:
