@@ -63,14 +63,14 @@ async def read_written(
 
 
 def shown_uids(runtime: Runtime, resource: Resource, namespace: str | None, name: str) -> frozenset[str]:
-    """Return the uids of the objects that are stored or laid over under a name, also for the next filter. If
-    an object of another uid is deleted after this, they are gone.
+    """Return the uids of the objects that are stored or laid over under a name, also outside of a split cache
+    and for the next filter. If an object of another uid is deleted after this, they are gone.
     """
     key, found = (namespace or "", name), set[str]()
     for informer in informers_of(runtime, resource):
         for state in informer.states:
             with state.own_writes.lock:
-                known = (state.store.peek(*key), state.own_writes.get(key))
+                known = (state.union.store.locate(*key)[0], state.own_writes.get(key))
             found |= {each.uid for each in known if each}
     return frozenset(found)
 

@@ -7,7 +7,8 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from .server import KINDS, METADATA, Refusal, Request, Server, Stream
+from .history import START, State, Write
+from .server import KINDS, METADATA, Refusal, Request, Server, Stream, as_json
 
 REASONS = {
     "403": "Forbidden",
@@ -25,10 +26,12 @@ STATUS = {"kind": "Status", "metadata": {}, "status": "Failure", "reason": "Expi
 PAGES = ("cut", "table", "status", "stale", "empty", "again", "circle", "other", "whole")
 """What becomes of a list: half of it, a table, a status that says 200, an older state than was asked for, a
 page without items, the same page again, the first page again, a page of now, or all pages in one."""
-LINES = ("unknown", "bare", "table", "unversioned", "foreign", "early", "unmarked", "shuffled")
+NONSENSE = ("unknown", "bare", "table", "unversioned", "foreign")
+LINES = (*NONSENSE, "early", "unmarked", "shuffled", "outdated", "recreated")
 """What a stream sends or does: an event of an unknown type, without metadata, of a table, a bookmark without
 a version, with one of another sort, one before its initial state is complete, no bookmark at the end of that,
-or its objects in another order."""
+or its objects in another order; a deletion with the version of the object, or an object that was created
+again as one that was changed."""
 
 
 def spoiled(server: Server, request: Request, how: str) -> bytes | Refusal | None:
@@ -86,9 +89,37 @@ def mumble(stream: Stream, how: str) -> str | None:
         stream.initial.reverse()
     elif how == "early":
         stream.bookmark()
+    elif how not in NONSENSE:
+        return how if _misreport(stream, how) else None
     else:
         stream.send(json.dumps(_line(stream, how)).encode() + b"\n")
     return how
+
+
+def _misreport(stream: Stream, how: str) -> bool:
+    """Let a stream report what it has next, a deletion, in another way."""
+    writes = [
+        (write, stream.request.selects(write.key, write.after))
+        for write in stream.history.writes[max(0, stream.cursor - START) :]
+        if any(stream.request.selects(write.key, each) for each in (write.before, write.after))
+    ]
+    if not writes or writes[0][1] or any(write.form == "broken" for write in _states(writes[0][0])):
+        return False
+    (write, _), short = writes[0], stream.request.metadata_only
+    assert write.before is not None, "it was selected"
+    type_, state = "DELETED", write.before
+    if how == "recreated":
+        if len(writes) == 1 or writes[1][0].key != write.key or writes[1][0].after is None:
+            return False
+        write, type_, state = writes[1][0], "MODIFIED", writes[1][0].after
+    stream.cursor = write.version
+    line = {"type": type_, "object": as_json(write.key, state, metadata_only=short)}
+    stream.send(json.dumps(line).encode() + b"\n")
+    return True
+
+
+def _states(write: Write) -> list[State]:
+    return [state for state in (write.before, write.after) if state is not None]
 
 
 def _line(stream: Stream, how: str) -> dict[str, Any]:

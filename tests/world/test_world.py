@@ -237,6 +237,18 @@ def test_9_a_deletion_that_another_client_hands_over_hides_what_was_there_before
     assert run.lie is None, run.lie
 
 
+def test_9_a_deletion_that_another_client_hands_over_follows_an_own_write_of_the_object_before() -> None:
+    lines = ["other a/y tier=gold", "write a/y -", "write a/y tier=gold", "other a/y -"]
+    run = plays(lines, IN_A_OR_GOLD)
+    assert run.lie is None, run.lie
+
+
+def test_9_an_own_deletion_hides_what_a_split_cache_has_outside_of_the_object_before() -> None:
+    """No stream has reported yet that the object of this name is a new one."""
+    run = plays(["write a/z -", "write a/z app=db", "own delete a/z", "answer 0"], "web|outside")
+    assert run.lie is None, run.lie
+
+
 def test_4_an_answer_that_settles_nothing_drops_no_own_write() -> None:
     """The object has left both alternatives, and a request asks whether that is so. An own write brings it
     back, an older list reports again that it has left, and then the answer to the request comes."""

@@ -488,7 +488,9 @@ class World:
         return answer is not None
 
     def _mumble(self, which: str, how: str) -> bool:
-        return self._stream(which, lambda each: damage.mumble(each, how))
+        done: list[str | None] = []
+        self._stream(which, lambda each: done.append(damage.mumble(each, how)))
+        return any(done)
 
     def _refuse(self, which: str, code: str = "503") -> bool:
         if (request := self._request(which)) is None or request.answer is not None:

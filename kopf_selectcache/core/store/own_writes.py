@@ -374,5 +374,6 @@ def _is_late(write: OwnWrite, known: OwnWrite) -> bool:
     than the server gave them.
     """
     if write.is_deletion:
-        return not known.is_deletion and known.uid not in write.deleted
+        is_over = known.uid in write.deleted or is_older(known.version, write.floor)
+        return not known.is_deletion and not is_over
     return write.uid in known.deleted if known.is_deletion else is_older(write.version, known.version)
