@@ -96,13 +96,18 @@ def mumble(stream: Stream, how: str) -> str | None:
     return how
 
 
-def _misreport(stream: Stream, how: str) -> bool:
-    """Let a stream report what it has next, a deletion, in another way."""
-    writes = [
+def upcoming(stream: Stream) -> list[tuple[Write, bool]]:
+    """Return the writes that a stream has still to send, and whether it selects the object then."""
+    return [
         (write, stream.request.selects(write.key, write.after))
         for write in stream.history.writes[max(0, stream.cursor - START) :]
         if any(stream.request.selects(write.key, each) for each in (write.before, write.after))
     ]
+
+
+def _misreport(stream: Stream, how: str) -> bool:
+    """Let a stream report what it has next, a deletion, in another way."""
+    writes = upcoming(stream)
     if not writes or writes[0][1] or any(write.form == "broken" for write in _states(writes[0][0])):
         return False
     (write, _), short = writes[0], stream.request.metadata_only

@@ -61,7 +61,7 @@ class Explorer:
         self.options += [each for each in ("turns",) if random.random() < 0.1]
         if "big" in self.rare:
             self.options.append("limited")
-        if "restore" in self.rare:
+        if self.rare & {"restore", "loss"}:
             self.options.append("audited")
 
     def lines(self, world: World) -> Iterable[str]:
@@ -76,6 +76,8 @@ class Explorer:
         ends = f"end {stream} {self.random.choice(ENDS)}", f"end all {self.random.choice(ENDS)}"
         code = f" {self.random.choice([*REASONS])}" if "codes" in self.rare else ""
         faults = f"lose {which}", f"drop {which}", f"refuse {which}{code}", f"lag {which}", f"replay {stream}"
+        if "loss" in self.rare and self.random.random() < 0.2:
+            return f"skip {stream}"
         if "damage" in self.rare and self.random.random() < 0.5:
             return self._damage(world, which, stream)
         return self.random.choice((*faults, *ends, "compact"))

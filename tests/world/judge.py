@@ -78,6 +78,8 @@ class Judge:
     """The version of the last own write of each object."""
     reported: int = 0
     """The version up to which the watch of namespaces has told what labels they have."""
+    lost: set[Key] = field(default_factory=set)
+    """The objects of which an event was lost: nothing is promised about them before an audit."""
     asked: dict[object, deque[float]] = field(default_factory=dict)
     """When each list and its watch were requested, for a minute."""
     compared: int = 0
@@ -144,11 +146,14 @@ class Judge:
     def rest(self) -> None:
         """Note that answers are of now from here on."""
         self.history.former.clear()
+        self.lost.clear()
         for namespace in NAMESPACES:
             self.floors["", namespace] = self.history.version
 
     def _at(self, read: Read, filter_: Filter, key: Key, shown: State | None) -> int:
         """Return the oldest allowed version at which an object is as shown."""
+        if key in self.lost:
+            return 0
         floor = self._floors(read).get(key, 0)
         bounds = {
             "4: it goes back behind what was read before": floor,
@@ -262,18 +267,19 @@ class Judge:
         """Compare a change with those before it, and its cause with what has happened; raise Lie. Joined
         changes leave out entries, and no departures.
         """
-        if cause in ("left", "deleted") and before is not None and not self.is_restoring:
+        is_certain = not self.is_restoring and key not in self.lost
+        if cause in ("left", "deleted") and before is not None and is_certain:
             self._judge_cause(key, before, cause, filter_changed=filter_changed)
         known = self.present.get(key)
         is_joined = before and after is None and before.version > self.departed.get(key, 0)
-        is_joined = is_joined or (self.is_restoring and after is None and known is None)
+        is_joined = is_joined or (not is_certain and after is None and known is None)
         if (known is None) != (before is None) and not is_joined:
             raise Lie(f"15: a change of {'/'.join(key)} from {before} to {after}, and it was {known}")
         if after is None:
             self.departed[key] = before.version if before else 0
             self.present.pop(key, None)
         else:
-            if known is not None and known.version > after.version and not self.is_restoring:
+            if known is not None and known.version > after.version and is_certain:
                 raise Lie(f"4: a change of {'/'.join(key)} goes back from {known} to {after}")
             self.present[key] = after
 

@@ -16,6 +16,7 @@ world is a list of lines, and the same list is the same world.
     advance 1              the second stream sends its next line; also `flush`, `replay`
     end 1 expired          a stream ends; `end all clean` ends all of them, `end 1 429` with an error
     spoil 0 cut            a broken server answers a list (`damage`); `mumble 0 table`: it sends a line
+    skip 0                 a stream loses its next event
     change web|gold@a      the filter changes (`history.filter_of`), with `change web 1` within a second;
                            `change none` ends the declaration; `cancel 0` cancels a change
     serve no               nobody serves the kind any more; `serve yes`
@@ -46,7 +47,20 @@ REQUESTS: tuple[Filter, ...] = tuple(
 )
 KEYS: tuple[Key, ...] = tuple((namespace, name) for namespace in NAMESPACES for name in NAMES)
 ENDS = ("clean", "reset", "expired", "torn", "damaged")
-FAULTS = {"lose", "drop", "refuse", "lag", "end", "compact", "restore", "team", "serve"}
+FAULTS = {
+    "lose",
+    "drop",
+    "refuse",
+    "lag",
+    "end",
+    "compact",
+    "restore",
+    "team",
+    "serve",
+    "spoil",
+    "mumble",
+    "skip",
+}
 TURNS = 12
 """Turns of the loop that a reader sees after each step of a world with `turns`."""
 MOST_PENDING = 6
@@ -492,6 +506,21 @@ class World:
         self._stream(which, lambda each: done.append(damage.mumble(each, how)))
         return any(done)
 
+    def _skip(self, which: str) -> bool:
+        """Let streams lose their next event: the audit has to find it."""
+        if "audited" not in self.options:
+            return False
+        found: list[Write] = []
+
+        def skip(stream: Any) -> None:
+            for write, _ in damage.upcoming(stream)[:1]:
+                stream.cursor = write.version
+                found.append(write)
+
+        self._stream(which, skip)
+        self.judge.lost.update(write.key for write in found if write.key[0])
+        return bool(found)
+
     def _refuse(self, which: str, code: str = "503") -> bool:
         if (request := self._request(which)) is None or request.answer is not None:
             return False
@@ -571,7 +600,8 @@ class World:
         """Stop all faults, and compare what is left."""
         self.note("the faults stop")
         self.server.is_served = True
-        await self.calm(max(RECOVERY, EVICTED * self.has_evicted, RESTORED * self.judge.is_restoring))
+        is_wrong = self.judge.is_restoring or bool(self.judge.lost)
+        await self.calm(max(RECOVERY, EVICTED * self.has_evicted, RESTORED * is_wrong))
         while self.tasks:
             assert self.loop.now < 1_000_000, f"these never end: {self.tasks}"
             await self.calm(60)
