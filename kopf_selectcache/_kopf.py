@@ -289,11 +289,16 @@ class Memos:
         # As an attribute of the instance it hides the method.
         vars(self._memories)["recall"] = self._recall_for_kopf
 
-    async def _recall_for_kopf(
-        self, raw_body: Any, *, noticed_by_listing: bool = False, ephemeral: bool = False, **options: Any
+    def _recall_for_kopf(
+        self, raw_body: Any, *, ephemeral: bool = False, **options: Any
+    ) -> Coroutine[None, None, ResourceMemory]:
+        if ephemeral or not (self._marks or self._listed):  # Nothing is noted of any object, mostly.
+            return self._recall(raw_body, ephemeral=ephemeral, **options)
+        return self._recall_noted(raw_body, **options)
+
+    async def _recall_noted(
+        self, raw_body: Any, *, noticed_by_listing: bool = False, **options: Any
     ) -> ResourceMemory:
-        if ephemeral:
-            return await self._recall(raw_body, ephemeral=True, **options)
         uid = self._memories._build_key(raw_body)
         noticed_by_listing = self._listed.pop(uid, noticed_by_listing)
         mark: Any = self._marks.get(uid)

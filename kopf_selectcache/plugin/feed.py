@@ -16,7 +16,6 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import aclosing, asynccontextmanager, contextmanager, nullcontext, suppress
 from itertools import chain
-from operator import is_not
 from typing import Any
 
 from kopf_selectcache import _kopf
@@ -27,6 +26,7 @@ from kopf_selectcache.core.store.record import EvictedRecord, Record, is_newer
 from kopf_selectcache.informer.health import Health
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.log import context_of
+from kopf_selectcache.informer.state import InformerState
 from kopf_selectcache.settings.options import settings_of
 
 from ._departures import Departures
@@ -42,6 +42,11 @@ NAMING_SECONDS = 10.0
 
 EVENTS_PER_TURN = 50
 """The events after which other tasks get their turn."""
+
+DECODED_AT_ONCE = 50
+"""The listed objects that are decoded in succession: what unpacks an object is slow after Kopf's own work,
+which displaces it from the caches of the processor.
+"""
 
 NEVER = "~"
 """Comes after each time."""
@@ -135,6 +140,13 @@ def _may_mean(key: KindKey, resource: _kopf.Resource) -> bool:
     return group in (None, resource.group) and name in names
 
 
+def _decoded(records: list[Record]) -> Iterator[tuple[Record, dict[str, Any]]]:
+    """Yield objects with their bodies."""
+    for start in range(0, len(records), DECODED_AT_ONCE):
+        batch = records[start : start + DECODED_AT_ONCE]
+        yield from zip(batch, [record.decode() for record in batch], strict=True)
+
+
 class Feed:
     """The events of one watcher, from the informer of its kind."""
 
@@ -146,8 +158,8 @@ class Feed:
         self._informer: Informer  # Set by `events`, and so are the departures.
         self._departures: Departures
         self._news = asyncio.Event()
-        self._seen: tuple[object, ...] = ()
-        """What the last decision depended on."""
+        self._seen: InformerState | None = None
+        """The state of the informer that the last decision was made about."""
         self._queue = Fifo(most, self._news.set, self.known.__contains__)
         self._queue.drop()  # Until the present objects are listed.
         self._is_listed = False
@@ -197,7 +209,7 @@ class Feed:
         self._operator.fed.note(watcher, is_fed=True)
         tasks = [
             asyncio.create_task(self._guarded(work), name=f"selectcache: feed of {informer}")
-            for work in (self._follow_lists, self._departures.run)
+            for work in (self._follow_cache, self._departures.run)
         ]
         end = informer.subscribe(self._add, self._news.set, self._keep)
         try:
@@ -321,14 +333,20 @@ class Feed:
         """
         return self._informer.is_complete if self._is_listed else self._informer.is_current
 
-    async def _follow_lists(self) -> None:
-        """Have the feed begin once the store is current: a list without changes is no news else."""
+    async def _follow_cache(self) -> None:
+        """Have the feed begin once the store is current: a list without changes is no news else. Have it end
+        with the cache.
+        """
         informer = self._informer
-        with suppress(ReadError):  # Its removal.
+        try:
             while not self._is_listed:
                 await informer.wait_until(lambda: informer.is_current)
                 self._news.set()
                 await informer.wait_until(lambda: self._is_listed or not informer.is_current)
+            await informer.ending.limit(asyncio.Event().wait())
+        except ReadError:
+            self._give_up(REMOVED)
+            self._news.set()
 
     async def _follow_pauses(self) -> None:
         paused = self._watcher.paused
@@ -348,11 +366,8 @@ class Feed:
         self._queue.drop()
 
     async def _wait(self) -> None:
-        """Wait for news; the end of the cache is one."""
-        try:
-            await self._informer.ending.limit(self._news.wait())
-        except ReadError:
-            self._give_up(REMOVED)
+        """Wait for news."""
+        await self._news.wait()
         self._news.clear()
 
     async def _can_list(self) -> bool:
@@ -395,8 +410,7 @@ class Feed:
 
     def _why_unsafe(self, source: FeedSource) -> SecondWatch | None:
         """Return the reason why this cache lacks what the handlers need; None if it has all."""
-        state = self._informer.state
-        self._seen = state.filter, state.projection, state.lost
+        self._seen = self._informer.state
         watcher, registry = self._watcher, self._operator.registry
         handlers = None if registry is None else handlers_of_watched(registry, watcher.resource)
         return why_not_fed(watcher.settings, handlers, watcher.resource, watcher.namespace, source)
@@ -411,8 +425,7 @@ class Feed:
     # ---- Changes of the cache.
 
     def _add(self, change: Change | None) -> None:
-        state, after = self._informer.state, None if change is None else change.after
-        is_changed = any(map(is_not, self._seen, (state.filter, state.projection, state.lost)))
+        after, is_changed = None if change is None else change.after, self._informer.state is not self._seen
         if change is None or is_changed or (after is not None and not after.stored):
             self._decide()
             self._news.set()
@@ -437,23 +450,25 @@ class Feed:
         """
         as_listed, began = self._was_paused or not self._is_listed, self._now()
         departures = self._queue.clear()
-        absent = dict(self.known)
+        absent, wanted = dict(self.known), list[Record]()
         for record in self._informer.store.records()[0]:
             if self._watcher.namespace not in (None, record.namespace):
                 continue
             told = absent.pop(record.uid, None)
             self._departures.discard(record.uid)
-            if not record.stored:  # It exists. Kopf hears of it once it can be read.
-                continue
-            if as_listed and record.uid not in self._listing:
+            is_changed = told is None or told.version != record.version
+            is_due = record.uid not in self._listing if as_listed else is_changed
+            if record.stored and is_due:  # Of one that cannot be read, Kopf hears once it can.
+                wanted.append(record)
+        for record, body in _decoded(wanted):
+            if as_listed:
                 self._listing.add(record.uid)
-                self.known[record.uid] = record
-                body = record.decode()
-                if told is None and self._is_listed:
+                if self._is_listed and record.uid not in self.known:
                     self._begin(body)
+                self.known[record.uid] = record
                 yield {"type": None, "object": body}
-            elif told is None or told.version != record.version:
-                yield self._event_of(Change(told, record, ChangeCause.UPDATED))
+            else:
+                yield self._put(record, body)
         if as_listed:
             self._note_list(began)
             self._listing.clear()
@@ -480,7 +495,7 @@ class Feed:
         """Return the event of a change; None if Kopf is not told of it."""
         before, after = change.before, change.after
         if after is not None and change.cause is not ChangeCause.LEFT:
-            return self._put(after) if after.stored else None
+            return self._put(after, after.decode()) if after.stored else None
         assert before is not None, "it departs"
         is_known = before.uid in self.known
         if is_known and after is not None:  # It exists, outside of the filter: no further event will come.
@@ -496,12 +511,11 @@ class Feed:
             return {"type": "DELETED", "object": self._departed(before, change.last)}
         return None
 
-    def _put(self, record: Record) -> Any:
+    def _put(self, record: Record, body: dict[str, Any]) -> Any:
         """Return the event of an object that is there."""
         self._departures.discard(record.uid)
         is_known = record.uid in self.known
         self.known[record.uid] = record
-        body = record.decode()
         if not is_known:
             self._begin(body)
         return {"type": "MODIFIED" if is_known else "ADDED", "object": body}

@@ -73,8 +73,8 @@ FEED: tuple[Mutant, ...] = (
     Mutant(
         "tell Kopf nothing of what a slow feed has dropped",
         FEED_FILE,
-        "            elif told is None or told.version != record.version:\n",
-        "            elif False:\n",
+        "            is_changed = told is None or told.version != record.version\n",
+        "            is_changed = False\n",
         15,
         (SLOW,),
     ),
@@ -204,8 +204,8 @@ FEED: tuple[Mutant, ...] = (
     Mutant(
         "repeat the listed objects after too many changes",
         FEED_FILE,
-        "            if as_listed and record.uid not in self._listing:\n",
-        "            if as_listed:\n",
+        "            is_due = record.uid not in self._listing if as_listed else is_changed\n",
+        "            is_due = as_listed or is_changed\n",
         15,
         (TESTS + "15_each_present_object_is_listed_once_however_many_changes_come_meanwhile",),
     ),
@@ -292,7 +292,7 @@ FEED: tuple[Mutant, ...] = (
     Mutant(
         "resume an object again that returns during a pause",
         FEED_FILE,
-        "                if told is None and self._is_listed:\n",
+        "                if self._is_listed and record.uid not in self.known:\n",
         "                if False:\n",
         6,
         (AFTER_PAUSES,),
