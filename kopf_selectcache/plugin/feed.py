@@ -5,8 +5,8 @@ each change that the stream of the cache brings, in order. It waits while the ca
 Kopf pauses the operator for another one (peering), and it never raises. If the cache cannot feed the watcher
 any more, Kopf's own watch takes over until it can.
 
-Kopf knows objects by their uids. `Feed.known` has each that Kopf was told of, as it was told last. After a
-pause, or after too many changes for a slow consumer, the present objects are compared with it.
+After a pause, or after too many changes for a slow consumer, the present objects are compared with those that
+Kopf was told of (`Knowledge`).
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ from kopf_selectcache.informer.state import InformerState
 from kopf_selectcache.settings.options import settings_of
 
 from ._departures import Departures
-from .feed_safety import FeedSource, SecondWatch, source_of, unfit, why_not_fed
+from ._knowledge import Knowledge, OwnWatch
+from .feed_safety import SecondWatch, source_of, unfit, why_not_fed
 from .narrowing import handlers_of_watched
 from .operator import Operator, operator_of
 
@@ -47,9 +48,6 @@ DECODED_AT_ONCE = 50
 """The listed objects that are decoded in succession: what unpacks an object is slow after Kopf's own work,
 which displaces it from the caches of the processor.
 """
-
-NEVER = "~"
-"""Comes after each time."""
 
 _UNFIT = (Health.REJECTED, Health.OVERSIZED)
 """The states of a cache that Kopf does not wait for: its own watch takes over."""
@@ -151,33 +149,24 @@ class Feed:
     """The events of one watcher, from the informer of its kind."""
 
     def __init__(self, watcher: _kopf.Watcher, operator: Operator, *, most: int = QUEUED_CHANGES) -> None:
-        self.known: dict[str, Record] = {}
-        """The objects that Kopf was told of, by uid, as it was told last."""
+        self.knowledge = Knowledge()
         self._watcher = watcher
         self._operator = operator
         self._informer: Informer  # Set by `events`, and so are the departures.
         self._departures: Departures
         self._news = asyncio.Event()
-        self._seen: InformerState | None = None
-        """The state of the informer that the last decision was made about."""
-        self._queue = Fifo(most, self._news.set, self.known.__contains__)
+        self._seen: tuple[InformerState | None, bool] = None, False
+        """The state of the informer that the last decision was made about, and if objects were unreadable."""
+        self._unsafe: SecondWatch | None = None
+        """The last decision about a state of the informer."""
+        self._queue = Fifo(most, self._news.set, self.knowledge.known.__contains__)
         self._queue.drop()  # Until the present objects are listed.
-        self._is_listed = False
         self._must_stop = True
         """True if Kopf's own watch must take over once the queue is empty; so it is without a cache."""
         self._may_return = False
         """True if the cache may feed the watcher again, once it can."""
-        self._told = ""
-        """The version of the last event of Kopf's own watch."""
-        self._was_paused = False
-        self._pauses = 0
         self._listing: set[str] = set()
         """The uids that were fed of a list that is not fed to its end."""
-        self._unseen: list[tuple[str, str]] = [("", NEVER)]
-        """The times before the first list, and of each pause up to the list after it, as `creationTimestamp`
-        has them."""
-        self._forgotten: set[str] = set()
-        """The uids of objects that were listed, and that Kopf has forgotten: it resumes an object once."""
 
     async def events(self) -> _kopf.Events:
         """Yield the events of the watcher from its cache as long as that is safe, and else from Kopf's own
@@ -233,74 +222,39 @@ class Feed:
             self._operator.fed.note(watcher, is_fed=False)
 
     async def _from_kopf(self) -> _kopf.Events:
-        """Yield the events of Kopf's own watch, until the cache can feed the watcher again. Of its first
-        list, Kopf gets what has changed since it was told of an object, and nothing twice.
-        """
-        absent, is_first = dict(self.known), self._is_listed or bool(self.known)
-        began, is_listing, pauses, gone = self._now(), False, self._pauses, list[Record]()
+        """Yield the events of Kopf's own watch, until the cache can feed the watcher again."""
+        took_over = OwnWatch(
+            self.knowledge, may_return=self._may_return, began=self._now(), departed=self._departed
+        )
         async with aclosing(self._watcher.watch()) as own:
             async for event in own:
-                if event is _kopf.LISTED:
-                    yield event
-                    for uid, record in absent.items() if is_first else ():
-                        self.known.pop(uid, None)
-                        gone.append(record)
-                        yield {"type": "DELETED", "object": self._departed(record)}
-                    is_first, pauses = False, pauses if is_listing else self._pauses
-                    is_listing = False
-                    self._note_list(began, was_paused=pauses != self._pauses)
-                    if not self._may_return:
-                        self.known.clear()
-                elif event["type"] == "BOOKMARK" or not (is_first or self._may_return):
-                    yield event
-                else:
-                    if event["type"] is None and not is_listing:
-                        is_listing, pauses = True, self._pauses
-                    absent.pop(event["object"]["metadata"].get("uid"), None)
-                    try:
-                        known = self._note(event)
-                    except (KeyError, TypeError):  # The object lacks what it must have. Kopf takes it.
-                        self._may_return = False
-                        if not is_first:
-                            self.known.clear()
-                        yield event
-                    else:
-                        is_new = known is None and not self._is_listed
-                        if not is_first or event["type"] is not None or self._was_paused or is_new:
-                            yield event
-                        elif known is None or known.version != event["object"]["metadata"]["resourceVersion"]:
-                            kind = "ADDED" if known is None else "MODIFIED"
-                            yield {"type": kind, "object": event["object"]}
-                if self._may_return and not is_listing and pauses == self._pauses and self._can_return(gone):
-                    self._must_stop = False
-                    return
+                if not (self._can_return(took_over) and self._is_ahead(event)):
+                    for each in took_over.take(event):
+                        yield each
+                    if not self._can_return(took_over):
+                        continue
+                self._must_stop = False
+                return
 
-    def _note(self, event: Any) -> Record | None:
-        """Note an object as Kopf's own watch has it; return it as Kopf was told of it before."""
-        metadata = event["object"]["metadata"]
-        uid, version, labels = metadata["uid"], metadata["resourceVersion"], metadata.get("labels") or {}
-        noted = EvictedRecord(
-            metadata.get("namespace", ""), metadata["name"], uid, version, {**labels}, (), b""
-        )
-        if event["type"] is not None or is_newer(version, self._told):
-            self._told = version
-        known = self.known.pop(uid, None)
-        if event["type"] != "DELETED":
-            self.known[uid] = noted
-        return known
-
-    def _can_return(self, gone: list[Record]) -> bool:
-        """Return True if the cache can feed the watcher again, and is as new as Kopf's own watch, whose list
-        has shown that these objects are gone.
+    def _is_ahead(self, event: Any) -> bool:
+        """Return True if the cache is yet to bring an event of Kopf's own watch. On a busy kind with a small
+        filter, it would never be as new as each event that Kopf was told of.
         """
-        informer = self._informer
-        held = (informer.store.get(each.namespace, each.name)[0] for each in gone)
-        is_current = informer.is_current and not informer.has_unconfirmed
-        is_as_new = is_current and not is_newer(self._told, informer.version)
-        is_paused, is_listed = self._watcher.paused.is_on(), self._is_listed and not self._was_paused
-        if not is_as_new or not is_listed or is_paused or self._why_unfit() is not None:
+        if event is _kopf.LISTED or event["type"] == "BOOKMARK":
             return False
-        return not any(now and now.uid == each.uid for now, each in zip(held, gone, strict=True))
+        return is_newer(event["object"]["metadata"].get("resourceVersion", ""), self._informer.version)
+
+    def _can_return(self, own: OwnWatch) -> bool:
+        """Return True if the cache can feed the watcher again, and is as new as Kopf's own watch."""
+        knowledge = self.knowledge
+        if not own.may_end or not knowledge.is_listed or knowledge.was_paused or self._watcher.paused.is_on():
+            return False
+        informer = self._informer
+        if not informer.is_current or informer.has_unconfirmed or is_newer(own.version, informer.version):
+            return False
+        held = (informer.store.get(each.namespace, each.name)[0] for each in own.gone)
+        is_back = any(now and now.uid == each.uid for now, each in zip(held, own.gone, strict=True))
+        return not is_back and self._why_unfit() is None
 
     @contextmanager
     def _guarding(self) -> Iterator[None]:
@@ -331,7 +285,7 @@ class Feed:
         """True if the present objects are known. A feed begins with a store that is current: that of a kind
         which the cluster has stopped to serve has objects that are gone.
         """
-        return self._informer.is_complete if self._is_listed else self._informer.is_current
+        return self._informer.is_complete if self.knowledge.is_listed else self._informer.is_current
 
     async def _follow_cache(self) -> None:
         """Have the feed begin once the store is current: a list without changes is no news else. Have it end
@@ -339,10 +293,10 @@ class Feed:
         """
         informer = self._informer
         try:
-            while not self._is_listed:
+            while not self.knowledge.is_listed:
                 await informer.wait_until(lambda: informer.is_current)
                 self._news.set()
-                await informer.wait_until(lambda: self._is_listed or not informer.is_current)
+                await informer.wait_until(lambda: self.knowledge.is_listed or not informer.is_current)
             await informer.ending.limit(asyncio.Event().wait())
         except ReadError:
             self._give_up(REMOVED)
@@ -352,16 +306,14 @@ class Feed:
         paused = self._watcher.paused
         while True:
             await paused.wait_for(True)
-            self._pauses += 1
+            self.knowledge.pauses += 1
             self._pause()
             self._news.set()
             await paused.wait_for(False)
             self._news.set()
 
     def _pause(self) -> None:
-        if self._is_listed and not self._was_paused:
-            self._unseen.append((self._now(), NEVER))
-        self._was_paused = True
+        self.knowledge.pause(self._now())
         self._listing.clear()
         self._queue.drop()
 
@@ -383,7 +335,7 @@ class Feed:
                 break
             else:
                 naming = _named(self._operator, self._informer, self._watcher.resource)
-                async with nullcontext() if self._is_listed else naming:
+                async with nullcontext() if self.knowledge.is_listed else naming:
                     while not (self._must_stop or self._is_known or self._watcher.paused.is_on()):
                         await self._wait()
                         self._decide()
@@ -402,30 +354,31 @@ class Feed:
 
     def _why_unfit(self) -> SecondWatch | None:
         """Return the reason why the cache may not feed the watcher as it is now; None if it may."""
-        informer = self._informer
+        informer, watcher = self._informer, self._watcher
         if informer.health in _UNFIT:
             return unfit(informer.health)
-        source = source_of(informer)
-        return None if source is None else self._why_unsafe(source)
-
-    def _why_unsafe(self, source: FeedSource) -> SecondWatch | None:
-        """Return the reason why this cache lacks what the handlers need; None if it has all."""
-        self._seen = self._informer.state
-        watcher, registry = self._watcher, self._operator.registry
-        handlers = None if registry is None else handlers_of_watched(registry, watcher.resource)
-        return why_not_fed(watcher.settings, handlers, watcher.resource, watcher.namespace, source)
+        seen = informer.state, bool(informer.store.unreadable)
+        if seen != self._seen and (source := source_of(informer)) is not None:
+            registry, resource = self._operator.registry, watcher.resource
+            handlers = None if registry is None else handlers_of_watched(registry, resource)
+            self._unsafe = why_not_fed(watcher.settings, handlers, resource, watcher.namespace, source)
+            self._seen = seen
+        return self._unsafe
 
     def _give_up(self, why: SecondWatch) -> None:
         """Let Kopf's own watch take over."""
         if not self._must_stop:
             self._must_stop = True
-            self._may_return = not why.is_final and (self._is_listed or why.can_pass)
+            self._may_return = not why.is_final and (self.knowledge.is_listed or why.can_pass)
             self._operator.decisions.note(self._informer, self._watcher.namespace, why)
 
     # ---- Changes of the cache.
 
     def _add(self, change: Change | None) -> None:
-        after, is_changed = None if change is None else change.after, self._informer.state is not self._seen
+        after, is_changed = (
+            None if change is None else change.after,
+            self._informer.state is not self._seen[0],
+        )
         if change is None or is_changed or (after is not None and not after.stored):
             self._decide()
             self._news.set()
@@ -438,8 +391,8 @@ class Feed:
 
     def _keep(self, record: Record) -> bool:
         """Free an object that is about to be evicted."""
-        if record.uid in self.known:
-            self.known[record.uid] = EvictedRecord.of(record)
+        if record.uid in self.knowledge.known:
+            self.knowledge.known[record.uid] = EvictedRecord.of(record)
         return True
 
     # ---- Events.
@@ -448,9 +401,9 @@ class Feed:
         """Yield the events of the present objects, with type None at the beginning and after a pause, and of
         those that have departed since Kopf was told of them.
         """
-        as_listed, began = self._was_paused or not self._is_listed, self._now()
+        as_listed, began = self.knowledge.was_paused or not self.knowledge.is_listed, self._now()
         departures = self._queue.clear()
-        absent, wanted = dict(self.known), list[Record]()
+        absent, wanted = dict(self.knowledge.known), list[Record]()
         for record in self._informer.store.records()[0]:
             if self._watcher.namespace not in (None, record.namespace):
                 continue
@@ -463,14 +416,14 @@ class Feed:
         for record, body in _decoded(wanted):
             if as_listed:
                 self._listing.add(record.uid)
-                if self._is_listed and record.uid not in self.known:
+                if self.knowledge.is_listed and record.uid not in self.knowledge.known:
                     self._begin(body)
-                self.known[record.uid] = record
+                self.knowledge.known[record.uid] = record
                 yield {"type": None, "object": body}
             else:
                 yield self._put(record, body)
         if as_listed:
-            self._note_list(began)
+            self.knowledge.end_list(began)
             self._listing.clear()
             yield _kopf.LISTED
         for uid, record in absent.items():
@@ -497,7 +450,7 @@ class Feed:
         if after is not None and change.cause is not ChangeCause.LEFT:
             return self._put(after, after.decode()) if after.stored else None
         assert before is not None, "it departs"
-        is_known = before.uid in self.known
+        is_known = before.uid in self.knowledge.known
         if is_known and after is not None:  # It exists, outside of the filter: no further event will come.
             body = self._body_of(after)
             self._forget(before.uid, body)
@@ -507,45 +460,27 @@ class Feed:
         elif is_known and change.cause is ChangeCause.LEFT:
             self._departures.add(change)
         elif is_known:
-            del self.known[before.uid]
+            del self.knowledge.known[before.uid]
             return {"type": "DELETED", "object": self._departed(before, change.last)}
         return None
 
     def _put(self, record: Record, body: dict[str, Any]) -> Any:
         """Return the event of an object that is there."""
         self._departures.discard(record.uid)
-        is_known = record.uid in self.known
-        self.known[record.uid] = record
+        is_known = record.uid in self.knowledge.known
+        self.knowledge.known[record.uid] = record
         if not is_known:
             self._begin(body)
         return {"type": "MODIFIED" if is_known else "ADDED", "object": body}
 
-    def _note_list(self, began: str, *, was_paused: bool = False) -> None:
-        """Note that Kopf was told of all objects that were there at this time; `was_paused` if it was paused
-        since.
-        """
-        since, until = self._unseen[-1]
-        self._unseen[-1] = since, min(until, began)
-        self._is_listed, self._was_paused = True, was_paused
-
     def _begin(self, body: dict[str, Any]) -> None:
         """Have Kopf note of an object that is new to it if its own watch would have shown it in a list."""
         if (parts := _kopf.parts_of(self._watcher.settings)) is not None:
-            parts.memos.begin(body["metadata"]["uid"], is_listed=self._was_there(body))
-
-    def _was_there(self, body: dict[str, Any]) -> bool:
-        """Return True if Kopf's own watch would have shown an object in a list first, so that `on.resume` is
-        called for it, and if that has not happened yet.
-        """
-        created = body["metadata"].get("creationTimestamp", NEVER)
-        is_listed = any(since <= created < until for since, until in self._unseen)
-        return is_listed and body["metadata"]["uid"] not in self._forgotten
+            parts.memos.begin(body["metadata"]["uid"], is_listed=self.knowledge.was_there(body))
 
     def _forget(self, uid: str, body: dict[str, Any] | None = None) -> None:
         """Have Kopf forget an object that exists: with the event of this body, or now."""
-        if self._was_there(body or self._body_of(self.known[uid])):
-            self._forgotten.add(uid)
-        del self.known[uid]
+        self.knowledge.forget(body or self._body_of(self.knowledge.known[uid]))
         parts = _kopf.parts_of(self._watcher.settings)
         if parts is not None and body is not None:
             parts.memos.forget_with(body)

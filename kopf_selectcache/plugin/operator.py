@@ -42,7 +42,7 @@ from kopf_selectcache.settings.options import SelectCacheSettings, settings_of
 from ._stop import Stop
 from .caches import named_caches
 from .events import make_recorder
-from .feed_safety import DECLARED_LATER, Decisions, FeedSource, decide, source_of, would_silence
+from .feed_safety import DECLARED_LATER, Decisions, decide, source_of, would_silence
 from .narrowing import advise, handlers_of_key, warn_of_filter
 from .runtimes import create_runtime
 
@@ -206,10 +206,8 @@ class Operator:
         """Return True if Kopf's handlers of a kind are fed, or would be with labels in their decorators, or
         if a narrower watch would silence some.
         """
-        source = source_of(informer)
-        return source is not None and self._needs_none(source)
-
-    def _needs_none(self, source: FeedSource) -> bool:
+        if (source := source_of(informer)) is None:
+            return False
         namespaces = watched_namespaces(self.settings, {})
         decided = decide(self.settings, self.registry, source, namespaces).values()
         needs_none = all(why is None or why.is_avoidable for why in decided)

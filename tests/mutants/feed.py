@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .mutant import Mutant
 
-FEED_FILE, KOPF = "plugin/feed.py", "_kopf.py"
+FEED_FILE, KNOWLEDGE, KOPF = "plugin/feed.py", "plugin/_knowledge.py", "_kopf.py"
 TESTS = "tests/plugin/test_feed.py::test_"
 ENDS = "tests/plugin/test_feed_ends.py::test_"
 RETURNS = "tests/plugin/test_feed_returns.py::test_"
@@ -123,7 +123,7 @@ FEED: tuple[Mutant, ...] = (
     ),
     Mutant(
         "resume an object each time it returns",
-        FEED_FILE,
+        KNOWLEDGE,
         '        return is_listed and body["metadata"]["uid"] not in self._forgotten\n',
         "        return is_listed\n",
         6,
@@ -131,7 +131,7 @@ FEED: tuple[Mutant, ...] = (
     ),
     Mutant(
         "resume objects that are created after the start",
-        FEED_FILE,
+        KNOWLEDGE,
         '        return is_listed and body["metadata"]["uid"] not in self._forgotten\n',
         '        return body["metadata"]["uid"] not in self._forgotten\n',
         6,
@@ -155,9 +155,9 @@ FEED: tuple[Mutant, ...] = (
     ),
     Mutant(
         "repeat the objects that were fed before Kopf's own watch",
-        FEED_FILE,
-        "                    elif known is None or known.version != ",
-        "                    elif known is None or None != ",
+        KNOWLEDGE,
+        '        return "" if known.version == version else "MODIFIED"\n',
+        '        return "MODIFIED"\n',
         6,
         (ENDS + "6_nothing_is_repeated_and_nothing_is_missed_where_kopfs_own_watch_takes_over",),
     ),
@@ -195,9 +195,9 @@ FEED: tuple[Mutant, ...] = (
     ),
     Mutant(
         "list only what has changed during a pause",
-        FEED_FILE,
-        "        self._was_paused = True\n        self._listing.clear()\n",
-        "        self._listing.clear()\n",
+        KNOWLEDGE,
+        "        self.was_paused = True\n",
+        "        pass\n",
         15,
         (PAUSE,),
     ),
@@ -236,7 +236,7 @@ FEED: tuple[Mutant, ...] = (
     Mutant(
         "feed objects that went with the definition of their kind",
         FEED_FILE,
-        "is_complete if self._is_listed else self._informer.is_current\n",
+        "is_complete if self.knowledge.is_listed else self._informer.is_current\n",
         "is_complete\n",
         15,
         (DEFINITIONS + "15_objects_that_went_with_their_definition_do_not_come_back_with_it",),
@@ -252,8 +252,8 @@ FEED: tuple[Mutant, ...] = (
     Mutant(
         "feed again from a cache that is older than Kopf's own watch",
         FEED_FILE,
-        "        is_as_new = is_current and not is_newer(self._told, informer.version)\n",
-        "        is_as_new = is_current\n",
+        " or is_newer(own.version, informer.version):",
+        ":",
         4,
         (RETURNS + "4_kopfs_own_watch_goes_on_until_the_cache_is_as_new",),
     ),
@@ -267,9 +267,9 @@ FEED: tuple[Mutant, ...] = (
     ),
     Mutant(
         "keep the second watch after the last unreadable object",
-        FEED_FILE,
-        "                if self._may_return and not is_listing",
-        "                if False and not is_listing",
+        KNOWLEDGE,
+        "        return self._may_return and not self._is_listing",
+        "        return False and not self._is_listing",
         8,
         (RETURNS + "8_handlers_are_fed_again_once_no_object_is_unreadable",),
     ),
@@ -292,25 +292,41 @@ FEED: tuple[Mutant, ...] = (
     Mutant(
         "resume an object again that returns during a pause",
         FEED_FILE,
-        "                if self._is_listed and record.uid not in self.known:\n",
+        "                if self.knowledge.is_listed and record.uid not in self.knowledge.known:\n",
         "                if False:\n",
         6,
         (AFTER_PAUSES,),
     ),
     Mutant(
         "resume after a pause what was created before it",
-        FEED_FILE,
-        "            self._unseen.append((self._now(), NEVER))\n",
+        KNOWLEDGE,
+        "            self._unseen.append((now, NEVER))\n",
         '            self._unseen.append(("", NEVER))\n',
         6,
         (AFTER_PAUSES,),
     ),
     Mutant(
         "feed again while the cache has what Kopf's own list has shown to be gone",
-        FEED_FILE,
-        "                        gone.append(record)\n",
+        KNOWLEDGE,
+        "            self.gone.append(record)\n",
         "",
         4,
         (RETURNS + "4_what_kopfs_own_list_has_shown_to_be_gone_does_not_come_back",),
+    ),
+    Mutant(
+        "keep the second watch of a busy kind until the cache is ahead of it",
+        FEED_FILE,
+        "                if not (self._can_return(took_over) and self._is_ahead(event)):\n",
+        "                if True:\n",
+        4,
+        (RETURNS + "4_the_cache_need_not_be_as_new_as_an_event_that_it_brings_itself",),
+    ),
+    Mutant(
+        "let Kopf forget an object of which the answer shows its label again",
+        "plugin/_departures.py",
+        "            is_back = answer is not None and self.is_selected(answer)\n",
+        "            is_back = False\n",
+        6,
+        (RETURNS + "6_an_answer_that_shows_the_label_again_is_no_departure",),
     ),
 )

@@ -20,14 +20,18 @@ from tests.kopf_operators import run
 from tests.plugin.reconciling import app, config, operated, serving
 
 __all__ = [
+    "CONFIGMAPS",
     "Consumer",
     "Events",
+    "OwnWatch",
     "app",
     "config",
     "consuming",
     "feeding",
     "in_loop",
     "informer_of",
+    "is_fed",
+    "labelled",
     "lists_of",
     "serving",
     "until",
@@ -36,6 +40,13 @@ __all__ = [
 P = ParamSpec("P")
 
 FILTERS = {"v1/configmaps": ""}
+CONFIGMAPS = _kopf.Resource("", "v1", "configmaps", kind="ConfigMap", namespaced=True)
+
+
+def labelled(name: str, app: str, **data: str) -> dict[str, Any]:
+    obj = config(name, None, **data)
+    obj["metadata"]["labels"] = {"app": app}
+    return obj
 
 
 def in_loop(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
@@ -113,16 +124,40 @@ def informer_of(settings: kopf.OperatorSettings, key: str = "v1/configmaps") -> 
     return operator.runtime.informer(key)
 
 
+def is_fed(settings: kopf.OperatorSettings) -> bool:
+    """Return True if ConfigMaps are fed."""
+    operator = operator_of(settings)
+    return operator is not None and operator.fed.has(CONFIGMAPS, "shop")
+
+
+class OwnWatch:
+    """Kopf's own watch, which a test writes."""
+
+    def __init__(self) -> None:
+        self.events: asyncio.Queue[Any] = asyncio.Queue()
+
+    async def __call__(self) -> Any:
+        while True:
+            yield await self.events.get()
+
+    def say(self, kind: str | None, obj: Any) -> None:
+        self.events.put_nowait({"type": kind, "object": obj})
+
+    def lists(self, *objects: Any) -> None:
+        for each in objects:
+            self.say(None, each)
+        self.events.put_nowait(_kopf.LISTED)
+
+
 class Consumer:
     """Takes the events of a feed one by one."""
 
     def __init__(self, settings: kopf.OperatorSettings, *, most: int = 1000, **own: Any) -> None:
         operator = operator_of(settings)
         assert operator is not None
-        resource = _kopf.Resource("", "v1", "configmaps", kind="ConfigMap", namespaced=True)
         self.paused = _kopf.ToggleSet(any)
         watch = own.get("watch", lambda: pytest.fail("Kopf's own watch takes over"))
-        self.fed = Feed(_kopf.Watcher(settings, resource, None, self.paused, watch), operator, most=most)
+        self.fed = Feed(_kopf.Watcher(settings, CONFIGMAPS, None, self.paused, watch), operator, most=most)
         self.events = self.fed.events()
 
     async def take(self) -> Any:

@@ -30,6 +30,8 @@ from tests.plugin.feeding import (
     feeding,
     in_loop,
     informer_of,
+    is_fed,
+    labelled,
     lists_of,
     serving,
     until,
@@ -39,22 +41,8 @@ WEB = {"v1/configmaps": "app=web"}
 HANDLED = "kopf.zalando.org/last-handled-configuration"
 
 
-@pytest.fixture
-def registry() -> kopf.OperatorRegistry:
-    return kopf.OperatorRegistry()
-
-
-@pytest.fixture
-def events(registry: kopf.OperatorRegistry) -> Events:
-    events = Events()
-    events.handle(registry)
-    return events
-
-
 def web(name: str, **data: str) -> dict[str, Any]:
-    obj = config(name, None, **data)
-    obj["metadata"]["labels"] = {"app": "web"}
-    return obj
+    return labelled(name, "web", **data)
 
 
 def handled(cluster: EmbeddedCluster, name: str) -> str:
@@ -64,11 +52,6 @@ def handled(cluster: EmbeddedCluster, name: str) -> str:
 
 def is_kopfs_watch_of_namespaces(asked: Any) -> bool:
     return asked.resource == "namespaces" and asked.verb == "watch" and "labelSelector" not in asked.query
-
-
-def is_fed(settings: kopf.OperatorSettings) -> bool:
-    operator = operator_of(settings)
-    return operator is not None and operator.fed.has(_kopf.Resource("", "v1", "configmaps"), "shop")
 
 
 @in_loop
@@ -564,7 +547,7 @@ async def test_15_each_present_object_is_listed_once_however_many_changes_come_m
                 await consumer.some(7)
                 toggle = await consumer.paused.make_toggle(True)
                 begins = asyncio.create_task(consumer.take())
-                await until(lambda: consumer.fed._was_paused)
+                await until(lambda: consumer.fed.knowledge.was_paused)
                 await consumer.paused.drop_toggle(toggle)
                 seen = [await begins, *await consumer.some(1)]
             else:
@@ -610,7 +593,7 @@ async def test_6_an_answer_does_not_overtake_the_return_of_an_object(
             assert await consumer.take() == ("MODIFIED", "a")
             cluster.delete(web("b"))
             assert await consumer.take() == ("DELETED", "b")
-            assert {each.name for each in consumer.fed.known.values()} == {"a"}
+            assert {each.name for each in consumer.fed.knowledge.known.values()} == {"a"}
 
 
 @in_loop
@@ -647,8 +630,8 @@ async def test_15_after_a_pause_kopfs_own_watch_lists_as_after_any_pause(
 
     objects = config("stays"), config("goes")
     async with consuming(registry, *objects, watch=own) as (_, settings, consumer):
-        uids = {each.name: uid for uid, each in consumer.fed.known.items()}
-        versions = {each.name: each.version for each in consumer.fed.known.values()}
+        uids = {each.name: uid for uid, each in consumer.fed.knowledge.known.items()}
+        versions = {each.name: each.version for each in consumer.fed.knowledge.known.values()}
         await consumer.paused.make_toggle(True)
         await selectcache.cache_of(settings).undeclare("v1/configmaps")
         taken = await consumer.some(4)

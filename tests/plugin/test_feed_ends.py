@@ -12,17 +12,23 @@ import kopf_selectcache as selectcache
 from kopf_selectcache import _kopf
 from kopf_selectcache.plugin.feed import NAMING_SECONDS
 from kopf_selectcache.plugin.operator import operator_of
+from kopf_selectcache.testing.api.request import Request
 from kopf_selectcache.testing.faults import Inserted, Refuse
-from tests.plugin.feeding import Events, app, config, feeding, in_loop, lists_of, serving, until
+from tests.plugin.feeding import (
+    CONFIGMAPS,
+    Events,
+    app,
+    config,
+    feeding,
+    in_loop,
+    labelled,
+    lists_of,
+    serving,
+    until,
+)
 from tests.plugin.virtual import Times
 
 KEY, APPS = "v1/configmaps", "example.com/v1/webapps"
-CONFIGMAPS = _kopf.Resource("", "v1", "configmaps")
-
-
-@pytest.fixture
-def registry() -> kopf.OperatorRegistry:
-    return kopf.OperatorRegistry()
 
 
 @pytest.fixture
@@ -30,24 +36,11 @@ def times(monkeypatch: pytest.MonkeyPatch) -> Times:
     return Times(monkeypatch)
 
 
-@pytest.fixture
-def events(registry: kopf.OperatorRegistry) -> Events:
-    events = Events()
-    events.handle(registry)
-    return events
-
-
 def shown(settings: kopf.OperatorSettings) -> str:
     """Return what the operator says of the feed of ConfigMaps."""
     operator = operator_of(settings)
     assert operator is not None
     return operator.decisions.shown(KEY)
-
-
-def labelled(name: str, app: str) -> dict[str, Any]:
-    obj = config(name)
-    obj["metadata"]["labels"] = {"app": app}
-    return obj
 
 
 def test_8_handlers_of_a_forbidden_kind_wait_and_the_operator_lives(
@@ -65,6 +58,40 @@ def test_8_handlers_of_a_forbidden_kind_wait_and_the_operator_lives(
                 refusing.release()
                 await times.until(lambda: events, within=120)
                 assert events == [(None, "a")]
+
+    times.run(main())
+
+
+class RefusedCaches(Refuse):
+    """Refuses to tell the caches of a group, and not Kopf."""
+
+    def concerns(self, request: Request) -> bool:
+        return (
+            request.path == "/apis/example.com/v1" and request.headers.get("user-agent") == "kopf-selectcache"
+        )
+
+
+def test_2_handlers_of_a_kind_wait_until_its_key_is_resolved_and_are_fed_then(
+    registry: kopf.OperatorRegistry, times: Times
+) -> None:
+    events = Events()
+    events.handle(registry, "webapps")
+
+    async def main() -> None:
+        async with serving(app("a")) as cluster:
+            refusing = cluster.faults.add(RefusedCaches(500))
+            async with feeding(registry, cluster, filters={"webapps": ""}) as settings:
+                await refusing.hit()
+                operator = operator_of(settings)
+                assert operator is not None
+                await times.until(
+                    lambda: cluster.requests.where("watch", "customresourcedefinitions"), within=60
+                )
+                assert (events, operator.decisions.shown("webapps")) == ([], "")
+                refusing.release()
+                await times.until(lambda: events, within=300)
+                assert events == [(None, "a")]
+                assert operator.decisions.shown("webapps") == "fed from the cache"
 
     times.run(main())
 

@@ -282,6 +282,23 @@ def test_6_all_handlers_of_a_kind_must_be_contained() -> None:
     assert decided(narrow, wide, filter_="app=web").startswith("handler 'web' also selects")
 
 
+def test_6_handlers_are_not_fed_where_it_is_undecided_if_the_filter_contains_what_they_select() -> None:
+    """Pigeons in too few holes: every object is selected, and to see that takes too many boxes."""
+    shared = [
+        Selector(f"p{one}=h{hole},p{two}=h{hole}")
+        for one in range(8)
+        for two in range(one)
+        for hole in range(7)
+    ]
+    elsewhere = [Selector(f"p{each} notin (h0,h1,h2,h3,h4,h5,h6)") for each in range(8)]
+    why = decided(handles(), filter_=AnyOf([*shared, *elsewhere]))
+    assert why.startswith("it is undecided whether (labels='p0=h0,p1=h0') or (labels='p0=h1,p1=h1') or ")
+    assert why.endswith(
+        " has all objects of handler 'web'. cache these as well: selectors['deployments'] ="
+        " selectcache.EVERYTHING"
+    )
+
+
 def test_20_the_proposed_lines_have_the_handlers_fed() -> None:
     assert decided(handles(labels={"app": "web", "old": kopf.ABSENT}), filter_="app=web,!old") == ""
     assert decided(handles(labels={"app": "db"}), filter_=["app=web", "app=db"]) == ""
