@@ -1,7 +1,7 @@
 """`at_least=`: reads as of a version or later. Compares the versions of streams with it, and waits for them.
 
 A stream holds all up to a version if it has reached it: by an event or by a bookmark. While neither comes,
-one list of metadata, which all waits share, shows what its watch lacks (`informer._comparison`). A stream
+one list of metadata, which all waits share, shows how far it is (`informer._comparison`). A stream
 that was not listed since the server was restored holds no version of now, however high its own version is.
 """
 
@@ -80,24 +80,18 @@ def has_passed(state: InformerState, key: ObjectKey, version: str) -> bool:
 
 
 def version_reached(informer: Informer) -> str:
-    """Return a version that all streams are known to have reached: that of the store, or a newer one that
-    comparisons have shown, unless a leave before it is unconfirmed. It is empty while a stream is behind a
-    list of another one.
+    """Return a version that all streams are known to have reached: the oldest of theirs, unless a leave
+    before it is unconfirmed. It is empty while a stream is behind a list of another one.
     """
     version = informer.store.version
     streams = informer.streams_for()
-    newest = [_newest_of(each) for each in streams]
+    newest = [each.version for each in streams]
     if not newest or not are_numbers((version, *newest)):
         return version
     reached = min(newest, key=rank_of)
     if not all(_has_reached(each, reached) for each in streams):
         return ""  # What moved unseen is in no answer.
     return version if _has_unconfirmed(informer, reached) else reached
-
-
-def _newest_of(reflector: Reflector) -> str:
-    as_of = reflector.comparison.as_of
-    return as_of if as_of and is_newer(as_of, reflector.version) else reflector.version
 
 
 def lists_of(informer: Informer) -> tuple[str, ...]:
@@ -111,8 +105,7 @@ def _epoch_of(informer: Informer) -> int:
 
 
 def _has_reached(reflector: Reflector, version: str) -> bool:
-    goal = reflector.goal(version)
-    return not is_newer(goal, reflector.version) or not is_newer(goal, reflector.comparison.as_of)
+    return not is_newer(reflector.goal(version), reflector.version)
 
 
 def _has_unconfirmed(informer: Informer, version: str) -> bool:

@@ -2,38 +2,33 @@
 
 A watch that was just opened may still deliver earlier events. A bookmark shows that all of them have come,
 unless somebody waits for a newer version: then the server may lag. Until then, one list of metadata for each
-opening shows what the watch lacks. All waiters share it. The list is at least as new as the newest version
-that somebody waits for. A comparison that has begun goes on without waiters: handlers that come one after
-another share it as well. A failure delays the next list, also if nobody waited for a while.
+opening shows how far the watch is (`core.store.probe`). It is at least as new as the newest version that
+somebody waits for, and all waiters share it. A comparison that has begun goes on without waiters: handlers
+that come one after another share it as well. A failure delays the next list, also if nobody waited meanwhile.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from functools import reduce
-from typing import NamedTuple
 
-from kopf_selectcache.client.partial_metadata import pages_of_metadata
 from kopf_selectcache.client.reading import Refused, Unreachable
 from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.protocol.backoff import delay
-from kopf_selectcache.core.protocol.pager import Paging
 from kopf_selectcache.core.protocol.query import not_older_than
 from kopf_selectcache.core.redact import printable
 from kopf_selectcache.core.selection.resource import Resource
-from kopf_selectcache.core.store.record import ObjectKey, Record, is_newer, is_number, is_older
+from kopf_selectcache.core.store.probe import Probe
+from kopf_selectcache.core.store.record import is_newer, is_number, is_older
 from kopf_selectcache.core.store.substore import Substore
 from kopf_selectcache.settings.planner import Stream
 
+from ._metadata_lists import metadata_as_of
 from .environment import Environment
 
-
-class _Difference(NamedTuple):
-    """An object of the list that the watch lacks, or one that the watch has and the list lacks."""
-
-    key: ObjectKey
-    uid: str
-    version: str
+PAUSE = 1.0
+"""Seconds until the next list, if a stream equals the last one and can't move to its version yet."""
 
 
 class Comparison:
@@ -46,19 +41,19 @@ class Comparison:
         resource: Resource,
         *,
         environment: Environment,
+        jump: Callable[[str], bool],
         turns: asyncio.Semaphore | None = None,
     ) -> None:
         self.has_caught_up = False
         """True if the open watch has delivered all that happened before it was opened."""
-        self.as_of = ""
-        """The version as of which the open watch is known to lack nothing, by a list; empty if none was
-        compared."""
         self.openings = 0
         """The number of watches that were opened."""
         self._stream = stream
         self._substore = substore
         self._resource = resource
         self._environment = environment
+        # Called with the version of a list that the stream equals; returns False if it can't move now.
+        self._jump = jump
         # Shared by the streams of an informer: there may be a hundred.
         self._turns = turns or asyncio.Semaphore()
         self._is_open = asyncio.Event()
@@ -68,11 +63,9 @@ class Comparison:
         self._next_list = 0.0  # The earliest time of the next list.
         self._is_listing = False
         self._is_comparing = False  # True while it lists, or waits until the watch lacks nothing.
-        # Set if the compared watch has ended, or lacks nothing any more.
+        # Set if the compared watch has ended, or has reached the list.
         self._has_changed = asyncio.Event()
-        self._missing: list[_Difference] = []
-        self._surplus: list[_Difference] = []
-        self._as_of = ""
+        self._probe: Probe | None = None
 
     @property
     def is_open(self) -> bool:
@@ -93,7 +86,7 @@ class Comparison:
 
     def close(self) -> None:
         """Note that the watch has ended."""
-        self.has_caught_up, self.as_of = False, ""
+        self.has_caught_up = False
         self._is_open.clear()
         self._has_changed.set()
 
@@ -105,11 +98,19 @@ class Comparison:
     def follow(self, substore: Substore) -> None:
         """Compare another substore from now on, which the same watch has fed as well."""
         self._substore = substore
+        if self._probe is not None:
+            self._probe.follow(substore)
 
     def look(self) -> None:
         """Note a change of the substore."""
-        if self._missing or self._surplus:
-            self._strike_off()
+        probe = self._probe
+        if probe is None or self._has_changed.is_set() or not (probe.is_over or probe.counts()):
+            return
+        self._has_changed.set()
+        self.has_caught_up = True
+        if not probe.is_over and not self._jump(probe.version):
+            self._next_list = self._environment.clock() + PAUSE  # Who waits for the version asks again.
+        self._release(probe.version)
 
     def end(self) -> None:
         """Release all who wait: the stream is torn down."""
@@ -201,95 +202,32 @@ class Comparison:
         self._next_list = self._environment.clock() + seconds
 
     async def _compare(self) -> None:
-        """Compare the open watch with one list, and wait until it lacks nothing; raise Refused, Unreachable
-        or Garbled.
+        """Compare the open watch with one list, and wait until it has reached that; raise Refused,
+        Unreachable or Garbled.
         """
-        listed, missing = set[ObjectKey](), list[_Difference]()
         newest = reduce(lambda one, other: other if is_newer(other, one) else one, self._waiting.values())
         self._is_listing = True
         try:
             async with self._turns:
-                paging = Paging(
-                    self._stream.query(),
-                    page_limit=self._environment.settings.page_limit,
-                    patience=self._environment.settings.sync_timeout,
-                    first=not_older_than(newest) if is_number(newest) else None,
-                )
-                path = self._stream.path(self._resource)
-                async for records in pages_of_metadata(
-                    self._environment.transport,
+                version, listed = await metadata_as_of(
+                    self._stream,
                     self._resource,
-                    path,
-                    paging,
-                    chance=self._environment.chance,
-                    sleep=self._environment.sleep,
-                ):
-                    # Only keys and differences are stored, not the records.
-                    for record in self._stream.within(records):
-                        listed.add(record.key)
-                        difference = _difference(record)
-                        if not _is_as_new(self._substore.view.held(record.key), difference):
-                            missing.append(difference)
+                    not_older_than(newest) if is_number(newest) else {},
+                    environment=self._environment,
+                )
         finally:
             self._is_listing = False
         if self._has_changed.is_set():
             return  # The watch has ended.
-        if is_number(newest) and not is_number(paging.version):
+        if is_number(newest) and not is_number(version):
+            raise Garbled(f"a list of version {printable(version, 50)} came where other versions are numbers")
+        if is_older(version, newest):
             raise Garbled(
-                f"a list of version {printable(paging.version, 50)} came where other versions are numbers"
+                f"a list of version {printable(version, 50)} came, which is older than was asked for"
             )
-        if is_older(paging.version, newest):
-            raise Garbled(
-                f"a list of version {printable(paging.version, 50)} came, which is older than was asked for"
-            )
-        self._as_of, self._missing = paging.version, missing
-        self._surplus = [
-            _difference(record)
-            for record in self._substore.view.records()[0]
-            if record.key not in listed and not is_older(self._as_of, record.version)
-        ]
+        self._probe = Probe(self._substore, version, listed)
         try:
-            self._strike_off()
+            self.look()
             await self._has_changed.wait()
-            if self._is_open.is_set() and not self._missing and not self._surplus:
-                self.has_caught_up, self.as_of = True, self._as_of
-                self._release(self._as_of)
         finally:
-            self._missing, self._surplus = [], []
-
-    def _strike_off(self) -> None:
-        """Remove differences that the watch has delivered meanwhile. Each call checks one difference more
-        than it removes, so the cost per event is constant on average.
-        """
-        view, version = self._substore.view, self._substore.version
-        is_past = not is_newer(self._as_of, version)
-        while self._missing and (
-            is_past
-            or not is_newer(self._missing[-1].version, version)
-            or _is_as_new(view.held(self._missing[-1].key), self._missing[-1])
-        ):
-            self._missing.pop()
-        while self._surplus and (
-            is_past
-            or (held := view.held(self._surplus[-1].key)) is None
-            or held.uid != self._surplus[-1].uid
-            or is_older(self._as_of, held.version)
-        ):
-            self._surplus.pop()
-        if not self._missing and not self._surplus:
-            self._has_changed.set()
-
-
-def _difference(record: Record) -> _Difference:
-    return _Difference(record.key, record.uid, record.version)
-
-
-def _is_as_new(held: Record | None, listed: _Difference) -> bool:
-    """Return True if the stored object is at least as new as the listed one. Versions that are not numbers
-    must be equal.
-    """
-    return (
-        held is not None
-        and held.uid == listed.uid
-        and (held.version == listed.version or is_older(listed.version, held.version))
-    )
+            self._probe = None

@@ -10,19 +10,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from kopf_selectcache.client.fetcher import Shared
-from kopf_selectcache.client.partial_metadata import pages_of_metadata
 from kopf_selectcache.client.reading import Refused, Unreachable
 from kopf_selectcache.core.errors import Garbled
-from kopf_selectcache.core.protocol.pager import Paging
 from kopf_selectcache.core.protocol.query import exactly, is_beyond_server
 from kopf_selectcache.core.reasons import MetricReason
 from kopf_selectcache.core.redact import printable_name
 from kopf_selectcache.core.selection.resource import Resource
-from kopf_selectcache.core.store.record import ObjectKey, UnreadableRecord
+from kopf_selectcache.core.store.probe import differences
+from kopf_selectcache.core.store.record import UnreadableRecord
 from kopf_selectcache.core.store.substore import Substore
 from kopf_selectcache.selectors.object_key import Key
 from kopf_selectcache.settings.planner import Stream
 
+from ._metadata_lists import metadata_as_of
 from .environment import Environment
 from .metrics import Counts
 from .state import InformerState
@@ -82,32 +82,15 @@ async def audited(
     """Compare the objects of one stream with the server; raise Refused, Unreachable or Garbled."""
     all_held, version = substore.view.records()
     held = {record.key: record for record in all_held}
-    objects, missing, outdated = 0, list[ObjectKey](), list[ObjectKey]()
-    paging = Paging(
-        stream.query(),
-        page_limit=environment.settings.page_limit,
-        patience=environment.settings.sync_timeout,
-        first=exactly(version),
-        version=version,
+    _, listed = await metadata_as_of(
+        stream, resource, exactly(version), version=version, environment=environment
     )
-    async for records in pages_of_metadata(
-        environment.transport,
-        resource,
-        stream.path(resource),
-        paging,
-        chance=environment.chance,
-        sleep=environment.sleep,
-    ):
-        for record in stream.within(records):
-            objects += 1
-            mine = held.pop(record.key, None)
-            if mine is None:
-                missing.append(record.key)
-            elif (mine.uid, mine.version) != (record.uid, record.version) or (
-                isinstance(mine, UnreadableRecord) and mine.is_suspect
-            ):
-                outdated.append(record.key)
-    return Audit(objects, *(tuple(map(Key.stored, keys)) for keys in (missing, held, outdated)))
+    missing, extra, outdated = differences(held, listed)
+    suspect = (
+        record.key for record in all_held if isinstance(record, UnreadableRecord) and record.is_suspect
+    )
+    outdated = [*dict.fromkeys([*outdated, *(key for key in suspect if key in listed)])]
+    return Audit(len(listed), *(tuple(map(Key.stored, keys)) for keys in (missing, extra, outdated)))
 
 
 class Auditor:

@@ -13,24 +13,23 @@ objects wait for their bookmark.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-from kopf_selectcache.client.partial_metadata import pages_of_metadata
 from kopf_selectcache.client.reading import Refused, Unreachable
 from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.protocol.backoff import delay
 from kopf_selectcache.core.protocol.machine import Probed
-from kopf_selectcache.core.protocol.pager import Paging
 from kopf_selectcache.core.protocol.query import exactly, not_older_than
 from kopf_selectcache.core.reasons import MetricReason
 from kopf_selectcache.core.redact import printable
 from kopf_selectcache.core.selection.resource import Resource
-from kopf_selectcache.core.store.probe import Listed, Probe, listed_of
+from kopf_selectcache.core.store.probe import Listed, Probe
 from kopf_selectcache.core.store.record import is_number, is_older
 from kopf_selectcache.core.store.substore import Substore
 from kopf_selectcache.core.store.union import Union
 from kopf_selectcache.settings.planner import Stream
 
+from ._metadata_lists import metadata_as_of
 from ._versions import refuses_version
 from .environment import Environment
 from .reflector import Reflector
@@ -45,37 +44,6 @@ LARGE = 5_000
 """Maximum of objects of a stream that is listed."""
 
 _FAILURES = (Refused, Unreachable, Garbled)
-
-
-async def metadata_as_of(
-    stream: Stream,
-    resource: Resource,
-    first: Mapping[str, str],
-    *,
-    version: str = "",
-    environment: Environment,
-) -> tuple[str, Listed]:
-    """List the metadata of a stream, with these parameters for its version; return the version and the list.
-    Raise Refused, Unreachable or Garbled, also if the list is as of another `version` than is required.
-    """
-    listed: Listed = {}
-    paging = Paging(
-        stream.query(),
-        page_limit=environment.settings.page_limit,
-        patience=environment.settings.sync_timeout,
-        first=first,
-        version=version,
-    )
-    async for records in pages_of_metadata(
-        environment.transport,
-        resource,
-        stream.path(resource),
-        paging,
-        chance=environment.chance,
-        sleep=environment.sleep,
-    ):
-        listed |= listed_of(stream.within(records))
-    return paging.version, listed
 
 
 class Prober:

@@ -28,6 +28,7 @@ from kopf_selectcache.core.protocol.machine import (
     Listing,
     Lost,
     Opened,
+    Probed,
     Silent,
     Start,
     State,
@@ -45,7 +46,7 @@ from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.changes import Change
 from kopf_selectcache.core.store.index_spec import Indexed
 from kopf_selectcache.core.store.projection import Projection
-from kopf_selectcache.core.store.record import Record, is_older
+from kopf_selectcache.core.store.record import Record, is_number, is_older
 from kopf_selectcache.core.store.siblings import SiblingPacking
 from kopf_selectcache.core.store.substore import Substore
 from kopf_selectcache.selectors.selector import Selector
@@ -131,7 +132,12 @@ class Reflector:
         self.writer.is_ordered = False
         self._comparing = comparing  # Held while the stream is compared with a list.
         self.comparison = Comparison(
-            stream, writer.substore, resource, environment=environment, turns=comparing
+            stream,
+            writer.substore,
+            resource,
+            environment=environment,
+            jump=self._jump,
+            turns=comparing,
         )
         """Compares the open watch with the server, for reads that must know if it has caught up."""
         self._again = asyncio.Event()
@@ -217,7 +223,12 @@ class Reflector:
         self.writer.forget()
         self.comparison.end()  # It refers to the previous substore.
         self.comparison = Comparison(
-            self.stream, self.substore, self.resource, environment=self._environment, turns=self._comparing
+            self.stream,
+            self.substore,
+            self.resource,
+            environment=self._environment,
+            jump=self._jump,
+            turns=self._comparing,
         )
         self._storing.end()
 
@@ -246,6 +257,13 @@ class Reflector:
     def can_jump(self) -> bool:
         """True if a probe may count: the stream watches, is not held, and no list was ordered."""
         return self.is_watching and self._held is None and not self.writer.is_ordered
+
+    def _jump(self, version: str) -> bool:
+        """Note that the stream holds what a list as of a version has; return False if it can't move now."""
+        if not (self.can_jump and is_number(version)):
+            return False
+        self.writer.take(Probed(version))
+        return True
 
     @property
     def goes_on(self) -> bool:
@@ -375,12 +393,12 @@ class Reflector:
                     if self._held is not None:
                         await self._held.wait()
                     command = writer.take(input_)
-                    self.comparison.look()
                     if writer.is_confirmed:
                         self.comparison.confirm(writer.substore.version)
                     if writer.has_committed:  # The memory of the pages is free now.
                         self._storing.free_compressors()
                         await run_in_thread(trim_heap)
+                    self.comparison.look()
                     if self._share is not None and self._share.is_beyond():
                         return
                     missing = missing or (isinstance(input_, Refusal) and input_.code == 404)

@@ -14,7 +14,6 @@ from kopf_selectcache import Selector
 from kopf_selectcache.cache.freshness import event_of, wait_until_fresh
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.core.store.substore import Keys
-from kopf_selectcache.informer._comparison import _difference, _is_as_new
 from kopf_selectcache.informer._streams import PAGES_AT_ONCE
 from kopf_selectcache.testing.faults import Silence
 from tests.cache.environment import PODS
@@ -25,7 +24,6 @@ from tests.faults.server import SILENCE, Answer, Obj, Server, bookmark, chunk, e
 from tests.faults.server import pod as served
 from tests.gated import Gated, gated, settle
 from tests.kopf_operators import run
-from tests.rows import each_row
 
 
 def make_other(environment: Gated, number: int) -> asyncio.Task[Any]:
@@ -153,17 +151,6 @@ def test_few_streams_of_a_kind_are_compared_at_once() -> None:
             assert len(environment.comparisons()) == len(namespaces)
 
     run(main())
-
-
-@each_row(
-    ("uid", "version", "is_as_new"),
-    [("u", "4", False), ("u", "5", True), ("u", "6", True), ("other", "6", False)],
-)
-def test_an_object_is_as_new_as_a_listed_one_if_it_is_the_same_object(
-    uid: str, version: str, is_as_new: bool
-) -> None:
-    held, listed = (Record("shop", "a", *each, {}, (), b"{}") for each in ((uid, version), ("u", "5")))
-    assert _is_as_new(held, _difference(listed)) is is_as_new
 
 
 # ---- Versions that are no numbers.

@@ -484,7 +484,7 @@ def _compare_wrongly() -> None:
                 sleep=sleep,
             ),
         )
-        comparison = Comparison(stream, writer.substore, PODS, environment=environment)
+        comparison = Comparison(stream, writer.substore, PODS, environment=environment, jump=bool)
         comparison.open()
         comparison.wait("7")
         with contextlib.suppress(asyncio.CancelledError):

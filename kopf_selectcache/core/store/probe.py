@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple, TypeAlias
 
-from .record import ObjectKey, Record, is_newer, is_older
+from .record import ObjectKey, Record, is_newer, is_reached
 from .substore import Substore
 
 Listed: TypeAlias = dict[ObjectKey, tuple[str, str]]
@@ -60,8 +60,12 @@ class Probe:
 
     @property
     def is_over(self) -> bool:
-        """True once the watch has reached the version by itself."""
-        return not is_older(self._substore.version, self.version)
+        """True once the watch has reached the version by itself. Versions without order show nothing."""
+        return is_reached(self.version, self._substore.version)
+
+    def follow(self, substore: Substore) -> None:
+        """Compare another substore from now on, which has the same records."""
+        self._substore = substore
 
     def counts(self) -> bool:
         """Return True if the substore holds exactly the listed objects now.
