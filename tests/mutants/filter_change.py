@@ -11,9 +11,9 @@ FLOORS = "tests/core/store/test_succession.py::test_16_"
 
 FILTER_CHANGE: tuple[Mutant, ...] = (
     Mutant("forget what readers have seen depart", "core/store/succession.py", "                floors.lay(key, record.version)\n", "                pass\n", 16,
-           (FLOORS + "in_larger_worlds_no_object_goes_back_or_is_absent",)),
+           (f"{CORPUS}[Readers have seen an object depart, and a stream of the next filter reports an older state]",)),
     Mutant("forget in the filter after the next what readers have seen end", "core/store/succession.py", "        found.lay(key, floor)\n", "        pass\n", 16,
-           (FLOORS + "the_filter_after_the_next_ignores_what_readers_have_seen_end",)),
+           (f"{CORPUS}[An object has left, and the kept stream of the filter after the next is still behind]",)),
     Mutant("hide an object that a restored server has again", "core/store/substore.py", "        return valid\n", "        return []\n", 16,
            (FLOORS + "a_list_that_is_newer_than_the_end_of_an_object_has_it_again",)),
     Mutant("ignore what a restore during a change has undone", "core/store/succession.py", "        if self._epoch != self.before.epoch:\n", "        if False:\n", 16,
@@ -27,9 +27,9 @@ FILTER_CHANGE: tuple[Mutant, ...] = (
     Mutant("keep one of two floors", "core/store/substore.py", '        if is_newer(version, self.get(key, "0")):\n            self[key] = version\n', "        self[key] = version\n", 16,
            ("tests/core/store/test_floors.py::test_16_two_floors_are_over_what_one_of_them_is_over",)),
     Mutant("split a cache while its outer streams are behind a departure", "core/store/succession.py", "is_older(each.version, self._confirmed)", "False", 16,
-           (FLOORS + "an_object_that_has_departed_is_on_a_side_of_the_next_cache",)),
+           (FLOORS + "a_cache_is_split_once_its_outer_stream_is_as_new_as_a_departure",)),
     Mutant("change the filter while a deletion is still to come", "core/store/succession.py", "                    self.before.is_past(following)\n", "                    False\n", 16,
-           ("tests/core/store/test_succession.py::test_16_a_list_from_before_a_deletion_that_readers_have_seen_is_not_shown",)),
+           (f"{CORPUS}[The first list beside a kept stream is from before a deletion]",)),
     Mutant("hide an own write that only the next filter selects", "core/store/own_writes.py", "written = write.record or write.outside", "written = write.record", 16,
            ("tests/informer/test_filter_change_ends.py::test_16_an_own_write_outside_of_the_former_filter_is_shown_by_the_next_one",)),
     Mutant("notify entries before departures", "core/store/succession.py", "return [*left, *updated, *entered]", "return [*entered, *updated, *left]", 16,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .mutant import Mutant
+from .mutant import CORPUS, Mutant
 
 PARTIAL = "tests/cache/formats/test_partial.py::test_13_"
 
@@ -10,7 +10,7 @@ OUTSIDE = "tests/settings/test_outside.py::test_6_"
 SIDES = "tests/cache/test_sides.py::test_9_"
 SPLIT_UNION = "tests/core/store/test_split.py::test_"
 RESTARTS = "tests/core/store/test_split_restarts.py::test_6_"
-SUCCESSION, SUCCESSIONS = "core/store/succession.py", "tests/core/store/test_succession.py::test_16_"
+SUCCESSION = "core/store/succession.py"
 AT_LEAST = "tests/cache/test_at_least.py::test_11_"
 
 SPLIT_CACHES: tuple[Mutant, ...] = (
@@ -95,7 +95,7 @@ SPLIT_CACHES: tuple[Mutant, ...] = (
         "            return may_be_shown and self._is_behind(shown)\n",
         "            return False\n",
         16,
-        (SUCCESSIONS + "in_whatever_order_the_streams_of_split_caches_report_an_object_is_on_one_side",),
+        (f"{CORPUS}[An object outside is created while the next filter, which selects it, is listed]",),
     ),
     Mutant(
         "show an object in a state from before it was outside",
@@ -103,7 +103,7 @@ SPLIT_CACHES: tuple[Mutant, ...] = (
         "            return is_older(following.version, shown.version)\n",
         "            return type(shown) is type(following) and is_older(following.version, shown.version)\n",
         16,
-        (SUCCESSIONS + "in_whatever_order_the_streams_of_split_caches_report_an_object_is_on_one_side",),
+        (f"{CORPUS}[An object moves outside while the next filter is listed]",),
     ),
     Mutant(
         "trust a comparison from before a restore in a snapshot",

@@ -58,7 +58,7 @@ class Explorer:
         self.steps = random.choice((40, 80, 160))
         self.rare = {each for each in RARE if random.random() < 0.25}
         self.options = [each for each in ("streamed",) if random.random() < 0.25]
-        self.options += [each for each in ("turns",) if random.random() < 0.1]
+        self.options += [each for each in ("turns", "vague") if random.random() < 0.1]
         if "big" in self.rare:
             self.options.append("limited")
         if self.rare & {"restore", "loss"}:

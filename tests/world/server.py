@@ -90,6 +90,8 @@ class Stream:
     is_open: bool = True
     opened: int = 0
     """The version of the server when it was opened."""
+    is_vague: bool = False
+    """True if deletions have the version of the deleted object, as those of some servers."""
 
     def __post_init__(self) -> None:
         self.opened = self.history.version
@@ -113,9 +115,8 @@ class Stream:
                     "MODIFIED" if was else "ADDED", write.key, write.after, metadata_only=short
                 )
             if was:
-                return write.version, _event(
-                    "DELETED", write.key, write.before, write.version, metadata_only=short
-                )
+                version = None if self.is_vague and write.after is None else write.version
+                return write.version, _event("DELETED", write.key, write.before, version, metadata_only=short)
         return None
 
     def advance(self) -> str:
@@ -192,6 +193,7 @@ class Server:
     """The requests that have come since `arrive`: in which order is chance."""
     streams: list[Stream] = field(default_factory=list)
     numbers: int = 0
+    is_vague: bool = False
     is_served: bool = True
     """False while nobody serves pods."""
 
@@ -221,6 +223,7 @@ class Server:
             self.requests.remove(request)
         answer = request.answer if answer is None else answer
         if isinstance(answer, Stream):
+            answer.is_vague = self.is_vague
             self.streams.append(answer)
         request.reply(answer)
 

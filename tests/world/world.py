@@ -651,7 +651,7 @@ class Run:
     ) -> None:
         self.filter = filter_
         self.options = options
-        """Those of `product.operating`, and of `World.options`."""
+        """Those of `product.operating`, of `World.options`, and `vague` (`Stream.is_vague`)."""
         self.note = note
         self.lines: list[str] = []
         """The steps that were possible."""
@@ -665,7 +665,7 @@ class Run:
         return self
 
     async def _play(self, lines: Callable[[World], Iterable[str]]) -> None:
-        server = Server()
+        server = Server(is_vague="vague" in self.options)
         for namespace in NAMESPACES:
             server.history.write(("", namespace), (("team", "red"),) if namespace == "a" else ())
         for key, labels in zip(KEYS, LABELS[:4], strict=False):
