@@ -21,8 +21,6 @@ class Thing:
     app: str
     gold: bool = False
     """Whether it has a second label."""
-    running: bool = True
-    """A field, which no metadata tells."""
     version: int = 0
     serial: int = 0
     """Which write of all it was: after a restoration, versions are given out again."""
@@ -38,21 +36,13 @@ class Filter:
 
     app: str | None = None
     gold: bool | None = None
-    running: bool | None = None
-    namespace: str | None = None
-    name: str | None = None
 
     def selects(self, thing: Thing | None) -> bool:
-        return thing is not None and self.may_hold(thing) and self.running in (None, thing.running)
-
-    def may_hold(self, thing: Thing) -> bool:
-        """Whether the metadata alone do not exclude it."""
-        labels = self.app in (None, thing.app) and self.gold in (None, thing.gold)
-        return labels and self.namespace in (None, thing.namespace) and self.name in (None, thing.name)
+        return thing is not None and self.app in (None, thing.app) and self.gold in (None, thing.gold)
 
     @property
     def keys(self) -> Keys:
-        return Keys(self.namespace, frozenset({self.name}) if self.name is not None else None)
+        return Keys()
 
 
 Contents: TypeAlias = dict[ObjectKey, Thing]

@@ -120,11 +120,8 @@ class Observer:
 class Judge:
     """A reader with a memory. Raises Violation, which names the invariant."""
 
-    def __init__(self, cluster: Cluster, *, complete: bool = True) -> None:
+    def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._complete = complete
-        """Whether the server has told its watches everything; if not, what is held may be wrong until an
-        audit."""
         self.shown: dict[ObjectKey, Record] = {}
         """What the changes told so far amount to."""
         self.places: dict[ObjectKey, int] = {}
@@ -136,7 +133,7 @@ class Judge:
 
     def copy(self, cluster: Cluster) -> Judge:
         """Return a judge with this memory, of a copy of the cluster."""
-        made = Judge(cluster, complete=self._complete)
+        made = Judge(cluster)
         made.shown, made.places, made.newest, made.version = (
             dict(self.shown),
             dict(self.places),
@@ -147,8 +144,7 @@ class Judge:
 
     def judge(self, what: Seen | Taken) -> None:
         if isinstance(what, Taken):
-            if self._complete:
-                self._view(what)
+            self._view(what)
             return
         for change in what.changes:
             self._change(change, what)
@@ -199,7 +195,7 @@ class Judge:
     def _read(self, seen: Seen) -> None:
         if dict(seen.held) != self.shown:  # Records are equal if they are the same.
             raise Violation("I9", f"{seen.held} is held, and what was told amounts to {self.shown}")
-        if not seen.version or not self._complete:
+        if not seen.version:
             return
         if seen.epoch == seen.now:
             if (seen.epoch, seen.version) < self.version:
