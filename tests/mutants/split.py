@@ -9,7 +9,6 @@ PARTIAL = "tests/cache/formats/test_partial.py::test_13_"
 OUTSIDE = "tests/settings/test_outside.py::test_6_"
 SIDES = "tests/cache/test_sides.py::test_9_"
 SPLIT_UNION = "tests/core/store/test_split.py::test_"
-RESTARTS = "tests/core/store/test_split_restarts.py::test_6_"
 SUCCESSION = "core/store/succession.py"
 AT_LEAST = "tests/cache/test_at_least.py::test_11_"
 
@@ -77,7 +76,7 @@ SPLIT_CACHES: tuple[Mutant, ...] = (
         "        if False:\n",
         6,
         (
-            RESTARTS + "after_a_restart_each_departure_is_told_once_and_from_what_it_is_known",
+            f"{CORPUS}[An object moves outside of a split cache while nobody serves the kind]",
             SPLIT_UNION + "6_an_object_that_a_restart_finds_outside_has_left_and_is_not_gone",
         ),
     ),

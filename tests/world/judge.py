@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from .history import EVERYTHING, NAMESPACES, Filter, History, Key, Labels, State, contains, tag_of, team_of
 
@@ -61,6 +61,14 @@ class Read:
     """True if the answer says that there may be objects outside."""
     own: Key | None = None
     """The object of which the answer may be newer than the store: a handler's own, or a server's answer."""
+
+
+class Cause(NamedTuple):
+    """What a change says of itself."""
+
+    name: str
+    filter_changed: bool
+    known_by: str | None
 
 
 @dataclass
@@ -256,20 +264,14 @@ class Judge:
     # ---- Changes that a subscriber receives.
 
     def judge_change(
-        self,
-        key: Key,
-        before: State | None,
-        after: State | None,
-        cause: str = "",
-        *,
-        filter_changed: bool = False,
+        self, key: Key, before: State | None, after: State | None, cause: Cause | None = None
     ) -> None:
         """Compare a change with those before it, and its cause with what has happened; raise Lie. Joined
         changes leave out entries, and no departures.
         """
         is_certain = not self.is_restoring and key not in self.lost
-        if cause in ("left", "deleted") and before is not None and is_certain:
-            self._judge_cause(key, before, cause, filter_changed=filter_changed)
+        if cause is not None and before is not None and after is None and is_certain:
+            self._judge_cause(key, before, cause)
         known = self.present.get(key)
         is_joined = before and after is None and before.version > self.departed.get(key, 0)
         is_joined = is_joined or (not is_certain and after is None and known is None)
@@ -283,23 +285,23 @@ class Judge:
                 raise Lie(f"4: a change of {'/'.join(key)} goes back from {known} to {after}")
             self.present[key] = after
 
-    def _judge_cause(self, key: Key, before: State, cause: str, *, filter_changed: bool) -> None:
-        """Require that an object was deleted since this state, or has left a filter."""
+    def _judge_cause(self, key: Key, before: State, cause: Cause) -> None:
+        """Require that an object was deleted since this state, or has left a filter, as it is said."""
         states = [state for _, until, state in self.history.spans(key) if until >= before.version]
         is_true = any(each is None or each.uid != before.uid for each in states)
-        if cause == "left":  # A deletion may be told as that, as long as nobody knows.
-            is_true = (is_true and not filter_changed) or any(
+        if cause.name == "left":  # A deletion may be told as that, as long as nobody knows.
+            is_vague = not cause.filter_changed and cause.known_by is None
+            is_true = (is_true and is_vague) or any(
                 any(alternative.teams for alternative in filter_)
                 or not any(alternative.fits(key, each.labels, "") for alternative in filter_)
                 for filter_ in self.declared
-                for each in (before, *(() if filter_changed else states))
+                for each in (before, *(() if cause.filter_changed else states))
                 if each is not None
             )
+        elif cause.known_by is None:
+            raise Lie(f"6: {'/'.join(key)} is said to be deleted, and not why that is known")
         if not is_true:
-            by = " by a change of the filter" if filter_changed else ""
-            raise Lie(
-                f"6: {'/'.join(key)} is said to have {cause}{by} as {before}, and its states are {states}"
-            )
+            raise Lie(f"6: {'/'.join(key)} departs from {before} by {cause}, and its states are {states}")
 
     def resume(self, shown: Shown) -> None:
         """Note that the subscriber was told what there is, and not what has changed."""

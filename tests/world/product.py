@@ -37,7 +37,7 @@ from kopf_selectcache.settings.options import settings_of
 from tests.kopf_operators import called, context, only, watching
 
 from .history import Filter, Key, Labels, State, tag_of
-from .judge import Lie, Read
+from .judge import Cause, Lie, Read
 from .loop import WorldLoop
 from .server import Lost, Refusal, Server, as_json, as_labels
 
@@ -287,7 +287,7 @@ class Product:
 
     async def changes(
         self,
-        tell: Callable[[Key, State | None, State | None, str, bool], None],
+        tell: Callable[[Key, State | None, State | None, Cause], None],
         start: Callable[[Mapping[Key, State]], None],
     ) -> None:
         """Subscribe until the kind is declared no more: tell of each change, and of all that is there where
@@ -306,7 +306,8 @@ class Product:
             )
             if change.cause == "updated" and old is None:
                 old = UNKNOWN
-            tell((change.namespace or "", change.name), old, new, str(change.cause), change.filter_changed)
+            cause = Cause(str(change.cause), change.filter_changed, change.known_by)
+            tell((change.namespace or "", change.name), old, new, cause)
 
     # ---- Handlers.
 

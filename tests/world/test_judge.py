@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from .history import Alternative, History, Key, State, contains, filter_of, parse
-from .judge import Judge, Lie, Read
+from .judge import Cause, Judge, Lie, Read
 
 X, Y, Z = ("a", "x"), ("a", "y"), ("b", "z")
 WEB, GOLD, DB = (("app", "web"),), (("tier", "gold"),), (("app", "db"),)
@@ -251,3 +251,18 @@ def test_15_a_departure_that_never_comes_is_caught() -> None:
     judge.resume({X: State(103, "uid-101", WEB, 2)})
     with pytest.raises(Lie, match=r"^15: "):
         judge.judge_end_of_changes()
+
+
+@pytest.mark.parametrize(
+    ("key", "cause"),
+    [
+        (Y, Cause("deleted", False, "metadata")),
+        (X, Cause("left", True, None)),
+        (X, Cause("left", False, "metadata")),
+    ],
+)
+def test_6_a_departure_of_which_the_cause_is_untrue_is_caught(key: Key, cause: Cause) -> None:
+    """y has left, and x was deleted."""
+    judge = Judge(cluster(), [ONLY_WEB], declared=[ONLY_WEB])
+    with pytest.raises(Lie, match=r"^6: "):
+        judge.judge_change(key, judge.history.states[key][1][1], None, cause)

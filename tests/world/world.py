@@ -37,7 +37,7 @@ from typing import Any, cast
 from . import damage
 from .damage import REASONS
 from .history import LABELS, NAMES, NAMESPACES, NOTHING, START, Filter, Key, Labels, State, Write, filter_of
-from .judge import Judge, Lie, Read
+from .judge import Cause, Judge, Lie, Read
 from .loop import WorldLoop
 from .product import CALLER, ERRORS, OutcomeUnknown, Product, operating
 from .server import Lost, Refusal, Request, Server, as_json
@@ -379,11 +379,9 @@ class World:
     def subscribe(self) -> None:
         """Follow the changes of the cache, and judge them."""
 
-        def tell(
-            key: Key, before: State | None, after: State | None, cause: str, filter_changed: bool
-        ) -> None:  # A callback.
-            self.note(f"    change of {'/'.join(key)}: {before} -> {after}, {cause}")
-            self.judge.judge_change(key, before, after, cause, filter_changed=filter_changed)
+        def tell(key: Key, before: State | None, after: State | None, cause: Cause) -> None:
+            self.note(f"    change of {'/'.join(key)}: {before} -> {after}, {cause.name}")
+            self.judge.judge_change(key, before, after, cause)
 
         self.start(self.product.changes(tell, self.judge.resume), is_awaited=False)
 
