@@ -41,6 +41,18 @@ WEB = {"v1/configmaps": "app=web"}
 HANDLED = "kopf.zalando.org/last-handled-configuration"
 
 
+@pytest.fixture
+def registry() -> kopf.OperatorRegistry:
+    return kopf.OperatorRegistry()
+
+
+@pytest.fixture
+def events(registry: kopf.OperatorRegistry) -> Events:
+    events = Events()
+    events.handle(registry)
+    return events
+
+
 def web(name: str, **data: str) -> dict[str, Any]:
     return labelled(name, "web", **data)
 

@@ -35,6 +35,18 @@ from tests.plugin.feeding import (
 KEY = "v1/configmaps"
 
 
+@pytest.fixture
+def registry() -> kopf.OperatorRegistry:
+    return kopf.OperatorRegistry()
+
+
+@pytest.fixture
+def events(registry: kopf.OperatorRegistry) -> Events:
+    events = Events()
+    events.handle(registry)
+    return events
+
+
 def nudging(cluster: EmbeddedCluster, condition: Callable[[], object]) -> Callable[[], object]:
     """Return a condition that sends bookmarks while it is not met: Kopf's own watch looks at the cache with
     each of its events.
