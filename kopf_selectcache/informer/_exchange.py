@@ -73,6 +73,8 @@ class Next:
     tasks: dict[Reflector, asyncio.Task[None]] = field(default_factory=dict)
     """The tasks of the new streams."""
     probing: asyncio.Task[None] | None = None
+    caught_up: dict[Reflector, str] = field(default_factory=dict)
+    """The version as of which each new stream was listed again."""
 
     @property
     def new(self) -> tuple[Reflector, ...]:
@@ -109,12 +111,20 @@ class Next:
 
     def catch_up(self) -> None:
         """List the new streams again that are behind a list of a stream of both filters, as of its version: a
-        watch without events reaches that version only by a bookmark, within a minute.
+        watch without events reaches that version only by a bookmark, within a minute. Each stream is listed
+        once for a version: a server that was restored has none of the versions from before.
         """
         for kept, new in self._groups:
             listed = max((each.listed for each in kept), key=rank_of)
             for each in new:
-                if each.is_watching and not each.writer.is_ordered and is_older(each.version, listed):
+                is_new = self.caught_up.get(each) != listed
+                if (
+                    is_new
+                    and each.is_watching
+                    and not each.writer.is_ordered
+                    and is_older(each.version, listed)
+                ):
+                    self.caught_up[each] = listed
                     each.relist_as_of(listed)
 
     def error(self) -> StateError | None:

@@ -57,6 +57,8 @@ FILTER_CHANGE: tuple[Mutant, ...] = (
            ("tests/informer/test_filter_change.py::test_16_another_storage_applies_to_objects_of_both_filters",)),
     Mutant("exchange the streams while they end", "informer/_streams.py", "            ends()\n            tasks = [*beside, *self._streams.values()]\n", "            tasks = [*beside, *self._streams.values()]\n            await asyncio.gather(*(task for task in tasks if task in self._cancelled or task.cancel()), return_exceptions=True)\n            ends()\n", 16,
            ("tests/informer/test_filter_change_streams.py::test_16_a_change_during_the_end_of_the_streams_starts_each_stream_once",)),
+    Mutant("list a new stream again as of a version that the server has lost, until it has it", "informer/_exchange.py", "is_new = self.caught_up.get(each) != listed", "is_new = True", 8,
+           ("tests/world/test_world.py::test_8_a_new_stream_is_not_listed_over_and_over_as_of_a_version_from_before_a_restore",)),
     Mutant("leave who waits for a stream that ends", "informer/_exchange.py", "            reflector.condition.dismiss()", "            pass", 16,
            ("tests/informer/test_filter_change_streams.py::test_16_waiters_for_a_stream_that_ends_wait_for_the_next_filter",)),
     Mutant("forget that a kept stream has caught up", "informer/reflector.py", "        self.comparison.follow(self.substore)\n", "        self.comparison.end()\n", 16,

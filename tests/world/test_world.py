@@ -249,6 +249,12 @@ def test_9_an_own_deletion_hides_what_a_split_cache_has_outside_of_the_object_be
     assert run.lie is None, run.lie
 
 
+def test_8_a_new_stream_is_not_listed_over_and_over_as_of_a_version_from_before_a_restore() -> None:
+    lines = ["restore 9", "change web|gold|db"]
+    run = Run(IN_A_OR_GOLD, ["audited"]).play(lambda _: lines)
+    assert run.lie is None, run.lie
+
+
 def test_4_an_answer_that_settles_nothing_drops_no_own_write() -> None:
     """The object has left both alternatives, and a request asks whether that is so. An own write brings it
     back, an older list reports again that it has left, and then the answer to the request comes."""
