@@ -129,7 +129,8 @@ def meets(state: tuple[str, ...], following: str, order: Iterable[str]) -> None:
 
 @pytest.mark.parametrize("state", STATES)
 def test_16_a_change_meets_a_stream_in_each_state(state: str) -> None:
-    for following, order in zip(NEXT, permutations(EVENTS), strict=True):
+    first = [*STATES].index(state) % 2
+    for following, order in [*zip(NEXT, permutations(EVENTS), strict=True)][first::2]:
         meets(STATES[state], following, order)
 
 
