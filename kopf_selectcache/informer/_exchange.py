@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Protocol
 
 from kopf_selectcache._errors import SelectCacheError, StateError
+from kopf_selectcache.client.reading import Refused, Unreachable
+from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.selection.kinds import KindKey
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.changes import Change
 from kopf_selectcache.core.store.own_writes import OwnWrites
-from kopf_selectcache.core.store.record import is_older, rank_of
 from kopf_selectcache.core.store.siblings import SiblingPacking
-from kopf_selectcache.core.store.substore import Substore
-from kopf_selectcache.core.store.succession import Succession
+from kopf_selectcache.core.store.swap import Swap
 from kopf_selectcache.core.store.union import Union
 from kopf_selectcache.selectors.kind_keys import called
 from kopf_selectcache.selectors.selecting import selects
@@ -49,7 +49,6 @@ from .state import (
     selecting,
     split_streams,
 )
-from .stream_writer import Mirror
 
 
 @dataclass(eq=False)
@@ -57,7 +56,7 @@ class Next:
     """The next state of an informer, while its streams are synced beside those of the present one."""
 
     declared: Cached
-    succession: Succession
+    swap: Swap
     state: InformerState
     packing: SiblingPacking | None
     share: Share
@@ -73,8 +72,6 @@ class Next:
     tasks: dict[Reflector, asyncio.Task[None]] = field(default_factory=dict)
     """The tasks of the new streams."""
     probing: asyncio.Task[None] | None = None
-    caught_up: dict[Reflector, str] = field(default_factory=dict)
-    """The version as of which each new stream was listed again."""
 
     @property
     def new(self) -> tuple[Reflector, ...]:
@@ -94,38 +91,18 @@ class Next:
         if not union.is_alone:
             for substore, reason in union.pop_streams_to_relist().items():
                 self.state.reflectors[union.substores.index(substore)].relist(reason)
-            self.prober.look()
+        self.prober.look()
         self.moved.set()
 
-    @cached_property
-    def _groups(self) -> list[tuple[list[Substore], list[Reflector]]]:
-        """The streams of both filters and the new ones, in groups that could hold the same objects."""
-        groups: dict[frozenset[Substore], tuple[list[Substore], list[Reflector]]] = {}
-        for each, substore in zip(self.state.reflectors, self.state.union.substores, strict=True):
-            kept, new = groups.setdefault(frozenset(self.state.union.near([substore])), ([], []))
-            if each.stream in self.split.kept:
-                kept.append(substore)
-            else:
-                new.append(each)
-        return [(kept, new) for kept, new in groups.values() if kept and new]
+    @property
+    def is_new_enough(self) -> bool:
+        """True if no reader can see an object go back, disappear or return with the step."""
+        return self.swap.has_reached(self.swap.seen)
 
-    def catch_up(self) -> None:
-        """List the new streams again that are behind a list of a stream of both filters, as of its version: a
-        watch without events reaches that version only by a bookmark, within a minute. Each stream is listed
-        once for a version: a server that was restored has none of the versions from before.
-        """
-        for kept, new in self._groups:
-            listed = max((each.listed for each in kept), key=rank_of)
-            for each in new:
-                is_new = self.caught_up.get(each) != listed
-                if (
-                    is_new
-                    and each.is_watching
-                    and not each.writer.is_ordered
-                    and is_older(each.version, listed)
-                ):
-                    self.caught_up[each] = listed
-                    each.relist_as_of(listed)
+    async def reach(self, version: str) -> None:
+        """Bring the new streams to a version, until cancelled, or until a list fails."""
+        with suppress(Refused, Unreachable, Garbled):
+            await self.prober.reach(version)
 
     def error(self) -> StateError | None:
         """Return the error for which the next state will not be complete by itself; None if there is none.
@@ -137,9 +114,7 @@ class Next:
     @property
     def is_synced(self) -> bool:
         """True if all lists of the next state are complete, and its streams follow the server."""
-        return self.succession.is_complete and all(
-            each.condition.health is Health.SYNCED for each in self.new
-        )
+        return self.swap.is_complete and all(each.condition.health is Health.SYNCED for each in self.new)
 
 
 class LabelledNamespaces(Protocol):
@@ -235,19 +210,20 @@ class Exchange:
             request_index=informer.indexing.want,
             tally=share.tally,
             version=informer.chosen.version(planned.labels),
+            epoch=state.union.epoch,
         )
-        share.records = union.newest
         is_alike = are_stored_alike(declared, informer.declared, state.indexes)
         share.packing = packing = informer.packing if is_alike else informer.packing_for(declared)
         split = split_streams(state, informer.declared, declared, planned)
         substores = dict(zip(planned.streams, union.substores, strict=True))
-        succession = Succession(
+        swap = Swap(
             state.union,
             union,
             {each.substore: substores[stream] for stream, each in split.kept.items()},
             selects=lambda record: selects(planned.filter, record, resource, state.projection),
             selected=lambda record: selects(state.filter, record, resource, declared.projection),
         )
+        share.records = swap.records
         next_state = replace(
             state,
             filter=planned.filter,
@@ -263,7 +239,7 @@ class Exchange:
         )
         following = Next(
             declared,
-            succession,
+            swap,
             next_state,
             packing,
             share,
@@ -273,16 +249,14 @@ class Exchange:
             state,
         )
         reflectors = []
-        for stream, shared_version in zip(
-            planned.streams, shared_versions(union, state.union.seen), strict=True
+        for stream, substore, shared_version in zip(
+            planned.streams, union.substores, shared_versions(union), strict=True
         ):
             reflector = split.kept.get(stream)
-            if reflector is not None:
-                reflector.writer.mirror = Mirror(union, substores[stream], own_writes, following.notify)
-            else:
+            if reflector is None:
                 reflector = informer.factory.make(
                     stream,
-                    substores[stream],
+                    substore,
                     shared_version,
                     next_state,
                     packing=packing,
@@ -290,7 +264,7 @@ class Exchange:
                     new_condition=following.new_condition,
                     notify=following.notify,
                 )
-                reflector.writer.share = succession.share
+                reflector.writer.share = swap.share
             reflectors.append(reflector)
         own_writes.follow(union.substores, selecting(planned, union, resource, declared.projection))
         following.state = replace(next_state, reflectors=tuple(reflectors))
@@ -303,7 +277,7 @@ class Exchange:
         is_alike = are_stored_alike(following.declared, informer.declared, informer.state.indexes)
         present = informer.state.own_writes
         with present.lock, following.state.own_writes.lock:
-            following.state.own_writes.inherit(present, following.succession.selects if is_alike else None)
+            following.state.own_writes.inherit(present, following.swap.selects if is_alike else None)
 
     async def index(self, following: Next) -> None:
         """Compute the values of indexes that the present state lacks; raise Failed."""
@@ -314,7 +288,7 @@ class Exchange:
             if not (name in present and present[name].stored_as == each.stored_as)
         ]
         # New streams have read the values off whole objects.
-        await self._informer.indexing.compute(added, following.state.union)
+        await self._informer.indexing.compute(added, following.swap.records(), following.share.tally)
 
     def oversized(self, following: Next) -> StateError:
         """Return the error of a next state that is larger than it may be."""
@@ -340,17 +314,17 @@ class Exchange:
         resource, planned = state.resource, state.plan
         assert resource is not None, "the present state has it"
         assert planned is not None, "it was planned"
-        differences = following.succession.differences()
-        for reflector in split.kept.values():
-            reflector.follow(informer.apply_changes, share)
+        differences = following.swap.take()
+        for stream, substore in zip(planned.streams, state.union.substores, strict=True):
+            if (reflector := split.kept.get(stream)) is not None:
+                reflector.follow(state.union, substore, state.own_writes, informer.apply_changes, share)
         for reflector in following.new:
             reflector.attach(informer.apply_changes, share)
         informer.redeclare(following.declared, following.line)
         informer.prober = following.prober
         informer.packing, informer.begun = following.packing, (resource, planned)
         with former.own_writes.lock, state.own_writes.lock:
-            if former.union.has_one_epoch:
-                state.own_writes.overtake(lambda key: former.store.peek(*key))
+            state.own_writes.overtake(lambda key: former.store.peek(*key))
             # Requests need the substores of kept streams.
             informer.state = state = informer.chosen.hide(replace(state))
         # From here on no read uses the streams that end.
@@ -372,8 +346,6 @@ class Exchange:
         tasks = [*following.tasks.values()]
         if following.probing is not None:
             tasks.append(following.probing)
-        for reflector in following.split.kept.values():
-            reflector.writer.mirror = None
         for task in tasks:
             task.cancel()
         try:

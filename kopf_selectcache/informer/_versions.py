@@ -14,14 +14,13 @@ minutes later the version is outdated.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from heapq import heappop, heappush
 
 from kopf_selectcache.client.reading import Refused, Unreachable
 from kopf_selectcache.core.protocol.messages import Page, Refusal
 from kopf_selectcache.core.protocol.query import exactly, is_beyond_server
-from kopf_selectcache.core.store.record import is_newer, is_number, is_older, rank_of
-from kopf_selectcache.core.store.substore import Substore, least
+from kopf_selectcache.core.store.record import is_newer, is_number, is_older
 from kopf_selectcache.core.store.union import Union
 
 
@@ -98,9 +97,9 @@ future."""
 class SharedVersion:
     """The version of the first list among several streams."""
 
-    def __init__(self, version: str = "") -> None:
+    def __init__(self) -> None:
         self._asking = asyncio.Lock()
-        self._version = version
+        self._version = ""
         self._unreachable = False
 
     async def page(self, ask: Callable[[Mapping[str, str]], Awaitable[Page | Refusal]]) -> Page | Refusal:
@@ -143,21 +142,10 @@ def refuses_version(refusal: Refusal) -> bool:
     return refusal.code in REFUSED or is_beyond_server(refusal)
 
 
-def shared_versions(union: Union, seen: str = "") -> tuple[SharedVersion | None, ...]:
+def shared_versions(union: Union) -> tuple[SharedVersion | None, ...]:
     """Return for each substore the version that it shares with substores that could hold the same objects;
-    None if there are no others. It is known already if some of them are listed, unless it is older than
-    `seen`, the version that readers of earlier filters have seen.
+    None if there are no others.
     """
-    near = [frozenset(union.near([substore])) for substore in union.substores]
-    groups = {group: SharedVersion(_reached(group, seen)) if len(group) > 1 else None for group in near}
-    return tuple(groups[group] for group in near)
-
-
-def _reached(substores: Iterable[Substore], seen: str) -> str:
-    """Return the oldest version of those that are listed, but none before the newest of their lists, which
-    all must reach; empty if none is listed, or if it is older than `seen`.
-    """
-    listed = [each for each in substores if each.version]
-    oldest = least(each.version for each in listed) if listed else ""
-    reached = oldest and max(oldest, *(each.listed for each in listed), key=rank_of)
-    return reached if not seen or not is_older(reached, seen) else ""
+    shared = {group: SharedVersion() if len(group) > 1 else None for group in union.groups}
+    of_each = {substore: found for group, found in shared.items() for substore in group}
+    return tuple(map(of_each.__getitem__, union.substores))

@@ -1,9 +1,9 @@
 """Filter change: replaces the filter and the options of one informer in one step, while it is read.
 
-The streams of the next filter are synced beside the present ones. Streams of both filters are kept, and feed
-both stores. Then the streams that end are held for a moment, until no object is in flight
-(`core.store.succession`), and the state of the informer is replaced in one assignment. A change that fails,
-is cancelled, or is overtaken by a newer one leaves the present state as it is.
+Groups of streams that both filters have are kept. All others are synced beside the present ones. Then the
+streams that end are held for a moment, until the next ones are as new (`reach`), and the state of the
+informer is replaced in one assignment. A change that fails, is cancelled, or is overtaken by a newer one
+leaves the present state as it is.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from .index_builder import Failed
 from .log import context_of
 from .reflector import Reflector
 
-HELD = 1.0
+HELD = 5.0
 """The most seconds that streams which end are held. Their store does not move meanwhile."""
 
 BETWEEN = 2.0
-"""Seconds until they are held again, if objects were still in flight."""
+"""Seconds until they are held again, if the next streams were not as new."""
 
 
 class Restarted(Exception):
-    """The informer has dropped its store: the next state must be prepared anew."""
+    """The informer has dropped its store, or the server was restored: all is prepared anew."""
 
 
 @dataclass(eq=False)
@@ -278,44 +278,53 @@ class FilterChange:
         await self._wait(following, lambda: following.is_synced)
 
     async def _step(self, following: Next) -> bool:
-        """Hold the streams that end, and replace the state once no object is in flight; return False if that
+        """Hold the streams that end, and replace the state once the next one is as new; return False if that
         takes too long.
         """
-        succession = following.succession
-        succession.restart()
+        await self._reach(following)  # Without haste, so that little is left to do.
         for each in following.split.ended:
             each.hold()
+        expiry = asyncio.ensure_future(self._environment.sleep(HELD))
+        expiry.add_done_callback(lambda _: following.moved.set())
         try:
-            expiry = asyncio.ensure_future(self._environment.sleep(HELD))
-            expiry.add_done_callback(lambda _: following.moved.set())
-            try:
-                await self._wait(following, lambda: succession.has_arrived() or expiry.done())
-            finally:
-                expiry.cancel()
-                await asyncio.wait([expiry])  # Raises only if this task is cancelled.
-            succession.restart()  # All objects: the other streams have gone on.
-            if not succession.has_arrived():
+            await self._reach(following, until=expiry.done)
+            if not following.is_new_enough:
                 return False
             following.share.check()
             self._check(following)
             self._exchange.exchange(following)
             return True
         finally:
+            expiry.cancel()
             for each in following.split.ended:
                 each.release()
+
+    async def _reach(self, following: Next, *, until: Callable[[], bool] = lambda: False) -> None:
+        """Bring the new streams to the version that readers have seen by now. A list that fails is not
+        repeated.
+        """
+        version = following.swap.seen
+        reaching = asyncio.ensure_future(following.reach(version))
+        reaching.add_done_callback(lambda _: following.moved.set())
+        try:
+            await self._wait(
+                following, lambda: following.swap.has_reached(version) or reaching.done() or until()
+            )
+        finally:
+            reaching.cancel()
+            await asyncio.wait([reaching])  # Raises only if this task is cancelled.
 
     async def _wait(self, following: Next, until: Callable[[], bool]) -> None:
         while True:
             self._check(following)
             if until():
                 return
-            following.catch_up()
             following.moved.clear()
             await following.moved.wait()
 
     def _check(self, following: Next) -> None:
         """Raise if the change must end."""
-        if self.following is not following:
+        if self.following is not following or following.swap.is_outdated:
             raise Restarted
         if (error := following.error()) is not None:
             raise error

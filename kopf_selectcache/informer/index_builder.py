@@ -15,7 +15,7 @@ from dataclasses import replace
 from kopf_selectcache.core.errors import BadIndex
 from kopf_selectcache.core.store.index_spec import Indexed, Values, with_values
 from kopf_selectcache.core.store.record import Record
-from kopf_selectcache.core.store.siblings import weight
+from kopf_selectcache.core.store.siblings import Tally, weight
 from kopf_selectcache.core.store.union import Union
 
 from .reflector import Reflector
@@ -94,10 +94,12 @@ class IndexBuilder:
         self.indexes = indexes
         self.begin(union, reflectors)
 
-    async def compute(self, indexes: Sequence[Indexed], union: Union) -> None:
-        """Compute the missing values of further indexes for the objects of a union; raise Failed."""
+    async def compute(
+        self, indexes: Sequence[Indexed], records: Sequence[Record], tally: Tally | None
+    ) -> None:
+        """Compute the missing values of further indexes for some objects; raise Failed."""
         for each in indexes:
-            await self._note(each, await self._computed(each, union), union, besides=indexes)
+            await self._note(each, await self._computed(each, records), records, tally, besides=indexes)
 
     def want(self) -> None:
         """Wake `run`, from any thread: there is an index to build."""
@@ -132,7 +134,8 @@ class IndexBuilder:
             added = self.with_slots([each for each in indexes if each.name not in self.indexes]).values()
             while True:
                 union = self._union
-                computed = [(each, await self._computed(each, union)) for each in added]
+                records = union.store.records()[0]
+                computed = [(each, await self._computed(each, records)) for each in added]
                 if union is self._union:
                     break
                 check()
@@ -142,13 +145,13 @@ class IndexBuilder:
             self._tell()  # Objects that are decoded from now on have their values.
             for each, values in computed:
                 self._union.store.declare(each)
-                await self._note(each, values, self._union)
+                await self._note(each, values, self._union.store.records()[0], self._union.tally)
         await self._built()
 
-    async def _computed(self, indexed: Indexed, union: Union) -> dict[Record, Values]:
-        """Return the values of the stored objects that have none yet; store nothing."""
+    async def _computed(self, indexed: Indexed, records: Sequence[Record]) -> dict[Record, Values]:
+        """Return the values of the objects that have none yet; store nothing."""
         values = {}
-        for number, record in enumerate(union.store.records()[0]):
+        for number, record in enumerate(records):
             if number % DECODED == 0:
                 await asyncio.sleep(0)
             if not record.stored or indexed.known(record) is not None:
@@ -163,7 +166,8 @@ class IndexBuilder:
         self,
         indexed: Indexed,
         values: dict[Record, Values],
-        union: Union,
+        records: Sequence[Record],
+        tally: Tally | None,
         *,
         besides: Iterable[Indexed] = (),
     ) -> None:
@@ -174,13 +178,13 @@ class IndexBuilder:
         Values of former indexes are removed, except of those `besides`.
         """
         needed = {each.stored_as for each in (*self.indexes.values(), *besides)}
-        for number, record in enumerate(union.store.records()[0], 1):
+        for number, record in enumerate(records, 1):
             if record in values:
                 before = weight(record)
                 known = {key: each for key, each in record.indexed().items() if key in needed}
                 record.fields = with_values(record.fields, {**known, indexed.stored_as: values[record]})
-                if union.tally is not None:
-                    union.tally.reweigh(record, before)
+                if tally is not None:
+                    tally.reweigh(record, before)
             if number % SLICE == 0:
                 await asyncio.sleep(0)
 

@@ -588,8 +588,6 @@ class Informer:
 
     def apply_changes(self, changes: Sequence[Change]) -> None:
         self._moved.set()
-        if (following := self.filter_change.following) is not None:
-            following.succession.note(changes)
         for change in changes:
             self._subscribers.notify(change)
         union = self.state.union

@@ -83,6 +83,18 @@ class Prober:
                 pause = max(SOON, await self._round())
             self._probes.clear()
 
+    async def reach(self, version: str) -> None:
+        """List each stream that is behind a version now, whatever its size, and let the lists count until
+        cancelled. Raise Refused, Unreachable or Garbled.
+        """
+        for substore, reflector in self._reflectors.items():
+            if reflector.substore is substore and reflector.can_jump and is_older(substore.version, version):
+                await self._probe(reflector, version)
+        while True:
+            await self._has_moved.wait()
+            self._has_moved.clear()
+            self._evaluate()
+
     async def _wait(self, seconds: float) -> None:
         """Wait, and let probes count meanwhile."""
         end = asyncio.ensure_future(self._environment.sleep(seconds))

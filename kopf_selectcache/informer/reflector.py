@@ -45,10 +45,12 @@ from kopf_selectcache.core.selection.grammar import Unselected
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.changes import Change
 from kopf_selectcache.core.store.index_spec import Indexed
+from kopf_selectcache.core.store.own_writes import OwnWrites
 from kopf_selectcache.core.store.projection import Projection
 from kopf_selectcache.core.store.record import Record, is_number, is_older
 from kopf_selectcache.core.store.siblings import SiblingPacking
 from kopf_selectcache.core.store.substore import Substore
+from kopf_selectcache.core.store.union import Union
 from kopf_selectcache.selectors.selector import Selector
 from kopf_selectcache.settings.planner import Stream
 
@@ -211,12 +213,19 @@ class Reflector:
         """Note that the filter of the stream is the present one now."""
         self._share, self.writer.notify, self.writer.share = share, notify, None
 
-    def follow(self, notify: Callable[[Sequence[Change]], None], share: Share) -> None:
-        """Write to the mirror from now on: the filter has changed, and this stream is kept."""
-        self.writer.follow(notify)
+    def follow(
+        self,
+        union: Union,
+        substore: Substore,
+        own_writes: OwnWrites,
+        notify: Callable[[Sequence[Change]], None],
+        share: Share,
+    ) -> None:
+        """Be a stream of another union from now on: the filter has changed, and this stream is kept."""
+        self.writer.follow(union, substore, own_writes, notify)
         self._share = share
-        self.comparison.follow(self.substore)
-        self._storing.follow(self.substore.view, self.writer.union.writing, share.tally)
+        self.comparison.follow(substore)
+        self._storing.follow(substore.view, union.writing, share.tally)
 
     def forget(self) -> None:
         """Drop the stored objects and wake all waiters: the stream was replaced."""
@@ -349,12 +358,6 @@ class Reflector:
             self.writer.is_ordered = True
             self.writer.note_reason(reason)
         self.resume()
-
-    def relist_as_of(self, version: str) -> None:
-        """List all objects again as of a version; at the newest one, if the server refuses that."""
-        self._shared_version = SharedVersion(version)
-        self.writer.shares_list = True
-        self.relist(MetricReason.BEHIND)
 
     def resume(self) -> None:
         """Open the watch again, if it is open: its connection may be dead."""

@@ -21,7 +21,7 @@ from kopf_selectcache.core.store.own_writes import OwnWrites
 from kopf_selectcache.core.store.projection import Projection
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.core.store.store import Readable, Store
-from kopf_selectcache.core.store.substore import Substore
+from kopf_selectcache.core.store.substore import Keys, Substore, groups_of
 from kopf_selectcache.core.store.union import Union
 from kopf_selectcache.selectors.selecting import selects
 from kopf_selectcache.selectors.selector import AnyOf, Selector
@@ -218,6 +218,7 @@ class Relist(StrEnum):
     STORAGE = "objects are stored in another form"
     INDEX = "an index reads a part of each object that is not stored"
     INCOMPLETE = "the present list is not complete"
+    MOVING = "its objects may move to or from another watch"
 
 
 @dataclass(frozen=True)
@@ -238,25 +239,50 @@ class Split:
 
 
 def split_streams(state: InformerState, before: Cached, declared: Cached, planned: Plan) -> Split:
-    """Return the streams that a change from one declaration to another keeps, opens and ends."""
+    """Return the streams that a change from one declaration to another keeps, opens and ends. It keeps whole
+    groups: the streams that could hold the same objects.
+    """
     present = {each.stream: each for each in state.reflectors}
-    kept: dict[Stream, Reflector] = {}
+    streams = {each.substore: each.stream for each in state.reflectors}
+    groups = {frozenset(map(streams.get, group)) for group in state.union.groups}
     opened: dict[Stream, Relist] = {}
-    for stream in planned.streams:
-        reflector = present.get(stream)
-        if reflector is None:
-            opened[stream] = Relist.NEW
-        elif declared.projection != before.projection:
-            opened[stream] = Relist.PROJECTION
-        elif declared.storage != before.storage:
-            opened[stream] = Relist.STORAGE
-        elif _needs_whole_objects(declared, state.indexes):
-            opened[stream] = Relist.INDEX
-        elif not (state.union.has_one_epoch and _is_complete(reflector)):
-            opened[stream] = Relist.INCOMPLETE
-        else:
-            kept[stream] = reflector
-    return Split(kept, opened, tuple(each for each in state.reflectors if each.stream not in kept))
+    for keyed in groups_of(_Keyed(stream, stream.keys) for stream in planned.streams):
+        group = frozenset(each.stream for each in keyed)
+        found = {stream: _relist(stream, present, state, before, declared) for stream in group}
+        if group not in groups or any(found.values()):
+            opened |= {stream: why or Relist.MOVING for stream, why in found.items()}
+    kept = {stream: present[stream] for stream in planned.streams if stream not in opened}
+    return Split(
+        kept,
+        {stream: opened[stream] for stream in planned.streams if stream in opened},
+        tuple(each for each in state.reflectors if each.stream not in kept),
+    )
+
+
+class _Keyed(NamedTuple):
+    stream: Stream
+    keys: Keys
+
+
+def _relist(
+    stream: Stream,
+    present: Mapping[Stream, Reflector],
+    state: InformerState,
+    before: Cached,
+    declared: Cached,
+) -> Relist | None:
+    """Return why a stream cannot be kept; None if it can."""
+    if stream not in present:
+        return Relist.NEW
+    if declared.projection != before.projection:
+        return Relist.PROJECTION
+    if declared.storage != before.storage:
+        return Relist.STORAGE
+    if _needs_whole_objects(declared, state.indexes):
+        return Relist.INDEX
+    if not (state.union.has_one_epoch and _is_complete(present[stream])):
+        return Relist.INCOMPLETE
+    return None
 
 
 def _is_complete(reflector: Reflector) -> bool:

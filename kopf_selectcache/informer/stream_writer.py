@@ -60,58 +60,6 @@ from .metrics import Counts
 Command: TypeAlias = List | Watch | Wait
 
 
-class Mirror:
-    """The stream of another union that a stream feeds as well, while a filter changes."""
-
-    def __init__(
-        self,
-        union: Union,
-        substore: Substore,
-        own_writes: OwnWrites,
-        notify: Callable[[Sequence[Change]], None],
-    ) -> None:
-        self.union = union
-        self.substore = substore
-        self.own_writes = own_writes
-        self.laid = 0
-        """The number of own writes that were laid when the list began."""
-        self._notify = notify
-
-    def apply(self, effects: Sequence[Effect], *, is_consistent: bool) -> None:
-        """Apply the effects of an input, as the stream has applied them itself."""
-        union, substore, own_writes = self.union, self.substore, self.own_writes
-        changes: list[Change] = []
-        with own_writes.lock:
-            for effect in effects:
-                match effect:
-                    case Put(record):
-                        own_writes.put(record, substore)
-                        changes += union.put(substore, record)
-                    case Progress(version):
-                        changes += union.progress(substore, version)
-                        own_writes.progress(substore, version)
-                    case Leave(record):
-                        changes += union.leave(substore, record)
-                        own_writes.leave(record, substore)
-                    case Begin():
-                        union.begin(substore)
-                        self.laid = own_writes.laid
-                    case Abandon():
-                        union.abandon(substore)
-                    case Jump(version):
-                        changes += union.jump(substore, version)
-                        own_writes.progress(substore, version)
-                    case Commit(version, restored):
-                        own_writes.wake()
-                        changes += union.commit(substore, version, restored=restored)
-                        if restored:
-                            own_writes.clear()
-                        else:
-                            own_writes.list(substore, version, self.laid if is_consistent else 0)
-            own_writes.settle(union.shown)
-        self._notify(changes)
-
-
 class StreamWriter:
     """The protocol state of one stream, and the substore that it writes to."""
 
@@ -165,8 +113,6 @@ class StreamWriter:
         failure of that list does not change it."""
         self.is_ordered = False
         """True if a list was ordered: a failure meanwhile is not its reason."""
-        self.mirror: Mirror | None = None
-        """The stream of the next filter, while the filter changes and this stream is kept."""
         self.share: Callable[[Record], Record] | None = None
         """Returns the same object as another union holds it, while the filter changes to that of this one."""
         self._own_writes = own_writes
@@ -222,8 +168,6 @@ class StreamWriter:
             self.heard = self._clock()
             # An initial state may come from a server that lags.
             self.is_confirmed = self.is_consistent or not input_.complete
-        if self.mirror is not None:
-            self.mirror.apply(stepped.effects, is_consistent=self.is_consistent)
         if stepped.effects:
             self.notify(changes)
         if self.awaited:
@@ -328,12 +272,16 @@ class StreamWriter:
         """
         return None if self.heard is None or not self.substore.version else self._clock() - self.heard
 
-    def follow(self, notify: Callable[[Sequence[Change]], None]) -> None:
-        """Write to the mirror only, from now on: its filter is the present one."""
-        mirror = self.mirror
-        assert mirror is not None, "it is kept"
-        self.union, self.substore, self._own_writes = mirror.union, mirror.substore, mirror.own_writes
-        self._laid, self.notify, self.mirror = mirror.laid, notify, None
+    def follow(
+        self,
+        union: Union,
+        substore: Substore,
+        own_writes: OwnWrites,
+        notify: Callable[[Sequence[Change]], None],
+    ) -> None:
+        """Write to a substore of another union from now on, which has taken over the present one."""
+        self.union, self.substore, self._own_writes, self.notify = union, substore, own_writes, notify
+        self._laid = 0  # Own writes are numbered anew.
 
     def forget(self) -> None:
         """Drop the stored objects, and wake all who wait. Only the garbage collector may find this writer."""

@@ -67,14 +67,17 @@ def test_a_plan_of_a_declaration_opens_all_streams_and_changes_nothing() -> None
 
 def test_a_plan_of_a_change_counts_kept_objects_without_a_list_of_them() -> None:
     async def test(gated: Gated, cache: Cache) -> None:
+        present = Selector(FILTER, namespaces=["shop"])
+        await cache.declare("configmaps", present, replace=True)
         lists = len([e for e in gated.cluster.requests if e.query.get("labelSelector") == "app=web"])
-        plan = await cache.plan("configmaps", [Selector("app=web"), Selector("tier=gold")])
-        assert plan.former == Selector(FILTER)
+        following = [present, Selector("tier=gold", namespaces=["infra"])]
+        plan = await cache.plan("configmaps", following)
+        assert plan.former == present
         assert reasons(plan) == [("tier=gold", Relist.NEW)]
         assert [each.query for each in plan.kept] == [{"labelSelector": "app=web"}]
         assert not plan.ended
-        assert plan.objects == 3
-        await cache.declare("configmaps", [Selector("app=web"), Selector("tier=gold")], replace=True)
+        assert plan.objects == 2
+        await cache.declare("configmaps", following, replace=True)
         held = sum(map(weight, gated.operator.runtime.informer("configmaps").store.records()[0]))
         assert plan.bytes is not None
         assert held / 2 < plan.bytes < held * 2
@@ -151,7 +154,7 @@ def test_a_plan_has_the_options_that_are_not_given_as_they_are() -> None:
             "configmaps", FILTER, drop=["data"], index={"app": "metadata.labels.app"}, replace=True
         )
         plan = await cache.plan("configmaps", [Selector("app=web"), Selector("tier=gold")])
-        assert reasons(plan) == [("tier=gold", Relist.NEW)]
+        assert reasons(plan) == [("app=web", Relist.MOVING), ("tier=gold", Relist.NEW)]
         assert plan.bytes is not None
         assert plan.bytes < 3 * 1000, "the data is not stored"
         plan = await cache.plan("configmaps", Cached(FILTER))

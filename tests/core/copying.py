@@ -28,7 +28,6 @@ _OF_MERGING = {
     "_outdated",
     "_near",
     "_by_key",
-    "seen",
     "_groups",
     "_group_of",
     "_request_index",
@@ -41,7 +40,6 @@ _OF_BRANCHES = {
     "epoch",
     "listed",
     "vague",
-    "floors",
     "_waits",
     "_versions",
     "_waiting",
@@ -79,13 +77,12 @@ def copied(union: Union) -> Union:
         _fill(twin.view, branch.view)
         twin.epoch, twin.listed = branch.epoch, branch.listed
         twin.vague = set(branch.vague)
-        assert not branch.floors, "the filter of no cache changes"
         for key, wait in branch._waiting.items():
             twin.wait_for(wait.version, key)
     _fill(made._union, union._union)
     made._union.versions = union._union.versions
     made.epoch, made._listed = union.epoch, {twins[branch] for branch in union._listed}
-    made._unclear, made.seen = set(union._unclear), union.seen
+    made._unclear = set(union._unclear)
     for name in ("_left", "_unconfirmed", "_leaving"):
         setattr(made, name, dict(old[name]))
     return made

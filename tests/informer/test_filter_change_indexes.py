@@ -9,7 +9,7 @@ import pytest
 
 from kopf_selectcache import Cached
 from kopf_selectcache.cache.cache import Cache
-from kopf_selectcache.core.store.succession import Succession
+from kopf_selectcache.core.store.swap import Swap
 from kopf_selectcache.errors import NotKept, ReadError
 from kopf_selectcache.informer.index_builder import IndexBuilder
 from kopf_selectcache.informer.state import Relist
@@ -165,7 +165,7 @@ def test_16_a_change_that_is_cancelled_leaves_no_values_of_its_index(
             cache = await synced(environment)
             asked = asyncio.Event()
             with monkeypatch.context() as patched:
-                patched.setattr(Succession, "has_arrived", lambda _: asked.set())
+                patched.setattr(Swap, "has_reached", lambda *_: asked.set())
                 changing = asyncio.create_task(
                     cache.declare("secrets", WEB, index={"by": first}, replace=True)
                 )

@@ -22,9 +22,18 @@ from kopf_selectcache.informer.state import Relist, split_streams
 from kopf_selectcache.testing.faults import Refuse
 from tests.faults.environment import run, until
 from tests.gated import settle
-from tests.informer.test_filter_change import Follower, begin_change, change, gold, names
+from tests.informer.test_filter_change import Follower, begin_change, change, names
 from tests.informer.test_filter_change_ends import web
-from tests.informer.test_filter_change_options import BOTH, EITHER, GOLD, WEB, large, nothing_is_left
+from tests.informer.test_filter_change_options import (
+    AND_THERE,
+    BOTH,
+    EITHER,
+    GOLD,
+    HERE,
+    WEB,
+    large,
+    nothing_is_left,
+)
 from tests.secrets import caching, secret
 
 
@@ -60,7 +69,7 @@ def test_16_the_former_store_is_released_while_streams_of_the_next_filter_run() 
 
 def test_16_a_kept_stream_that_has_caught_up_need_not_catch_up_again() -> None:
     async def main() -> None:
-        async with caching("app=web", WEB, GOLD, BOTH) as environment:
+        async with caching(HERE, WEB, GOLD, BOTH) as environment:
             informer = environment.informer
             await until(lambda: informer.synced)
             (kept,) = informer.reflectors
@@ -68,7 +77,7 @@ def test_16_a_kept_stream_that_has_caught_up_need_not_catch_up_again() -> None:
             await until(lambda: comparison.is_open)
             environment.cluster.bookmark()
             await until(lambda: comparison.has_caught_up)
-            await change(informer, EITHER)
+            await change(informer, AND_THERE)
             assert kept in informer.reflectors
             assert kept.comparison.is_open
             assert kept.comparison.has_caught_up
@@ -78,14 +87,14 @@ def test_16_a_kept_stream_that_has_caught_up_need_not_catch_up_again() -> None:
 
 def test_16_who_waits_for_a_kept_stream_to_catch_up_waits_on_across_the_change() -> None:
     async def main() -> None:
-        async with caching("app=web", WEB, GOLD, BOTH) as environment:
+        async with caching(HERE, WEB, GOLD, BOTH) as environment:
             informer, cluster = environment.informer, environment.cluster
             await until(lambda: informer.synced)
             (kept,) = informer.reflectors
             await until(lambda: kept.comparison.is_open)
             ahead = str(cluster.version + 10_000)
             waiting = kept.comparison.wait(ahead)  # No list is as new, so the comparison does not end.
-            await change(informer, EITHER)
+            await change(informer, AND_THERE)
             assert not waiting.done()
             kept.comparison.discard(waiting)
             waiting = kept.comparison.wait(str(cluster.version))
@@ -131,18 +140,18 @@ def test_16_a_change_during_the_end_of_the_streams_starts_each_stream_once(
 
 def test_16_a_stream_that_is_between_two_watches_is_kept() -> None:
     async def main() -> None:
-        async with caching("app=web", WEB, GOLD, BOTH) as environment:
+        async with caching(HERE, WEB, GOLD, BOTH) as environment:
             informer, cluster = environment.informer, environment.cluster
             await until(lambda: informer.synced)
             (reflector,) = informer.reflectors
             refused = cluster.faults.add(Refuse(503), verb="watch", where=web)
-            planned = informer.plan_for(Cached(EITHER), reflector.resource)
+            planned = informer.plan_for(Cached(AND_THERE), reflector.resource)
             cluster.cut("watch", "secrets")
             await until(lambda: not reflector.is_watching)
-            split = split_streams(informer.state, informer.declared, Cached(EITHER), planned)
+            split = split_streams(informer.state, informer.declared, Cached(AND_THERE), planned)
             assert list(split.kept.values()) == [reflector]
             refused.release()
-            await change(informer, EITHER)
+            await change(informer, AND_THERE)
             assert reflector in informer.reflectors
             cluster.create(secret("later", app="web"))
             await until(lambda: "later" in names(environment))
@@ -241,23 +250,6 @@ def test_16_records_that_both_filters_hold_are_not_held_twice() -> None:
             record = informer.store.get("shop", "both")[0]
             await change(informer, "tier=gold")
             assert informer.store.get("shop", "both")[0] is record
-
-    run(main())
-
-
-def test_16_new_streams_list_as_of_the_version_of_the_kept_ones() -> None:
-    async def main() -> None:
-        async with caching("app=web", WEB, GOLD, BOTH) as environment:
-            informer, cluster = environment.informer, environment.cluster
-            await until(lambda: informer.synced)
-            version = informer.version
-            cluster.create(secret("later", app="db"))  # No stream is told of it.
-            changing = asyncio.create_task(change(informer, EITHER))
-            await until(lambda: any(asked.verb == "list" and gold(asked) for asked in cluster.requests))
-            (listed,) = [asked for asked in cluster.requests if asked.verb == "list" and gold(asked)]
-            assert listed.query.get("resourceVersion") == version
-            assert listed.query["resourceVersionMatch"] == "Exact"
-            await changing
 
     run(main())
 

@@ -20,7 +20,6 @@ from kopf_selectcache.informer._versions import SharedVersion, shared_versions
 from kopf_selectcache.testing import EmbeddedCluster
 from kopf_selectcache.testing.faults import NoWatchList, Refuse, Silence
 from kopf_selectcache.testing.request_log import Asked
-from tests.core.writers import writers
 from tests.faults.environment import run, until
 from tests.rows import each_row
 from tests.secrets import caching, named, secret
@@ -185,24 +184,6 @@ def test_only_those_that_could_hold_the_same_are_agreed_versions() -> None:
     assert shared_versions(Union([anywhere])) == (None,)
 
 
-@pytest.mark.parametrize(("seen", "asked"), [("", exactly("20")), ("20", exactly("20")), ("21", NEWEST)])
-def test_16_a_list_beside_a_listed_stream_is_not_older_than_what_readers_of_earlier_filters_have_seen(
-    seen: str, asked: Mapping[str, str]
-) -> None:
-    async def main() -> None:
-        union, server = Union([Keys(), Keys()]), Server()
-        listed, _ = writers(union)
-        listed.begin()
-        listed.commit("20")
-        version, other = shared_versions(union, seen)
-        assert version is not None
-        assert version is other
-        await version.page(server.ask)
-        assert server.asked == [asked]
-
-    run(main())
-
-
 # ---- As a cache does it.
 
 
@@ -338,21 +319,5 @@ def test_it_is_synced_when_each_watch_has_reached_the_newest_list() -> None:
             environment.cluster.bookmark()
             await waiting
             assert named(environment.cache.list_cached("secrets")) == ["a"]
-
-    run(main())
-
-
-def test_16_new_streams_list_as_of_a_version_that_all_lists_have_reached() -> None:
-    async def main() -> None:
-        union = Union([Keys(), Keys(), Keys()])
-        for substore, listed, version in zip(union.substores, ("10", "30"), ("22", "31"), strict=False):
-            union.begin(substore)
-            union.commit(substore, listed)
-            union.progress(substore, version)
-        server = Server()
-        shared_version = shared_versions(union)[2]
-        assert shared_version is not None
-        await shared_version.page(server.ask)
-        assert server.asked == [exactly("30")]
 
     run(main())

@@ -346,9 +346,7 @@ def test_9_a_write_that_only_the_next_filter_awaits_is_dropped_as_well() -> None
     async def main() -> None:
         model = Model(FILTERS["one stream"])
         following = replace(model.informer.state, own_writes=OwnWrites())
-        model.informer.filter_change.following = cast(
-            "Any", SimpleNamespace(state=following, succession=SimpleNamespace(note=lambda _: None))
-        )
+        model.informer.filter_change.following = cast("Any", SimpleNamespace(state=following, swap=None))
         model.write("a", WEB, own=True)
         model.answer(0)
         model.bookmark(model.streams[0])

@@ -14,18 +14,16 @@ import pytest
 
 from kopf_selectcache import Selector
 from kopf_selectcache.client.reading import Refused, Unreachable
-from kopf_selectcache.core.protocol.machine import Input, Jump, Probed
+from kopf_selectcache.core.protocol.machine import Input, Probed
 from kopf_selectcache.core.protocol.messages import Refusal
 from kopf_selectcache.core.reasons import MetricReason
 from kopf_selectcache.core.selection.resource import Resource
-from kopf_selectcache.core.store.own_writes import OwnWrites
 from kopf_selectcache.core.store.record import Record
-from kopf_selectcache.core.store.substore import Keys, Substore
+from kopf_selectcache.core.store.substore import Substore
 from kopf_selectcache.core.store.union import Union
 from kopf_selectcache.informer import environment as injected
 from kopf_selectcache.informer.reach import LARGE, Prober
 from kopf_selectcache.informer.reflector import Reflector
-from kopf_selectcache.informer.stream_writer import Mirror
 from kopf_selectcache.settings.planner import Stream
 from kopf_selectcache.testing.faults import OldVersionOnDelete, Refuse
 from tests.cache.environment import builtin
@@ -277,7 +275,7 @@ def test_12_a_deletion_at_an_unknown_version_takes_a_list_of_the_present_of_its_
     tier.progress("30")
     assert not quiet.union.unconfirmed
     web.leave(quiet.record("a", 10))  # At the version that the object had.
-    run(quiet.until(lambda: len(quiet.asked) >= 3 or not quiet.union.unconfirmed))
+    run(quiet.until_settled())
     assert quiet.shown == ["b"]
     assert [(asked.label, asked.version) for asked in quiet.asked] == [("app=web", None), ("tier=gold", "60")]
 
@@ -327,34 +325,6 @@ def test_12_a_list_counts_when_the_stream_catches_up_and_no_other_is_needed() ->
         assert len(quiet.asked) == 1
 
     run(main())
-
-
-def test_12_a_list_does_not_count_for_a_stream_that_is_held_or_ends_meanwhile() -> None:
-    quiet = Quiet(
-        "a", answer=lambda query: page(metadata("g", "15", tier="gold"), version=query["resourceVersion"])
-    )
-
-    async def main() -> None:
-        task = asyncio.create_task(quiet.prober.run())
-        await until(lambda: quiet.prober._probes)
-        quiet.reflectors[1].can_jump = False
-        writers(quiet.union)[1].put(quiet.record("g", 15))
-        quiet.prober.look()
-        await until(lambda: not quiet.prober._probes)
-        assert quiet.shown == ["a", "g"]
-        task.cancel()
-
-    run(main())
-
-
-def test_16_a_list_that_a_stream_of_two_filters_equals_moves_it_in_both() -> None:
-    union = Union([Keys(), Keys()])
-    for branch in writers(union):
-        branch.begin()
-        branch.commit("10")
-    mirror = Mirror(union, union.substores[0], OwnWrites(), lambda _: None)
-    mirror.apply([Jump("12")], is_consistent=True)
-    assert [each.version for each in union.substores] == ["12", "10"]
 
 
 def test_12_a_list_that_breaks_off_after_its_first_page_settles_nothing() -> None:

@@ -9,7 +9,6 @@ PARTIAL = "tests/cache/formats/test_partial.py::test_13_"
 OUTSIDE = "tests/settings/test_outside.py::test_6_"
 SIDES = "tests/cache/test_sides.py::test_9_"
 SPLIT_UNION = "tests/core/store/test_split.py::test_"
-SUCCESSION = "core/store/succession.py"
 AT_LEAST = "tests/cache/test_at_least.py::test_11_"
 
 SPLIT_CACHES: tuple[Mutant, ...] = (
@@ -23,7 +22,7 @@ SPLIT_CACHES: tuple[Mutant, ...] = (
     ),
     Mutant(
         "take each departure from a split cache for one into its outer streams",
-        "core/store/succession.py",
+        "core/store/swap.py",
         '"metadata" if self.after.store.has_outside(record) else None',
         '"metadata"',
         6,
@@ -87,22 +86,6 @@ SPLIT_CACHES: tuple[Mutant, ...] = (
         "        if request.at_least is not None:\n",
         6,
         ("tests/cache/test_at_least.py::test_6_an_object_that_the_cache_has_not_heard_of_is_not_gone",),
-    ),
-    Mutant(
-        "change the filter while an object is between the sides",
-        SUCCESSION,
-        "            return may_be_shown and self._is_behind(shown)\n",
-        "            return False\n",
-        16,
-        (f"{CORPUS}[An object outside is created while the next filter, which selects it, is listed]",),
-    ),
-    Mutant(
-        "show an object in a state from before it was outside",
-        SUCCESSION,
-        "            return is_older(following.version, shown.version)\n",
-        "            return type(shown) is type(following) and is_older(following.version, shown.version)\n",
-        16,
-        (f"{CORPUS}[An object moves outside while the next filter is listed]",),
     ),
     Mutant(
         "trust a comparison from before a restore in a snapshot",

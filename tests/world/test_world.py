@@ -313,11 +313,6 @@ def test_9_an_own_deletion_hides_what_only_the_next_filter_has_listed() -> None:
     assert run.lie is None, run.lie
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="The object leaves the present filter after the next one was listed. It is in neither store, so"
-    " the change does not wait until the new stream reports it.",
-)
 def test_16_an_object_that_moves_from_the_present_filter_to_the_next_one_is_never_in_neither() -> None:
     lines = ["change web", "execute 0", "write b/x app=web", "flush all", "answer 0", "answer 0"]
     run = plays(lines, DB_OR_GOLD)

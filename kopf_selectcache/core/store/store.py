@@ -301,6 +301,16 @@ class Store:
             self._tally.drop_all(all_of(self._held))
             self._tally = None
 
+    def take_over(self, other: Store) -> None:
+        """Hold what another store holds and stages, in this empty one."""
+        self._held = {space: named.copy() for space, named in other._held.items()}
+        if other._staged is not None:
+            self._staged = {space: named.copy() for space, named in other._staged.items()}
+            self._gone = other._gone.copy()
+        self._version, self.unreadable = other._version, other.unreadable
+        for record in (*all_of(self._held), *all_of(self._staged or {})):
+            self._count(None, record)
+
     def put(self, record: Record) -> list[Change]:
         """Add or update a record: in the staged generation, or else where readers see it immediately."""
         if self._indexes.declared:

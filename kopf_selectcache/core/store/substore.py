@@ -1,9 +1,5 @@
 """Substore: the state of one stream (the keys that it could hold, its records, its version), and the views
 that readers use. `core.store.union` decides what the union of several streams shows.
-
-`Floors` are states of objects that readers have seen end, and that a stream that is behind may still report.
-When the filter of a cache changes, the streams of both filters go on. One that is behind ignores these
-states.
 """
 
 from __future__ import annotations
@@ -11,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from heapq import heappop, heappush
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, TypeVar
 
 from kopf_selectcache.core.selection.grammar import FieldTerm, LabelRequirement
 
@@ -31,48 +27,15 @@ from .siblings import Tally
 from .store import Records, Store
 
 
-class Floors(dict[ObjectKey, str]):
-    """The version of each object up to which its states have ended, of one stream or of one union."""
+class HasKeys(Protocol):
+    """A stream, or a substore."""
 
-    def __init__(self) -> None:
-        self._listed: list[Record] = []
-        self._highest = ""
+    @property
+    def keys(self) -> Keys:
+        """The keys that it could hold."""
 
-    def lay(self, key: ObjectKey, version: str) -> None:
-        """Raise the floor of a key."""
-        # What was the highest means nothing once all are dropped.
-        if not self or is_newer(version, self._highest):
-            self._highest = version
-        if is_newer(version, self.get(key, "0")):
-            self[key] = version
 
-    def are_over(self, record: Record, *, listed: bool) -> bool:
-        """Return True if a reported state has ended. Remember it if it is of a list, which may be newer."""
-        floor = self.get(record.key)
-        is_over = floor is not None and not is_newer(record.version, floor)
-        if is_over and listed:
-            self._listed.append(record)
-        return is_over
-
-    def begin(self) -> None:
-        """Begin a list."""
-        self._listed.clear()
-
-    def commit(self, version: str) -> list[Record]:
-        """End a list as of a version; return its objects that are valid, since their floors are not newer."""
-        valid = [
-            each
-            for each in self._listed
-            if (floor := self.get(each.key)) is None or not is_newer(floor, version)
-        ]
-        self._listed.clear()
-        self.progress(version)
-        return valid
-
-    def progress(self, version: str) -> None:
-        """Drop all floors once the stream has passed the highest."""
-        if not is_newer(self._highest, version):
-            self.clear()
+_HasKeys = TypeVar("_HasKeys", bound=HasKeys)
 
 
 @dataclass(frozen=True, slots=True)
@@ -390,6 +353,7 @@ class Substore:
         *,
         request_index: Callable[[], None] = lambda: None,
         tally: Tally | None = None,
+        epoch: int = 0,
     ) -> None:
         self.keys = keys
         self.holds_all = keys.namespace is None and keys.are_of_path
@@ -399,18 +363,22 @@ class Substore:
             tally=tally,
             proof=keys.proof,
         )
-        self.epoch = 0
+        self.epoch = epoch
         self.listed = ""
         """The version of the last list. The substore has no events from before it."""
         self.vague: set[ObjectKey] = set()
         """Keys of objects that left at an unknown version, between the last known version and the next."""
-        self.floors = Floors()
-        """The states that it may still report although readers have seen them end."""
         self._waits: list[_VersionWait] = []
         self._versions: dict[str, _VersionWait] = {}
         self._waiting: dict[ObjectKey, _VersionWait] = {}
         """The wait of each key. There is one per key, so that an object that comes and goes does not fill the
         heap."""
+
+    def take_over(self, other: Substore) -> None:
+        """Be in the place of another one, in this empty one."""
+        self.view.take_over(other.view)
+        self.epoch, self.listed, self.vague = other.epoch, other.listed, other.vague
+        self._waits, self._versions, self._waiting = other._waits, other._versions, other._waiting
 
     @property
     def version(self) -> str:
@@ -446,8 +414,6 @@ class Substore:
     def reach(self, version: str) -> list[ObjectKey]:
         """Advance to a version; return the keys that waited for it."""
         self.view.progress(version)
-        if self.floors:
-            self.floors.progress(version)
         keys: list[ObjectKey] = []
         while self._waits and not is_newer(self._waits[0].version, self.version):
             keys += self._versions.pop(heappop(self._waits).version).keys
@@ -481,12 +447,12 @@ def first_of(one: str, other: str) -> str:
     return "" if not one or not other else other if is_older(other, one) else one
 
 
-def groups_of(substores: Iterable[Substore]) -> tuple[frozenset[Substore], ...]:
-    """Return groups of substores. Substores of different groups have no key in common."""
-    groups: list[frozenset[Substore]] = []
-    for substore in substores:
-        near = [group for group in groups if any(substore.keys.meet(other.keys) for other in group)]
-        groups = [*(group for group in groups if group not in near), frozenset({substore}).union(*near)]
+def groups_of(streams: Iterable[_HasKeys]) -> tuple[frozenset[_HasKeys], ...]:
+    """Return groups of streams, or of their substores. Those of different groups have no key in common."""
+    groups: list[frozenset[_HasKeys]] = []
+    for stream in streams:
+        near = [group for group in groups if any(stream.keys.meet(other.keys) for other in group)]
+        groups = [*(group for group in groups if group not in near), frozenset({stream}).union(*near)]
     return tuple(groups)
 
 

@@ -25,7 +25,8 @@ one substore, readers use its view directly, and none of this has a cost.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import TypeVar
 
 from msgspec.structs import replace
 
@@ -52,6 +53,8 @@ from .substore import (
 )
 from .unconfirmed import UnconfirmedLeave, UnconfirmedLeaves
 
+_T = TypeVar("_T")
+
 
 class Union:
     """The substores of one filter, and the store that readers see. The writer is one task."""
@@ -63,16 +66,19 @@ class Union:
         request_index: Callable[[], None] = lambda: None,
         tally: Tally | None = None,
         version: str = "",
+        epoch: int = 0,
     ) -> None:
         """`version` is the one as of which a union without substores holds nothing."""
         self.tally = tally
         """The memory accounting of all stores, if there is any."""
         self._request_index = request_index
-        self._arrange(tuple(Substore(keys, request_index=request_index, tally=tally) for keys in substores))
+        self._arrange(
+            tuple(Substore(keys, request_index=request_index, tally=tally, epoch=epoch) for keys in substores)
+        )
         self._alone = len(self.substores) == 1
         self._union = UnionView(len(self._groups), request_index=request_index, tally=tally, version=version)
         self._shown: View = self.substores[0].view if self._alone else self._union
-        self.epoch = 0
+        self.epoch = epoch
         """The number of times that the server was seen to be restored."""
         self._listed: set[Substore] = set()
         """Substores whose last list is not reached yet by another substore that could hold the same keys."""
@@ -83,44 +89,44 @@ class Union:
         """Keys of visible objects that left at an unknown version."""
         self._leaving: dict[ObjectKey, Record] = {}
         """Visible objects as the events of their leaves have them."""
-        self.seen = ""
-        """The newest version of the unions that this one has succeeded; empty if there were none."""
 
-    # ---- The succession of another union (`core.store.succession`).
+    # ---- Another filter (`core.store.swap`).
 
-    @property
-    def newest_version(self) -> str:
-        """The version of the stream that is ahead of all others."""
-        return max((each.version for each in self.substores), key=rank_of, default=self.store.version)
+    def take_over(self, before: Union, kept: Mapping[Substore, Substore]) -> None:
+        """Take over whole groups of another union. `kept` maps their substores to those of this one, which
+        are empty.
+        """
+        for old, new in kept.items():
+            new.take_over(old)
+        if self._alone:
+            return
+        mine = frozenset(kept.values())
+
+        def taken(each: Mapping[ObjectKey, _T]) -> dict[ObjectKey, _T]:
+            return {key: value for key, value in each.items() if not mine.isdisjoint(self._could_hold(key))}
+
+        self._left |= taken(before._left)
+        self._leaving |= taken(before._leaving)
+        self._unclear.update(taken(dict.fromkeys(before._unclear)))
+        for key, leave in taken(before._unconfirmed).items():
+            self._unconfirmed[key] = leave
+        self._listed |= {new for old, new in kept.items() if old in before._listed}
+        shown = taken({record.key: record for record in before.store.all_records()[0]})
+        self._union.show(
+            [Change(None, record, ChangeCause.ENTERED) for record in shown.values()],
+            {self._group_of[new]: before.version_of([old]) for old, new in kept.items()},
+        )
 
     @property
     def has_one_epoch(self) -> bool:
         """True unless some streams have not been listed since the server was restored."""
         return all(substore.epoch == self.epoch for substore in self.substores)
 
-    def reached(self, key: ObjectKey) -> str:
-        """Return the version up to which every stream that could hold the key has applied all events."""
-        return least(substore.version for substore in self._could_hold(key))
-
-    def has_passed(self, key: ObjectKey, version: str) -> bool:
-        """Return True if every stream that could hold the key has applied all events up to this version."""
-        return all(not is_newer(version, substore.version) for substore in self._could_hold(key))
-
-    def is_past(self, record: Record) -> bool:
-        """Return True if an object that is not visible is known to be in another state than this one, if some
-        stream selects this state.
-        """
-        substores = self._could_hold(record.key)
-        return bool(substores) and self.has_passed(record.key, record.version)
-
-    def left_at(self, key: ObjectKey) -> tuple[str, ...]:
-        """Return the versions of the unconfirmed leaves of an object; an empty one if it is unknown."""
-        left, leave = self._left.get(key), self._unconfirmed.get(key)
-        versions = ["" if left.lost else left.version] if left is not None else []
-        versions += [leave.version] if leave is not None else []
-        if key in self._unclear:
-            versions.append("")
-        return tuple(versions)
+    def version_of(self, substores: Iterable[Substore]) -> str:
+        """Return the version of the groups of these substores; empty until all of them are listed."""
+        if self._alone:
+            return self._shown.version
+        return self._union.version_of({self._group_of[each] for each in substores})
 
     def unreached_list(self, substore: Substore) -> str:
         """Return the version of the newest list of another substore that this one has not reached; empty if
@@ -140,6 +146,11 @@ class Union:
         self._groups = groups_of(substores)
         """Substores of different groups never hold the same keys, so each group has its own version."""
         self._group_of = {substore: index for index, group in enumerate(self._groups) for substore in group}
+
+    @property
+    def groups(self) -> tuple[frozenset[Substore], ...]:
+        """The groups of substores that could hold the same keys."""
+        return self._groups
 
     @property
     def store(self) -> View:
@@ -251,7 +262,6 @@ class Union:
 
     def begin(self, substore: Substore) -> None:
         """Start to stage a new generation of a substore."""
-        substore.floors.begin()
         substore.view.begin()
 
     def abandon(self, substore: Substore) -> None:
@@ -261,8 +271,6 @@ class Union:
     def put(self, substore: Substore, record: Record) -> list[Change]:
         # The selector of a watch may be wider than the substore.
         if not substore.holds_all and not substore.keys.have(record.key):
-            return []
-        if substore.floors and substore.floors.are_over(record, listed=not substore.view.stages_nothing):
             return []
         if self._alone:
             return substore.view.put(record)
@@ -298,12 +306,6 @@ class Union:
             self._left
             or any(view.holds_any for view in (self._shown, *(each.view for each in self.substores)))
         )
-        if restored:
-            for each in self.substores:
-                each.floors.clear()
-            self.seen = ""
-        for record in substore.floors.commit(version):
-            substore.view.put(record)
         changes = substore.view.commit(version)
         substore.listed = version
         if self._alone:
@@ -339,8 +341,6 @@ class Union:
     def progress(self, substore: Substore, version: str) -> list[Change]:
         if self._alone:
             substore.view.progress(version)
-            if substore.floors:
-                substore.floors.progress(version)
             return []
         return self._settled(self._reach(substore, version), said=substore)
 

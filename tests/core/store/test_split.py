@@ -14,11 +14,11 @@ from kopf_selectcache.core.store.changes import Change, ChangeCause
 from kopf_selectcache.core.store.probe import Listed, listed_of
 from kopf_selectcache.core.store.record import OutsideRecord, Record
 from kopf_selectcache.core.store.substore import Keys, Selected, UnionView
-from kopf_selectcache.core.store.succession import Succession
+from kopf_selectcache.core.store.swap import Swap
 from kopf_selectcache.core.store.union import Union
 from kopf_selectcache.informer.subscribers import Subscribers
 from tests.core.transits import FIRST, History, Rules, System, Violation, walks
-from tests.core.writers import Writer, writers
+from tests.core.writers import writers
 from tests.rows import each_row
 
 WEB, DB = {"app": "web"}, {"app": "db"}
@@ -257,48 +257,33 @@ def test_6_an_object_that_the_next_filter_finds_outside_has_left_and_is_not_gone
     stream.begin()
     stream.put(record("5", WEB))
     stream.commit("8")
-    succession = Succession(before, after, {}, selects=INSIDE.has, selected=INSIDE.has)
+    swap = Swap(before, after, {}, selects=INSIDE.has, selected=INSIDE.has)
     inner.begin()
     inner.commit("12")
     outer.begin()
     outer.put(record("11", DB, OutsideRecord))
     outer.commit("12")
-    assert succession.has_arrived()
-    assert [change.cause for change in succession.differences()] == [ChangeCause.LEFT]
+    assert swap.has_reached(swap.seen)
+    assert [change.cause for change in swap.take()] == [ChangeCause.LEFT]
 
 
-def leaving_for_outside() -> tuple[Succession, Writer, Writer]:
-    """Return a change from `app=web` to a split `app=db`, and its streams, listed at version 8. Readers have
-    seen version 10 of an object.
-    """
+def test_16_an_object_that_the_next_filter_has_outside_is_waited_for() -> None:
+    """The filter changes from `app=web` to a split `app=db`. Readers have seen version 10 of an object."""
     before, after = Union([Keys()]), complement(None)
     (stream,), (inner, outer) = writers(before), writers(after)
     for writer in (stream, inner, outer):
         writer.begin()
         writer.commit("8")
-    succession = Succession(
+    swap = Swap(
         before, after, {}, selects=lambda each: each.labels == DB, selected=lambda each: each.labels == WEB
     )
     stream.put(record("10", WEB))
     stream.progress("10")
-    return succession, inner, outer
-
-
-def test_16_an_object_that_the_next_filter_has_outside_is_waited_for() -> None:
-    succession, inner, outer = leaving_for_outside()
-    assert not succession.has_arrived(), "it would be absent"
+    inner.progress("10")
+    assert not swap.has_reached(swap.seen), "it would be absent"
     outer.put(record("10", WEB, OutsideRecord))
-    assert succession.has_arrived(), "it does not wait for a stream that is quiet"
-    assert [change.filter_changed for change in succession.differences()] == [True]
-    outer.begin()
-    outer.put(record("10", WEB, OutsideRecord))
-    outer.commit("20")
-    inner.progress("20")
-    found, version = succession.after.store.locate("shop", "web-1")
-    assert (isinstance(found, OutsideRecord), version) == (True, "20"), "a list finds it again"
-
-
-def test_16_an_object_that_is_deleted_while_the_next_filter_would_have_it_outside_is_not_waited_for() -> None:
-    succession, _, outer = leaving_for_outside()
-    outer.progress("11")
-    assert succession.has_arrived()
+    outer.progress("10")
+    assert swap.has_reached(swap.seen)
+    assert [change.filter_changed for change in swap.take()] == [True]
+    found, version = after.store.locate("shop", "web-1")
+    assert (isinstance(found, OutsideRecord), version) == (True, "10")
