@@ -350,6 +350,18 @@ def test_12_a_list_of_another_version_settles_nothing(version: str) -> None:
     assert quiet.shown == names(20)
 
 
+@pytest.mark.parametrize("version", ["v8", "7"])
+def test_12_a_list_of_the_present_of_a_server_that_lags_settles_nothing(version: str) -> None:
+    quiet = Quiet("a", answer=lambda _: page(version=version))
+    web, tier = writers(quiet.union)
+    web.put(quiet.record("a", 25))
+    web.progress("30")
+    tier.progress("30")
+    web.leave(quiet.record("a", 25))  # At the version that the object had.
+    run(quiet.until(lambda: len(quiet.asked) >= 2 or not quiet.union.unconfirmed))
+    assert quiet.shown == ["a"]
+
+
 def test_12_leaves_that_come_while_a_list_is_under_way_wait_for_the_next() -> None:
     late = [f"t-{number:03}" for number in range(50)]
 
