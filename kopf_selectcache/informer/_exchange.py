@@ -325,6 +325,8 @@ class Exchange:
         informer.packing, informer.begun = following.packing, (resource, planned)
         with former.own_writes.lock, state.own_writes.lock:
             state.own_writes.overtake(lambda key: former.store.peek(*key))
+            state.own_writes.join(each.substore for each in split.kept.values())
+            state.own_writes.settle(state.union.shown)
             # Requests need the substores of kept streams.
             informer.state = state = informer.chosen.hide(replace(state))
         # From here on no read uses the streams that end.

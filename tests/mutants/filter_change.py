@@ -138,6 +138,12 @@ FILTER_CHANGE: tuple[Mutant, ...] = (
            (f"{LABELLED}16_a_namespace_that_gains_the_label_is_served_and_others_are_not_disturbed",)),
     Mutant("show an own write of which readers have seen a newer state before the change", "informer/_exchange.py", "            state.own_writes.overtake(lambda key: former.store.peek(*key))\n", "", 16,
            ("tests/world/test_world.py::test_16_an_own_write_that_is_answered_late_hides_no_newer_state_after_a_filter_change",)),
+    Mutant("show again what an own deletion hides in a stream that is kept", "informer/_exchange.py", "            state.own_writes.join(each.substore for each in split.kept.values())\n", "", 9,
+           ("tests/world/test_world.py::test_9_an_own_deletion_hides_an_object_of_a_stream_that_both_filters_have",)),
+    Mutant("wait for what a kept stream has passed during a change", "core/store/own_writes.py", "            self.progress(substore, substore.version)\n", "            pass\n", 9,
+           ("tests/core/store/test_own_writes.py::test_streams_that_the_next_filter_takes_over_have_passed_what_they_had_passed",)),
+    Mutant("forget with the filter what a stream may report from before an own write", "core/store/own_writes.py", "                self.resting[write.key] = write  # A kept", "                pass  # A kept", 9,
+           ("tests/core/store/test_own_writes.py::test_the_next_filter_hides_as_well_what_a_kept_stream_may_report_from_before_a_write",)),
     Mutant("delete only what the present filter has shown", "cache/own_writes.py", "        for state in informer.states:\n            with state.own_writes.lock:\n                known", "        for state in informer.states[:1]:\n            with state.own_writes.lock:\n                known", 9,
            ("tests/world/test_world.py::test_9_an_own_deletion_hides_what_only_the_next_filter_has_listed",)),
 )

@@ -232,6 +232,13 @@ def test_9_an_object_is_not_read_any_longer_once_its_deletion_is_done_though_the
     assert run.lie is None, run.lie
 
 
+@pytest.mark.parametrize("steps", [*permutations(["own delete a/x", "change web@a|gold@b"])])
+def test_9_an_own_deletion_hides_an_object_of_a_stream_that_both_filters_have(steps: tuple[str, ...]) -> None:
+    """The stream has not reported the deletion when the next filter takes it over."""
+    run = plays([*steps, *["answer 0"] * 5], "web@a")
+    assert run.lie is None, run.lie
+
+
 def test_9_a_deletion_that_another_client_hands_over_hides_what_was_there_before_the_object() -> None:
     """Streams have not reported yet that the object of this name is a new one."""
     run = plays(["write a/z -", "write a/z app=db,tier=gold", "other a/z -"], IN_A_OR_GOLD)

@@ -16,7 +16,7 @@ that is retired while a stream has not passed it rests likewise.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 from threading import RLock
@@ -211,6 +211,8 @@ class OwnWrites:
                 self.lay(replace(write, behind=set()))
                 continue
             written = write.record or write.outside
+            if written is None:
+                self.resting[write.key] = write  # A kept stream may still report what was there before.
             if selects is None or written is None:
                 continue
             is_selected = selects(written)
@@ -311,6 +313,14 @@ class OwnWrites:
         self.writes |= self.resting
         self._due |= self.resting.keys()
         self.resting = {}
+
+    def join(self, substores: Iterable[Substore]) -> None:
+        """Note that streams hold what they held for the former filter. Until now they were empty, so that
+        deletions rest which hide some of that, and writes wait which they have passed.
+        """
+        self.wake()
+        for substore in substores:
+            self.progress(substore, substore.version)
 
     def list(self, substore: Substore, version: str, laid: int) -> None:
         """Note that a list of a stream is complete. It has the newest state as of a time when `laid` writes

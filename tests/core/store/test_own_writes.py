@@ -285,6 +285,32 @@ def test_a_restart_waits_for_the_new_streams() -> None:
     assert keys(writes) == []
 
 
+def test_streams_that_the_next_filter_takes_over_have_passed_what_they_had_passed() -> None:
+    writes, (kept, new) = OwnWrites(), (Substore(Keys("shop")), branch(20, "infra"))
+    writes.follow([kept, new])
+    writes.lay(written(12))
+    writes.lay(written(14, name="b"))
+    writes.lay(replace(deleted(), key=("shop", "c")))
+    writes.settle(lambda _: None)  # The next store has no object of a kept stream yet.
+    assert keys(writes) == ["12", "14"]
+    kept.take_over(branch(13, "shop"))
+    writes.join([kept])
+    writes.settle(lambda key: record(11, name="c") if key == ("shop", "c") else None)
+    assert keys(writes) == ["14", "deleted"]
+
+
+def test_the_next_filter_hides_as_well_what_a_kept_stream_may_report_from_before_a_write() -> None:
+    present, (first, second) = OwnWrites(), (branch(10), branch(10))
+    present.follow([first, second], lambda substore, _: substore is first)
+    present.lay(written(12))
+    progress(present, first, "12", record(12))
+    assert keys(present) == []
+    following_writes, (_, kept) = following(12, 10)
+    following_writes.inherit(present, lambda _: True)
+    following_writes.put(record(11), kept)
+    assert keys(following_writes) == ["12"]
+
+
 def test_a_restored_server_ends_all_writes() -> None:
     writes, (stream,) = following(10)
     writes.lay(written(12))
