@@ -410,11 +410,11 @@ class Feed:
             told = absent.pop(record.uid, None)
             self._departures.discard(record.uid)
             is_changed = told is None or told.version != record.version
-            is_due = record.uid not in self._listing if as_listed else is_changed
+            is_due = is_changed or (as_listed and record.uid not in self._listing)
             if record.stored and is_due:  # Of one that cannot be read, Kopf hears once it can.
                 wanted.append(record)
         for record, body in _decoded(wanted):
-            if as_listed:
+            if as_listed and record.uid not in self._listing:
                 self._listing.add(record.uid)
                 if self.knowledge.is_listed and record.uid not in self.knowledge.known:
                     self._begin(body)

@@ -204,8 +204,16 @@ FEED: tuple[Mutant, ...] = (
     Mutant(
         "repeat the listed objects after too many changes",
         FEED_FILE,
-        "            is_due = record.uid not in self._listing if as_listed else is_changed\n",
+        "            is_due = is_changed or (as_listed and record.uid not in self._listing)\n",
         "            is_due = as_listed or is_changed\n",
+        15,
+        (TESTS + "15_each_present_object_is_listed_once_however_many_changes_come_meanwhile",),
+    ),
+    Mutant(
+        "lose the change of an object that was listed before too many changes came",
+        FEED_FILE,
+        "            is_due = is_changed or (as_listed and record.uid not in self._listing)\n",
+        "            is_due = record.uid not in self._listing if as_listed else is_changed\n",
         15,
         (TESTS + "15_each_present_object_is_listed_once_however_many_changes_come_meanwhile",),
     ),
