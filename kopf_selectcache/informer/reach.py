@@ -4,7 +4,8 @@ A *group* is the streams that could hold the same objects. While they are at dif
 that has left one of them may be in another (contract 12). Most streams reach the others within a second, by
 their own events. A quiet one learns of its progress from a bookmark, about once a minute. Meanwhile it is
 *probed*: a list of its metadata, exactly as of the newest version of the group, shows that it has nothing to
-report (`core.store.probe`). The same version for all keeps two quiet streams from chasing each other.
+report (`core.store.probe`). The same version for all keeps two quiet streams from chasing each other. So
+are streams whose first lists have come at different versions: nothing can be read before they meet.
 
 One list is under way at a time, and lists take at most a tenth of the time. Streams of more than `LARGE`
 objects wait for their bookmark.
@@ -47,7 +48,7 @@ _FAILURES = (Refused, Unreachable, Garbled)
 
 
 class Prober:
-    """Brings the streams of one filter to one version, as far as unconfirmed leaves wait for that."""
+    """Brings the streams of one filter to one version, as far as leaves and first answers wait for that."""
 
     def __init__(
         self, union: Union, reflectors: Sequence[Reflector], resource: Resource, *, environment: Environment
@@ -66,7 +67,7 @@ class Prober:
 
     def look(self) -> None:
         """Note a change of a substore."""
-        if self._union.unconfirmed:
+        if self._union.awaits_streams:
             self._is_wanted.set()
         if self._probes:
             self._has_moved.set()
@@ -78,7 +79,7 @@ class Prober:
             await self._is_wanted.wait()
             self._is_wanted.clear()
             pause, self._vain = SOON, 0
-            while self._union.unconfirmed:
+            while self._union.awaits_streams:
                 await self._wait(pause)
                 pause = max(SOON, await self._round())
             self._probes.clear()

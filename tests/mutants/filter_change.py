@@ -11,6 +11,8 @@ SWAP, SWAPS = "core/store/swap.py", "tests/core/store/test_swap.py::test_16_"
 UNION = "core/store/union.py"
 
 FILTER_CHANGE: tuple[Mutant, ...] = (
+    Mutant("wait for bookmarks before the first answer of several streams", UNION, "                holding |= group\n", "                pass\n", 12,
+           ("tests/informer/test_list_version.py::test_it_is_synced_when_each_watch_has_reached_the_newest_list",)),
     Mutant("notify entries before departures", SWAP, "return [*left, *updated, *entered]", "return [*entered, *updated, *left]", 16,
            (SWAPS + "departures_come_before_updates_and_these_before_entries",)),
     Mutant("keep the storage of shared objects", SWAP, "held.compression is record.compression and ", "", 16,

@@ -210,13 +210,26 @@ class Union:
         return tuple(self._unconfirmed.values())
 
     @property
+    def awaits_streams(self) -> bool:
+        """True if an unconfirmed leave, or the first answer, waits until streams are at one version."""
+        is_unanswered = not self._union.version and any(map(self._is_listed, self._groups))
+        return is_unanswered or bool(self._unconfirmed)
+
+    def _is_listed(self, group: frozenset[Substore]) -> bool:
+        """Return True if each stream of a group was listed, and they have yet to reach each other."""
+        return not self.version_of(group) and all(each.version for each in group)
+
+    @property
     def awaited(self) -> dict[Substore, str]:
-        """The substores that unconfirmed leaves wait for, and the version that each must reach: the newest
-        one that a substore near it has. It is empty if only a list of the present state can show that.
+        """The substores that unconfirmed leaves and first answers wait for, and the version that each must
+        reach: the newest one that a substore near it has. It is empty if only a list of the present state can
+        show that.
         """
         found: dict[Substore, str] = {}
         for group in self._groups:
             holding = {each for key in self._unconfirmed for each in self._could_hold(key) if each in group}
+            if self._is_listed(group):
+                holding |= group
             following = [
                 each for each in self.substores if each in group and each.version and each.epoch == self.epoch
             ]
