@@ -306,7 +306,7 @@ class _HandlerWait:
             if self.clock() >= deadline:  # However often the wait was interrupted.
                 if self._patient:
                     return
-                raise self._stale("waiting for the server to confirm which objects have left it")
+                raise self._stale("waiting until it is known which objects have left it")
             confirmed = awaited.wait(self._event.version)
             try:
                 await self._tick(confirmed)

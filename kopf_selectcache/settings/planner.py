@@ -93,11 +93,6 @@ class Stream:
         )
 
     @property
-    def needs_fields(self) -> bool:
-        """True if it selects by fields besides the namespace and the name."""
-        return any(term.label not in ("metadata.namespace", "metadata.name") for term in self.selector.terms)
-
-    @property
     def shares_names(self) -> bool:
         """True if several names share it, so that the server does not select by them."""
         return self.selector.names is not None and len(self.selector.names) > 1

@@ -348,7 +348,7 @@ async def check_unconfirmed(environment: Gated, kind: str, call: asyncio.Task[An
     if kind == "event":
         assert await call == ["a", "b", "c", "d"]
     else:
-        with pytest.raises(kopf.TemporaryError, match="confirm"):
+        with pytest.raises(kopf.TemporaryError, match="until it is known which objects have left it"):
             await call
 
 

@@ -124,7 +124,7 @@ FILTER_CHANGE: tuple[Mutant, ...] = (
            ("tests/informer/test_filter_change_streams.py::test_16_own_writes_are_inherited_under_the_locks_of_both_states",)),
     Mutant("let newer changes overtake each other for ever", "informer/filter_change.py", "return not (self.has_overtaken and self.has_begun)", "return True", 16,
            ("tests/informer/test_filter_change.py::test_16_a_steady_stream_of_changes_is_followed",)),
-    Mutant("take a stream that excludes a name for one without a selector", "settings/planner.py", 'all(term.label == "metadata.namespace" for term in self.selector.terms)', "not self.needs_fields", 15,
+    Mutant("take a stream that excludes a name for one without a selector", "settings/planner.py", 'all(term.label == "metadata.namespace" for term in self.selector.terms)', 'all(term.label in ("metadata.namespace", "metadata.name") for term in self.selector.terms)', 15,
            ("tests/cache/test_changes.py::test_15_an_object_of_an_excluded_name_that_leaves_another_stream_is_not_gone",)),
     Mutant("read a namespace that has lost the label", "cache/snapshots.py", "return selects(self.comparisons.filter, record, self.resource, self.projection) is False", "return False", 1,
            (f"{LABELLED}1_a_lost_namespace_is_not_read_while_its_streams_cannot_end_yet",)),

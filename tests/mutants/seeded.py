@@ -177,7 +177,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("let a late answer replace a newer write", OWN, "        if before is not None and _is_late(write, before):\n            return ()\n", "", 9, (CORPUS, OWN_UNIT + "test_answers_may_arrive_in_another_order_than_the_server_gave_them")),
     Mutant("show a write although all streams have passed it", OWN, "        if self._substores and not write.behind:\n            self._rest(write)\n            return ()\n", "", 9, (CORPUS,)),
     Mutant("hide another object of the name of a deleted one", OWN, "return held is not None and (held.uid in self.deleted or is_older(held.version, self.floor))", "return held is not None", 9, (OWN_UNIT + "test_of_a_stored_object_and_a_write_the_newer_one_is_shown",)),
-    Mutant("treat the effect of an own write in one stream as a later departure", OWN, "        elif is_older(write.version, record.version):\n            self._drop(write)\n\n    def confirm", "        elif not is_newer(write.version, record.version):\n            self._drop(write)\n\n    def confirm", 9,
+    Mutant("treat the effect of an own write in one stream as a later departure", OWN, "        elif is_older(write.version, record.version):\n            self._drop(write)\n\n    def progress", "        elif not is_newer(write.version, record.version):\n            self._drop(write)\n\n    def progress", 9,
            (OWN_UNIT + "test_a_departure_at_the_version_of_the_write_may_be_its_own_effect",)),
     Mutant("show a deleted object again that comes back before its deletion", OWN, "                self.writes[record.key] = self.resting.pop(record.key)\n", "                pass\n", 9,
            (CORPUS, OWN_UNIT + "test_a_deletion_that_rests_hides_its_object_if_that_comes_back")),

@@ -365,7 +365,7 @@ class World:
         def read(cache: Any) -> None:
             if epoch != self.history.epoch:
                 return
-            body = version if self.loop.now - began < PATIENCE else 0
+            body = version if self.loop.now - began < PATIENCE - 0.001 else 0  # Times are sums of floats.
             by = f"the handler of {'/'.join(key)} at {version}"
             self.note(f"    {by} runs")
             try:

@@ -10,7 +10,7 @@ The `limit` of a request depends on the size of the objects: `PageSize` aims at 
 the previous pages.
 
 Every list follows this rule: those of the protocol (`core.protocol.machine` has a `Pager` in its state), and
-audits, fetches, comparisons and confirming lists (`Paging` has a `Pager` and the query).
+audits, fetches, comparisons and probes (`Paging` has a `Pager` and the query).
 """
 
 from __future__ import annotations

@@ -33,8 +33,8 @@ class ChangeCause(StrEnum):
     LEFT = "left"
     """No stream selects the object any more. It may still exist."""
     DELETED = "deleted"
-    """The object does not exist any more: its stream selects by name and namespace alone, the server has
-    confirmed it, or another object has its name."""
+    """The object does not exist any more: its stream selects by name and namespace alone, a split cache has
+    all others, or another object has its name."""
     RESUMED = "resumed"
     """A reader was too slow, and receives the present state instead of the changes that it has missed."""
     SENT = "sent"

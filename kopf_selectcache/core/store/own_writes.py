@@ -283,16 +283,6 @@ class OwnWrites:
         elif is_older(write.version, record.version):
             self._drop(write)
 
-    def confirm(self, key: ObjectKey, version: str) -> None:
-        """Note that as of a version there is no such object in the filter."""
-        write = self.writes.get(key)
-        if write is None:
-            return
-        if write.is_deletion:
-            self._due.add(key)
-        elif is_older(write.version, version):
-            self._drop(write)
-
     def progress(self, substore: Substore, version: str) -> None:
         """Note that a stream has passed a version."""
         waits = self._waits.get(substore)

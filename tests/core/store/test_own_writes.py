@@ -224,14 +224,6 @@ def test_a_departure_at_the_version_of_the_write_may_be_its_own_effect(version: 
     assert keys(writes) == left
 
 
-@pytest.mark.parametrize(("version", "left"), [("12", ["12"]), ("13", [])])
-def test_a_confirmed_absence_retires_older_writes(version: str, left: list[str]) -> None:
-    writes, _ = following(10, 10)
-    writes.lay(written(12))
-    writes.confirm(KEY, version)
-    assert keys(writes) == left
-
-
 @each_row(
     ("laid", "left"),
     [
@@ -410,14 +402,6 @@ def test_a_stream_that_reports_a_write_says_nothing_of_the_others() -> None:
     assert keys(writes) == ["12"]
     writes.put(record(12), other)
     writes.settle(lambda _: record(12))
-    assert keys(writes) == []
-
-
-def test_a_confirmed_absence_retires_a_deletion() -> None:
-    writes, _ = following(10, 10)
-    writes.lay(deleted())
-    writes.confirm(KEY, "13")
-    writes.settle(lambda _: None)
     assert keys(writes) == []
 
 
