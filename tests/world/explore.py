@@ -22,6 +22,8 @@ FILTERS = (
     "web@a|gold|db#x",
     "web@team=red|gold|db@b",
     "web|gold@a,b|db@a",
+    "web@a|gold@b",
+    "@a|web@b",
     "web|outside",
     "web@a|outside",
     "web|gold|outside",
