@@ -226,8 +226,8 @@ class Union:
         show that.
         """
         found: dict[Substore, str] = {}
+        holding = {each for key in self._unconfirmed for each in self._could_hold(key)}
         for group in self._groups:
-            holding = {each for key in self._unconfirmed for each in self._could_hold(key) if each in group}
             if self._is_listed(group):
                 holding |= group
             following = [
