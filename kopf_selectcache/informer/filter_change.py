@@ -11,9 +11,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
+from copy import copy
 from dataclasses import dataclass, field
 
-from kopf_selectcache._errors import NotSynced, SelectCacheError, Superseded
+from kopf_selectcache._errors import NotSynced, SelectCacheError, StateError, Superseded
 from kopf_selectcache.core.redact import clipped
 from kopf_selectcache.selectors.selector import Branches
 from kopf_selectcache.settings.declaration import Cached
@@ -27,6 +28,9 @@ from .reflector import Reflector
 
 HELD = 5.0
 """The most seconds that streams which end are held. Their store does not move meanwhile."""
+
+PREVIOUS = "The previous filter is still in use: try the change again"
+"""The last way out of an error of a change."""
 
 BETWEEN = 2.0
 """Seconds until they are held again, if the next streams were not as new."""
@@ -73,7 +77,10 @@ class _Attempt:
                 f" {clipped(self.overtaken_by.filter)}",
                 remedy="Read with the newer filter\nChange it again",
             )
-        self.task.result()
+        try:
+            self.task.result()
+        except StateError as error:
+            raise _of_change(error, self.declared) from None
 
 
 class FilterChange:
@@ -222,7 +229,7 @@ class FilterChange:
         attempt.has_begun = True
         filter_ = attempt.declared.filter if following is None else following.state.filter
         self._environment.logger.info(
-            "The filter of %(resource)s is changed to %(filter)s: %(streams)s.",
+            "The filter of %(resource)s is being changed to %(filter)s: %(streams)s.",
             {
                 "resource": str(self._informer),
                 "filter": clipped(filter_),
@@ -340,7 +347,7 @@ class FilterChange:
         conditions = [each.condition for each in (attempt.following.new if attempt.following else ())]
         if (error := next(filter(None, (each.error() for each in conditions)), None)) is not None:
             attempt.end = error.what
-            return error
+            return _of_change(error, attempt.declared)
         failing = next((each for each in conditions if each.message), None)
         if failing is not None:
             why, remedy = failing.message, failing.remedy
@@ -354,8 +361,21 @@ class FilterChange:
         attempt.end = f"it is not complete after {timeout:g} s: {why}"
         return NotSynced(
             f"the filter was not changed to {clipped(attempt.declared.filter)} after {timeout:g} s: {why}",
-            remedy=f"{remedy}\nThe previous filter is still in use",
+            remedy="\n".join([*_ways(remedy), PREVIOUS]),
         )
+
+
+def _of_change(error: StateError, declared: Cached) -> StateError:
+    """Return the error of a new stream as that of the change."""
+    failed = copy(error)
+    failed.what = f"the filter was not changed to {clipped(declared.filter)}: {error.what}"
+    failed.remedy = "\n".join([*_ways(error.remedy), PREVIOUS])
+    return failed
+
+
+def _ways(remedy: str) -> list[str]:
+    """Return the ways out, without those of a cache that goes on and cannot be read."""
+    return [way for way in remedy.splitlines() if not way.startswith(("The cache keeps", "Meanwhile, "))]
 
 
 def _retrieve(task: asyncio.Task[None]) -> None:
