@@ -31,6 +31,8 @@ SENTENCE = (
     "the filter of v1/pods: label selector 'app in web', column 8: expected '(' before the values, found"
     " 'web'. Write it like 'app=web,tier in (gold,silver),!legacy'."
 )
+FAILED = "One or more handlers failed."
+"""What Kopf raises last."""
 WRONG = "settings.selectcache.selectors['v1/pods'] = 'app in web'"
 RIGHT = "settings.selectcache.selectors['v1/pods'] = 'app=web'"
 
@@ -47,7 +49,7 @@ def test_20_the_output_of_kopf_run_begins_and_ends_with_the_sentence(tmp_path: P
     lines = ran.stderr.splitlines()
     assert lines[0].endswith(f"Activity 'configure' failed permanently: {SENTENCE}")
     assert lines[-2:] == [
-        "kopf._core.engines.activities.ActivityError: One or more handlers failed.",
+        f"kopf._core.engines.activities.ActivityError: {FAILED}",
         SENTENCE,
     ]
     assert lines.count(SENTENCE) == 1
@@ -55,22 +57,22 @@ def test_20_the_output_of_kopf_run_begins_and_ends_with_the_sentence(tmp_path: P
 
 
 @pytest.mark.parametrize(
-    ("line", "when", "notes"),
+    ("line", "when", "error", "notes"),
     [
-        (WRONG, "None", [SENTENCE]),
-        (RIGHT, "no_name", []),
-        ("raise kopf.PermanentError('no database')", "None", []),
+        (WRONG, "None", FAILED, [SENTENCE]),
+        (RIGHT, "no_name", "name 'no_name' is not defined", []),
+        ("raise kopf.PermanentError('no database')", "None", FAILED, []),
     ],
     ids=["a declaration", "no handler has failed", "an error of the operator's own"],
 )
 def test_20_only_a_sentence_of_ours_that_kopf_does_not_raise_itself_is_repeated(
-    line: str, when: str, notes: list[str], tmp_path: Path
+    line: str, when: str, error: str, notes: list[str], tmp_path: Path
 ) -> None:
     controls = CLIControls(registry=kopf.OperatorRegistry(), settings=kopf.OperatorSettings())
     arguments = ["run", "-A", str(write(tmp_path, line, when))]
     result = click.testing.CliRunner().invoke(command_line, arguments, obj=controls)
     assert result.exit_code == 1
-    assert getattr(result.exception, "__notes__", []) == notes
+    assert (str(result.exception), getattr(result.exception, "__notes__", [])) == (error, notes)
 
 
 def test_20_what_the_check_at_the_start_finds_is_repeated(tmp_path: Path) -> None:
