@@ -106,7 +106,7 @@ class Derived:
         self.value: Any = None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class InformerState:
     """One version of all that a read depends on."""
 

@@ -17,6 +17,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import aclosing, asynccontextmanager, contextmanager, nullcontext, suppress
 from itertools import chain
 from typing import Any
+from weakref import ReferenceType, ref
 
 from kopf_selectcache import _kopf
 from kopf_selectcache._errors import ReadError, in_one_line
@@ -155,8 +156,11 @@ class Feed:
         self._informer: Informer  # Set by `events`, and so are the departures.
         self._departures: Departures
         self._news = asyncio.Event()
-        self._seen: tuple[InformerState | None, bool] = None, False
-        """The state of the informer that the last decision was made about, and if objects were unreadable."""
+        self._seen: tuple[ReferenceType[InformerState] | None, bool] = None, False
+        """The state of the informer that the last decision was made about, and if objects were unreadable. A
+        weak reference, since nothing is decided any more once Kopf's own watch goes on for good, and a state
+        has all objects of its filter.
+        """
         self._unsafe: SecondWatch | None = None
         """The last decision about a state of the informer."""
         self._queue = Fifo(most, self._news.set, self.knowledge.known.__contains__)
@@ -357,7 +361,7 @@ class Feed:
         informer, watcher = self._informer, self._watcher
         if informer.health in _UNFIT:
             return unfit(informer.health)
-        seen = informer.state, bool(informer.store.unreadable)
+        seen = ref(informer.state), bool(informer.store.unreadable)
         if seen != self._seen and (source := source_of(informer)) is not None:
             registry, resource = self._operator.registry, watcher.resource
             handlers = None if registry is None else handlers_of_watched(registry, resource)
@@ -377,7 +381,7 @@ class Feed:
     def _add(self, change: Change | None) -> None:
         after, is_changed = (
             None if change is None else change.after,
-            self._informer.state is not self._seen[0],
+            ref(self._informer.state) != self._seen[0],
         )
         if change is None or is_changed or (after is not None and not after.stored):
             self._decide()

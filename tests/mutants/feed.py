@@ -154,6 +154,14 @@ FEED: tuple[Mutant, ...] = (
         (ENDS + "6_kopfs_own_watch_takes_over_before_a_filter_becomes_too_narrow",),
     ),
     Mutant(
+        "keep the objects of a former filter in a feed that has ended",
+        FEED_FILE,
+        "            self._seen = seen\n",
+        "            self._seen, self._kept = seen, informer.state\n",
+        16,
+        (ENDS + "16_the_objects_of_a_former_filter_are_not_kept_by_a_feed_that_has_ended",),
+    ),
+    Mutant(
         "repeat the objects that were fed before Kopf's own watch",
         KNOWLEDGE,
         '        return "" if known.version == version else "MODIFIED"\n',

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 from typing import Any
 
 import kopf
@@ -21,6 +23,8 @@ from tests.plugin.feeding import (
     config,
     feeding,
     in_loop,
+    informer_of,
+    is_fed,
     labelled,
     lists_of,
     serving,
@@ -153,6 +157,20 @@ async def test_6_kopfs_own_watch_takes_over_before_a_filter_becomes_too_narrow(
         operator = operator_of(settings)
         assert operator is not None
         assert not operator.fed.has(CONFIGMAPS, "shop")
+
+
+@in_loop
+async def test_16_the_objects_of_a_former_filter_are_not_kept_by_a_feed_that_has_ended(
+    registry: kopf.OperatorRegistry, events: Events
+) -> None:
+    objects, filters = [labelled("a", "web"), labelled("b", "db")], {KEY: "app"}
+    async with serving(*objects) as cluster, feeding(registry, cluster, filters=filters) as settings:
+        await events.see((None, "a"), (None, "b"))
+        cache = selectcache.cache_of(settings)
+        assert not is_fed(settings)
+        former = weakref.ref(informer_of(settings).state.union)
+        await cache.declare(KEY, "app,!legacy", replace=True)
+        await until(lambda: gc.collect() >= 0 and former() is None)
 
 
 @in_loop
