@@ -154,7 +154,7 @@ class Snapshot(Struct, frozen=True, eq=False):
         if own is None and not self.own_writes.writes:
             return self.store.get(namespace, name)
         with self.own_writes.lock:
-            held, version = self.store.get(namespace, name)
+            held, version = self.store.locate(namespace, name)  # It may be outside since the write.
             return self._newest(key, held, version, own)
 
     def chosen(self, lookup: Lookup, *, asking: bool = True) -> Chosen:
@@ -190,9 +190,9 @@ class Snapshot(Struct, frozen=True, eq=False):
                 chosen = self.store.chosen(lookup, key, asking=asking)
                 keys = {write.key for write in self.own_writes} | ({key} if key is not None else set())
                 for each in keys:
-                    held, _ = self.store.get(*each)
+                    held, _ = self.store.locate(*each)  # It may be outside since the write.
                     newest, _ = self._newest(each, held, chosen.version, own if each == key else None)
-                    pairs.append((held, newest))
+                    pairs.append((_inside(held), _inside(newest)))
         pairs = [(held, shown) for held, shown in pairs if held is not shown]
         return (laid_over(chosen, lookup, pairs) if pairs else chosen), pairs
 
@@ -250,6 +250,10 @@ class Snapshot(Struct, frozen=True, eq=False):
 
 
 # ---- Opening.
+
+
+def _inside(record: Record | None) -> Record | None:
+    return None if isinstance(record, OutsideRecord) else record
 
 
 def informer_of(runtime: Runtime, request: Request) -> Informer:

@@ -239,6 +239,12 @@ def test_9_an_own_deletion_hides_an_object_of_a_stream_that_both_filters_have(st
     assert run.lie is None, run.lie
 
 
+def test_1_an_own_write_is_not_shown_once_a_split_cache_knows_that_the_object_has_left_since() -> None:
+    """The stream that the object has left has not reported that yet."""
+    run = plays(["other a/z app=web", "write a/z app=db", "flush 0"], "web|outside")
+    assert run.lie is None, run.lie
+
+
 def test_9_a_deletion_that_another_client_hands_over_hides_what_was_there_before_the_object() -> None:
     """Streams have not reported yet that the object of this name is a new one."""
     run = plays(["write a/z -", "write a/z app=db,tier=gold", "other a/z -"], IN_A_OR_GOLD)
