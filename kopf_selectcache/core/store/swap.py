@@ -17,7 +17,7 @@ from .substore import Substore
 from .union import Union
 
 Selects = Callable[[Record], bool | None]
-"""Returns if a filter selects an object; None if that cannot be known."""
+"""Returns whether a filter selects an object; None if that cannot be known."""
 
 
 class Swap:

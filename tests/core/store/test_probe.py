@@ -37,7 +37,7 @@ def of(*records: Record) -> Listed:
 
 def test_12_a_probe_counts_once_all_objects_are_equal_at_one_moment() -> None:
     """X enters at 11, Y at 12, X leaves at 13, and the list is as of 13. If Y were ticked off while X is
-    there, the departure of X would be a replay, and X shown for ever."""
+    there, the departure of X would be a replay, and X shown forever."""
     _, a, _ = two()
     probe = Probe(a.substore, "13", of(named("y", 12)))
     assert not probe.counts()
