@@ -74,10 +74,13 @@ class Laying:
             self._has_laid.clear()
             while any(each.own_writes.writes or each.own_writes.resting for each in self._states()):
                 await environment.sleep(patience / 2)
-                for state in self._states():
-                    for each in self._expired(state.own_writes):
-                        if each.expected and state is self._states()[0]:
-                            self._log(each, f"its watch has not reported it in {patience:g} s")
+                self._drop_expired(patience)  # No variable here holds a state: its filter may change.
+
+    def _drop_expired(self, patience: float) -> None:
+        for state in self._states():
+            for each in self._expired(state.own_writes):
+                if each.expected and state is self._states()[0]:
+                    self._log(each, f"its watch has not reported it in {patience:g} s")
 
     def _expired(self, own_writes: OwnWrites) -> Sequence[OwnWrite]:
         environment = self._environment
