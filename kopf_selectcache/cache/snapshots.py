@@ -678,8 +678,6 @@ def form_objects(
     answer is true.
     """
     form, limit = request.form, request.limit
-    if version and request.at_least is not None and is_newer(request.at_least.version, version):
-        version = request.at_least.version  # The streams were compared with the server as of it.
     if form is None or form.given == "view":
         make = object_of if form is None else BodyView
         if request.sort_by is None:

@@ -96,10 +96,9 @@ class Comparison:
         self.has_caught_up = self.has_caught_up or not self._waiting
 
     def follow(self, substore: Substore) -> None:
-        """Compare another substore from now on, which the same watch has fed as well."""
+        """Compare another substore from now on, which has taken over the present one."""
         self._substore = substore
-        if self._probe is not None:
-            self._probe.follow(substore)
+        self._has_changed.set()  # A list that was compared with the other one is made again.
 
     def look(self) -> None:
         """Note a change of the substore."""

@@ -8,13 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from kopf_selectcache._errors import SelectCacheError, StateError
-from kopf_selectcache.client.reading import Refused, Unreachable
-from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.selection.kinds import KindKey
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.changes import Change
@@ -98,11 +95,6 @@ class Next:
     def is_new_enough(self) -> bool:
         """True if no reader can see an object go back, disappear or return with the step."""
         return self.swap.has_reached(self.swap.seen)
-
-    async def reach(self, version: str) -> None:
-        """Bring the new streams to a version, until cancelled, or until a list fails."""
-        with suppress(Refused, Unreachable, Garbled):
-            await self.prober.reach(version)
 
     def error(self) -> StateError | None:
         """Return the error for which the next state will not be complete by itself; None if there is none.

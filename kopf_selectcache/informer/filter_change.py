@@ -307,11 +307,9 @@ class FilterChange:
                 each.release()
 
     async def _reach(self, following: Next, *, until: Callable[[], bool] = lambda: False) -> None:
-        """Bring the new streams to the version that readers have seen by now. A list that fails is not
-        repeated.
-        """
+        """Bring the new streams to the version that readers have seen by now."""
         version = following.swap.seen
-        reaching = asyncio.ensure_future(following.reach(version))
+        reaching = asyncio.ensure_future(following.prober.reach(version))
         reaching.add_done_callback(lambda _: following.moved.set())
         try:
             await self._wait(
@@ -320,6 +318,8 @@ class FilterChange:
         finally:
             reaching.cancel()
             await asyncio.wait([reaching])  # Raises only if this task is cancelled.
+        if not reaching.cancelled():
+            reaching.result()  # It ends by a bug only.
 
     async def _wait(self, following: Next, until: Callable[[], bool]) -> None:
         while True:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from typing import TypeAlias
 
 from kopf_selectcache.client.reading import Refused, Unreachable
 from kopf_selectcache.core.errors import Garbled
@@ -46,6 +47,9 @@ LARGE = 5_000
 
 _FAILURES = (Refused, Unreachable, Garbled)
 
+_Probes: TypeAlias = dict[Reflector, tuple[int, Probe]]
+"""The probe of each stream, and the number of lists of the stream before it."""
+
 
 class Prober:
     """Brings the streams of one filter to one version, as far as leaves and first answers wait for that."""
@@ -59,8 +63,12 @@ class Prober:
         self._environment = environment
         self._is_wanted = asyncio.Event()
         self._has_moved = asyncio.Event()
-        self._probes: dict[Reflector, Probe] = {}
-        """The lists that have not counted yet."""
+        self._probes: _Probes = {}
+        """The lists that departures and first answers wait for, and that have not counted yet."""
+        self._ordered: _Probes = {}
+        """Those that `reach` waits for."""
+        self._earliest = 0.0
+        """The earliest time of the next list of `reach`, after a failure."""
         self._vain = 0
         """The number of rounds in a row in which no probe has counted."""
         self._failures = 0
@@ -69,7 +77,7 @@ class Prober:
         """Note a change of a substore."""
         if self._union.awaits_streams:
             self._is_wanted.set()
-        if self._probes:
+        if self._probes or self._ordered:
             self._has_moved.set()
 
     async def run(self) -> None:
@@ -80,31 +88,42 @@ class Prober:
             self._is_wanted.clear()
             pause, self._vain = SOON, 0
             while self._union.awaits_streams:
-                await self._wait(pause)
+                await self._wait(self._probes, pause)
                 pause = max(SOON, await self._round())
             self._probes.clear()
 
     async def reach(self, version: str) -> None:
-        """List each stream that is behind a version now, whatever its size, and let the lists count until
-        cancelled. Raise Refused, Unreachable or Garbled.
+        """Bring all streams to a version, whatever their size, until cancelled. A stream that cannot jump yet
+        is listed once it can, and a list that fails is repeated.
         """
-        for substore, reflector in self._reflectors.items():
-            if reflector.substore is substore and reflector.can_jump and is_older(substore.version, version):
-                await self._probe(reflector, version)
+        clock, chance, failures = self._environment.clock, self._environment.chance, 0
+        self._ordered.clear()
         while True:
-            await self._has_moved.wait()
-            self._has_moved.clear()
-            self._evaluate()
+            await self._wait(self._ordered, max(0.0, self._earliest - clock()))
+            for substore, reflector in self._reflectors.items():
+                is_behind = reflector.substore is substore and is_older(substore.version, version)
+                if not is_behind or not reflector.can_jump or reflector in self._ordered:
+                    continue
+                try:
+                    await self._probe(reflector, version, self._ordered)
+                    failures = 0
+                except _FAILURES as error:
+                    self._earliest = clock() + delay(failures, chance(), at_least=_at_least(error))
+                    failures += 1
+                    break
+            else:
+                await self._wait(self._ordered, SOON)
 
-    async def _wait(self, seconds: float) -> None:
+    async def _wait(self, probes: _Probes, seconds: float) -> None:
         """Wait, and let probes count meanwhile."""
         end = asyncio.ensure_future(self._environment.sleep(seconds))
         end.add_done_callback(lambda _: self._has_moved.set())
         try:
+            self._evaluate(probes)
             while not end.done():
                 await self._has_moved.wait()
                 self._has_moved.clear()
-                self._evaluate()
+                self._evaluate(probes)
         finally:
             end.cancel()
 
@@ -117,18 +136,17 @@ class Prober:
                 continue
             asked = True
             try:
-                await self._probe(reflector, version)
+                await self._probe(reflector, version, self._probes)
             except _FAILURES as error:  # The next request would fail as well.
                 self._failures += 1
-                at_least = error.refusal.retry_after if isinstance(error, Refused) else None
-                return delay(self._failures - 1, self._environment.chance(), at_least=at_least or 0.0)
+                return delay(self._failures - 1, self._environment.chance(), at_least=_at_least(error))
         self._failures = 0
         self._vain += asked
         # Lists that do not count are repeated less and less: the watches have something to report.
         pause = delay(self._vain, self._environment.chance()) if self._vain > 1 else 0.0
         return max(pause, REST * (self._environment.clock() - began))
 
-    async def _probe(self, reflector: Reflector, version: str) -> None:
+    async def _probe(self, reflector: Reflector, version: str, probes: _Probes) -> None:
         """List the metadata of a stream as of a version; without one, of the present state. Raise Refused,
         Unreachable or Garbled.
         """
@@ -136,9 +154,8 @@ class Prober:
         found, listed = await self._list(reflector.stream, version)
         if not is_number(found) or is_older(found, version or reflector.substore.version):
             raise Garbled(f"a list of version {printable(found, 50)} came, which is older than was asked for")
-        if reflector.lists == lists:  # Else the stream was listed meanwhile, and knows better.
-            self._probes[reflector] = Probe(reflector.substore, found, listed)
-            self._evaluate()
+        probes[reflector] = lists, Probe(reflector.substore, found, listed)
+        self._evaluate(probes)
 
     async def _list(self, stream: Stream, version: str) -> tuple[str, Listed]:
         resource, environment = self._resource, self._environment
@@ -154,16 +171,21 @@ class Prober:
                 raise
         return await metadata_as_of(stream, resource, not_older_than(version), environment=environment)
 
-    def _evaluate(self) -> None:
+    def _evaluate(self, probes: _Probes) -> None:
         """Let the probes count whose streams hold what was listed, and drop those that are over."""
-        for reflector, probe in list(self._probes.items()):
-            if not reflector.can_jump:
-                del self._probes[reflector]
+        for reflector, (lists, probe) in list(probes.items()):
+            if not reflector.can_jump or reflector.lists != lists:
+                del probes[reflector]  # A stream that was listed meanwhile knows better.
             elif probe.is_over:
-                del self._probes[reflector]
+                del probes[reflector]
                 if probe.has_missed():
                     reflector.relist(MetricReason.MISSED)
             elif probe.counts():
-                del self._probes[reflector]
+                del probes[reflector]
                 self._vain = 0
                 reflector.writer.take(Probed(probe.version))
+
+
+def _at_least(error: Exception) -> float:
+    """Return the seconds for which the server wants to be left alone."""
+    return (error.refusal.retry_after or 0.0) if isinstance(error, Refused) else 0.0

@@ -393,7 +393,7 @@ class Reflector:
             command = None
             async with aclosing(source):
                 async for input_ in source:
-                    if self._held is not None:
+                    while self._held is not None:
                         await self._held.wait()
                     command = writer.take(input_)
                     if writer.is_confirmed:

@@ -206,12 +206,14 @@ class Operator:
         """Return True if Kopf's handlers of a kind are fed, or would be with labels in their decorators, or
         if a narrower watch would silence some.
         """
-        if (source := source_of(informer)) is None:
-            return False
-        namespaces = watched_namespaces(self.settings, {})
-        decided = decide(self.settings, self.registry, source, namespaces).values()
-        needs_none = all(why is None or why.is_avoidable for why in decided)
-        return needs_none or would_silence(self.registry, source)
+        source, namespaces = source_of(informer), watched_namespaces(self.settings, {})
+        return source is not None and (
+            all(
+                why is None or why.is_avoidable
+                for why in decide(self.settings, self.registry, source, namespaces).values()
+            )
+            or would_silence(self.registry, source)
+        )
 
     def _note_filter(self, runtime: Runtime, key: KindKey, filter_: Branches) -> None:
         """Look at a filter that is declared while the operator runs."""

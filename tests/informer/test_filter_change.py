@@ -323,7 +323,9 @@ def test_16_a_change_lists_a_quiet_stream_of_the_next_filter(monkeypatch: pytest
                 await until(lambda: informer.version == str(cluster.version))
 
             monkeypatch.setattr(Exchange, "index", index_while_readers_see_more)
-            await change(informer, "tier=gold")
+            changing = change(informer, "tier=gold", timeout=30.0)
+            (failure,) = await asyncio.gather(changing, return_exceptions=True)
+            assert failure is None
             assert informer.version == str(cluster.version)
             (probed,) = [each for each in cluster.requests if each.verb == "list" and gold(each)][1:]
             assert probed.query["resourceVersion"] == str(cluster.version)

@@ -16,6 +16,7 @@ from kopf_selectcache import Cached, Forbidden, ReadError, Selector
 from kopf_selectcache.core.protocol.machine import Known, Waiting
 from kopf_selectcache.core.store.changes import Change
 from kopf_selectcache.core.store.own_writes import OwnWrites
+from kopf_selectcache.core.store.unconfirmed import UnconfirmedLeave
 from kopf_selectcache.informer.health import Health
 from kopf_selectcache.informer.reflector import Reflector
 from kopf_selectcache.informer.state import Relist, split_streams
@@ -100,6 +101,37 @@ def test_16_who_waits_for_a_kept_stream_to_catch_up_waits_on_across_the_change()
             waiting = kept.comparison.wait(str(cluster.version))
             await until(waiting.done)
             assert waiting.result()
+
+    run(main())
+
+
+def test_2_who_waits_for_a_stream_that_is_torn_down_is_released() -> None:
+    async def main() -> None:
+        async with caching(HERE, WEB) as environment:
+            informer, cluster = environment.informer, environment.cluster
+            await until(lambda: informer.synced)
+            (reflector,) = informer.reflectors
+            await until(lambda: reflector.comparison.is_open)
+            waiting = reflector.comparison.wait(str(cluster.version + 10_000))
+            reflector.comparison.end()
+            assert waiting.result() is False
+
+    run(main())
+
+
+def test_9_a_wait_ends_once_all_departures_up_to_its_version_are_known() -> None:
+    async def main() -> None:
+        async with caching(EITHER, WEB) as environment:
+            informer = environment.informer
+            await until(lambda: informer.synced)
+            leave = UnconfirmedLeave("shop", "web", "uid", "9", 0, since="9")
+            informer.state.union._unconfirmed[leave.key] = leave
+            earlier, later = informer.awaited.wait("8"), informer.awaited.wait("10")
+            informer.apply_changes(())
+            assert (earlier.done(), later.done()) == (True, False)
+            informer.state.union._unconfirmed.clear()
+            informer.apply_changes(())
+            assert later.done()
 
     run(main())
 

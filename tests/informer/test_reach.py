@@ -416,6 +416,44 @@ def test_8_a_server_that_refuses_is_left_alone_for_as_long_as_it_says() -> None:
     assert all(later.at - earlier.at >= 60.0 for earlier, later in pairwise(quiet.asked))
 
 
+def test_8_a_server_that_refuses_is_left_alone_while_a_filter_changes_as_well() -> None:
+    def refused(_: object) -> object:
+        raise Refused(Refusal(429, "TooManyRequests", retry_after=60.0))
+
+    quiet = Quiet(answer=refused)
+
+    async def main() -> None:
+        for _ in range(3):  # It is begun anew whenever readers have seen something newer.
+            task = asyncio.create_task(quiet.prober.reach("20"))
+            asked = len(quiet.asked)
+            await until(lambda asked=asked: len(quiet.asked) > asked)  # type: ignore[misc]  # It is bound.
+            task.cancel()
+
+    run(main())
+    assert all(later.at - earlier.at >= 60.0 for earlier, later in pairwise(quiet.asked))
+
+
+def test_16_a_stream_that_cannot_jump_yet_is_listed_once_it_can() -> None:
+    quiet = Quiet(answer=empty)
+    for each in quiet.reflectors:
+        each.can_jump = False
+
+    async def main() -> None:
+        task = asyncio.create_task(quiet.prober.reach("20"))
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert not quiet.asked
+        for each in quiet.reflectors:
+            each.can_jump = True
+        for _ in range(200):
+            await asyncio.sleep(0)
+        task.cancel()
+
+    run(main())
+    assert {each.version for each in quiet.union.substores} == {"20"}
+    assert [asked.version for asked in quiet.asked] == ["20", "20"]
+
+
 def test_8_the_next_list_comes_no_sooner_than_after_ten_times_the_duration_of_the_last() -> None:
     ends: list[tuple[float, float]] = []
 

@@ -11,6 +11,10 @@ SWAP, SWAPS = "core/store/swap.py", "tests/core/store/test_swap.py::test_16_"
 UNION = "core/store/union.py"
 
 FILTER_CHANGE: tuple[Mutant, ...] = (
+    Mutant("give up a stream of the next filter that cannot jump yet", "informer/reach.py", "            else:\n                await self._wait(self._ordered, SOON)\n", "            else:\n                await asyncio.Event().wait()\n", 16,
+           ("tests/informer/test_reach.py::test_16_a_stream_that_cannot_jump_yet_is_listed_once_it_can",)),
+    Mutant("ask a server again at once that wants to be left alone while a filter changes", "informer/reach.py", "self._earliest = clock() + delay(failures, chance(), at_least=_at_least(error))", "self._earliest = clock()", 8,
+           ("tests/informer/test_reach.py::test_8_a_server_that_refuses_is_left_alone_while_a_filter_changes_as_well",)),
     Mutant("wait for bookmarks before the first answer of several streams", UNION, "                holding |= group\n", "                pass\n", 12,
            ("tests/informer/test_list_version.py::test_it_is_synced_when_each_watch_has_reached_the_newest_list",)),
     Mutant("notify entries before departures", SWAP, "return [*left, *updated, *entered]", "return [*entered, *updated, *left]", 16,
@@ -38,7 +42,7 @@ FILTER_CHANGE: tuple[Mutant, ...] = (
            (SWAPS + "a_list_of_a_kept_stream_that_is_in_progress_goes_on",)),
     Mutant("keep a stream whose objects may move to a new one", "informer/state.py", "if group not in groups or any(found.values()):", "if any(found.values()):", 16,
            ("tests/informer/test_filter_change.py::test_16_a_change_shows_what_the_new_filter_selects",)),
-    Mutant("wait for the bookmark of a quiet stream of the next filter", "informer/_exchange.py", "            await self.prober.reach(version)\n", "            await asyncio.Event().wait()\n", 16,
+    Mutant("wait for the bookmark of a quiet stream of the next filter", "informer/filter_change.py", "asyncio.ensure_future(following.prober.reach(version))", "asyncio.ensure_future(asyncio.Event().wait())", 16,
            ("tests/informer/test_filter_change.py::test_16_a_change_lists_a_quiet_stream_of_the_next_filter",)),
     Mutant("hide an own write that only the next filter selects", "core/store/own_writes.py", "written = write.record or write.outside", "written = write.record", 16,
            ("tests/informer/test_filter_change_ends.py::test_16_an_own_write_outside_of_the_former_filter_is_shown_by_the_next_one",)),

@@ -44,14 +44,15 @@ def test_16_a_plan_is_what_the_change_does(real_api: ApiServer) -> None:
             cache, informer = operator.cache, operator.runtime.informer(KIND)
             plan = await cache.plan(KIND, EITHER)
             assert [(each.query, each.reason) for each in plan.opened] == [
-                ({"labelSelector": "tier=gold"}, Relist.NEW)
+                ({"labelSelector": "app=web"}, Relist.MOVING),
+                ({"labelSelector": "tier=gold"}, Relist.NEW),
             ]
-            assert [each.query for each in plan.kept] == [{"labelSelector": "app=web"}]
-            assert (plan.ended, plan.missing, plan.objects) == ((), (), 15)
+            assert [each.query for each in plan.ended] == [{"labelSelector": "app=web"}]
+            assert (plan.kept, plan.missing, plan.objects) == ((), (), 15)
             assert len(cache.list_cached(KIND)) == 10, "a plan changes nothing"
-            kept = set(informer.reflectors)
+            ended = set(informer.reflectors)
             await cache.declare(KIND, EITHER, replace=True)
-            assert kept < set(informer.reflectors)
+            assert ended.isdisjoint(informer.reflectors)
             assert cache.info(KIND).filter == plan.filter
             records = informer.store.records()[0]
             assert len(records) == plan.objects

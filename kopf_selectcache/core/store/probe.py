@@ -63,10 +63,6 @@ class Probe:
         """True once the watch has reached the version by itself. Versions without order show nothing."""
         return is_reached(self.version, self._substore.version)
 
-    def follow(self, substore: Substore) -> None:
-        """Compare another substore from now on, which has the same records."""
-        self._substore = substore
-
     def counts(self) -> bool:
         """Return True if the substore holds exactly the listed objects now.
 

@@ -493,12 +493,10 @@ class Union:
         """Return the record of a key without a visible record, if exactly one substore has one and no leave
         is pending. A shortcut of `_choice`.
         """
-        if key in self._left:
-            return None
         records = [
             record for substore in self._could_hold(key) if (record := substore.view.held(key)) is not None
         ]
-        return records[0] if len(records) == 1 else None
+        return records[0] if len(records) == 1 and key not in self._left else None
 
     def _is_ahead(self, listed: Substore) -> bool:
         return listed.epoch == self.epoch and any(substore.lacks(listed) for substore in self.substores)
