@@ -293,6 +293,25 @@ def test_16_a_mistake_of_the_prober_of_the_next_filter_is_logged_and_costs_nothi
     assert any(record.exc_info for record in caplog.records)
 
 
+def test_16_a_mistake_while_streams_are_brought_together_ends_the_change(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def mistaken(*_: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(Prober, "reach", mistaken)
+    monkeypatch.setattr(Swap, "has_reached", lambda *_: False)
+
+    async def main() -> None:
+        async with caching("app=web", WEB, GOLD) as environment:
+            await until(lambda: environment.informer.synced)
+            with pytest.raises(ZeroDivisionError):
+                await change(environment.informer, "tier=gold")
+            assert names(environment) == {"web"}
+
+    run(main())
+
+
 def test_16_a_timeout_of_the_users_function_is_not_that_of_the_change(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
