@@ -84,8 +84,14 @@ def test_all_of_a_cache_is_there_once_its_watches_have_reached_the_newest_of_the
             ]
             environment.cluster.create(secret("b"))  # Of which the first watch hears nothing.
             environment.cluster.faults.clear()
-            await until(lambda: environment.informer.version)
-            (line,) = told()
+            lines = list[str]()
+
+            def is_told() -> bool:
+                lines.extend(told())
+                return bool(lines)
+
+            await until(is_told)
+            (line,) = lines
             assert line.startswith("INFO: The cache of secrets is synced: 1 object, ")
 
     run(main())
