@@ -5,10 +5,14 @@ from __future__ import annotations
 
 import ast
 import re
+import subprocess
+import sys
 from collections import Counter
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
+
+import pytest
 
 from tests.rows import each_row
 
@@ -59,6 +63,19 @@ def test_a_seeded_bug_can_be_applied_in_one_place_and_makes_a_difference(
     assert source.count(mutant.old) == 1
     assert mutant.new != mutant.old
     ast.parse(source.replace(mutant.old, mutant.new))
+
+
+def test_no_seeded_bug_uses_a_name_that_its_file_does_not_have(tmp_path: Path) -> None:
+    """It would crash instead, and what the code does after a crash shows nothing about the bug."""
+    pytest.importorskip("ruff")
+    mutants: list[Mutant | FeatureMutant] = [*MUTANTS, *FEATURES]
+    for number, mutant in enumerate(mutants):
+        source = (ROOT / "kopf_selectcache" / mutant.file).read_text(encoding="utf-8")
+        mutated = tmp_path / f"{number}.py"
+        mutated.write_text(f"# {mutant.name}\n{source.replace(mutant.old, mutant.new)}", encoding="utf-8")
+    command = [sys.executable, "-m", "ruff", "check", "--isolated", "--select=F821,F823", str(tmp_path)]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stdout
 
 
 @each_row("mutant", MUTANTS, ids=lambda mutant: mutant.name)
