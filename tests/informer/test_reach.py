@@ -154,8 +154,10 @@ class Quiet:
         return sorted(record.name for record in self.union.store.records()[0])
 
     async def until(self, condition: Callable[[], object]) -> None:
-        task = asyncio.create_task(self.prober.run())
-        await until(condition)
+        """Run the prober until something is so, for an hour of its time at most."""
+        task, end = asyncio.create_task(self.prober.run()), self.time.now + 3600
+        await until(lambda: condition() or task.done() or self.time.now > end)
+        assert condition(), "waited in vain"
         task.cancel()
 
     async def until_settled(self) -> None:
