@@ -9,8 +9,12 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
+from queue import SimpleQueue
 from typing import NamedTuple
 
 from .features import FEATURES, FeatureMutant
@@ -31,24 +35,54 @@ class Outcome(NamedTuple):
     """Why that is not enough; empty if each of its tests has caught it."""
 
 
-def tried(mutant: Mutant | FeatureMutant) -> Outcome:
-    with tempfile.TemporaryDirectory(prefix="mutant-") as folder:
-        copy = Path(folder)
-        for part in ("kopf_selectcache", "tests"):
-            # With what is compiled: Python compiles the file that changes again.
-            shutil.copytree(ROOT / part, copy / part, ignore=shutil.ignore_patterns(".*"))
-        for file in ("setup.cfg", "pytest_kopf_selectcache.py"):
-            shutil.copy(ROOT / file, copy)
-        mutated = copy / "kopf_selectcache" / mutant.file
-        source = mutated.read_text(encoding="utf-8")
-        if (times := source.count(mutant.old)) != 1:
-            return Outcome(mutant, (), f"its text is {times} times in {mutant.file}")
-        mutated.write_text(source.replace(mutant.old, mutant.new), encoding="utf-8")
+class Copies:
+    """Copies of the package and its tests, one for each seeded bug that is tried at the same time."""
+
+    def __init__(self, folder: Path) -> None:
+        self._free = SimpleQueue[Path]()
+        for number in range(AT_ONCE):
+            copy = folder / str(number)
+            for part in ("kopf_selectcache", "tests"):
+                # With what is compiled: Python compiles the file that changes again.
+                shutil.copytree(ROOT / part, copy / part, ignore=shutil.ignore_patterns(".*"))
+            for file in ("setup.cfg", "pytest_kopf_selectcache.py"):
+                shutil.copy(ROOT / file, copy)
+            self._free.put(copy)
+
+    @contextmanager
+    def changed(self, file: str, text: str) -> Iterator[Path]:
+        """Yield a copy in which one file of the package has another text."""
+        copy = self._free.get()
+        changed = copy / "kopf_selectcache" / file
+        original = changed.with_suffix(".original")
+        changed.replace(original)
+        _forget_compiled(changed)
+        changed.write_text(text, encoding="utf-8")
+        try:
+            yield copy
+        finally:
+            original.replace(changed)
+            _forget_compiled(changed)
+            self._free.put(copy)
+
+
+def _forget_compiled(source: Path) -> None:
+    """Remove what Python compiled: it would not notice a text of the same second and length."""
+    for compiled in (source.parent / "__pycache__").glob(f"{source.stem}.*"):
+        compiled.unlink()
+
+
+def tried(mutant: Mutant | FeatureMutant, copies: Copies) -> Outcome:
+    source = (ROOT / "kopf_selectcache" / mutant.file).read_text(encoding="utf-8")
+    if (times := source.count(mutant.old)) != 1:
+        return Outcome(mutant, (), f"its text is {times} times in {mutant.file}")
+    with copies.changed(mutant.file, source.replace(mutant.old, mutant.new)) as copy:
         return judged(mutant, copy)
 
 
 def judged(mutant: Mutant | FeatureMutant, copy: Path) -> Outcome:
     outcome = copy / "outcome"
+    outcome.unlink(missing_ok=True)
     where = subprocess.run(
         [
             sys.executable,
@@ -107,8 +141,9 @@ def main(wanted: list[str]) -> int:
         if not wanted or any(word in mutant.name or word == str(mutant.breaks) for word in wanted)
     ]
     survivors = 0
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        for mutant, caught, why in pool.map(tried, mutants):
+    with tempfile.TemporaryDirectory(prefix="mutants-") as folder, ThreadPoolExecutor(AT_ONCE) as pool:
+        copies = Copies(Path(folder))
+        for mutant, caught, why in pool.map(partial(tried, copies=copies), mutants):
             survivors += bool(why)
             product = f" ({mutant.product})" if mutant.product else ""
             print(
