@@ -86,7 +86,7 @@ FILTER_CHANGE: tuple[Mutant, ...] = (
             "tests/informer/test_filter_change_indexes.py::test_16_an_index_has_no_values_of_a_former_one_of_its_name")),
     Mutant("read the values of a new index off stored parts", "informer/state.py", "not projection.partial or (index.path", "True or (index.path", 16,
            ("tests/informer/test_filter_change_indexes.py::test_16_an_index_of_a_part_that_is_not_stored_lists_whole_objects",)),
-    Mutant("read the values of an added index off parts that are dropped later", "cache/declaring.py", "replace(each, late=False) for each", "each for each", 16,
+    Mutant("read the values of an added index off parts that are dropped later", "cache/declaring.py", "dataclasses.replace(each, late=False) for each", "each for each", 16,
            ("tests/informer/test_filter_change_indexes.py::test_16_an_added_index_of_a_part_that_is_dropped_later_reads_whole_objects",)),
     Mutant("call a function of whole objects with stored parts", "informer/index_builder.py", "if not record.stored or indexed.known(record) is not None:", "if not record.stored:", 16,
            ("tests/informer/test_filter_change_indexes.py::test_16_a_function_of_whole_objects_is_not_called_with_stored_parts",)),
