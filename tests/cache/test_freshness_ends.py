@@ -20,8 +20,7 @@ from kopf_selectcache.cache.freshness import LONGEST, TICK, event_of
 from kopf_selectcache.core.reasons import MetricReason
 from kopf_selectcache.core.selection.kinds import Kind
 from kopf_selectcache.core.selection.resource import Resource
-from kopf_selectcache.core.store.substore import Keys
-from kopf_selectcache.core.store.unconfirmed import SPARE, UnconfirmedLeave, UnconfirmedLeaves
+from kopf_selectcache.core.store.substore import SPARE, Keys, Row, Unclaimed
 from kopf_selectcache.core.store.union import Union
 from kopf_selectcache.errors import Oversized
 from kopf_selectcache.plugin.handlers import with_cache
@@ -323,10 +322,10 @@ def test_a_leave_at_a_version_not_told_is_awaited_before_all_others() -> None:
     async def main() -> None:
         async with overlapping() as environment:
             doubts, waited = (
-                environment.informer.state.union._unconfirmed,
+                environment.informer.state.union._unclaimed,
                 environment.informer.awaited.wait("5"),
             )
-            doubts["shop", "b"] = UnconfirmedLeave("shop", "b", "uid-b", "", 0)
+            doubts["shop", "b"] = Row("")
             environment.informer._release_confirmed()
             assert not waited.done()
             doubts.clear()
@@ -380,8 +379,8 @@ def test_a_leave_at_the_version_of_the_event_is_waited_for_no_longer_while_the_s
             changed = environment.cluster.patch(pod("a"), {"metadata": {"annotations": {"seen": "new"}}})
             first.relist(MetricReason.BEHIND)
             await until(lambda: first.commits == 2)
-            (leave,) = environment.informer.state.union.unconfirmed
-            assert (leave.name, leave.version) == ("b", changed["metadata"]["resourceVersion"])
+            (((_, name), row),) = environment.informer.state.union.unconfirmed.items()
+            assert (name, row.left) == ("b", changed["metadata"]["resourceVersion"])
             environment.cluster.faults.add(Refuse(503), verb="list", resource="pods")
             async with busy(environment):
                 await check_unconfirmed(environment, kind, handling(kind)(changed))
@@ -419,13 +418,13 @@ def test_no_leave_is_waited_for_while_a_stream_cannot_be_kept(kind: str) -> None
 
 
 def test_the_oldest_unconfirmed_leave_is_found_however_often_leaves_come_and_are_settled() -> None:
-    doubts = UnconfirmedLeaves()
+    doubts = Unclaimed()
     for number in range(3 * SPARE):
-        doubts[("shop", "a")] = UnconfirmedLeave("shop", "a", "uid-a", "", 0, str(number + 10))
-        doubts[("shop", "b")] = UnconfirmedLeave("shop", "b", "uid-b", "", 0, "5")
+        doubts[("shop", "a")] = Row("", str(number + 10))
+        doubts[("shop", "b")] = Row("", "5")
     assert doubts.oldest() is doubts["shop", "b"]
     assert len(doubts._heap) < 2 * SPARE
-    doubts["shop", "c"] = UnconfirmedLeave("shop", "c", "uid-c", "", 0)
+    doubts["shop", "c"] = Row("")
     assert doubts.oldest() is doubts["shop", "c"]
     doubts.clear()
     assert doubts.oldest() is None

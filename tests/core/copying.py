@@ -20,11 +20,9 @@ _OF_MERGING = {
     "_alone",
     "_shown",
     "epoch",
-    "_listed",
-    "_left",
-    "_unconfirmed",
-    "_leaving",
-    "_unclear",
+    "_next",
+    "_rows",
+    "_unclaimed",
     "_outdated",
     "_near",
     "_by_key",
@@ -40,8 +38,8 @@ _OF_BRANCHES = {
     "epoch",
     "listed",
     "vague",
+    "has_missed",
     "_waits",
-    "_versions",
     "_waiting",
 }
 _OF_STORES = {
@@ -76,15 +74,14 @@ def copied(union: Union) -> Union:
         _known(branch, _OF_BRANCHES)
         _fill(twin.view, branch.view)
         twin.epoch, twin.listed = branch.epoch, branch.listed
-        twin.vague = set(branch.vague)
-        for key, wait in branch._waiting.items():
-            twin.wait_for(wait.version, key)
+        twin.vague, twin.has_missed = set(branch.vague), branch.has_missed
+        twin._waits, twin._waiting = branch._waits.copy(), branch._waiting.copy()
     _fill(made._union, union._union)
     made._union.versions = union._union.versions
-    made.epoch, made._listed = union.epoch, {twins[branch] for branch in union._listed}
-    made._unclear = set(union._unclear)
-    for name in ("_left", "_unconfirmed", "_leaving"):
-        setattr(made, name, dict(old[name]))
+    made.epoch, made._rows = union.epoch, dict(old["_rows"])
+    made._next = {number: dict(records) for number, records in union._next.items()}
+    for key, row in union._unclaimed.items():
+        made._unclaimed[key] = row
     return made
 
 
@@ -108,19 +105,22 @@ def as_a_whole(union: Union) -> Part:
     return (
         union.epoch,
         union._union.versions,
-        sorted(branches.index(branch) for branch in union._listed).__repr__(),
-        *((branch.version, branch.epoch, branch.listed, branch.view._staged is None) for branch in branches),
+        repr(sorted(union._next)),
+        *(
+            (branch.version, branch.epoch, branch.listed, branch.has_missed, branch.view._staged is None)
+            for branch in branches
+        ),
     )
 
 
 def of_key(union: Union, key: ObjectKey) -> Part:
     """Return what of it concerns a key, without telling the key."""
-    doubt, shown = union._unconfirmed.get(key), union.store.get(*key)[0]
+    row, shown = union._rows.get(key), union.store.get(*key)[0]
     return (
         part(shown),
-        union._left.get(key),
-        key in union._unclear,
-        (doubt.uid, doubt.version, doubt.epoch) if doubt is not None else None,
+        (row.left, row.since) if row is not None else None,
+        key in union._unclaimed,
+        *(part(records.get(key)) for records in union._next.values()),
         *(_of_branch(branch, key, shown) for branch in union.substores),
     )
 
@@ -129,7 +129,7 @@ def _of_branch(branch: Substore, key: ObjectKey, shown: Record | None) -> Part:
     view, (space, name) = branch.view, key
     held = view.held(key)
     staged = view._staged.get(space, {}).get(name) if view._staged is not None else None
-    wait = branch._waiting.get(key)
+    waits = [version for version, waiting in branch._waits if waiting == key]
     return (
         part(held),
         held is shown,
@@ -137,7 +137,7 @@ def _of_branch(branch: Substore, key: ObjectKey, shown: Record | None) -> Part:
         staged is held,
         part(view._gone.get(key)),
         key in branch.vague,
-        wait and wait.version,
+        *waits,
     )
 
 

@@ -116,5 +116,6 @@ def test_readers_who_have_reached_an_epoch_follow_the_next_restore_at_once() -> 
 def test_readers_need_not_reach_a_list_that_a_second_restore_has_lost() -> None:
     readers = restored_with_an_object_since()
     assert readers.keep(10).epoch == 0
-    seen = readers.relist(1)
+    assert readers.relist(1).version == 15, "the first one is listed again as well"
+    seen = readers.relist(0)
     assert (seen.version, seen.epoch, seen.now) == (10, 2, 2)

@@ -16,7 +16,7 @@ from kopf_selectcache import Cached, Forbidden, ReadError, Selector
 from kopf_selectcache.core.protocol.machine import Known, Waiting
 from kopf_selectcache.core.store.changes import Change
 from kopf_selectcache.core.store.own_writes import OwnWrites
-from kopf_selectcache.core.store.unconfirmed import UnconfirmedLeave
+from kopf_selectcache.core.store.substore import Row
 from kopf_selectcache.informer.health import Health
 from kopf_selectcache.informer.reflector import Reflector
 from kopf_selectcache.informer.state import Relist, split_streams
@@ -124,12 +124,11 @@ def test_9_a_wait_ends_once_all_departures_up_to_its_version_are_known() -> None
         async with caching(EITHER, WEB) as environment:
             informer = environment.informer
             await until(lambda: informer.synced)
-            leave = UnconfirmedLeave("shop", "web", "uid", "9", 0, since="9")
-            informer.state.union._unconfirmed[leave.key] = leave
+            informer.state.union._unclaimed["shop", "web"] = Row("9", since="9")
             earlier, later = informer.awaited.wait("8"), informer.awaited.wait("10")
             informer.apply_changes(())
             assert (earlier.done(), later.done()) == (True, False)
-            informer.state.union._unconfirmed.clear()
+            informer.state.union._unclaimed.clear()
             informer.apply_changes(())
             assert later.done()
 

@@ -63,10 +63,9 @@ READS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "take the version of a list for that of a leave",
-        "core/store/unconfirmed.py",
-        '    since: str = field(default="", compare=False)\n',
-        '    since_: str = field(default="", compare=False)\n\n    @property\n    def since(self) -> str:\n'
-        "        return self.version\n\n",
+        "core/store/union.py",
+        "                self._leaves(change.key, version)\n",
+        "                self._leaves(change.key, version, since=version)\n",
         9,
         ("tests/core/store/test_union_rules.py::test_9_an_object_that_a_list_lacks_may_have_left_at_any_earlier_version",),
     ),

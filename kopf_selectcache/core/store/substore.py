@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from heapq import heappop, heappush
+from itertools import count
 from typing import NamedTuple, Protocol, TypeVar
 
 from kopf_selectcache.core.selection.grammar import FieldTerm, LabelRequirement
@@ -21,7 +22,9 @@ from .record import (
     all_of,
     are_numbers,
     is_newer,
+    is_number,
     is_older,
+    rank_of,
 )
 from .siblings import Tally
 from .store import Records, Store
@@ -116,30 +119,45 @@ class Keys:
         )
 
 
-class Left(NamedTuple):
-    """A leave that not all substores have reached yet."""
+class Row(NamedTuple):
+    """An object whose departure is awaited, besides what the streams hold of it."""
 
-    epoch: int
-    version: str
-    lost: bool = False
-    """True if the visible record predates the current epoch (the server was restored). Any report from a
-    stream supersedes it."""
+    left: str
+    """The version at which it has left a stream, and which all streams must reach; empty if it is unknown."""
     since: str = ""
-    """The first version without the object; empty if only a list shows that it has left. `version` may be
-    newer: what must be reached to know that it is not elsewhere."""
+    """The first version without the object in that stream; empty if only a list shows that it has left."""
+    last: Record | None = None
+    """The object as the event of its leave has it."""
 
 
-class _VersionWait:
-    """The keys to evaluate again when a substore reaches a version. A heap has the oldest version first."""
+SPARE = 1000
+"""The slack of the heap before it is compacted."""
 
-    __slots__ = ("keys", "version")
 
-    def __init__(self, version: str) -> None:
-        self.version = version
-        self.keys: dict[ObjectKey, None] = {}
+class Unclaimed(dict[ObjectKey, Row]):
+    """Rows by key, with a heap for the oldest. Those since an unknown version come first."""
 
-    def __lt__(self, other: _VersionWait) -> bool:
-        return is_older(self.version, other.version)
+    def __init__(self) -> None:
+        super().__init__()
+        self._heap: list[tuple[tuple[int, str], int, ObjectKey, Row]] = []
+        self._numbers = count()
+
+    def __setitem__(self, key: ObjectKey, row: Row) -> None:
+        super().__setitem__(key, row)
+        self._push(key, row)
+        if len(self._heap) > 2 * len(self) + SPARE:
+            self._heap.clear()
+            for each in self.items():
+                self._push(*each)
+
+    def oldest(self) -> Row | None:
+        while self._heap and self.get(self._heap[0][2]) is not self._heap[0][3]:
+            heappop(self._heap)
+        return self._heap[0][3] if self._heap else None
+
+    def _push(self, key: ObjectKey, row: Row) -> None:
+        rank = rank_of(row.since) if is_number(row.since) else (0, "")
+        heappush(self._heap, (rank, next(self._numbers), key, row))
 
 
 class View(Store):
@@ -365,65 +383,51 @@ class Substore:
         )
         self.epoch = epoch
         self.listed = ""
-        """The version of the last list. The substore has no events from before it."""
+        """The version of the last list, or of a probe or an event that is as good as one: what happened
+        before is unknown to the stream."""
         self.vague: set[ObjectKey] = set()
         """Keys of objects that left at an unknown version, between the last known version and the next."""
-        self._waits: list[_VersionWait] = []
-        self._versions: dict[str, _VersionWait] = {}
-        self._waiting: dict[ObjectKey, _VersionWait] = {}
-        """The wait of each key. There is one per key, so that an object that comes and goes does not fill the
+        self.has_missed = False
+        """True if the server has not sent an event to the stream, until it is listed."""
+        self._waits: list[tuple[tuple[int, str], ObjectKey]] = []
+        """A heap of the versions to reach, with the keys to evaluate again then."""
+        self._waiting: set[ObjectKey] = set()
+        """The keys that wait. Each has one wait, so that an object that comes and goes does not fill the
         heap."""
 
     def take_over(self, other: Substore) -> None:
         """Be in the place of another one, in this empty one."""
         self.view.take_over(other.view)
         self.epoch, self.listed, self.vague = other.epoch, other.listed, other.vague
-        self._waits, self._versions, self._waiting = other._waits, other._versions, other._waiting
+        self.has_missed, self._waits, self._waiting = other.has_missed, other._waits, other._waiting
 
     @property
     def version(self) -> str:
         """The version up to which all events were applied; empty until the first list is complete."""
         return self.view.version
 
-    def has_reached(self, mark: Left) -> bool:
-        """Return True if all events up to this leave were applied. Versions that cannot be compared must be
-        equal.
-        """
-        return self.epoch > mark.epoch or (
-            self.epoch == mark.epoch and not is_newer(mark.version, self.version)
-        )
-
-    def lacks(self, other: Substore) -> bool:
-        """Return True if the substore has not reached the list of another one that could hold the same
-        keys.
-        """
-        return other.keys.meet(self.keys) and (
-            self.version == "" or self.epoch < other.epoch or is_older(self.version, other.listed)
-        )
-
     def wait_for(self, version: str, key: ObjectKey) -> None:
-        if key in self._waiting:
-            return
-        wait = self._versions.get(version)
-        if wait is None:
-            wait = self._versions[version] = _VersionWait(version)
-            heappush(self._waits, wait)
-        wait.keys[key] = None
-        self._waiting[key] = wait
+        """Have a key evaluated again once a version is reached."""
+        if key not in self._waiting:
+            self._waiting.add(key)
+            heappush(self._waits, (rank_of(version), key))
 
     def reach(self, version: str) -> list[ObjectKey]:
         """Advance to a version; return the keys that waited for it."""
         self.view.progress(version)
         keys: list[ObjectKey] = []
-        while self._waits and not is_newer(self._waits[0].version, self.version):
-            keys += self._versions.pop(heappop(self._waits).version).keys
-        for key in keys:
-            del self._waiting[key]
+        if is_number(self.version):
+            reached = rank_of(self.version)
+            while self._waits and self._waits[0][0] <= reached:
+                keys.append(heappop(self._waits)[1])
+        else:  # Nobody knows which versions are reached.
+            keys = [key for _, key in self._waits]
+            self._waits.clear()
+        self._waiting.difference_update(keys)
         return keys
 
     def wait_for_nothing(self) -> None:
         self._waits.clear()
-        self._versions.clear()
         self._waiting.clear()
         self.vague.clear()
 
@@ -442,7 +446,16 @@ def least(versions: Iterable[str]) -> str:
     return found
 
 
-def first_of(one: str, other: str) -> str:
+def newest_of(versions: Iterable[str]) -> str:
+    """Return the newest version; empty if there is none. The first one, if they cannot be compared."""
+    found = ""
+    for version in versions:
+        if not found or is_older(found, version):
+            found = version
+    return found
+
+
+def older_of(one: str, other: str) -> str:
     """Return the older of two versions; empty if one of them is unknown."""
     return "" if not one or not other else other if is_older(other, one) else one
 
@@ -456,26 +469,21 @@ def groups_of(streams: Iterable[_HasKeys]) -> tuple[frozenset[_HasKeys], ...]:
     return tuple(groups)
 
 
-def first_behind(left: Left, substores: Iterable[Substore]) -> Substore | None:
-    return next((substore for substore in substores if not substore.has_reached(left)), None)
-
-
-def disproved_by(substore: Substore, shown: View) -> set[ObjectKey]:
-    """Return the keys whose visible record contradicts the list of the substore: the list is past it, and has
-    an older version or another uid.
+def disproved_by(substore: Substore, shown: View) -> bool:
+    """Return True if the list of the substore contradicts a visible record: the list is past it, and has an
+    older version or another uid. So the server was restored under higher versions.
     """
-    listed = ((record, shown.held(record.key)) for record in substore.view.records()[0])
-    return {
-        record.key
-        for record, other in listed
-        if other is not None
+    return any(
+        other is not None
         and other is not record
         and not is_newer(other.version, substore.version)
         and (
             is_older(record.version, other.version)
             or (record.version == other.version and record.uid != other.uid)
         )
-    }
+        for record in substore.view.records()[0]
+        for other in [shown.held(record.key)]
+    )
 
 
 def supersedes(record: Record, other: Record, *, said: bool) -> bool:

@@ -3,57 +3,56 @@ while it moves between streams.
 
 Theory of operation
 -------------------
-The filter of a kind is the OR of several streams, its *substores*. Each substore has a *view*: the records of
-this stream, by the rules of `core.store.store`. Readers see the *union* of the views: the newest record of
-each object. Substores are not equally fast, so three rules keep the union correct:
+The filter of a kind is the OR of several streams, its *substores*. Each substore has a *view*: the records
+that this stream claims, by the rules of `core.store.store`. Streams that could hold the same key are a
+*group*. Streams of a group are not equally fast, so one rule says what readers see of a key
+(docs/decisions/0037):
 
-1. A leave at version r proves only that the substore does not hold the object any more. The object is shown
-   until every substore that could hold its key has *reached* r: its version is r or newer. A substore that
-   does not hold the object then did not hold it at r.
-2. An object that is shown although no substore holds it is an *unconfirmed leave*. A quiet substore would
-   keep it visible until its next bookmark. So it is compared with a list of the server, and *jumps* to the
-   version of the list once it holds the same (`core.store.probe`).
-3. The visible record of a key never gets older, whichever substore reports it, unless the server was
-   restored, which starts a new *epoch*. A substore is in the epoch of its last complete list, and records of
-   the current epoch supersede those of older ones. A substore that is past a change and holds the state
-   before it has *missed* the change, and must be relisted.
+1. Readers see the newest claim. It never gets older, so a claim that is older than the visible record is not
+   shown.
+2. A record that nobody claims stays visible until every stream that could hold its key has reached the
+   version at which it left, and the newest *list* of each other: what happened before a list is unknown to
+   its stream. A substore that does not hold the object then did not hold it at that version. A quiet stream
+   is compared with a list of the server, and jumps to the version of that (`core.store.probe`).
+3. The version of a group is the least of its streams, as long as each has reached the lists of the others.
+   Otherwise it stays.
+4. A substore that is past a change and claims the state before it has *missed* the change, and is relisted.
+5. Once the server is known to be restored, a new *epoch* begins: all streams are listed again. Readers see
+   the former state of a group until its streams have been listed and have reached each other's lists.
 
-Every event ends in a call of `_settled` for the keys that it concerns. The visible record of a key follows
-from the views and its pending leave alone, so it does not depend on the order in which substores report. With
-one substore, readers use its view directly, and none of this has a cost.
+A key has a *row* only while a departure of it is awaited. What is visible follows from the claims and the
+row alone, so it does not depend on the order in which streams report. With one substore, readers use its view
+directly, and none of this has a cost.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import TypeVar
 
 from msgspec.structs import replace
 
 from kopf_selectcache.core.reasons import MetricReason
 
 from .changes import Change, ChangeCause, replaced
-from .record import ObjectKey, Record, is_newer, is_older, rank_of
+from .record import ObjectKey, Record, is_newer, is_older
 from .siblings import Tally
 from .store import Readable, Store
 from .substore import (
     Keys,
-    Left,
+    Row,
     Section,
     Substore,
+    Unclaimed,
     UnionView,
     View,
     disproved_by,
-    first_behind,
-    first_of,
     groups_of,
     least,
+    newest_of,
+    older_of,
     seen_of,
     supersedes,
 )
-from .unconfirmed import UnconfirmedLeave, UnconfirmedLeaves
-
-_T = TypeVar("_T")
 
 
 class Union:
@@ -80,15 +79,13 @@ class Union:
         self._shown: View = self.substores[0].view if self._alone else self._union
         self.epoch = epoch
         """The number of times that the server was seen to be restored."""
-        self._listed: set[Substore] = set()
-        """Substores whose last list is not reached yet by another substore that could hold the same keys."""
+        self._next: dict[int, dict[ObjectKey, Record]] = {}
+        """What readers will see of the groups that begin anew, because the server was restored."""
         self._outdated: dict[Substore, MetricReason] = {}
-        self._left: dict[ObjectKey, Left] = {}
-        self._unconfirmed = UnconfirmedLeaves()
-        self._unclear: set[ObjectKey] = set()
-        """Keys of visible objects that left at an unknown version."""
-        self._leaving: dict[ObjectKey, Record] = {}
-        """Visible objects as the events of their leaves have them."""
+        self._rows: dict[ObjectKey, Row] = {}
+        """The keys whose departure is awaited."""
+        self._unclaimed = Unclaimed()
+        """Those of visible records that no substore claims, or only in an older version."""
 
     # ---- Another filter (`core.store.swap`).
 
@@ -102,25 +99,29 @@ class Union:
             return
         mine = frozenset(kept.values())
 
-        def taken(each: Mapping[ObjectKey, _T]) -> dict[ObjectKey, _T]:
-            return {key: value for key, value in each.items() if not mine.isdisjoint(self._could_hold(key))}
+        def is_taken(key: ObjectKey) -> bool:
+            return not mine.isdisjoint(self._could_hold(key))
 
-        self._left |= taken(before._left)
-        self._leaving |= taken(before._leaving)
-        self._unclear.update(taken(dict.fromkeys(before._unclear)))
-        for key, leave in taken(before._unconfirmed).items():
-            self._unconfirmed[key] = leave
-        self._listed |= {new for old, new in kept.items() if old in before._listed}
-        shown = taken({record.key: record for record in before.store.all_records()[0]})
+        self._rows |= {key: row for key, row in before._rows.items() if is_taken(key)}
+        for key, row in before._unclaimed.items():
+            if is_taken(key):
+                self._unclaimed[key] = row
+        for old, new in kept.items():
+            if (records := before._next.get(before._group_of[old])) is not None:
+                self._next[self._group_of[new]] = records
         self._union.show(
-            [Change(None, record, ChangeCause.ENTERED) for record in shown.values()],
+            [
+                Change(None, record, ChangeCause.ENTERED)
+                for record in before.store.all_records()[0]
+                if is_taken(record.key)
+            ],
             {self._group_of[new]: before.version_of([old]) for old, new in kept.items()},
         )
 
     @property
     def has_one_epoch(self) -> bool:
-        """True unless some streams have not been listed since the server was restored."""
-        return all(substore.epoch == self.epoch for substore in self.substores)
+        """True unless readers still see something from before the server was restored."""
+        return not self._next
 
     def version_of(self, substores: Iterable[Substore]) -> str:
         """Return the version of the groups of these substores; empty until all of them are listed."""
@@ -132,7 +133,14 @@ class Union:
         """Return the version of the newest list of another substore that this one has not reached; empty if
         there is none. An object may have moved between them unseen.
         """
-        return max((each.listed for each in self._listed if substore.lacks(each)), key=rank_of, default="")
+        if self._alone:
+            return ""
+        listed = self._newest_list(self._groups[self._group_of[substore]])
+        is_reached = substore.epoch == self.epoch and not is_older(substore.version or "0", listed)
+        return "" if is_reached else listed
+
+    def _newest_list(self, group: Iterable[Substore]) -> str:
+        return newest_of(each.listed for each in group if each.epoch == self.epoch)
 
     def _arrange(self, substores: tuple[Substore, ...]) -> None:
         """Compute the groups of substores that could hold the same keys."""
@@ -205,65 +213,74 @@ class Union:
         return self._alone
 
     @property
-    def unconfirmed(self) -> tuple[UnconfirmedLeave, ...]:
-        """The unconfirmed leaves. Empty with one substore."""
-        return tuple(self._unconfirmed.values())
+    def unconfirmed(self) -> Mapping[ObjectKey, Row]:
+        """The visible objects that no stream holds, or only in an older version. Empty with one substore."""
+        return self._unclaimed
 
     @property
     def awaits_streams(self) -> bool:
-        """True if an unconfirmed leave, or the first answer, waits until streams are at one version."""
-        is_unanswered = not self._union.version and any(map(self._is_listed, self._groups))
-        return is_unanswered or bool(self._unconfirmed)
+        """True if a departure, the first answer, or the first one after a restore waits until streams are at
+        one version.
+        """
+        return bool(self._unclaimed) or (
+            (not self._union.version or bool(self._next)) and any(map(self._is_meeting, self._groups))
+        )
 
-    def _is_listed(self, group: frozenset[Substore]) -> bool:
+    def _is_meeting(self, group: frozenset[Substore]) -> bool:
         """Return True if each stream of a group was listed, and they have yet to reach each other."""
-        return not self.version_of(group) and all(each.version for each in group)
+        number = self._group_of[next(iter(group))]
+        return (number in self._next or not self._union.versions[number]) and all(
+            each.version and each.epoch == self.epoch for each in group
+        )
 
     @property
     def awaited(self) -> dict[Substore, str]:
-        """The substores that unconfirmed leaves and first answers wait for, and the version that each must
+        """The substores that departures and first answers wait for, and the version that each must
         reach: the newest one that a substore near it has. It is empty if only a list of the present state can
         show that.
         """
         found: dict[Substore, str] = {}
-        holding = {each for key in self._unconfirmed for each in self._could_hold(key)}
+        holding = {each for key in self._unclaimed for each in self._could_hold(key)}
         for group in self._groups:
-            if self._is_listed(group):
+            if self._is_meeting(group):
                 holding |= group
+            if holding.isdisjoint(group):
+                continue
             following = [
                 each for each in self.substores if each in group and each.version and each.epoch == self.epoch
             ]
-            versions = [version for each in following for version in (each.version, each.listed)]
-            newest = max(versions, key=rank_of, default="")
+            newest = newest_of(version for each in following for version in (each.version, each.listed))
             for each in following:
                 if each.vague or (is_older(each.version, newest) and each in holding):
                     found[each] = "" if each.vague else newest
         return found
 
     @property
-    def oldest_unconfirmed(self) -> UnconfirmedLeave | None:
-        """The unconfirmed leave that was the first. One since an unknown version comes before all others."""
-        return self._unconfirmed.oldest()
+    def oldest_unconfirmed(self) -> Row | None:
+        """The first departure that is awaited. One since an unknown version comes before all others."""
+        return self._unclaimed.oldest()
 
     def has_unconfirmed_up_to(self, version: str, *, besides: ObjectKey) -> bool:
         """Return True if another object than `besides` may have left up to this version, unconfirmed."""
-        oldest = self._unconfirmed.oldest()
+        if self._next:
+            return True
+        oldest = self._unclaimed.oldest()
         if oldest is None or is_newer(oldest.since or version, version):  # All others are newer.
             return False
         return any(
-            key != besides and not is_newer(leave.since or version, version)
-            for key, leave in self._unconfirmed.items()
+            key != besides and not is_newer(row.since or version, version)
+            for key, row in self._unclaimed.items()
         )
 
     def is_unconfirmed(self, key: ObjectKey) -> bool:
         """Return True if the object is shown although a stream reported its leave, and nothing newer is
         known.
         """
-        left, shown = self._left.get(key), self._shown.held(key)
+        row, shown = self._rows.get(key), self._shown.held(key)
         return (
-            key in self._unconfirmed
-            or key in self._unclear
-            or (left is not None and shown is not None and is_newer(left.version, shown.version))
+            row is not None
+            and shown is not None
+            and (key in self._unclaimed or is_newer(row.left, shown.version))
         )
 
     def pop_streams_to_relist(self) -> dict[Substore, MetricReason]:
@@ -301,120 +318,94 @@ class Union:
         changes = substore.view.leave(record)
         if self._alone or not changes:
             return changes
-        self._leaving[key] = record
+        if substore.epoch < self.epoch:
+            return []
         if is_newer(record.version, substore.version):
             # An event at a version implies that all earlier events have arrived.
-            self._leaves(key, record.version, since=record.version)
-            return self._settled([key, *self._reach(substore, record.version)], said=substore)
+            self._leaves(key, record.version, since=record.version, last=record)
+            return self._settled([key, *self._reach(substore, record.version)], substore)
         # Some servers send a deletion with the version of the deleted object. The next event gives an upper
         # bound of the version of the deletion.
-        if any(other is not substore for other in self._could_hold(key)):
+        if len(self._could_hold(key)) > 1:
             substore.vague.add(key)
-            self._unclear.add(key)
-        return self._settled([key], said=substore)
+            self._leaves(key, "", last=record)
+        return self._settled([key], substore)
 
     def commit(self, substore: Substore, version: str, *, restored: bool = False) -> list[Change]:
         """Show the staged generation; `restored` says that the server's versions have gone back."""
-        first = not (
-            self._left
+        is_first = not (
+            self._rows
             or any(view.holds_any for view in (self._shown, *(each.view for each in self.substores)))
         )
         changes = substore.view.commit(version)
-        substore.listed = version
+        substore.listed, substore.has_missed = version, False
         if self._alone:
             self.epoch = substore.epoch = self.epoch + restored
             return changes
-        self._listed.add(substore)
-        if first and not restored and not substore.epoch < self.epoch:
-            return self._show(changes, [self._group_of[substore]])  # Nothing to compare with.
-        keys = dict.fromkeys(change.key for change in changes)
-        # A server may be restored with higher versions. Then only its objects prove it.
-        anew = disproved_by(substore, self._shown) if not restored else set()
-        if (restored or anew) and substore.epoch == self.epoch:
-            anew |= self._begin_epoch(substore, higher=not restored)
-        if restored or substore.epoch < self.epoch:
+        if substore.epoch < self.epoch:
             substore.epoch = self.epoch
-            anew |= keys.keys()
-            # Records of the former epoch may be valid again, without a change of the view.
-            keys |= dict.fromkeys(record.key for record in substore.view.records()[0])
-        left = [change.key for change in changes if change.after is None]
-        # A list does not show objects that entered and left before it. An object with a pending leave may
-        # have done so.
-        passing = set(self._left).union(*(other.vague for other in self.substores))
-        left += [key for key in passing if substore.keys.have(key) and substore.view.held(key) is None]
-        for key in left:
-            self._leaves(key, version, lost=key in anew)
-        return self._settled(
-            [*keys, *anew, *self._reach(substore, version)],
-            said=substore,
-            anew=anew,
-            groups=range(len(self._groups)),
-        )
+        elif restored or self._disproves(substore):
+            self._restart(substore)
+        elif is_first and not self._next:
+            return self._show(changes, substore)  # Nothing to compare with.
+        for change in changes:
+            if change.after is None:
+                self._leaves(change.key, version)
+        keys = [change.key for change in changes]
+        if self._group_of[substore] in self._next:
+            keys += [record.key for record in substore.view.records()[0]]
+        return self._settled([*keys, *self._reach(substore, version)], substore)
 
     def progress(self, substore: Substore, version: str) -> list[Change]:
         if self._alone:
             substore.view.progress(version)
             return []
-        return self._settled(self._reach(substore, version), said=substore)
+        return self._settled(self._reach(substore, version), substore)
 
     def jump(self, substore: Substore, version: str) -> list[Change]:
         """Note that a substore holds what a list as of a newer version has. What happened before is unknown
         to it, as after that list.
         """
         substore.listed = version
-        if self._alone:
-            return self.progress(substore, version)
-        self._listed.add(substore)
-        for key, left in list(self._left.items()):
-            if substore.keys.have(key) and substore.view.held(key) is None:
-                self._leaves(key, version, lost=left.lost, since=left.since)
-        return self._settled(self._reach(substore, version), said=substore)
+        return self.progress(substore, version)
 
-    def _begin_epoch(self, first: Substore, *, higher: bool) -> set[ObjectKey]:
-        """Start a new epoch, because the list of the first substore shows that the server was restored;
-        return the keys of visible objects with a pending leave.
-        """
+    def _disproves(self, substore: Substore) -> bool:
+        """Return True if a list shows that the server was restored under higher versions."""
+        return self._group_of[substore] not in self._next and disproved_by(substore, self._shown)
+
+    def _restart(self, first: Substore) -> None:
+        """Begin a new epoch, because the list of the first substore shows that the server was restored."""
         self.epoch += 1
+        first.epoch = self.epoch
         self._outdated = {
             substore: MetricReason.RESTORED
             for substore in self.substores
             if substore is not first and substore.version
         }
-        self._unclear.clear()
-        orphans = {*self._left, *self._unconfirmed}
         for substore in self.substores:
-            orphans |= substore.vague
             substore.wait_for_nothing()
-            if not higher and not is_newer(substore.version, first.version):
-                # The restored state includes everything that the substore has applied.
-                substore.epoch = self.epoch
-        for key in orphans:
-            self._left[key] = Left(self.epoch, first.version, lost=True)
-        return orphans
+        self._rows.clear()
+        self._unclaimed.clear()
+        self._next = {number: {} for number in range(len(self._groups))}
 
-    def _leaves(self, key: ObjectKey, version: str, *, lost: bool = False, since: str = "") -> None:
-        before = self._left.get(key) or Left(self.epoch, version, lost, since)
-        lost, since = lost or before.lost, first_of(before.since, since)
-        if not is_newer(version, before.version):
-            version = before.version
-        for substore in self._could_hold(key):
-            if substore.epoch == self.epoch and is_older(version, substore.listed):
-                version = substore.listed
-        self._left[key] = Left(self.epoch, version, lost, since)
+    def _leaves(self, key: ObjectKey, version: str, *, since: str = "", last: Record | None = None) -> None:
+        """Note that an object has left a stream; the version is empty if it is unknown."""
+        row = self._rows.get(key)
+        if row is None:
+            self._rows[key] = Row(version, since, last)
+        else:
+            left = version if version and is_newer(version, row.left) else row.left
+            self._rows[key] = Row(left, older_of(row.since, since), last or row.last)
 
     def _reach(self, substore: Substore, version: str) -> list[ObjectKey]:
         """Advance a substore; return the keys that waited for it."""
         vague = list(substore.vague)
         for key in vague:
             self._leaves(key, version)
-        substore.vague.clear()
+        if vague:
+            substore.listed = version  # When they left is unknown, as after a list.
+            substore.vague.clear()
         return [*vague, *substore.reach(version)]
-
-    def _forget(self, key: ObjectKey) -> None:
-        self._left.pop(key, None)
-        self._unclear.discard(key)
-        for substore in self._could_hold(key):
-            substore.vague.discard(key)
 
     def departure_of(self, record: Record) -> Change:
         """Return the departure of an object that no stream holds inside of the filter."""
@@ -430,156 +421,146 @@ class Union:
         near = self._near.get(key[0]) or self._near.get(None, ())
         return tuple(substore for substore in near if substore.keys.have(key)) if self._by_key else near
 
-    def _settled(
-        self,
-        keys: Iterable[ObjectKey],
-        *,
-        said: Substore | None = None,
-        anew: Collection[ObjectKey] = (),
-        groups: Iterable[int] | None = None,
-    ) -> list[Change]:
-        """Evaluate keys and show the result in one step; return the changes. `groups` are those whose version
-        may advance.
-        """
+    def _settled(self, keys: Iterable[ObjectKey], said: Substore) -> list[Change]:
+        """Evaluate keys after a report of a substore, and show the result in one step; return the changes."""
+        number = self._group_of[said]
+        upcoming = self._next.get(number)
+        held = self._shown.held if upcoming is None else upcoming.get
         changes: list[Change] = []
         for key in dict.fromkeys(keys):
-            before = self._shown.held(key)
-            after = self._first(key) if before is None else None
-            after = after or self._choice(key, before, said, anew=key in anew)
-            last = self._leaving.pop(key, None) if self._leaving else None
-            if after is before:
-                if last is not None and self.is_unconfirmed(key):
-                    self._leaving[key] = last
-                continue
-            if after is None:
-                assert before is not None, "it was not shown before either"
-                left = self.departure_of(before)
-                changes.append(left if last is None or last.uid != before.uid else replace(left, last=last))
-                continue
-            if before is not None and before.uid != after.uid:
-                changes.append(replaced(before))
-                before = None
-            changes.append(
-                Change(before, after, ChangeCause.UPDATED if before is not None else ChangeCause.ENTERED)
-            )
-        if groups is None:
-            groups = range(len(self._groups)) if said is None else [self._group_of[said]]
-        return self._show(changes, groups)
+            before, row = held(key), self._rows.get(key)
+            after = self._visible(key, before, said, row)
+            if after is not before:
+                changes += self._changes(before, after, row.last if row is not None else None)
+        if upcoming is not None:
+            for change in changes:
+                if change.after is not None:
+                    upcoming[change.key] = change.after
+                else:
+                    del upcoming[change.key]
+            if said.epoch < self.epoch or not self._has_met(self._groups[number]):
+                return []
+            changes = self._restarted(number)
+        return self._show(changes, said)
 
-    def _show(self, changes: list[Change], groups: Iterable[int]) -> list[Change]:
-        self._listed = {substore for substore in self._listed if self._is_ahead(substore)}
-        self._union.show(
-            changes,
-            {index: self._version(self._groups[index], self._union.versions[index]) for index in groups},
-        )
+    def _restarted(self, number: int) -> list[Change]:
+        """Return the changes that lead readers of a group to the state after the server was restored."""
+        group, after = self._groups[number], self._next.pop(number)
+        before = {
+            record.key: record
+            for record in self._shown.all_records()[0]
+            if not group.isdisjoint(self._could_hold(record.key))
+        }
+        return [
+            change
+            for key in before.keys() | after.keys()
+            for change in self._changes(before.get(key), after.get(key), None)
+        ]
+
+    def _changes(self, before: Record | None, after: Record | None, last: Record | None) -> list[Change]:
+        """Return the changes of one key; `last` is the object as the event of a leave has it."""
+        if before is after:
+            return []
+        if after is None:
+            assert before is not None, "it was not shown before either"
+            return [self._departed(before, last)]
+        if before is None:
+            return [Change(None, after, ChangeCause.ENTERED)]
+        if before.uid != after.uid:
+            return [replaced(before), Change(None, after, ChangeCause.ENTERED)]
+        return [Change(before, after, ChangeCause.UPDATED)]
+
+    def _departed(self, record: Record, last: Record | None) -> Change:
+        """Return the departure of a record."""
+        change = self.departure_of(record)
+        if last is None or last.uid != record.uid or is_older(last.version, record.version):
+            return change
+        return replace(change, last=last)
+
+    def _show(self, changes: list[Change], said: Substore) -> list[Change]:
+        number = self._group_of[said]
+        self._union.show(changes, {number: self._version(self._groups[number], self._union.versions[number])})
         return seen_of(changes)
 
     def _version(self, group: frozenset[Substore], before: str) -> str:
-        """Return the version of a group: the oldest of its substores, unless it must not advance.
-
-        It does not advance while a substore has not reached the list of another: an object may have moved
-        between them unseen. It does not advance while an object is shown that left at an unknown version,
-        nor before all substores are in the current epoch, because lost objects may still be shown.
+        """Return the version of a group, which was `before`: the oldest of its substores, unless it must not
+        advance.
         """
-        if (
-            not self._listed.isdisjoint(group)
-            or any(substore.epoch < self.epoch for substore in group)
-            or any(not group.isdisjoint(self._could_hold(key)) for key in self._unclear)
-        ):
-            return before
-        return least(substore.version for substore in group)
+        return least(each.version for each in group) if self._has_met(group) else before
 
-    def _first(self, key: ObjectKey) -> Record | None:
-        """Return the record of a key without a visible record, if exactly one substore has one and no leave
-        is pending. A shortcut of `_choice`.
+    def _has_met(self, group: frozenset[Substore]) -> bool:
+        """Return True if all streams of a group have reached the lists of each other. An object may have
+        moved unseen before a list.
         """
-        records = [
-            record for substore in self._could_hold(key) if (record := substore.view.held(key)) is not None
-        ]
-        return records[0] if len(records) == 1 and key not in self._left else None
+        listed = self._newest_list(group)
+        return all(
+            each.epoch == self.epoch
+            and not each.has_missed
+            and each.version
+            and not is_older(each.version, listed)
+            for each in group
+        )
 
-    def _is_ahead(self, listed: Substore) -> bool:
-        return listed.epoch == self.epoch and any(substore.lacks(listed) for substore in self.substores)
-
-    def _choice(
-        self, key: ObjectKey, shown: Record | None, said: Substore | None, *, anew: bool
+    def _visible(
+        self, key: ObjectKey, shown: Record | None, said: Substore, row: Row | None
     ) -> Record | None:
-        """Return the record to show of a key. `anew` says that the visible one may be of an older epoch."""
+        """Return the record to show of a key, of which `shown` was shown before. `said` has reported
+        something.
+        """
         substores = self._could_hold(key)
-        self._unconfirmed.pop(key, None)
-        left = self._awaited(key, substores)
-        vague = any(key in substore.vague for substore in substores)
-        if left is None and not vague:
-            self._unclear.discard(key)
         best: Record | None = None
-        best_epoch = shown_epoch = -1
+        is_claimed = is_said = False
         for substore in substores:
             record = substore.view.held(key)
-            if record is None or (left is not None and substore.epoch < left.epoch):
+            if record is None or substore.epoch < self.epoch:
                 continue
-            if record is shown:
-                shown_epoch = substore.epoch
-            if (
-                best is None
-                or substore.epoch > best_epoch
-                or (substore.epoch == best_epoch and supersedes(record, best, said=substore is said))
-            ):
-                best, best_epoch = record, substore.epoch
+            is_claimed = is_claimed or record is shown
+            if best is None or supersedes(record, best, said=substore is said):
+                best, is_said = record, substore is said
+        is_over = row is None or self._has_departed(key, row, substores)
+        if row is not None and is_over:
+            del self._rows[key]
         if best is None:
-            if shown is None or (left is None and not vague):
-                self._forget(key)
-                return None
-            at, since = (left.version, left.since) if left is not None and not vague else ("", "")
-            self._unconfirmed[key] = UnconfirmedLeave(*key, shown.uid, at, self.epoch, since)
-            return shown
-        if shown is not None:
-            orphan = shown_epoch < 0
-            if orphan and not anew and not (left is not None and left.lost):
-                shown_epoch = self.epoch
-            newer = best_epoch > shown_epoch or (
-                best_epoch == shown_epoch
-                and supersedes(best, shown, said=said is not None and said.view.held(key) is best)
+            found = None if is_over else shown
+        elif shown is None or supersedes(best, shown, said=is_said):
+            found = best
+        elif is_claimed:
+            found = shown
+        elif best.version == shown.version or (is_over and not is_older(best.version, shown.version)):
+            found = best
+        else:
+            found = shown  # All claims are from before it.
+        if found is None or found is best or is_claimed:
+            self._unclaimed.pop(key, None)
+            return found
+        if best is not None:
+            self._miss(
+                substore
+                for substore in substores
+                if (record := substore.view.held(key)) is not None
+                and is_older(record.version, found.version)
+                and not is_newer(found.version, substore.version)
             )
-            # An object that no substore holds and that all substores are past does not exist, even if
-            # versions are equal or cannot be compared.
-            if not newer and not (orphan and left is None and not vague):
-                return shown
-            if (
-                not newer
-                and not anew
-                and best_epoch == shown_epoch
-                and is_older(best.version, shown.version)
-                and (
-                    past := [
-                        substore
-                        for substore in substores
-                        if substore.view.held(key) is best and not is_newer(shown.version, substore.version)
-                    ]
-                )
-            ):
-                # The substore is past the visible version and holds an older one, so it missed the change.
-                # Objects never go back, so the substore is relisted.
-                # If no substore is past it, the visible record is from before a restore.
-                self._miss(past)
-                self._unclear.add(key)
-                self._unconfirmed[key] = UnconfirmedLeave(*key, shown.uid, shown.version, self.epoch)
-                return shown
-        if left is not None:
-            self._left[key] = left._replace(lost=False)
-        return best
+        row = self._rows.setdefault(key, Row(found.version))
+        if self._unclaimed.get(key) is not row:
+            self._unclaimed[key] = row
+        return found
 
-    def _awaited(self, key: ObjectKey, substores: Iterable[Substore]) -> Left | None:
-        """Return the pending leave of a key: some substore has not reached it yet."""
-        left = self._left.get(key)
-        behind = first_behind(left, substores) if left is not None else None
-        if left is None or behind is None:
-            self._left.pop(key, None)
-            return None
-        behind.wait_for(left.version, key)
-        return left
+    def _has_departed(self, key: ObjectKey, row: Row, substores: Sequence[Substore]) -> bool:
+        """Return True if no substore can still report an object that none holds: all have reached its
+        departure, and the lists of each other.
+        """
+        awaited = newest_of([row.left, self._newest_list(substores)])
+        for substore in substores:
+            if key in substore.vague:
+                return False
+            if substore.epoch < self.epoch or is_newer(awaited, substore.version):
+                substore.wait_for(awaited, key)
+                return False
+        return True
 
     def _miss(self, substores: Iterable[Substore]) -> None:
         """Mark substores to be relisted: they are past a change that the server did not send to them."""
-        self._outdated |= {
-            substore: MetricReason.MISSED for substore in substores if substore not in self._outdated
-        }
+        for substore in substores:
+            substore.has_missed = True
+            self._outdated.setdefault(substore, MetricReason.MISSED)

@@ -1,129 +1,138 @@
-"""Several branches of a server that was restored: what of an older epoch is shown, and for how long."""
+"""Several branches of a server that was restored: readers see the former state until all branches have been
+listed, and have reached each other's lists."""
 
 from __future__ import annotations
 
-from kopf_selectcache.core.store.unconfirmed import UnconfirmedLeave
 from kopf_selectcache.core.store.union import Union
-from tests.core.writers import Writer, writers
+from tests.core.writers import Writer
 
 from .test_union_rules import held, listed, pod, told, two
 
 
-def test_a_restored_branch_shows_the_older_state_at_once() -> None:
+def restored() -> tuple[Union, Writer, Writer]:
+    """Return two branches of which the first was listed since the restore. Readers have seen version 900."""
     union, a, b = two(pod("900"), version="1000")
-    assert told(listed(a, "500", pod("450"), restored=True)) == [("900", "450")]
-    assert (held(union), b.epoch) == ("450", 0)
+    assert listed(a, "500", pod("450"), restored=True) == []
+    return union, a, b
 
 
-def test_a_restore_of_one_branch_does_not_touch_what_others_hold_until_they_say() -> None:
-    union, a, b = two(version="1000")
-    listed(b, "1000", pod("900"))
-    assert listed(a, "500", restored=True) == []
-    assert held(union) == "900"
-    assert told(listed(b, "510", pod("450"), restored=True)) == [("900", "450")]
-    assert writers(union)[0].epoch == writers(union)[1].epoch == 1
+def test_readers_see_the_former_state_until_all_branches_have_been_listed() -> None:
+    union, a, b = restored()
+    assert told(a.put(pod("510"))) == []
+    assert (held(union), union.store.version, union.has_one_epoch) == ("900", "1000", False)
+    assert told(listed(b, "500")) == [("900", "510")]
+    assert (held(union), union.store.version, union.has_one_epoch) == ("510", "500", True)
+
+
+def test_all_branches_are_relisted_and_that_is_said_once() -> None:
+    union, _, b = restored()
+    assert union.pop_streams_to_relist() == {b.substore: "restored"}
+    listed(b, "505", restored=True)
+    assert union.pop_streams_to_relist() == {}
+
+
+def test_readers_see_the_former_state_until_all_branches_have_reached_the_newest_list() -> None:
+    union, a, b = restored()
+    assert listed(b, "505", restored=True) == [], "an object may have moved from B to A between the lists"
+    assert (held(union), union.awaits_streams, union.awaited) == ("900", True, {a.substore: "505"})
+    assert told(a.progress("505")) == [("900", "450")]
+    assert (union.store.version, union.awaits_streams, union.awaited) == ("505", False, {})
+
+
+def test_handlers_wait_while_readers_see_the_former_state() -> None:
+    union, _, b = restored()
+    assert union.has_unconfirmed_up_to("1", besides=("shop", "other"))
+    listed(b, "500")
+    assert not union.has_unconfirmed_up_to("1", besides=("shop", "other"))
+
+
+def test_what_a_branch_says_that_was_not_listed_since_does_not_count() -> None:
+    _union, a, b = restored()
+    assert b.put(pod("1001")) == b.leave(pod("1002")) == b.progress("1003") == []
+    assert told(listed(b, "500", restored=True)) == [("900", "450")]
     assert told(a.put(pod("520"))) == [("450", "520")]
 
 
-def test_a_newer_epoch_wins_over_a_higher_version() -> None:
-    union, a, b = two(version="1000")
-    listed(b, "1000", pod("900"))
-    listed(a, "500", restored=True)
-    assert told(a.put(pod("510"))) == [("900", "510")]
-    assert b.put(pod("1001")) == []
-    assert a.leave(pod("520")) == []
-    assert held(union) == "510", "what an older epoch says does not count after that"
+def test_an_object_that_moves_meanwhile_is_never_absent() -> None:
+    union, a, b = restored()
+    listed(b, "505", restored=True)
+    a.leave(pod("507"))
+    assert (held(union), union.store.version) == ("450", "505"), "A held it at 505"
+    assert told(b.put(pod("507"))) == [("450", "507")]
+    assert b.progress("507") == []
 
 
-def test_a_branch_of_an_older_epoch_has_reached_nothing_of_the_new_one() -> None:
-    _, a, b = two(pod("900"), version="1000")
-    listed(a, "500", pod("450"), restored=True)
-    a.leave(pod("510"))
-    assert b.progress("1001") == []
-    assert told(listed(b, "505", restored=True)) == []
-    assert told(b.progress("510")) == [("450", None)]
-
-
-def test_a_branch_that_was_behind_the_restored_state_is_in_the_new_epoch_at_once() -> None:
-    _, a, b = two(pod("290"), version="300")
-    a.progress("1000")
-    listed(a, "500", pod("290"), restored=True)
-    assert b.epoch == 1
-    a.leave(pod("510"))
-    assert told(b.progress("510")) == [("290", None)]
-
-
-def test_a_leave_that_was_waited_for_when_the_server_was_restored_waits_for_the_new_state() -> None:
-    union, a, b = two(pod("290"), version="300")
-    a.put(pod("900"))
-    a.progress("900")
-    a.leave(pod("910"))
-    assert listed(a, "500", restored=True) == []
+def test_a_departure_that_was_awaited_before_the_restore_is_forgotten() -> None:
+    union, a, b = two(pod("900"), version="1000")
+    a.leave(pod("1001"))
     assert held(union) == "900"
-    assert told(b.put(pod("400"))) == [("900", "400")], "whatever is said now is newer than what was lost"
-    b.leave(pod("420"))
-    assert told(b.progress("500")) == [("400", None)]
+    listed(a, "500", pod("450"), restored=True)
+    assert union.unconfirmed == {}
+    assert told(listed(b, "500", restored=True)) == [("900", "450")]
 
 
-def test_what_was_lost_gives_way_to_a_list_past_the_restored_state() -> None:
-    union, a, b = two(pod("290"), version="300")
-    a.put(pod("900"))
-    a.progress("900")
-    a.leave(pod("910"))
+def test_objects_that_only_the_former_state_has_depart_and_the_others_enter() -> None:
+    _union, a, b = two(pod("900"), version="1000")
+    listed(a, "500", pod("400", name="other"), restored=True)
+    changes = listed(b, "500", restored=True)
+    assert sorted(told(changes), key=str) == [("900", None), (None, "400")]
+
+
+def test_an_object_of_that_name_with_another_uid_replaces_the_former() -> None:
+    _, a, b = two(pod("90"), version="100")
+    listed(a, "50", restored=True)
+    assert told(listed(b, "50", pod("40", uid="another"), restored=True)) == [("90", None), (None, "40")]
+
+
+def test_an_object_that_both_states_have_is_no_change() -> None:
+    union, a, b = two(pod("90"), version="100")
+    listed(a, "95", pod("90"), restored=True)
+    assert listed(b, "95", restored=True) == []
+    assert held(union) == "90"
+
+
+def test_a_second_restore_begins_anew() -> None:
+    union, a, b = restored()
+    assert listed(a, "300", pod("250"), restored=True) == []
+    assert listed(b, "400", restored=True) == [], "that list is from before the second restore, or later"
+    assert told(a.progress("400")) == [("900", "250")]
+    assert union.epoch == 2
+
+
+def test_a_restore_of_one_group_is_one_of_all() -> None:
+    """All groups are of one server."""
+    union, a, b = two(pod("900"), version="1000")
     listed(a, "500", restored=True)
-    assert (held(union), b.epoch, union.pop_streams_to_relist()) == ("900", 1, {b.substore: "restored"})
-    assert told(listed(b, "510", pod("450"))) == [("900", "450")]
-    assert union.pop_streams_to_relist() == {}, "it has missed nothing"
+    assert (union.epoch, a.epoch, b.epoch) == (1, 1, 0)
+    listed(b, "500")
+    assert (a.epoch, b.epoch) == (1, 1)
 
 
-def test_the_version_stays_until_all_branches_have_heard_that_the_server_was_restored() -> None:
-    union, a, b = two(pod("9"))
-    listed(b, "11", pod("9", name="lost"))
-    a.progress("11")
-    assert union.store.version == "11"
-    listed(a, "110", pod("7"))
-    b.progress("120")
-    assert (len(union.store.records()[0]), union.store.version) == (2, "11"), "what is lost is shown"
-    listed(b, "121")
-    a.progress("121")
-    b.progress("121")
-    assert (held(union), len(union.store.records()[0]), union.store.version) == ("7", 1, "121")
+# ---- Restores under higher versions, which only the objects show.
 
 
 def test_another_object_of_that_name_and_version_shows_that_the_server_was_restored() -> None:
     union, a, b = two(pod("9", uid="lost"))
-    assert told(listed(a, "40", pod("9", uid="new"))) == [("9", None), (None, "9")]
+    assert told(listed(a, "40", pod("9", uid="new"))) == []
     assert union.pop_streams_to_relist() == {b.substore: "restored"}
+    assert told(listed(b, "40")) == [("9", None), (None, "9")]
+
+
+def test_a_listed_object_that_is_older_than_the_visible_one_shows_that_the_server_was_restored() -> None:
+    _union, a, b = two(pod("7"))
+    a.leave(pod("9"))
+    b.put(pod("9"))
+    b.leave(pod("10"))
+    a.put(pod("10"))
+    assert told(listed(a, "110", pod("7"))) == []
+    assert (a.epoch, b.epoch) == (1, 0)
+    assert told(listed(b, "110")) == [("10", "7")]
 
 
 def test_what_is_listed_otherwise_in_the_same_version_is_shown_as_it_was_listed() -> None:
     union, a, _ = two(pod("9", data=b"old"))
     assert told(listed(a, "40", pod("9", data=b"new"))) == [("9", "9")]
     assert [record.data for record in union.store.records()[0]] == [b"new"]
-
-
-def test_a_server_that_was_restored_under_higher_versions_is_known_by_its_objects() -> None:
-    union, a, b = two(pod("7"))
-    a.leave(pod("9"))
-    b.put(pod("9"))
-    b.leave(pod("10"))
-    a.put(pod("10"))
-    assert told(listed(a, "110", pod("7"))) == [("10", "7")]
-    assert (a.epoch, b.epoch) == (1, 0), "what the other one has taken in may be lost"
-    assert told(listed(b, "111")) == []
-    assert (held(union), b.epoch) == ("7", 1)
-
-
-# The name is a sentence.
-def test_when_one_branch_finds_that_the_server_was_restored_the_others_are_to_be_listed_anew_and_that_is_said_once() -> (  # noqa: E501
-    None
-):
-    union, a, b = two(pod("10"))
-    assert union.pop_streams_to_relist() == {}
-    listed(a, "8", restored=True)
-    assert union.pop_streams_to_relist() == {b.substore: "restored"}
-    listed(b, "8", restored=True)
-    assert union.pop_streams_to_relist() == {}
 
 
 def test_a_branch_that_is_behind_what_is_shown_proves_nothing() -> None:
@@ -133,37 +142,9 @@ def test_a_branch_that_is_behind_what_is_shown_proves_nothing() -> None:
     assert (held(union), union.pop_streams_to_relist()) == ("20", {})
 
 
-def test_what_was_lost_is_shown_until_the_object_comes_that_has_its_name_in_the_restored_world() -> None:
-    union, a, b = two(pod("90"), version="100")
-    b.put(pod("90"))
-    listed(a, "50", restored=True)
-    assert held(union) == "90"
-    assert told(listed(b, "50", pod("40", uid="another"), restored=True)) == [("90", None), (None, "40")]
-
-
-def missed() -> tuple[Union, Writer, Writer]:
-    """The first was not told of a change, nor of the departure after it, and cannot be listed."""
-    union, a, b = two(pod("1"))
-    b.put(pod("12"))
-    b.leave(pod("14"))
-    b.progress("14")
-    a.progress("20")
-    return union, a, b
-
-
-def test_what_was_asked_about_a_missed_change_before_the_server_was_restored_is_asked_anew() -> None:
-    union, _, b = missed()
-    listed(b, "11", restored=True)
-    assert union.unconfirmed == (UnconfirmedLeave("shop", "it", "uid", "11", 1),)
-
-
 def test_a_branch_that_is_outdated_by_a_restore_is_not_called_one_that_missed_something() -> None:
     union, a, b = two(pod("1"))
     b.progress("15")
     listed(b, "11", restored=True)
-    b.put(pod("12"))
-    b.leave(pod("14"))
-    b.progress("14")
     a.progress("20")
-    assert (held(union), union.unconfirmed[0].version) == ("12", "12"), "it has missed the change besides"
     assert union.pop_streams_to_relist() == {a.substore: "restored"}

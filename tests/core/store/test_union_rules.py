@@ -8,7 +8,6 @@ from msgspec.structs import replace
 from kopf_selectcache.core.store.changes import Change, ChangeCause
 from kopf_selectcache.core.store.record import OutsideRecord, Record
 from kopf_selectcache.core.store.substore import Keys, seen_of
-from kopf_selectcache.core.store.unconfirmed import UnconfirmedLeave
 from kopf_selectcache.core.store.union import Union
 from tests.core.writers import Writer, writers
 from tests.rows import each_row
@@ -53,7 +52,7 @@ def test_an_object_that_moves_is_shown_all_the_time() -> None:
     assert a.leave(pod("11")) == []
     assert (a.progress("11"), held(union), union.store.version) == ([], "1", "10")
     assert told(b.put(pod("11"))) == [("1", "11")]
-    assert (b.progress("11"), held(union), union.store.version, union.unconfirmed) == ([], "11", "11", ())
+    assert (b.progress("11"), held(union), union.store.version, union.unconfirmed) == ([], "11", "11", {})
 
 
 @pytest.mark.parametrize(("fields", "once"), [(b"", True), (b'{"status.phase":"Running"}', False)])
@@ -108,7 +107,7 @@ def test_a_deletion_of_an_unknown_version_waits_for_the_next_message_and_then_fo
     assert a.leave(pod("1")) == []
     assert b.progress("11") == []
     assert a.progress("12") == []
-    assert [doubt.version for doubt in union.unconfirmed] == ["12"]
+    assert [row.left for row in union.unconfirmed.values()] == ["12"]
     assert told(b.progress("12")) == [("1", None)]
 
 
@@ -192,18 +191,17 @@ def test_one_branch_alone_is_a_store() -> None:
     assert told(branch.leave(pod("12"))) == [("11", None)]
     assert branch.progress("12") == []
     assert union.store is branch.view
-    assert (union.store.version, union.unconfirmed) == ("12", ())
+    assert (union.store.version, union.unconfirmed) == ("12", {})
 
 
 # ---- Leaves that are unconfirmed.
 
 
-def doubtful() -> tuple[Union, Writer, Writer, UnconfirmedLeave]:
+def doubtful() -> tuple[Union, Writer, Writer]:
     union, a, b = two(pod("1"))
     a.leave(pod("12"))
-    (doubt,) = union.unconfirmed
-    assert doubt == UnconfirmedLeave("shop", "it", "uid", "12", 0)
-    return union, a, b, doubt
+    assert [(key, row.left) for key, row in union.unconfirmed.items()] == [(("shop", "it"), "12")]
+    return union, a, b
 
 
 @pytest.mark.parametrize(
@@ -376,12 +374,12 @@ def test_what_a_branch_was_not_told_of_is_unconfirmed_until_it_is_listed_anew() 
         {a.substore: "missed"},
         "10",
     ), "it has left, and is shown"
-    assert list(union.unconfirmed) == [UnconfirmedLeave("shop", "it", "uid", "12", 0)]
+    assert list(union.unconfirmed) == [("shop", "it")]
     assert a.progress("21") == []
     assert held(union) == "12", "the list is refused"
     assert listed(a, "22") == []
     assert told(b.progress("22")) == [("12", None)]
-    assert (union.unconfirmed, union.pop_streams_to_relist(), union.store.version) == ((), {}, "22")
+    assert (union.unconfirmed, union.pop_streams_to_relist(), union.store.version) == ({}, {}, "22")
 
 
 def test_what_is_held_by_several_branches_is_counted_once() -> None:
@@ -413,8 +411,8 @@ def test_9_an_object_that_a_list_lacks_may_have_left_at_any_earlier_version() ->
     """A handler that was called with an event from before the list waits until the leave is confirmed."""
     union, a, _ = two(pod("1"))
     listed(a, "20")
-    (doubt,) = union.unconfirmed
-    assert doubt.version == "20"
+    (row,) = union.unconfirmed.values()
+    assert row.left == "20"
     assert union.has_unconfirmed_up_to("15", besides=("shop", "other"))
 
 
