@@ -247,7 +247,7 @@ def test_11_a_snapshot_shows_an_own_write_that_is_as_new() -> None:
 
 
 def test_11_a_comparison_from_before_a_restore_proves_nothing() -> None:
-    """The server is restored to a version that the snapshot has, and its cache was known to be far beyond."""
+    """The server is restored to a version from before a comparison, and has newer ones again since."""
 
     async def main() -> None:
         async with gated("app=web", pod("a", **WEB)) as environment:
@@ -263,6 +263,9 @@ def test_11_a_comparison_from_before_a_restore_proves_nothing() -> None:
                 (b,) = cluster.create(pod("b", **WEB))
                 environment.informer.reflectors[0].relist(MetricReason.AUDIT)
                 await environment.clock.move_until(lambda: len(cache.list_cached("pods")) == 2)
+                cluster.create(*(pod(f"web-{n}", **WEB) for n in range(50)))
+                await until(lambda: len(cache.list_cached("pods")) == 52)
+                assert int(environment.informer.version) > int(now.versions["pods"]), "it tells nothing"
                 with pytest.raises(Stale):
                     now.list_cached("pods", at_least=b)
 

@@ -404,7 +404,7 @@ def test_9_a_stream_that_is_behind_an_own_write_brings_nothing_older_back(relist
         else:
             model.relist(web)
         assert model.got("a") != ("u1", "11")
-        model.bookmark(gold)
+    model.bookmark(gold)
     assert model.got("a") is None
     assert not model.informer.own_writes.writes
 
