@@ -228,7 +228,7 @@ async def operating(server: Address, *, speed: float) -> AsyncIterator[Runtime]:
     with patch.object(Runtime, "__init__", hurry):
         async with operated(registry, server, filters=FILTERS, configure=configure) as settings:
             while (found := operator_of(settings)) is None or not all(  # No event tells.  # noqa: ASYNC110
-                each.synced for each in found.runtime.informers.values()
+                each.state.is_synced for each in found.runtime.informers.values()
             ):
                 await asyncio.sleep(0.05)
             yield found.runtime
@@ -285,7 +285,7 @@ def look() -> Left:
 
 async def settled(runtime: Runtime, tasks: int) -> None:
     """Wait until the operator knows none of the objects any more, and nothing runs that did not before."""
-    while any(len(each.store.records()[0]) for each in runtime.informers.values()):  # No event tells.  # noqa: ASYNC110
+    while any(len(each.state.store.records()[0]) for each in runtime.informers.values()):  # No event tells.  # noqa: ASYNC110
         await asyncio.sleep(0.05)
     begun = time.monotonic()
     while time.monotonic() < begun + 3.0 or (  # Nor is there one here.  # noqa: ASYNC110

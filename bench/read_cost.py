@@ -117,7 +117,7 @@ def packed_rows(objects: int) -> list[Row]:
         keys = cycle([Key.of(each) for each in pods])
         raw, packed, often = (FakeCache(pods, {KEY: ""}) for _ in range(3))
         for cache in (packed, often):
-            store = cache._access.runtime.informer(KEY).store  # noqa: SLF001  # What a bench of packing needs.
+            store = cache._access.runtime.informer(KEY).state.store  # noqa: SLF001  # What a bench of packing needs.
             pack(store.records()[0])
             if cache is packed:
                 store.often_read = None

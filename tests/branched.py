@@ -15,7 +15,7 @@ from kopf_selectcache.core.protocol.decoder import Reader
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.core.store.substore import Keys
 from kopf_selectcache.core.store.union import Union
-from kopf_selectcache.informer._readiness import ReadablePart
+from kopf_selectcache.informer.state import ReadablePart
 from kopf_selectcache.selectors.selector import AnyOf
 
 from .cache.environment import NODES, FakeInformer, Obj

@@ -165,25 +165,28 @@ class Gated:
     async def cut(self, fault: Fault = _SILENT) -> Planned:
         """End all watches, and let the fault happen to those that come next."""
         planned = self.cluster.faults.add(fault, verb="watch", resource="pods")
-        openings = [each.comparison.openings for each in self.informer.reflectors]
+        openings = [each.comparison.openings for each in self.informer.state.reflectors]
         self.cluster.cut("watch", "pods")
         if fault != _REFUSED:
             await self.clock.move_until(
                 lambda: all(
                     each.comparison.is_open and each.comparison.openings > opening
-                    for each, opening in zip(self.informer.reflectors, openings, strict=True)
+                    for each, opening in zip(self.informer.state.reflectors, openings, strict=True)
                 )
             )
         else:
             await self.clock.move_until(
-                lambda: planned.hits and not any(each.comparison.is_open for each in self.informer.reflectors)
+                lambda: (
+                    planned.hits
+                    and not any(each.comparison.is_open for each in self.informer.state.reflectors)
+                )
             )
         return planned
 
     async def catch_up(self) -> None:
         """Send a bookmark, which shows that each watch has caught up."""
         self.cluster.bookmark()
-        await until(lambda: all(each.comparison.has_caught_up for each in self.informer.reflectors))
+        await until(lambda: all(each.comparison.has_caught_up for each in self.informer.state.reflectors))
 
     async def compared(self, times: int = 1) -> None:
         """Wait until `times` lists for comparisons were answered and processed."""
@@ -245,7 +248,9 @@ async def gated(
             try:
                 environment = Gated(cluster, operator, clock, kind)
                 await operator.gate(None, None)
-                await until(lambda: all(each.comparison.is_open for each in environment.informer.reflectors))
+                await until(
+                    lambda: all(each.comparison.is_open for each in environment.informer.state.reflectors)
+                )
                 yield environment
             finally:
                 operator.task.cancel()

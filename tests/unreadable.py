@@ -89,8 +89,8 @@ def unreadable(
         ) as operator:  # A transport, as the other.
             await operator.gate(None, None)
             (informer,) = operator.runtime.informers.values()
-            found = informer.part().error
-            assert found is not None, informer.message
+            found = informer.state.part().error
+            assert found is not None, informer.state.message
             return found
 
     environment = Environment()

@@ -29,6 +29,9 @@ from kopf_selectcache.selectors.selector import Selector
 
 from .request import AtLeast
 
+LONGEST_WAIT = 5.0
+"""Seconds that a read waits until its streams are as new as its `at_least=`."""
+
 GRACE = 1.0
 """Seconds that a wait gives the watches before it lets them be compared with the server."""
 
@@ -37,7 +40,7 @@ _NO_OBJECT = ("", "")
 
 def require_comparable(informer: Informer, at_least: AtLeast) -> None:
     """Raise ReadError if the version of the request cannot be compared with those of this kind."""
-    resource, version = informer.resource, informer.store.version
+    resource, version = informer.state.resource, informer.state.store.version
     if at_least.kind and resource is not None and resource.kind.kind:
         kind = resource.kind
         if (at_least.group, at_least.kind) != (kind.group, kind.kind):
@@ -57,15 +60,16 @@ def require_comparable(informer: Informer, at_least: AtLeast) -> None:
 def has_reached(runtime: Runtime, kind: object, version: object) -> bool:
     """Return True if a cache with one stream is known to be as new as a version: later reads are, too."""
     informer = runtime.names.quick.get(kind) if type(kind) is str else None
-    store = informer.ready if informer is not None and not informer.has_several_streams else None
+    store = informer.state.ready if informer is not None and not informer.state.has_several_streams else None
     return store is not None and type(version) is str and is_reached(version, store.version)
 
 
 def is_as_new(informer: Informer, at_least: AtLeast, region: Selector | None) -> bool:
     """Return True if the streams of a request are known to hold all that there was at the version."""
     version, epoch = at_least.version, _epoch_of(informer)
+    streams = informer.state.streams_for(region)
     return all(
-        each.substore.epoch == epoch and _has_reached(each, version) for each in informer.streams_for(region)
+        each.substore.epoch == epoch and _has_reached(each, version) for each in streams
     ) and not _has_unconfirmed(informer, version)
 
 
@@ -83,8 +87,8 @@ def version_reached(informer: Informer) -> str:
     """Return a version that all streams are known to have reached: the oldest of theirs, unless a leave
     before it is unconfirmed. It is empty while a stream is behind a list of another one.
     """
-    version = informer.store.version
-    streams = informer.streams_for()
+    version = informer.state.store.version
+    streams = informer.state.streams_for()
     newest = [each.version for each in streams]
     if not newest or not are_numbers((version, *newest)):
         return version
@@ -96,12 +100,12 @@ def version_reached(informer: Informer) -> str:
 
 def lists_of(informer: Informer) -> tuple[str, ...]:
     """Return the version of the last list of each stream. After a restore each stream is listed again."""
-    return tuple([each.substore.listed for each in informer.streams_for()])
+    return tuple([each.substore.listed for each in informer.state.streams_for()])
 
 
 def _epoch_of(informer: Informer) -> int:
     """Return the present epoch: each restore of the server begins one."""
-    return max((each.substore.epoch for each in informer.streams_for()), default=0)
+    return max((each.substore.epoch for each in informer.state.streams_for()), default=0)
 
 
 def _has_reached(reflector: Reflector, version: str) -> bool:
@@ -109,7 +113,8 @@ def _has_reached(reflector: Reflector, version: str) -> bool:
 
 
 def _has_unconfirmed(informer: Informer, version: str) -> bool:
-    return informer.has_several_streams and informer.has_unconfirmed_up_to(version, besides=_NO_OBJECT)
+    state = informer.state
+    return state.has_several_streams and state.has_unconfirmed_up_to(version, besides=_NO_OBJECT)
 
 
 async def wait(
@@ -139,8 +144,8 @@ async def _wait(
     grace: asyncio.Future[None],
 ) -> None:
     version = at_least.version
-    while not end.done() and informer.part(region).error is None:
-        streams, epoch = informer.streams_for(region), _epoch_of(informer)
+    while not end.done() and informer.state.part(region).error is None:
+        streams, epoch = informer.state.streams_for(region), _epoch_of(informer)
         # A stream of an older epoch is not compared: it is being listed, which ends its wait.
         unlisted = [each for each in streams if each.substore.epoch < epoch]
         unreached = [

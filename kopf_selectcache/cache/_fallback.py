@@ -59,7 +59,7 @@ async def is_deleted(access: Access, departed: str | None, request: Request) -> 
         if (
             uid in (None, held)
             and held != departed
-            and not informer.is_unconfirmed(request.namespace or "", request.name or "")
+            and not informer.state.union.is_unconfirmed((request.namespace or "", request.name or ""))
         ):
             return False
     # The server alone knows of an object that is absent here, and that the reader may know from elsewhere.

@@ -119,7 +119,7 @@ async def resource_of(runtime: Runtime, request: Request) -> Resource:
     with answering(request, "get", None):
         key = requested_key(request.verb, request.kind)
         with suppress(NotDeclared, NotSynced):
-            if (declared := runtime.informer(key).resource) is not None:
+            if (declared := runtime.informer(key).state.resource) is not None:
                 return declared
         return await runtime.resolve(key)
 
@@ -131,7 +131,7 @@ def _projection_of(runtime: Runtime, request: Request) -> Projection:
     if request.whole or request.verb.startswith("live."):
         return ALL
     with suppress(NotDeclared, NotSynced):
-        return runtime.informer(key_of(request.kind)).projection
+        return runtime.informer(key_of(request.kind)).state.projection
     return ALL
 
 
@@ -181,4 +181,4 @@ def _require_requested(
 async def audit(informer: Informer, request: Request, snapshot: Snapshot) -> Audit:
     """Compare the names and versions of all held objects with those of the server."""
     with answering(request, "list", snapshot.resource):
-        return await informer.audit()
+        return await informer.auditor.audit()

@@ -86,7 +86,7 @@ class Subscription:
         self._informer = informer
         self._request = request  # None for all objects.
         self._look = look
-        self._filter, self._projection = informer.filter, informer.projection
+        self._filter, self._projection = informer.state.filter, informer.state.projection
         self._match = None if request is None else match_for(informer, request)
         self._pass_on, self._narrowing = pass_on, Narrowing(pass_on, self._matches, keep)
         self._wants_initial = initial
@@ -94,7 +94,7 @@ class Subscription:
         """True until the first lists are complete: until then, objects that enter were there before."""
         self._end = informer.subscribe(self._add, self._complete, self._narrowing.keep)
         if initial:
-            for record in informer.store.records()[0]:
+            for record in informer.state.store.records()[0]:
                 # With `filter_changed` they are wanted only since the filter has changed.
                 change = Change(None, record, ChangeCause.ENTERED, filter_changed, initial=not filter_changed)
                 self._narrowing.add(change)
@@ -138,7 +138,7 @@ class Subscription:
 
     def _compare_again(self, request: Request) -> None:
         """Look if objects can still be compared, since what is cached has changed."""
-        self._filter, self._projection = self._informer.filter, self._informer.projection
+        self._filter, self._projection = self._informer.state.filter, self._informer.state.projection
         try:
             self._match = match_for(self._informer, request, must_overlap=False)
         except ReadError as error:
@@ -158,7 +158,7 @@ class Subscription:
     def present(self) -> list[Record]:
         """Return the wanted objects that can be read, for a subscriber that starts again."""
         self._narrowing.clear()
-        records = [record for record in self._informer.store.records()[0] if record.stored]
+        records = [record for record in self._informer.state.store.records()[0] if record.stored]
         return [record for record in records if self._matches(record)]
 
 
@@ -207,7 +207,9 @@ def match_for(informer: Informer, request: Request, *, must_overlap: bool = True
     """
     state = informer.state
     serving = serving_of(informer, state)
-    snapshot = Snapshot(comparisons_of(state), informer.store, informer.own_writes, serving=serving)
+    snapshot = Snapshot(
+        comparisons_of(state), informer.state.store, informer.state.own_writes, serving=serving
+    )
     compared = compare(request, snapshot)
     if must_overlap and of_unknown_namespaces(state.filter) is None:
         require_overlap(request, compared, snapshot, lasts=True)
@@ -260,7 +262,7 @@ async def follow(
                 waiting.news.clear()
                 if waiting.subscription.error is not None:
                     raise waiting.subscription.error
-                resource = informer.resource
+                resource = informer.state.resource
                 assert resource is not None, "it has been read"
                 outside: OutsideFilter | None = None
                 if comparisons is not (comparisons := comparisons_of(informer.state)):
@@ -318,7 +320,7 @@ async def wait_deleted(
                     return
                 if informer is not None and informer.ending.reached:
                     informer = None  # It was removed: the server is asked from now on.
-                if informer is not None and informer.store.get(*key)[0] is not None:
+                if informer is not None and informer.state.store.get(*key)[0] is not None:
                     pause = FIRST_PAUSE
                     with suppress(NotDeclared):
                         await informer.ending.limit(departed.wait())

@@ -200,7 +200,7 @@ def _require_alike(informer: Informer, key: KindKey, cached: Cached) -> None:
     options = differing_options(informer.declared, cached)
     if selects_alike and not options:
         return
-    differing = ["the same filter" if selects_alike else clipped(informer.filter, 500)]
+    differing = ["the same filter" if selects_alike else clipped(informer.state.filter, 500)]
     differing += [f"another {', '.join(options)}"] if options else []
     raise DeclarationError(
         f"{informer} are already declared, with {' and '.join(differing)}",
@@ -211,14 +211,14 @@ def _require_alike(informer: Informer, key: KindKey, cached: Cached) -> None:
 async def _wait_until_readable(informer: Informer, timeout: float) -> None:  # noqa: ASYNC109  # Its end names a reason.
     try:
         async with asyncio.timeout(timeout):
-            while informer.ready is None and informer.part().error is None:
+            while informer.state.ready is None and informer.state.part().error is None:
                 await informer.wait_until_settled()
     except TimeoutError:
         pass  # The reason is raised below.
-    part = informer.part()
+    part = informer.state.part()
     if part.error is not None:
-        raise for_request(part.error, informer.filter)
-    if informer.ready is None:
+        raise for_request(part.error, informer.state.filter)
+    if informer.state.ready is None:
         raise NotSynced(
             f"the cache of {informer} is not synced after {timeout:g} s:"
             f" {part.message or 'the first list is not complete yet'}",
@@ -231,7 +231,7 @@ async def _change(
 ) -> None:
     """Change what is declared of a kind; return once reads see it."""
     _require_unchanged(informer, cached)
-    if cached == informer.declared and informer.filter_change.is_idle and informer.ready is not None:
+    if cached == informer.declared and informer.filter_change.is_idle and informer.state.ready is not None:
         return  # Nothing changes.
     with _for_change(informer, request):
         await informer.ending.limit(
@@ -254,7 +254,7 @@ def completed(
     if options is None:
         return settings.completed(key, cached)
     former = present if present.source is None else present.source
-    indexes = (*informer.indexes.values(),)
+    indexes = (*informer.state.indexes.values(),)
     cached = settings.completed(key, cached.completed(former, indexes=indexes, given=options))
     if cached.projection != present.projection and "index" not in options:
         # Indexes that were added read whole objects from now on.
@@ -288,7 +288,7 @@ def _for_change(informer: Informer, request: Request) -> Iterator[None]:
     try:
         yield
     except (NotSynced, StateError) as error:
-        raise for_request(error, informer.filter) from None
+        raise for_request(error, informer.state.filter) from None
     except Failed as failed:
         what = f"{request.kind_text}/{'/'.join(filter(None, failed.record.key))}: {failed.why}"
         remedy = f"Correct the function of the index {shown(failed.name)}: {NO_VALUE}"

@@ -194,7 +194,7 @@ class _HandlerWait:
 
     def is_needed(self) -> bool:
         """Return True if a stream is not known to be as new as the event."""
-        return not all(map(self._is_fresh, self._informer.reflectors)) or self._has_unconfirmed()
+        return not all(map(self._is_fresh, self._informer.state.reflectors)) or self._has_unconfirmed()
 
     @property
     def clock(self) -> Callable[[], float]:
@@ -213,7 +213,7 @@ class _HandlerWait:
         what it had not delivered by then is still missing. It waits for no stream more than twice: for the
         event, and for a list of another stream.
         """
-        reflectors, waited = self._informer.reflectors, list[Reflector]()
+        reflectors, waited = self._informer.state.reflectors, list[Reflector]()
         late = [reflector for reflector in reflectors if not self._is_fresh(reflector)]
         while True:
             await _together([self._for_stream(reflector) for reflector in late])
@@ -221,7 +221,7 @@ class _HandlerWait:
             waited += late
             late = [each for each in reflectors if waited.count(each) < 2 and not self._is_fresh(each)]
             if not late:
-                return self._informer.reflectors is reflectors
+                return self._informer.state.reflectors is reflectors
 
     def _is_fresh(self, reflector: Reflector) -> bool:
         if (self._event.uid, self._event.version) in reflector.foreign:
@@ -287,8 +287,8 @@ class _HandlerWait:
         """Return False if the stream is replaced or cannot be kept. Raise Stale if it does not follow, and
         this handler must not wait so long.
         """
-        condition = self._informer.condition_of(reflector)
-        if reflector not in self._informer.reflectors or condition.error() is not None:
+        condition = self._informer.state.worst((reflector,))
+        if reflector not in self._informer.state.reflectors or condition.error() is not None:
             return False
         if condition.health is Health.STALE and not self._patient:
             raise self._stale(
@@ -314,7 +314,7 @@ class _HandlerWait:
                 awaited.discard(self._event.version, confirmed)
 
     def _has_unconfirmed(self) -> bool:
-        return self._informer.has_several_streams and self._informer.has_unconfirmed_up_to(
+        return self._informer.state.has_several_streams and self._informer.state.has_unconfirmed_up_to(
             self._event.version, besides=self._event.key
         )
 

@@ -143,15 +143,15 @@ class Info:
 
 def info_of(informer: Informer) -> Info:
     """Return the info of an informer."""
-    store, own_writes = informer.store, informer.own_writes
+    store, own_writes = informer.state.store, informer.state.own_writes
     records, version = store.records()
     return Info(
         str(informer),
-        informer.filter,
-        informer.declared.origins_for(informer.resource),
-        informer.health.value,
-        informer.message,
-        informer.age(),
+        informer.state.filter,
+        informer.declared.origins_for(informer.state.resource),
+        informer.state.health.value,
+        informer.state.message,
+        informer.state.age(),
         version,
         len(records),
         partial(memory_of, store, own_writes),

@@ -182,7 +182,8 @@ def describe(of: type, runtime: Runtime) -> str:
     except ReadError as error:  # The operator has not started yet, or has ended.
         return f"<{name}: {clipped(error.what, _LONGEST_FILTER)}>"
     caches = [
-        f"{informer}: {clipped(informer.filter, _LONGEST_FILTER)}{_options_of(informer)} ({informer.health})"
+        f"{informer}: {clipped(informer.state.filter, _LONGEST_FILTER)}{_options_of(informer)}"
+        f" ({informer.state.health})"
         for informer in informers[:_CACHES_IN_REPR]
     ]
     more = [f"{len(informers) - _CACHES_IN_REPR:,} more"] if len(informers) > _CACHES_IN_REPR else []
@@ -192,7 +193,7 @@ def describe(of: type, runtime: Runtime) -> str:
 def _options_of(informer: Informer) -> str:
     """Return the options of a cache that do not store whole objects, or not those of the filter alone."""
     options = [
-        "metadata_only=True" if informer.projection.metadata_only else "",
+        "metadata_only=True" if informer.state.projection.metadata_only else "",
         f"outside={informer.declared.outside!r}" if informer.declared.outside else "",
     ]
     return "".join(f", {each}" for each in options if each)
@@ -267,7 +268,7 @@ async def add_indexes(
     require_paths()
     ready = [replace(each, failing=_log_failure(snapshot.resource, each.name)) for each in made]
     try:
-        await informer.indexing.add(ready, require_paths)
+        await informer.swapper.indexing.add(ready, require_paths)
     except Taken as taken:
         raise _taken(request, taken.by) from None
     except Failed as failed:

@@ -84,7 +84,9 @@ def noting(
     note = notes.get()
     if note is None:
         return lambda _: None
-    informer = next((each for each in informers_of(runtime, resource) if each.resource == resource), None)
+    informer = next(
+        (each for each in informers_of(runtime, resource) if each.state.resource == resource), None
+    )
     before = None if informer is None else _shown(informer, (namespace or "", write.name))
     target = WriteTarget(str(resource), namespace, write.name, write.subresource)
     return partial(_note, note, target, write, informer, before)
@@ -111,18 +113,19 @@ def _note(
 
 def _shown(informer: Informer, key: tuple[str, str]) -> Record | None:
     """Return the object as the cache has it, own writes included."""
-    with informer.own_writes.lock:
-        held, own = informer.store.peek(*key), informer.own_writes.get(key)
+    state = informer.state
+    with state.own_writes.lock:
+        held, own = state.store.peek(*key), state.own_writes.get(key)
         return held if own is None else own.record if held is None else own.instead_of(held, "")
 
 
 def _cached(informer: Informer, answer: bytes) -> Any:
     """Return an answer as it will be cached; None if it is no object that can be."""
-    assert informer.resource is not None, "it was compared"
+    assert informer.state.resource is not None, "it was compared"
     try:
-        if not informer.projection.partial:
+        if not informer.state.projection.partial:
             return decoded(answer)
-        record = Reader.of(informer.resource, informer.projection).record(answer, kindless=False)
+        record = Reader.of(informer.state.resource, informer.state.projection).record(answer, kindless=False)
         return record.decode() if record.stored else None
     except (Garbled, Untransformed, msgspec.DecodeError, UnicodeError, RecursionError):
         return None

@@ -33,7 +33,7 @@ from .formats.given import as_dict
 def remember_answer(runtime: Runtime, resource: Resource, answer: bytes) -> None:
     """Show an object as the server answered a write, until the streams have passed its version."""
     for informer in informers_of(runtime, resource):
-        if informer.resource is not None and informer.resource.version == resource.version:
+        if informer.state.resource is not None and informer.state.resource.version == resource.version:
             _lay(informer, resource, answer)
 
 
@@ -51,7 +51,7 @@ async def read_written(
 
     Only the server converts objects. If the object cannot be read, it is shown when its event arrives.
     """
-    known = [informer.resource for informer in informers_of(runtime, resource)]
+    known = [informer.state.resource for informer in informers_of(runtime, resource)]
     shown = resource.version if is_whole else None
     others = {each.version: each for each in known if each is not None and each.version != shown}
     name = metadata_in(answer).name if others else ""
@@ -118,7 +118,7 @@ def remember(runtime: Runtime, call: str, source: object, *, deleted: bool = Fal
     group = str(api_version).rpartition("/")[0]
     name, uid, namespace = metadata["name"], metadata["uid"], metadata.get("namespace") or ""
     for informer in list(runtime.informers.values()):
-        resource = informer.resource
+        resource = informer.state.resource
         if resource is None or (resource.kind.group, resource.kind.kind) != (group, kind):
             continue
         if deleted:
@@ -134,7 +134,7 @@ def remember(runtime: Runtime, call: str, source: object, *, deleted: bool = Fal
 def informers_of(runtime: Runtime, resource: Resource) -> Iterator[Informer]:
     """Return the informers of a resource, in any version of its API."""
     for informer in list(runtime.informers.values()):
-        known = informer.resource
+        known = informer.state.resource
         if known is not None and (known.kind.group, known.kind.plural) == (
             resource.kind.group,
             resource.kind.plural,

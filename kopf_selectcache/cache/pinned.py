@@ -60,7 +60,7 @@ class _Pin(NamedTuple):
 def _pin(access: Access, informer: Informer, request: Request) -> _Pin:
     while True:
         state, opened = informer.state, access.open(informer, request)
-        age, at = informer.age() or 0.0, informer.environment.clock()
+        age, at = informer.state.age() or 0.0, informer.environment.clock()
         lists, reached = lists_of(informer), version_reached(informer)
         with opened.own_writes.lock:
             store, own_writes = state.store.frozen(), opened.own_writes.frozen()
@@ -115,7 +115,7 @@ def _require_fresh(request: Request, informer: Informer, pin: _Pin) -> None:
         lists = lists_of(informer)
         is_restored = (
             not pin.has_one_epoch
-            or is_older(informer.store.version, pin.version)
+            or is_older(informer.state.store.version, pin.version)
             or (lists != pin.lists and any(is_older(each, pin.reached) for each in lists))
         )
         if is_restored or is_newer(request.at_least.version, pin.reached):

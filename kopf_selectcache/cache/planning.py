@@ -127,7 +127,7 @@ async def _plan(
         labelled = runtime.namespaces.sets(cached.filter)
         with named(key):
             planned = (
-                informer.plan_for(cached, resource)
+                informer.resolver.plan(cached, resource)
                 if informer is not None
                 else cached.plan(resource, namespaces=namespaces, labelled=labelled)
             )
@@ -140,7 +140,7 @@ async def _plan(
     return ChangePlan(
         str(resource),
         planned.filter,
-        None if informer is None else informer.filter,
+        None if informer is None else informer.state.filter,
         tuple(_described(stream, resource, str(why)) for stream, why in split.opened.items()),
         tuple(_described(stream, resource) for stream in split.kept),
         tuple(_described(each.stream, resource) for each in split.ended),

@@ -206,15 +206,21 @@ def require_unmarked(request: Request, given: Given) -> None:
         )
 
 
+def _projection_of(runtime: Runtime, request: Request) -> Projection:
+    """Return the part of each object that the cache of a kind keeps."""
+    informer = informer_of_kind(runtime, request)
+    return ALL if informer is None else informer.state.projection
+
+
 def require_unread(runtime: Runtime, request: Request, given: Given) -> None:
     """Raise InvalidObject for an object that was read, if only a part of each object is kept: a new object
     would lack the rest.
     """
-    informer = informer_of_kind(runtime, request)
-    if informer is not None and informer.projection.partial and (given.uid or given.version):
+    projection = _projection_of(runtime, request)
+    if projection.partial and (given.uid or given.version):
         raise not_writable(
             request,
-            f"only a part of each object is kept, {clipped(informer.projection, 500)}, and this one was read:"
+            f"only a part of each object is kept, {clipped(projection, 500)}, and this one was read:"
             " it has a metadata.uid or metadata.resourceVersion",
             "Read whole objects with cache.live.get(...), and remove both",
         )
@@ -229,17 +235,17 @@ async def require_whole(
     the server is read, and cut as the cache does. The given object must not have any changed part as it is
     after the cut.
     """
-    informer = informer_of_kind(runtime, request)
-    if informer is None or not informer.projection.partial:
+    projection = _projection_of(runtime, request)
+    if not projection.partial:
         return
     if not given.version:
         raise not_writable(
             request,
-            f"only a part of each object is kept, {clipped(informer.projection, 500)}, and the object has no"
+            f"only a part of each object is kept, {clipped(projection, 500)}, and the object has no"
             " metadata.resourceVersion",
             "Read it with cache.live.get(...), and change that",
         )
-    whole, part = await _read_both(runtime, request, resource, informer.projection)
+    whole, part = await _read_both(runtime, request, resource, projection)
     if whole is None or whole.get("metadata", {}).get("resourceVersion") != given.version:
         return  # The server refuses the write: the object is in another version.
     for path in _cut(whole, part):
@@ -248,7 +254,7 @@ async def require_whole(
         if path != _MANAGED and _at(given.obj, path) == _at(part, path):
             raise not_writable(
                 request,
-                f"{'.'.join(path)} is as the cache keeps it, {clipped(informer.projection, 500)}, and the"
+                f"{'.'.join(path)} is as the cache keeps it, {clipped(projection, 500)}, and the"
                 " write would remove the rest",
                 "Read whole objects with cache.live.get(...), or change parts with cache.live.patch(...)",
             )

@@ -42,7 +42,7 @@ from kopf_selectcache.selectors.selecting import selects
 from kopf_selectcache.selectors.selector import Selector
 from kopf_selectcache.settings.planner import Plan
 
-from ._at_least import is_as_new, require_comparable, wait
+from ._at_least import LONGEST_WAIT, is_as_new, require_comparable, wait
 from ._checks import index_values, require_namespace, require_place, require_stored
 from ._labelled import outside_labelled, serving_of
 from ._outside import require_inside, shown_outside, swap_hint
@@ -282,11 +282,11 @@ def open_snapshot(
     that cannot be read.
     """
     state = informer.state
-    store: Readable | None = None if informer.has_several_streams else informer.ready
+    store: Readable | None = None if informer.state.has_several_streams else informer.state.ready
     if store is None:
         store = require_readable(informer, request)
     if request.max_age is not None:
-        age = informer.age(region_of(request))
+        age = informer.state.age(region_of(request))
         if informer.state is state and (age is None or age > request.max_age):
             raise stale(request, age)
     is_behind = request.at_least is not None and not is_as_of(informer, request, request.at_least)
@@ -345,12 +345,12 @@ def require_readable(informer: Informer, request: Request, *, after: float | Non
     `after` is the number of seconds that were waited.
     """
     require_declared(informer, request)
-    part = informer.part(region_of(request) if informer.has_several_streams else None)
+    part = informer.state.part(region_of(request) if informer.state.has_several_streams else None)
     if part.error is not None:
-        raise for_request(part.error, informer.filter)
-    if informer.resource is None or not part.store.version:
+        raise for_request(part.error, informer.state.filter)
+    if informer.state.resource is None or not part.store.version:
         error = unsynced(informer.key, part.message, part.remedy, after=after)
-        raise for_request(error, informer.filter)
+        raise for_request(error, informer.state.filter)
     return part.store
 
 
@@ -426,7 +426,7 @@ class Access:
         informer = self.runtime.names.quick.get(request.kind) if type(request.kind) is str else None
         if informer is None:
             informer = informer_of(self.runtime, request)
-        if request.at_least is not None and own_loop() is None and informer.longest_wait:
+        if request.at_least is not None and own_loop() is None and self.runtime.loop.is_running():
             self._run(lambda: self.wait(request), self.runtime.loop)
         try:  # As `Counted`, in fewer calls.
             found = answer(request, self.open(informer, request))
@@ -445,11 +445,7 @@ class Access:
             return
         with suppress(NotDeclared, NotSynced):  # The read raises it, or asks the server.
             informer = informer_of(self.runtime, request)
-            seconds = (
-                informer.longest_wait
-                if request.timeout is None
-                else min(informer.longest_wait, request.timeout)
-            )
+            seconds = LONGEST_WAIT if request.timeout is None else min(LONGEST_WAIT, request.timeout)
             if not is_as_of(informer, request, request.at_least):
                 await wait(informer, request.at_least, region_of(request), seconds)
 
@@ -502,7 +498,7 @@ class Access:
         state = informer.state
         if (
             state.own_writes.writes
-            or (store := informer.ready) is not state.store  # Perhaps it was replaced meanwhile.
+            or (store := informer.state.ready) is not state.store  # Perhaps it was replaced meanwhile.
             or (lossless and state.projection.partial)
             or state.lost
         ):

@@ -54,7 +54,7 @@ async def wait_synced(runtime: Runtime, request: Request, at_least: Mapping[str,
                 informers = _informers_of_kind(runtime, event)
                 await wait_until_fresh(informers, at_least, patient=True, ending=runtime.ending)
     except TimeoutError:
-        if event is not None and all(informer.version for informer in runtime.informers.values()):
+        if event is not None and all(informer.state.version for informer in runtime.informers.values()):
             raise Stale(
                 f"the cache has not reached version {event.version} of {event} after {timeout:g} s",
                 remedy="Wait longer: timeout=...\nTo read later: raise kopf.TemporaryError",
@@ -80,7 +80,7 @@ def _event_of(at_least: object) -> HandledObject:
 def _informers_of_kind(runtime: Runtime, event: HandledObject) -> list[Informer]:
     """Return the informers of the kind of an object; raise ReadError if it is known that there is none."""
     informers, wanted = list(runtime.informers.values()), (event.group, event.kind)
-    resources = [informer.resource for informer in informers]
+    resources = [informer.state.resource for informer in informers]
     found = [
         informer
         for informer, resource in zip(informers, resources, strict=True)
@@ -174,13 +174,12 @@ async def wait_for(access: Access, request: Request, predicate: Callable[[Obj], 
                 raise  # It is the predicate's own.
         require_readable(informer, request, after=request.timeout)
         if request.at_least is not None:
-            raise behind(request, informer.version)
+            raise behind(request, informer.state.version)
         name = _name_of(predicate)
         raise TimeoutError(
             f"none of {seen} {asked.subject} in the cache satisfied {name}{seen.departures}. The filter is"
-            f" {clipped(informer.filter, 500)}. Wait longer with timeout=, or raise kopf.TemporaryError to"
-            " check"
-            " again later."
+            f" {clipped(informer.state.filter, 500)}. Wait longer with timeout=, or raise"
+            " kopf.TemporaryError to check again later."
         )
 
 

@@ -268,7 +268,7 @@ async def ask_server(
 async def why(access: Access, request: Request, *, ask: bool) -> Why:
     """Return where an object stands in the cache of its kind, and why."""
     informer = informer_of(access.runtime, request)
-    resource = informer.resource or await resource_of(access.runtime, request)
+    resource = informer.state.resource or await resource_of(access.runtime, request)
     require_place(request, resource)
     require_names_of(request)
     namespace, name = request.namespace, request.name or ""
@@ -279,16 +279,16 @@ async def why(access: Access, request: Request, *, ask: bool) -> Why:
         is_absent = True
     except ReadError:
         pass  # The state of the cache is part of the result.
-    declared = informer.filter
+    declared = informer.state.filter
     if known is not None:
         results = tuple(
-            _compare_known(each, known, resource, informer.projection) for each in declared.branches
+            _compare_known(each, known, resource, informer.state.projection) for each in declared.branches
         )
         found = Why(str(resource), namespace, name, standing, results, object_version=known.version)
     elif is_absent or not ask or of_unknown_namespaces(declared) is not None:
         standing = Standing.ABSENT if is_absent else Standing.UNKNOWN
         is_certain = not (is_absent and ask) or any(
-            record.namespace == namespace for record in informer.store.records()[0]
+            record.namespace == namespace for record in informer.state.store.records()[0]
         )
         has_namespace = is_certain or await _has_namespace(access.runtime.fetches, namespace)
         found = Why(str(resource), namespace, name, standing, has_namespace=has_namespace)
@@ -331,9 +331,9 @@ def _compare_known(
 def _with_state(found: Why, informer: Informer) -> Why:
     return replace(
         found,
-        state=str(informer.health),
-        message=clipped(informer.message, 500),
-        since=informer.lasted(),
-        version=informer.version,
-        age=informer.age(),
+        state=str(informer.state.health),
+        message=clipped(informer.state.message, 500),
+        since=informer.state.lasted(),
+        version=informer.state.version,
+        age=informer.state.age(),
     )

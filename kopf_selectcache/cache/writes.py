@@ -273,7 +273,7 @@ async def _existing(
     """Return an existing object; with `adopt`, add what it lacks."""
     record = await fetch_record(runtime, request, resource)
     informer = informer_of_kind(runtime, request)
-    declared = informer.filter if informer is not None else None
+    declared = informer.state.filter if informer is not None else None
     if not adopt:
         if declared is not None:
             require_selected(request, resource, declared, record, given)

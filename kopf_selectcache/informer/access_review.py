@@ -10,11 +10,7 @@ from typing import Any
 
 import msgspec
 
-from kopf_selectcache.client.reading import Refused, Unreachable
-from kopf_selectcache.client.transport import Transport
-from kopf_selectcache.core.errors import Garbled
-from kopf_selectcache.core.selection.resource import Resource
-from kopf_selectcache.settings.planner import Plan
+from kopf_selectcache.client.reading import Refused
 from kopf_selectcache.settings.rights import Right, merged
 
 AUTHORIZATION = "/apis/authorization.k8s.io/v1"
@@ -115,20 +111,3 @@ def _rights(rules: Iterable[_Rule], namespace: str | None) -> Iterator[Right]:
                 if not resource.startswith(OWN):
                     names = frozenset(rule.names) if rule.names else None
                     yield Right(group, resource, frozenset(rule.verbs or ()), namespace, names)
-
-
-async def may_join(planned: Plan, resource: Resource, transport: Transport) -> bool:
-    """Return False if the server forbids to list all namespaces for a joined stream.
-
-    One object is requested, as the list itself would be: a review of rights may be refused, too. Any other
-    failure does not count here. The stream reports it.
-    """
-    for stream in planned.joined:
-        try:
-            await transport.get(stream.path(resource), {**stream.query(), "limit": "1"})
-        except Refused as error:
-            if error.refusal.code == 403:
-                return False
-        except (Unreachable, Garbled):
-            pass
-    return True

@@ -56,6 +56,10 @@ class Environment:
         """Return the environment of one informer, whose kind may have options of its own."""
         return replace(self, settings=self.settings.of_kind(cached))
 
+    async def rest(self) -> None:
+        """Sleep about half a minute, after a mistake of ours."""
+        await self.sleep(delay(6, self.chance()))
+
     async def answer_to(self, ask: Callable[[], Awaitable[_T]]) -> _T:
         """Ask until the server answers, and wait longer after each failure. Raise Refused if a permission is
         missing.
@@ -125,7 +129,7 @@ async def run_again(
                 {"resource": str(resource)},
                 extra=context(),
             )
-            await environment.sleep(delay(6, environment.chance()))
+            await environment.rest()
 
 
 MOST_DOUBLED = 3

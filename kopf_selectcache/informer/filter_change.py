@@ -19,12 +19,12 @@ from kopf_selectcache.core.redact import clipped
 from kopf_selectcache.selectors.selector import Branches
 from kopf_selectcache.settings.declaration import Cached
 
-from ._exchange import Changed, Exchange, Next
 from .environment import Environment
 from .health import Health
 from .index_builder import Failed
 from .log import context_of
 from .reflector import Reflector
+from .swap import PreparedState, Swapper
 
 HELD = 5.0
 """The most seconds that streams which end are held. Their store does not move meanwhile."""
@@ -45,7 +45,7 @@ class _Attempt:
     """One change, and the number of calls that wait for it."""
 
     declared: Cached
-    prepared: AbstractAsyncContextManager[None]
+    within: AbstractAsyncContextManager[None]
     task: asyncio.Task[None] = field(init=False)
     waiting: int = 0
     overtaken_by: Cached | None = None
@@ -53,7 +53,7 @@ class _Attempt:
     """The reason for which it ends, if it is cancelled."""
     has_begun: bool = False
     """True if the log says that it has begun."""
-    following: Next | None = None
+    prepared: PreparedState | None = None
     has_overtaken: bool = False
     """True if it has overtaken another one. Once it has begun, it is not overtaken itself: under a steady
     stream of changes none would ever be complete."""
@@ -90,17 +90,17 @@ class FilterChange:
 
     def __init__(
         self,
-        informer: Changed,
+        swapper: Swapper,
         environment: Environment,
-        start: Callable[[Reflector], asyncio.Task[None] | None],
+        start: Callable[[Reflector], asyncio.Task[None] | None] | None = None,
     ) -> None:
-        self._informer = informer
-        self._exchange = Exchange(informer, environment)
+        self._swapper = swapper
+        self._informer = swapper.informer
         self._environment = environment
-        self._start = start
+        self._start = start or swapper.tasks.start
         self._turn = asyncio.Lock()
         self._latest: _Attempt | None = None
-        self.following: Next | None = None
+        self.prepared: PreparedState | None = None
         """The next state; None if the filter does not change."""
         self.unsynced: frozenset[str] = frozenset()
         """The namespaces of the new streams that were not synced when the last change was given up."""
@@ -120,17 +120,17 @@ class FilterChange:
         declared: Cached,
         *,
         timeout: float,  # Its end names a reason.  # noqa: ASYNC109
-        prepared: AbstractAsyncContextManager[None] | None = None,
+        within: AbstractAsyncContextManager[None] | None = None,
     ) -> None:
         """Replace the filter and the options. Raise the error of a stream that cannot be synced, NotSynced
         after the timeout, and Superseded if another change came before the step. Equal changes are one.
 
-        The change runs inside `prepared`. It counts as under way before that is entered: whatever a change
+        The change runs within `within`. It counts as under way before that is entered: whatever a change
         has to wait for first, the order of the calls decides which filter is in force in the end.
         """
         attempt = self._latest
         if attempt is None or attempt.declared != declared:
-            attempt = self._begin(declared, prepared or nullcontext())
+            attempt = self._begin(declared, within or nullcontext())
         attempt.waiting += 1
         try:
             done, _ = await asyncio.wait({attempt.task}, timeout=timeout)
@@ -145,8 +145,8 @@ class FilterChange:
             raise error
         attempt.result()
 
-    def _begin(self, declared: Cached, prepared: AbstractAsyncContextManager[None]) -> _Attempt:
-        former, attempt = self._latest, _Attempt(declared, prepared)
+    def _begin(self, declared: Cached, within: AbstractAsyncContextManager[None]) -> _Attempt:
+        former, attempt = self._latest, _Attempt(declared, within)
         if former is not None and former.may_be_overtaken:
             former.overtake(declared)
             attempt.has_overtaken = True
@@ -162,9 +162,9 @@ class FilterChange:
 
     async def _run(self, attempt: _Attempt) -> None:
         try:
-            async with attempt.prepared, self._turn:
+            async with attempt.within, self._turn:
                 if (resource := self._informer.state.resource) is not None:
-                    await self._informer.look_at_rights(attempt.declared, resource)
+                    await self._swapper.resolver.find_plan(attempt.declared, resource)
                 await self._change(attempt)
         except BaseException as error:
             self._log_failure(attempt, error)
@@ -174,26 +174,26 @@ class FilterChange:
 
     def interrupt(self) -> None:
         """Note that the informer has dropped its store."""
-        if self.following is not None:
-            following, self.following = self.following, None
-            following.moved.set()
+        if self.prepared is not None:
+            prepared, self.prepared = self.prepared, None
+            prepared.moved.set()
 
     async def _change(self, attempt: _Attempt) -> None:
         while True:
-            following = self._exchange.prepare(attempt.declared)
-            if following is None:
+            prepared = self._swapper.prepare(attempt.declared)
+            if prepared is None:
                 self._log_beginning(attempt)
-                await self._exchange.replace(attempt.declared)
+                await self._swapper.replace(attempt.declared)
                 self._log_end()
                 return
-            self.following = attempt.following = following
+            self.prepared = attempt.prepared = prepared
             has_changed = False
             try:
-                self._log_beginning(attempt, following)
-                self._exchange.inherit_writes(following)
-                await self._sync(following)
-                await self._exchange.index(following)
-                while not await self._step(following):
+                self._log_beginning(attempt, prepared)
+                self._swapper.inherit_writes(prepared)
+                await self._sync(prepared)
+                await self._swapper.index(prepared)
+                while not await self._step(prepared):
                     await self._environment.sleep(BETWEEN * (0.5 + self._environment.chance()))
                 has_changed = True
             except Restarted:
@@ -202,38 +202,21 @@ class FilterChange:
                 self._log_end()
                 return
             finally:
-                self.following = None
+                self.prepared = None
                 if not has_changed:
-                    unsynced = (each for each in following.new if each.condition.health is not Health.SYNCED)
+                    unsynced = (each for each in prepared.new if each.condition.health is not Health.SYNCED)
                     self.unsynced = frozenset(filter(None, (each.stream.namespace for each in unsynced)))
-                    await self._exchange.discard(following)
+                    await self._swapper.discard(prepared)
 
-    def change_at_once(self, declared: Cached, hurry: Callable[[], None]) -> None:
-        """Replace the filter without a wait: `start` lists each new stream before it returns, and `hurry`
-        brings all streams to the present version.
-        """
-        self.following = following = self._exchange.prepare(declared)
-        assert following is not None, "there is no present state"
-        try:
-            self._exchange.inherit_writes(following)
-            for each in following.new:
-                each.index(tuple(following.state.indexes.values()))
-                self._start(each)
-            hurry()
-            assert following.is_synced, "its streams wait"
-            self._exchange.exchange(following)
-        finally:
-            self.following = None
-
-    def _log_beginning(self, attempt: _Attempt, following: Next | None = None) -> None:
+    def _log_beginning(self, attempt: _Attempt, prepared: PreparedState | None = None) -> None:
         attempt.has_begun = True
-        filter_ = attempt.declared.filter if following is None else following.state.filter
+        filter_ = attempt.declared.filter if prepared is None else prepared.state.filter
         self._environment.logger.info(
             "The filter of %(resource)s is being changed to %(filter)s: %(streams)s.",
             {
                 "resource": str(self._informer),
                 "filter": clipped(filter_),
-                "streams": "all watches are new" if following is None else str(following.split),
+                "streams": "all watches are new" if prepared is None else str(prepared.split),
             },
             extra=context_of(self._informer),
         )
@@ -254,66 +237,66 @@ class FilterChange:
                     "resource": str(self._informer),
                     "filter": clipped(attempt.declared.filter),
                     "reason": reason,
-                    "former": clipped(self._informer.filter),
+                    "former": clipped(self._informer.state.filter),
                 },
                 extra=context_of(self._informer),
             )
 
     def _log_end(self) -> None:
-        number = self._informer.held()
+        number = self._informer.state.held()
         self._environment.logger.info(
             "The filter of %(resource)s is now %(filter)s, with %(objects)s.",
             {
                 "resource": str(self._informer),
-                "filter": clipped(self._informer.filter),
+                "filter": clipped(self._informer.state.filter),
                 "objects": f"{number:,} object{'' if number == 1 else 's'}",
             },
             extra=context_of(self._informer),
         )
 
-    async def _sync(self, following: Next) -> None:
+    async def _sync(self, prepared: PreparedState) -> None:
         """Run the new streams until all lists are complete."""
-        moved = following.moved  # Tasks of streams outlive the change, and must not hold the former store.
-        for each in following.new:
-            each.index(tuple(following.state.indexes.values()))
+        moved = prepared.moved  # Tasks of streams outlive the change, and must not hold the former store.
+        for each in prepared.new:
+            each.index(tuple(prepared.state.indexes.values()))
             task = self._start(each)
             if task is not None:
-                following.tasks[each] = task
+                prepared.tasks[each] = task
                 task.add_done_callback(lambda _: moved.set())
-        if not following.state.union.is_alone:
-            following.probing = self._informer.tasks.start_probing(following.prober.run)
-        await self._wait(following, lambda: following.is_synced)
+        if not prepared.state.union.is_alone:
+            prepared.probing = self._swapper.tasks.start_probing(prepared.prober.run)
+        await self._wait(prepared, lambda: prepared.is_synced)
 
-    async def _step(self, following: Next) -> bool:
+    async def _step(self, prepared: PreparedState) -> bool:
         """Hold the streams that end, and replace the state once the next one is as new; return False if that
         takes too long.
         """
-        await self._reach(following)  # Without haste, so that little is left to do.
-        for each in following.split.ended:
+        await self._reach(prepared)  # Without haste, so that little is left to do.
+        for each in prepared.split.ended:
             each.hold()
         expiry = asyncio.ensure_future(self._environment.sleep(HELD))
-        expiry.add_done_callback(lambda _: following.moved.set())
+        expiry.add_done_callback(lambda _: prepared.moved.set())
         try:
-            await self._reach(following, until=expiry.done)
-            if not following.is_new_enough:
+            await self._reach(prepared, until=expiry.done)
+            if not prepared.is_new_enough:
                 return False
-            following.share.check()
-            self._check(following)
-            self._exchange.exchange(following)
+            prepared.share.check()
+            self._check(prepared)
+            self._swapper.swap(prepared)
             return True
         finally:
             expiry.cancel()
-            for each in following.split.ended:
+            for each in prepared.split.ended:
                 each.release()
 
-    async def _reach(self, following: Next, *, until: Callable[[], bool] = lambda: False) -> None:
+    async def _reach(self, prepared: PreparedState, *, until: Callable[[], bool] = lambda: False) -> None:
         """Bring the new streams to the version that readers have seen by now."""
-        version = following.swap.seen
-        reaching = asyncio.ensure_future(following.prober.reach(version))
-        reaching.add_done_callback(lambda _: following.moved.set())
+        version = prepared.swap.seen
+        reaching = asyncio.ensure_future(prepared.prober.reach(version))
+        reaching.add_done_callback(lambda _: prepared.moved.set())
         try:
             await self._wait(
-                following, lambda: following.swap.has_reached(version) or reaching.done() or until()
+                prepared, lambda: prepared.swap.has_reached(version) or reaching.done() or until()
             )
         finally:
             reaching.cancel()
@@ -321,30 +304,30 @@ class FilterChange:
         if not reaching.cancelled():
             reaching.result()  # It ends by a bug only.
 
-    async def _wait(self, following: Next, until: Callable[[], bool]) -> None:
+    async def _wait(self, prepared: PreparedState, until: Callable[[], bool]) -> None:
         while True:
-            self._check(following)
+            self._check(prepared)
             if until():
                 return
-            following.moved.clear()
-            await following.moved.wait()
+            prepared.moved.clear()
+            await prepared.moved.wait()
 
-    def _check(self, following: Next) -> None:
+    def _check(self, prepared: PreparedState) -> None:
         """Raise if the change must end."""
-        if self.following is not following or following.swap.is_outdated:
+        if self.prepared is not prepared or prepared.swap.is_outdated:
             raise Restarted
-        if (error := following.error()) is not None:
+        if (error := prepared.error()) is not None:
             raise error
-        if following.share.excess is not None:
-            raise self._exchange.oversized(following)
+        if prepared.share.excess is not None:
+            raise self._swapper.oversized(prepared)
 
     def _unfinished(self, attempt: _Attempt, timeout: float) -> SelectCacheError:
-        if attempt.following is None and (
-            unknown := self._informer.chosen.unknown(attempt.declared, timeout)
+        if attempt.prepared is None and (
+            unknown := self._swapper.resolver.chosen.unknown(attempt.declared, timeout)
         ):
             attempt.end = unknown.what
             return unknown
-        conditions = [each.condition for each in (attempt.following.new if attempt.following else ())]
+        conditions = [each.condition for each in (attempt.prepared.new if attempt.prepared else ())]
         if (error := next(filter(None, (each.error() for each in conditions)), None)) is not None:
             attempt.end = error.what
             return _of_change(error, attempt.declared)
@@ -352,7 +335,7 @@ class FilterChange:
         if failing is not None:
             why, remedy = failing.message, failing.remedy
         else:
-            new = attempt.following.new if attempt.following else ()
+            new = attempt.prepared.new if attempt.prepared else ()
             lists = ", ".join(str(each.filter) for each in new if not each.version)
             why = f"the list of {clipped(lists)} is missing" if lists else "a list is missing"
             if new and not lists:

@@ -25,15 +25,15 @@ from kopf_selectcache.settings.options import SelectCacheSettings
 
 from ._dictionary_training import run_in_thread, trim_heap
 from ._loop_monitor import LoopMonitor
-from .claims import Claims
 from .ending import Ending, ended
 from .environment import Environment, Retries
 from .extensions import Extensions, Memo
 from .informer import Informer
 from .log import context_of, warn_of_needless
 from .memory import Budget
-from .names import InformersByName, Removal, close, drop, withdrawn
+from .names import InformersByName, Removal, close, withdrawn
 from .namespaces import AbsentNamespaces, Follower, NamespacesByLabel, named_by
+from .resolving import Claims
 
 KEPT_ALIVE = 20.0
 """Seconds after which idle connections are closed: aiohttp keeps them for 15."""
@@ -156,25 +156,25 @@ class Runtime:
         """Change what is declared of a kind; return once the new state has replaced the old one."""
         self.namespaces_for(key, cached.filter)
         self.check_declared(key, cached, informer)
-        prepared = self._prepared(informer, cached)
-        former = informer.projection
+        within = self._prepared(informer, cached)
+        former = informer.state.projection
         try:
-            await informer.filter_change.change(cached, timeout=timeout, prepared=prepared)
+            await informer.filter_change.change(cached, timeout=timeout, within=within)
         finally:  # It may be in use although its call was cancelled.
             informer.chosen.look()
             informer.wake_readers()
             self.names.note_change()
         self.warn_of_filter(self.names.key_of(informer), cached.filter)
         self._look_at_namespaces(named_by(cached.filter, informer.line))
-        if informer.projection != former:
+        if informer.state.projection != former:
             self._look_at_paths(informer)
 
     @asynccontextmanager
     async def _prepared(self, informer: Informer, cached: Cached) -> AsyncIterator[None]:
         """Find out what a change of a filter must know before it begins; follow its namespaces after it."""
         async with self.namespaces.known(cached.filter, timeout=None):
-            if informer.resource is not None:
-                needless = informer.plan_for(cached, informer.resource).needless
+            if informer.state.resource is not None:
+                needless = informer.resolver.plan(cached, informer.state.resource).needless
                 warn_of_needless(informer, needless, logger=self.environment.logger)
             try:
                 yield
@@ -219,9 +219,9 @@ class Runtime:
         """End the task of an informer, and then drop its objects; return the task, if there is any."""
         task = self._tasks.pop(informer, None)
         if task is None:
-            drop(informer)
+            informer.swapper.drop()
             return None
-        task.add_done_callback(lambda _: drop(informer))
+        task.add_done_callback(lambda _: informer.swapper.drop())
         task.cancel()
         return task
 
@@ -322,4 +322,4 @@ class Runtime:
 
 def _named(informer: Informer) -> dict[str, str]:
     """Return the parts of a log line that name a cache."""
-    return {"resource": str(informer), "filter": clipped(informer.filter)}
+    return {"resource": str(informer), "filter": clipped(informer.state.filter)}

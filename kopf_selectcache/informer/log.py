@@ -27,27 +27,27 @@ NAMED = 5
 """Number of unreadable objects that one line names."""
 
 
-class Logged(Protocol):
-    """The informer or stream that a log record is about."""
+class LoggedState(Protocol):
+    """The part of the state of an informer that its log reads."""
 
     @property
     def filter(self) -> Branches: ...
     @property
     def health(self) -> Health: ...
-
-
-class LoggedInformer(Logged, Protocol):
-    """The part of an informer that its log reads."""
-
     @property
     def store(self) -> Store: ...
+
+
+class Logged(Protocol):
+    """The informer that a log record is about."""
+
     @property
-    def version(self) -> str: ...
+    def state(self) -> LoggedState: ...
 
 
 def context_of(cache: Logged) -> dict[str, str]:
     """Return the attributes of a log record (`extra`) about a cache."""
-    return _context(cache, cache.filter, cache.health)
+    return _context(cache, cache.state.filter, cache.state.health)
 
 
 def context_of_stream(condition: Condition) -> dict[str, str]:
@@ -62,7 +62,7 @@ def _context(resource: object, filter_: Branches, state: Health) -> dict[str, st
 class StateLog:
     """The log of one informer."""
 
-    def __init__(self, cache: LoggedInformer, *, clock: Callable[[], float], logger: logging.Logger) -> None:
+    def __init__(self, cache: Logged, *, clock: Callable[[], float], logger: logging.Logger) -> None:
         self._cache = cache
         self._clock = clock
         self._logger = logger
@@ -94,7 +94,7 @@ class StateLog:
         cause = condition.precise
         told = cause in self._causes.values()
         self._causes[condition] = cause
-        if self._is_whole and self._cache.health not in (Health.SYNCED, Health.STALE):
+        if self._is_whole and self._cache.state.health not in (Health.SYNCED, Health.STALE):
             self._is_whole, self._since = False, self._clock()
         self._logger.log(
             logging.DEBUG if told else logging.WARNING,
@@ -153,14 +153,14 @@ class StateLog:
         """Log unreadable objects, and that the cache is complete once it is; return True in the
         latter case.
         """
-        cache = self._cache
-        unreadable = cache.store.unreadable
+        cache, state = self._cache, self._cache.state
+        unreadable = state.store.unreadable
         if unreadable is not self._unreadable and self._clock() >= self._next_line:
             self._name_unreadable(unreadable)
-        if self._is_whole or not cache.version or cache.health is not Health.SYNCED:
+        if self._is_whole or not state.store.version or state.health is not Health.SYNCED:
             return False
         self._is_whole = True
-        records, _ = cache.store.records()
+        records, _ = state.store.records()
         over = f", over {self._lists_and_watches} lists and watches" if self._lists_and_watches > 1 else ""
         self._logger.info(
             "The cache of %(resource)s is synced: %(objects)s, %(size)s, with %(filter)s, in %(seconds).1f"
@@ -169,7 +169,7 @@ class StateLog:
                 "resource": str(cache),
                 "objects": _counted(len(records), "object"),
                 "size": readable(bytes_of(records)),
-                "filter": clipped(cache.filter),
+                "filter": clipped(state.filter),
                 "seconds": self._clock() - self._since,
                 "over": over,
             },

@@ -64,11 +64,8 @@ def bytes_of(records: Iterable[Record]) -> int:
     return weights.stored + weights.values
 
 
-class Observed(Protocol):
-    """The part of an informer that the collector reads."""
-
-    key: str
-    counts: Counts
+class ObservedState(Protocol):
+    """The part of the state of an informer that the collector reads."""
 
     @property
     def resource(self) -> Resource | None: ...
@@ -77,8 +74,18 @@ class Observed(Protocol):
     @property
     def health(self) -> Health: ...
     @property
-    def synced(self) -> bool: ...
+    def is_synced(self) -> bool: ...
     def age(self) -> float | None: ...
+
+
+class Observed(Protocol):
+    """The part of an informer that the collector reads."""
+
+    key: str
+    counts: Counts
+
+    @property
+    def state(self) -> ObservedState: ...
 
 
 class Collector:
@@ -146,22 +153,23 @@ class Collector:
         )
         sets = {"": self._informers(), **others}
         for name, informer in ((name, each) for name, informers in sets.items() for each in informers):
-            resource = informer.resource
+            state = informer.state
+            resource = state.resource
             labels = [name] if others else []
             labels += (
                 [resource.kind.group, resource.version, resource.kind.plural]
                 if resource is not None
                 else ["", "", informer.key]
             )
-            health.add_metric([*labels, informer.health.value], 1)
+            health.add_metric([*labels, state.health.value], 1)
             if resource is None:
                 continue
-            records, _ = informer.store.records()
+            records, _ = state.store.records()
             gauges["objects"].add_metric(labels, len(records))
             gauges["bytes"].add_metric(labels, bytes_of(records))
-            gauges["unreadable"].add_metric(labels, len(informer.store.unreadable))
-            gauges["synced"].add_metric(labels, informer.synced)
-            if (age := informer.age()) is not None:
+            gauges["unreadable"].add_metric(labels, len(state.store.unreadable))
+            gauges["synced"].add_metric(labels, state.is_synced)
+            if (age := state.age()) is not None:
                 gauges["staleness_seconds"].add_metric(labels, age)
             for counted, counter in counters.items():
                 counter.add_metric(labels, getattr(informer.counts, counted))

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import NamedTuple
 
 from kopf_selectcache._errors import NotDeclared, NotSynced, ReadError, awaited_call, call_of
 from kopf_selectcache.core.selection.kinds import Kind, KindKey, find, parse_key
 from kopf_selectcache.core.selection.resource import Resource
-from kopf_selectcache.core.store.union import Union
 from kopf_selectcache.selectors.kind_keys import SETTINGS, Site, are_alike, not_declared, text_of
 
 from ._messages import LOOKED_FOR
 from .ending import Ending
 from .health import Health
 from .informer import Informer
-from .state import Derived
 
 
 class Removal(NamedTuple):
@@ -68,18 +65,7 @@ def withdrawn(key: KindKey) -> NotDeclared:
 def close(informer: Informer, error: Callable[[], ReadError]) -> None:
     """End all waits with this error, and give back the budget. Cancel the informer's task next."""
     informer.ending.end(error)
-    informer.share.release()
-
-
-def drop(informer: Informer) -> None:
-    """Drop the stored objects, after the end of the task. Reads that hold the previous state are answered
-    from it.
-    """
-    state = informer.state
-    informer.state = replace(state, is_resolving=True, union=Union(), reflectors=(), derived=Derived())
-    for reflector in state.reflectors:
-        reflector.forget()
-    informer.awaited.wake()
+    informer.swapper.share.release()
 
 
 MOST_REMOVALS = 100
@@ -167,7 +153,9 @@ class InformersByName:
         if (exact := informers.get(key)) is not None:
             quick[key] = exact
             return exact
-        known = memory.by([informer.resource or informer.health for informer in informers.values()])
+        known = memory.by(
+            [informer.state.resource or informer.state.health for informer in informers.values()]
+        )
         if (found := known.get(key)) is None:
             found = known[key] = self._named(key, informers)
         quick[key] = found
@@ -214,9 +202,9 @@ def _means(key: KindKey, declared: KindKey, informer: Informer) -> bool | None:
     """Return True if the key names the kind of the informer; None while the cluster must resolve that."""
     known, (group, version, name) = find(key), parse_key(key)
     _, in_version, _ = parse_key(declared)
-    if informer.resource is not None:
-        in_version = informer.resource.version
-    waiting = informer.resource is None and informer.health is Health.SYNCING
+    if informer.state.resource is not None:
+        in_version = informer.state.resource.version
+    waiting = informer.state.resource is None and informer.state.health is Health.SYNCING
     if (kind := informer.kind) is None:  # A custom resource that is not resolved.
         within = parse_key(declared)[0]
         compatible = (

@@ -28,12 +28,10 @@ from kopf_selectcache.core.protocol.backoff import delay
 from kopf_selectcache.core.selection.kinds import BUILT_IN
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.record import rank_of
-from kopf_selectcache.core.store.store import Store
 from kopf_selectcache.selectors.selector import AnyOf, Branches, Selector, labels_of_namespaces
 from kopf_selectcache.selectors.text import LabelSelector
 from kopf_selectcache.settings.declaration import Cached
 
-from ._readiness import ReadablePart
 from .environment import Environment, sleep_until
 from .health import Condition
 from .index_builder import Failed
@@ -54,15 +52,6 @@ class Follower(Protocol):
     """The internal informer of namespaces."""
 
     state: InformerState
-
-    @property
-    def store(self) -> Store: ...
-
-    def part(self) -> ReadablePart:
-        """Return the readable part."""
-
-    def age(self) -> float | None:
-        """Return the seconds since the server last confirmed the namespaces."""
 
     def subscribe(
         self, listener: Callable[[object], None], completed: Callable[[], None]
@@ -95,22 +84,22 @@ class Labelled:
     @property
     def is_known(self) -> bool:
         """True if it is known which namespaces have the label, or have had it at the last list."""
-        return self.informer.store.version != ""
+        return self.informer.state.store.version != ""
 
     def unreadable(self) -> tuple[StateError | None, str, str] | None:
         """Return the error that reads must raise, a message and a remedy; None if reads may be answered."""
-        part = self.informer.part()
+        part = self.informer.state.part()
         if part.error is None and part.store.version:
             return None
         message = part.message or f"it is not known yet which namespaces have {self.label}"
         return part.error, message, part.remedy
 
     def age(self) -> float | None:
-        return self.informer.age()
+        return self.informer.state.age()
 
     def present(self) -> Present:
         """Return the namespaces and the version as of which that is true. Any thread may call it."""
-        records, version = self.informer.store.records()
+        records, version = self.informer.state.store.records()
         return Present(frozenset(record.name for record in records), version)
 
 
@@ -252,8 +241,8 @@ class ChosenNamespaces:
         self.failing: Mapping[str, Failing] = {}
         self._again = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
-        self.is_automatic = True
-        """False if the filter is not changed by a task: `is_outdated` then says that it must be."""
+        self._is_running = False
+        """True while a task changes the filter whenever `is_outdated` says that it must be."""
 
     def use(self, declared: Branches) -> None:
         """Follow the labels of this filter from now on, and no others."""
@@ -280,9 +269,13 @@ class ChosenNamespaces:
         """Follow nothing any more."""
         self.use(_NO_LABELS)
 
+    def start(self) -> None:
+        """Have a task change the filter from now on, whenever it must be."""
+        self._is_running = True
+
     async def stop(self) -> None:
         """End the task that changes the filter."""
-        self.is_automatic = False
+        self._is_running = False
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait({self._task})
@@ -346,7 +339,7 @@ class ChosenNamespaces:
             self._changed()
         self._again.set()
         is_idle = self._task is None or self._task.done()
-        if self.is_automatic and is_idle and (self.failing or self.is_outdated):
+        if self._is_running and is_idle and (self.failing or self.is_outdated):
             self._task = asyncio.create_task(
                 self._follow(), name=f"selectcache: {informer}, namespaces by label"
             )

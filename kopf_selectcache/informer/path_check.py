@@ -6,7 +6,7 @@ asked for the schema of the kind: many fields are optional.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from itertools import islice
 from typing import Any, NamedTuple, Protocol, TypeVar
 
@@ -25,7 +25,8 @@ from kopf_selectcache.selectors.signatures import near
 from kopf_selectcache.settings.declaration import Cached
 
 from .environment import Environment
-from .log import LoggedInformer, context_of
+from .log import context_of
+from .state import InformerState
 
 MOST_BYTES = 16 * 1024 * 1024
 """Limit of the schemas of one group in bytes. Those of the core group are about 1 MB."""
@@ -154,30 +155,30 @@ LOOKED_AT = 100
 """Maximum of objects that are looked at."""
 
 
-class Declaring(LoggedInformer, Protocol):
+class Declaring(Protocol):
     """The parts of an informer whose paths are looked at."""
 
     declared: Cached
     line: str
 
     @property
-    def resource(self) -> Resource | None: ...
+    def state(self) -> InformerState: ...
 
-    async def wait_complete(self) -> None:
-        """Wait until all lists are complete."""
+    async def wait_until(self, is_reached: Callable[[], bool]) -> None:
+        """Wait until a condition of its state is met."""
 
 
 async def look(informer: Declaring, environment: Environment) -> None:
     """Look at the paths of a cache once its first list is complete. It ends with the cache."""
     try:
-        await informer.wait_complete()
+        await informer.wait_until(lambda: bool(informer.state.version))
         await _warn(informer, informer.declared.own_paths, environment)
     except (ReadError, Refused, Unreachable, Garbled):
         pass  # It is removed, or the server does not tell.
 
 
 async def _warn(informer: Declaring, paths: Collection[Keys], environment: Environment) -> None:
-    resource, records = informer.resource, informer.store.records()[0]
+    resource, records = informer.state.resource, informer.state.store.records()[0]
     readable = (each for each in records if not isinstance(each, OutsideRecord | UnreadableRecord))
     objects = [each.decode() for each in islice(readable, LOOKED_AT)]
     lacking = without_value(paths, objects)

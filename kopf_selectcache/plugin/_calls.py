@@ -250,15 +250,15 @@ async def resolved(operator: Operator, kind: KindKey) -> tuple[Informer, Resourc
     """Return the informer of a kind and its resource, once that is known."""
     informer = await operator.informer(kind)
     await informer.wait_until_settled()
-    if informer.resource is None:
+    if informer.state.resource is None:
         completed = asyncio.Event()
         end = informer.subscribe(lambda _: None, completed.set)
         try:
             await informer.ending.limit(completed.wait())
         finally:
             end()
-    assert informer.resource is not None, "it was waited for"
-    return informer, informer.resource
+    assert informer.state.resource is not None, "it was waited for"
+    return informer, informer.state.resource
 
 
 def _begin(fn: Callable[..., Any], operator: Operator, /, **kwargs: Any) -> Any:

@@ -109,14 +109,14 @@ class Departures:
 
     async def _found(self, change: Change) -> Record | None:
         """Return the departed object as the server has it; None if it was deleted."""
-        before, resource = change.before, self._informer.resource
+        before, resource = change.before, self._informer.state.resource
         assert before is not None, "it departs"
         assert resource is not None, "it has objects"
         settings = self._informer.environment.settings
         records = await self._runtime.fetches.pages(
             resource.path(before.namespace or None),
             {"fieldSelector": f"metadata.name={before.name}"},
-            Reader.of(resource, self._informer.projection),
+            Reader.of(resource, self._informer.state.projection),
             page_limit=settings.page_limit,
             patience=settings.sync_timeout,
         )
@@ -124,7 +124,7 @@ class Departures:
 
     async def _drop_deleted(self) -> None:
         """Settle the departures of objects that do not exist any more."""
-        environment, resource = self._informer.environment, self._informer.resource
+        environment, resource = self._informer.environment, self._informer.state.resource
         assert resource is not None, "it has objects"
         changes = list(self._asked.values())
         for namespace in dict.fromkeys(change.key[0] for change in changes):

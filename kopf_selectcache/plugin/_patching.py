@@ -113,7 +113,7 @@ class Patcher:
     async def _apply(
         self, key: Key, body: Mapping[str, Any], patch: kopf.Patch, *, is_exact: bool
     ) -> Mapping[str, Any] | None:
-        projection = self._informer().projection
+        projection = self._informer().state.projection
         lost = list[Path]()
         newest: dict[str, Any] | None = None
         for subresource, part in await self._parts(patch):
@@ -189,7 +189,7 @@ class Patcher:
             if error.causes or "denied the request" in error.message:  # Of an admission webhook.
                 raise
             return None  # A test has failed.
-        stores = self._informer().projection.stores
+        stores = self._informer().state.projection.stores
         stored = [each for each in operations if stores(_path_of(each))]
         self._note(key, base, answer, partial(_after, operations=stored))
         return answer

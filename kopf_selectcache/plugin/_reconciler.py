@@ -177,7 +177,9 @@ class _Runner:
         """Return the resource of the reconciled kind, once it is known."""
         informer, resource = await resolved(self._operator, self._handler.kind)
         if (form := self._handler.form) is not None:
-            require_stored(formed_request(self._handler, form, str(informer)), resource, informer.projection)
+            require_stored(
+                formed_request(self._handler, form, str(informer)), resource, informer.state.projection
+            )
         return resource
 
     def _sources(

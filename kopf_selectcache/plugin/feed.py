@@ -85,14 +85,14 @@ async def _informer_of(operator: Operator, resource: _kopf.Resource) -> Informer
                 informer.look_again()  # Kopf has seen that the cluster serves the kind.
                 async with _named(operator, informer, resource):
                     await _resolved(informer)
-                if informer.is_of(resource.group, resource.plural):
+                if informer.state.is_of(resource.group, resource.plural):
                     return informer
     return None
 
 
 async def _resolved(informer: Informer) -> None:
     """Wait until the key of an informer is resolved, or cannot be."""
-    await informer.wait_until(lambda: informer.resource is not None or informer.health in _UNFIT)
+    await informer.wait_until(lambda: informer.state.resource is not None or informer.state.health in _UNFIT)
 
 
 @asynccontextmanager
@@ -112,7 +112,9 @@ async def _named(operator: Operator, informer: Informer, resource: _kopf.Resourc
         await informer.environment.sleep(NAMING_SECONDS)
         is_named = True
         awaited[informer] += 1
-        why = f" {in_one_line(informer.message, informer.remedy)}" if informer.message else ""
+        why = (
+            f" {in_one_line(informer.state.message, informer.state.remedy)}" if informer.state.message else ""
+        )
         if awaited[informer] == 1:  # No other watcher of the kind has named it.
             _logger.warning(
                 "Kopf calls no handler before the cache of %(resource)s is synced, because it is indexed."
@@ -246,17 +248,17 @@ class Feed:
         """
         if event is _kopf.LISTED or event["type"] == "BOOKMARK":
             return False
-        return is_newer(event["object"]["metadata"].get("resourceVersion", ""), self._informer.version)
+        return is_newer(event["object"]["metadata"].get("resourceVersion", ""), self._informer.state.version)
 
     def _can_return(self, own: OwnWatch) -> bool:
         """Return True if the cache can feed the watcher again, and is as new as Kopf's own watch."""
         knowledge = self.knowledge
         if not own.may_end or not knowledge.is_listed or knowledge.was_paused or self._watcher.paused.is_on():
             return False
-        informer = self._informer
-        if not informer.is_current or informer.has_unconfirmed or is_newer(own.version, informer.version):
+        state = self._informer.state
+        if not self._informer.is_current or state.union.unconfirmed or is_newer(own.version, state.version):
             return False
-        held = (informer.store.get(each.namespace, each.name)[0] for each in own.gone)
+        held = (state.store.get(each.namespace, each.name)[0] for each in own.gone)
         is_back = any(now and now.uid == each.uid for now, each in zip(held, own.gone, strict=True))
         return not is_back and self._why_unfit() is None
 
@@ -353,15 +355,15 @@ class Feed:
             return
         if (unsafe := self._why_unfit()) is not None:
             self._give_up(unsafe)
-        elif self._informer.resource is not None:
+        elif self._informer.state.resource is not None:
             self._operator.decisions.note(self._informer, self._watcher.namespace, None)
 
     def _why_unfit(self) -> SecondWatch | None:
         """Return the reason why the cache may not feed the watcher as it is now; None if it may."""
         informer, watcher = self._informer, self._watcher
-        if informer.health in _UNFIT:
-            return unfit(informer.health)
-        seen = ref(informer.state), bool(informer.store.unreadable)
+        if informer.state.health in _UNFIT:
+            return unfit(informer.state.health)
+        seen = ref(informer.state), bool(informer.state.store.unreadable)
         if seen != self._seen and (source := source_of(informer)) is not None:
             registry, resource = self._operator.registry, watcher.resource
             handlers = None if registry is None else handlers_of_watched(registry, resource)
@@ -408,7 +410,7 @@ class Feed:
         as_listed, began = self.knowledge.was_paused or not self.knowledge.is_listed, self._now()
         departures = self._queue.clear()
         absent, wanted = dict(self.knowledge.known), list[Record]()
-        for record in self._informer.store.records()[0]:
+        for record in self._informer.state.store.records()[0]:
             if self._watcher.namespace not in (None, record.namespace):
                 continue
             told = absent.pop(record.uid, None)

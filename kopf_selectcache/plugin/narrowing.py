@@ -121,17 +121,17 @@ async def advise(
         with suppress(NotDeclared):  # It is removed.
             await informer.wait_until_settled()
         if (
-            informer.resource is None
+            informer.state.resource is None
             or registry is None
-            or informer.health is Health.REJECTED
+            or informer.state.health is Health.REJECTED
             or is_fed(informer)
         ):  # Kopf would end of what is refused.
             return
         if said := advice_on(
             settings,
             registry,
-            informer.resource,
-            informer.declared.filter_for(informer.resource),
+            informer.state.resource,
+            informer.declared.filter_for(informer.state.resource),
             built_in=find(key) is not None,
             narrowing=declared.narrow_handlers,
         ):

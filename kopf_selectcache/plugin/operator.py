@@ -337,11 +337,13 @@ class Operator:
             informers = [informer for informer in informers if not informer.ending.reached]
         if kinds is None:
             later = (each for each in runtime.informers.values() if each not in informers)
-            informers += [each for each in later if each.ready is not None]
+            informers += [each for each in later if each.state.ready is not None]
         if not fresh or not isinstance(cause, _kopf.ResourceCause) or isinstance(cause, _kopf.WebhookCause):
             return  # The object of an admission request is not stored yet.
         handled = [
-            informer for informer in informers if informer.is_of(cause.resource.group, cause.resource.plural)
+            informer
+            for informer in informers
+            if informer.state.is_of(cause.resource.group, cause.resource.plural)
         ]
         namespace = cause.body.metadata.namespace
         if handled and not self.fed.has(cause.resource, namespace):  # Else the cache had the event before.
@@ -365,7 +367,7 @@ class Operator:
         except (NotDeclared, NotSynced):
             # The name of a custom resource may mean a declared key that is not resolved yet.
             for informer in self.runtime.informers.values():
-                if informer.resource is None:
+                if informer.state.resource is None:
                     await self._settle(informer)
             return self.runtime.informer(kind)
 
@@ -427,14 +429,14 @@ def failing(informers: Iterable[Informer], limits: Mapping[str, float]) -> str:
     """Return a text about caches that have been in one of these states for at least its number of seconds."""
     return " ".join(
         f"The cache of {informer} {_in_state(informer, limit)}:"
-        f" {in_one_line(informer.message, *informer.remedy.splitlines())}"
+        f" {in_one_line(informer.state.message, *informer.state.remedy.splitlines())}"
         for informer in informers
-        if (limit := limits.get(informer.health.value)) is not None and informer.lasted() >= limit
+        if (limit := limits.get(informer.state.health.value)) is not None and informer.state.lasted() >= limit
     )
 
 
 def _in_state(informer: Informer, limit: float) -> str:
-    state = informer.health.value
+    state = informer.state.health.value
     return f"has been {state} for {limit:g} s or more" if limit else f"is {state}"
 
 
@@ -444,17 +446,17 @@ def reports(informers: Iterable[Informer]) -> dict[str, dict[str, Any]]:
 
 
 def _report(informer: Informer) -> dict[str, Any]:
-    records, version = informer.store.records()
-    age = informer.age()
+    records, version = informer.state.store.records()
+    age = informer.state.age()
     report = {
-        "health": informer.health.value,
-        "filter": str(informer.filter),
+        "health": informer.state.health.value,
+        "filter": str(informer.state.filter),
         "objects": len(records),
         "version": version,
         "age": None if age is None else round(age, 1),
-        "trouble": informer.message,
-        "remedy": one_line(informer.remedy),
-        "unreadable": in_words(informer.store.unreadable.values()),
+        "trouble": informer.state.message,
+        "remedy": one_line(informer.state.remedy),
+        "unreadable": in_words(informer.state.store.unreadable.values()),
     }
     return {name: value for name, value in report.items() if value not in ("", None)}
 

@@ -181,7 +181,7 @@ class _InformerSource(Source):
     def _subscribe(
         self, informer: KindInformer, deliveries: Deliveries, synced: Callable[[], object] = lambda: None
     ) -> None:
-        lost = next((path for path in deliveries.paths if not informer.projection.stores(path)), None)
+        lost = next((path for path in deliveries.paths if not informer.state.projection.stores(path)), None)
         if lost is not None:
             raise DeclarationError(
                 f"the source {self} reads {'.'.join(lost)!r}, which the cache does not store",

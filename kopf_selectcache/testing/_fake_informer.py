@@ -32,12 +32,12 @@ from kopf_selectcache.core.protocol.machine import (
 from kopf_selectcache.core.protocol.query import listing, watching
 from kopf_selectcache.core.selection.kinds import KindKey
 from kopf_selectcache.errors import Missing, ReadError
-from kopf_selectcache.informer.claims import Claims
 from kopf_selectcache.informer.environment import Environment
 from kopf_selectcache.informer.filter_change import FilterChange
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.namespaces import NamespacesByLabel
 from kopf_selectcache.informer.reflector import Reflector
+from kopf_selectcache.informer.resolving import Claims
 from kopf_selectcache.informer.stream_writer import failure_of
 from kopf_selectcache.settings.declaration import Cached, named
 from kopf_selectcache.settings.options import SelectCacheSettings
@@ -74,7 +74,7 @@ class FakeInformer:
             logging.getLogger(__name__),
             chance=lambda: 0.5,
             clock=monotonic,
-            sleep=asyncio.sleep,
+            sleep=lambda _: asyncio.sleep(0),  # All streams receive each change at once.
         )
         self.informer = informer = Informer(
             key,
@@ -87,10 +87,10 @@ class FakeInformer:
             line=line,
             followed=followed,
         )
-        informer.chosen.is_automatic = False  # `follow` changes the filter at once.
-        informer.filter_change = FilterChange(informer, replace(environment, sleep=self._hurry), self._begin)
-        informer.longest_wait = 0.0  # All streams receive each change at once.
-        informer.packing = None  # Training takes a thread.
+        informer.filter_change = FilterChange(
+            informer.swapper, replace(environment, sleep=self._hurry), self._begin
+        )
+        informer.swapper.packing = None  # Training takes a thread.
         self._served = transport
         self._streams: list[_FakeStream] = []
         try:
@@ -102,7 +102,9 @@ class FakeInformer:
                 remedy="Add its CustomResourceDefinition to the objects of the fake cache",
             ) from None
         if not all(each.is_open for each in self._streams):
-            raise informer.part().error or ReadError(informer.message, remedy=informer.remedy)
+            raise informer.state.part().error or ReadError(
+                informer.state.message, remedy=informer.state.remedy
+            )
 
     def follow(self) -> None:
         """Apply all changes so far; if the watch has ended, resolve the kind again."""
@@ -116,7 +118,7 @@ class FakeInformer:
             each.hurry()
         if self.informer.chosen.is_outdated and self.informer.filter_change.is_idle:
             self._exchange()
-        if self.informer.has_unconfirmed:  # All streams receive each change at once.
+        if self.informer.state.union.unconfirmed:  # All streams receive each change at once.
             for each in self._streams:
                 each.hurry()
 
@@ -125,14 +127,16 @@ class FakeInformer:
         declared: Cached,
         *,
         timeout: float,  # As that of FilterChange.  # noqa: ASYNC109
-        prepared: AbstractAsyncContextManager[None],
+        within: AbstractAsyncContextManager[None],
     ) -> None:
         """Change what is declared, with streams that answer at once."""
         try:
-            await self.informer.filter_change.change(declared, timeout=timeout, prepared=prepared)
+            await self.informer.filter_change.change(declared, timeout=timeout, within=within)
         finally:
-            self.informer.packing = None
-            self._streams = [each for each in self._streams if each.reflector in self.informer.reflectors]
+            self.informer.swapper.packing = None
+            self._streams = [
+                each for each in self._streams if each.reflector in self.informer.state.reflectors
+            ]
 
     async def _hurry(self, _: float) -> None:
         """Let all streams progress, instead of a wait for that."""
@@ -141,9 +145,17 @@ class FakeInformer:
 
     def _exchange(self) -> None:
         """Change the filter to the namespaces that have the label now."""
-        informer = self.informer
-        informer.filter_change.change_at_once(informer.declared, self._hurry_all)
-        self._streams = [each for each in self._streams if each.reflector in informer.reflectors]
+        informer, swapper = self.informer, self.informer.swapper
+        prepared = swapper.prepare(informer.declared)
+        assert prepared is not None, "there is a present state"
+        swapper.inherit_writes(prepared)
+        for each in prepared.new:
+            each.index(tuple(prepared.state.indexes.values()))
+            self._begin(each)
+        self._hurry_all()
+        assert prepared.is_synced, "its streams wait"
+        swapper.swap(prepared)
+        self._streams = [each for each in self._streams if each.reflector in informer.state.reflectors]
         informer.wake_readers()
 
     def _hurry_all(self) -> None:
@@ -159,9 +171,9 @@ class FakeInformer:
     def _start(self) -> None:
         self._streams = []
         self.informer.mark_resolving()
-        self.informer.begin(_at_once(self.informer.resolve()))
+        self.informer.swapper.begin(_at_once(self.informer.resolve()))
         self.informer.mark_resolved()
-        self._streams = [_FakeStream(each, self._served) for each in self.informer.reflectors]
+        self._streams = [_FakeStream(each, self._served) for each in self.informer.state.reflectors]
         for each in self._streams:
             each.start()
 

@@ -27,14 +27,14 @@ from kopf_selectcache.client.writer import Writer
 from kopf_selectcache.core.selection.kinds import KindKey
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.errors import ReadError
-from kopf_selectcache.informer.claims import Claims
 from kopf_selectcache.informer.ending import Ending
 from kopf_selectcache.informer.environment import Environment, Retries
 from kopf_selectcache.informer.extensions import Extensions, Memo
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
-from kopf_selectcache.informer.names import InformersByName, Removal, close, drop, withdrawn
+from kopf_selectcache.informer.names import InformersByName, Removal, close, withdrawn
 from kopf_selectcache.informer.namespaces import Follower, NamespacesByLabel
+from kopf_selectcache.informer.resolving import Claims
 from kopf_selectcache.selectors.kind_keys import assigned, called
 from kopf_selectcache.selectors.selector import Selector
 from kopf_selectcache.selectors.signatures import check_call, miscalled
@@ -185,7 +185,7 @@ class _Runtime:
 
     async def change(self, _: KindKey, informer: Informer, cached: Cached, *, timeout: float) -> None:  # noqa: ASYNC109  # As that of Runtime.
         """Change what is declared of a kind."""
-        await self._fakes[informer].change(cached, timeout=timeout, prepared=self._prepared(informer, cached))
+        await self._fakes[informer].change(cached, timeout=timeout, within=self._prepared(informer, cached))
         self._fakes[informer].follow()
         informer.wake_readers()
 
@@ -213,7 +213,7 @@ class _Runtime:
         close(informer, error)
         self._cluster.unfollow(self._fakes.pop(informer).follow)
         informer.chosen.end()
-        drop(informer)
+        informer.swapper.drop()
 
     async def resolve(self, key: KindKey) -> Resource:
         return await self.kinds.resolve(key)
@@ -230,6 +230,10 @@ class _Runtime:
     def loop(self) -> asyncio.AbstractEventLoop:
         """No loop runs in a sync test; that differs from being called on the loop."""
         return own_loop() or cast("asyncio.AbstractEventLoop", self)
+
+    @staticmethod
+    def is_running() -> bool:
+        return False
 
     def call_soon_threadsafe(self, _: Callable[[], object]) -> None:
         """Do nothing: without a loop, a recorder writes no Events."""

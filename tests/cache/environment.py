@@ -26,14 +26,13 @@ from kopf_selectcache.core.store.own_writes import OwnWrites
 from kopf_selectcache.core.store.projection import ALL, Projection
 from kopf_selectcache.core.store.store import Store
 from kopf_selectcache.errors import StateError
-from kopf_selectcache.informer._readiness import ReadablePart
 from kopf_selectcache.informer.ending import Ending
 from kopf_selectcache.informer.environment import Retries
 from kopf_selectcache.informer.extensions import Memo
 from kopf_selectcache.informer.health import Health
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.informer.metrics import Counts
-from kopf_selectcache.informer.state import Derived
+from kopf_selectcache.informer.state import Derived, ReadablePart
 from kopf_selectcache.selectors.kind_keys import not_declared
 from kopf_selectcache.selectors.selector import Branches, Selector
 from kopf_selectcache.settings.options import SelectCacheSettings
@@ -82,6 +81,13 @@ def node(name: str, **labels: str) -> Obj:
     }
 
 
+class _State(SimpleNamespace):
+    """The state of a fake informer, which has the rest."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.informer, name)
+
+
 class FakeInformer:
     """The cache of one kind, synced as of version 10 once it is told to hold something."""
 
@@ -92,14 +98,13 @@ class FakeInformer:
         self.ending = Ending()
         self.projection = projection
         self.indexes: dict[str, Indexed] = {}
-        self.longest_wait = 0.0
-        self.environment = SimpleNamespace(clock=lambda: 0.0)
+        self.environment = SimpleNamespace(clock=lambda: 0.0, sleep=lambda _: asyncio.sleep(0))
         self.filter = declared
         self.declared = SimpleNamespace(origins_for=lambda _: (), outside=None)
         self.resource = resource
         self.store = Store()
         self.own_writes = OwnWrites()
-        self._state = SimpleNamespace(parts=())
+        self._state = _State(parts=())
         self.counts = Counts()
         self.health, self.message = Health.SYNCED, ""
         self.remedy = ""
@@ -131,9 +136,6 @@ class FakeInformer:
     def leave(self, obj: Obj) -> None:
         self.tell(self.store.leave(self.reader.record(msgspec.json.encode(obj))))
 
-    def is_unconfirmed(self, _namespace: str, _name: str) -> bool:
-        return False
-
     def fail(self, error: StateError | None) -> None:
         """Become unreadable, or be told to have without being."""
         self.error = error
@@ -155,7 +157,7 @@ class FakeInformer:
         """The parts that reads look at, with an empty cell when a part has been replaced."""
         parts = self.resource, self.filter, self.projection, self.indexes, self.store, self.own_writes
         if list(map(id, self._state.parts)) != list(map(id, parts)):
-            self._state = SimpleNamespace(
+            self._state = _State(
                 parts=parts,
                 resource=self.resource,
                 filter=self.filter,
@@ -163,11 +165,14 @@ class FakeInformer:
                 indexes=self.indexes,
                 store=self.store,
                 own_writes=self.own_writes,
+                informer=self,
                 derived=Derived(),
                 followed=(),
                 lost=frozenset(),
                 plan=None,
-                union=SimpleNamespace(has_one_epoch=True, is_alone=True),
+                union=SimpleNamespace(
+                    has_one_epoch=True, is_alone=True, is_unconfirmed=lambda _: False, unconfirmed=()
+                ),
             )
         return self._state
 
@@ -252,7 +257,7 @@ class Environment:
     """One operator. Its clock stands still, unless somebody sleeps."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop | None = None) -> None:
-        self.loop = cast("asyncio.AbstractEventLoop", loop)
+        self.loop = cast("asyncio.AbstractEventLoop", loop or SimpleNamespace(is_running=lambda: False))
         self.settings = SelectCacheSettings()
         self.server = self.transport = Server()
         self.time = 0.0

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from kopf_selectcache import Cache, Cached, NotDeclared, NotFound, NotSynced, ReadError, Selector, Stale
+from kopf_selectcache.cache._at_least import LONGEST_WAIT
 from kopf_selectcache.core.reasons import MetricReason
-from kopf_selectcache.informer.informer import LONGEST_WAIT
 from kopf_selectcache.testing import FakeCache
 from kopf_selectcache.testing.faults import Refuse, Silence
 from tests.cache.environment import Environment
@@ -57,7 +57,7 @@ def test_11_a_read_on_the_loop_raises_until_the_cache_is_as_new(read: Callable[.
                 with pytest.raises(Stale):
                     read(environment.cache, at_least=given)
             silence.release()
-            await until(lambda: environment.informer.version == version_of(b))
+            await until(lambda: environment.informer.state.version == version_of(b))
             read(environment.cache, at_least=b)
 
     run(main())
@@ -112,7 +112,7 @@ def test_11_a_thread_waits_and_then_raises() -> None:
             with pytest.raises(Stale):
                 await late
             call = asyncio.create_task(asyncio.to_thread(read))
-            await until(lambda: call.done() or environment.informer.reflectors[0].awaited)
+            await until(lambda: call.done() or environment.informer.state.reflectors[0].awaited)
             assert not call.done()
             silence.release()
             assert len(await call) == 2
@@ -146,7 +146,7 @@ def test_11_each_stream_that_a_read_needs_is_as_new() -> None:
         async with overlapping() as environment:
             await environment.catch_up()
             (e,) = environment.cluster.create(pod("e", **WEB))
-            await until(lambda: environment.informer.reflectors[0].version == version_of(e))
+            await until(lambda: environment.informer.state.reflectors[0].version == version_of(e))
             with pytest.raises(Stale):
                 environment.cache.list_cached("pods", at_least=e)
             assert len(environment.cache.list("pods", labels="app=web,!tier", at_least=e)) == 4
@@ -166,7 +166,7 @@ def test_11_a_leave_before_the_version_is_confirmed_before_the_answer() -> None:
             )
             environment.cluster.delete(pod("b"), grace_period=0)
             version = str(environment.cluster.version)
-            await until(lambda: environment.informer.reflectors[0].version == version)
+            await until(lambda: environment.informer.state.reflectors[0].version == version)
             call = asyncio.create_task(
                 environment.cache.fetch_list("pods", labels="app=web,tier!=gold", at_least=version)
             )
@@ -316,7 +316,7 @@ def test_11_a_wait_for_an_object_passes_over_its_older_states() -> None:
             await settle()
             assert not call.done()
             silence.release()
-            await until(lambda: environment.informer.version == version_of(changed))
+            await until(lambda: environment.informer.state.version == version_of(changed))
             await settle()
             assert not call.done()
             again = cluster.patch(pod("a"), ready("yes"))
@@ -409,7 +409,7 @@ def test_11_a_stream_that_was_not_listed_since_a_restore_has_no_version_of_now()
         filters = [Selector("app=web", namespaces=[namespace]) for namespace in ("shop", "infra")]
         async with gated(filters, pod("a", **WEB), pod("i", "infra", **WEB)) as environment:
             cache, informer, cluster = environment.cache, environment.informer, environment.cluster
-            shop, infra = sorted(informer.reflectors, key=lambda each: each.stream.namespace != "shop")
+            shop, infra = sorted(informer.state.reflectors, key=lambda each: each.stream.namespace != "shop")
             backup = cluster.backup()
             cluster.create(*(pod(f"lost-{n}", **WEB) for n in range(9)))
             cluster.create(pod("lost", "infra", **WEB))
@@ -447,7 +447,7 @@ def test_6_an_object_that_the_cache_has_not_heard_of_is_not_gone() -> None:
 
     async def main() -> None:
         async with gated(Cached("app=web", outside="metadata"), pod("a", **WEB)) as environment:
-            cache, version = environment.cache, environment.informer.version
+            cache, version = environment.cache, environment.informer.state.version
             sibling = environment.cluster.get(pod("a"))
             await environment.cut()
             (b,) = environment.cluster.create(pod("b", **WEB))
@@ -468,7 +468,9 @@ def test_11_an_absence_as_of_a_version_is_known_without_a_request(filter_: Any) 
             cluster.delete(pod("b"), grace_period=0)
             version = str(cluster.version)
             cluster.bookmark()
-            await until(lambda: all(each.version == version for each in environment.informer.reflectors))
+            await until(
+                lambda: all(each.version == version for each in environment.informer.state.reflectors)
+            )
             before = requests(environment)
             assert await cache.is_deleted("pods", "b", namespace="shop", uid=uid, at_least=held)
             assert requests(environment) == before
@@ -488,7 +490,7 @@ def test_11_an_absence_as_of_a_version_is_known_without_a_request(filter_: Any) 
 def test_11_a_get_of_a_version_that_is_reached_is_that_of_any_other_get() -> None:
     async def main() -> None:
         async with gated("app=web", pod("a", **WEB)) as environment:
-            cache, version = environment.cache, environment.informer.version
+            cache, version = environment.cache, environment.informer.state.version
             for given in (version, "1", str(int(version) + 1), "one"):
                 try:
                     assert cache.get("pods", "a", namespace="shop", at_least=given) == cache.get(

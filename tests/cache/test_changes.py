@@ -172,7 +172,7 @@ def test_a_resync_of_many_objects_does_not_make_a_reader_too_slow() -> None:
     async def main() -> None:
         cache = FakeCache([pod(f"web-{number}") for number in range(5)], {"pods": "app=web"})
         informer, reader = reader_of(cache, initial=False, size=2)
-        records = informer.store.records()[0]
+        records = informer.state.store.records()[0]
         for record in records:
             reader.subscription._add(Change(record, record, ChangeCause.RESYNC))
         for record in records:
@@ -201,12 +201,12 @@ def test_15_a_slow_reader_gets_the_present_state_only_when_all_lists_are_complet
         cache = FakeCache([pod("web-1"), pod("web-2"), pod("web-3")], {"pods": "app=web"})
         assert len(cache.list_cached("pods")) == 3
         informer, reader = reader_of(cache, initial=False, size=1)
-        records, plan = informer.store.records()[0], informer.state.plan
+        records, plan = informer.state.store.records()[0], informer.state.plan
         assert plan is not None
         cache.cluster.delete(pod("web-1"), pod("web-2"))
         assert len(cache.list_cached("pods")) == 1
         assert reader.can_resume
-        informer.begin(plan, is_evicted=True)
+        informer.swapper.begin(plan, is_evicted=True)
         assert reader.must_resume
         assert not reader.can_resume
         informer.apply_changes([Change(None, records[2], ChangeCause.ENTERED)])
@@ -223,7 +223,7 @@ def test_15_an_object_that_could_not_be_read_when_a_slow_reader_resumed_enters_l
         cache = FakeCache([pod("web-1"), pod("web-2"), pod("web-3")], {"pods": "app=web"})
         assert len(cache.list_cached("pods")) == 3
         informer, reader = reader_of(cache, initial=False, size=1)
-        known = informer.store.records()[0][0]
+        known = informer.state.store.records()[0][0]
         labels = {"app": "web"}
         unreadable = UnreadableRecord(known.namespace, known.name, known.uid, "900", labels, (), b"")
         again = Record(known.namespace, known.name, known.uid, "901", labels, (), b"{}")
@@ -245,7 +245,7 @@ def test_15_departures_that_a_restart_reveals_count_as_pending() -> None:
         informer, reader = reader_of(cache, initial=False, size=1)
         plan = informer.state.plan
         assert plan is not None
-        informer.begin(plan)
+        informer.swapper.begin(plan)
         assert not reader.must_resume
         informer._subscribers.complete(departed)
         assert reader.must_resume
@@ -259,10 +259,10 @@ def test_15_objects_of_the_first_lists_exist_already() -> None:
         assert len(cache.list_cached("pods")) == 2
         informer, records = (
             cache._runtime.informer("pods"),
-            cache._runtime.informer("pods").store.records()[0],
+            cache._runtime.informer("pods").state.store.records()[0],
         )
         assert informer.state.plan is not None
-        informer.begin(informer.state.plan)
+        informer.swapper.begin(informer.state.plan)
         reader, wanting = reader_of(cache, initial=False)[1], reader_of(cache)[1]
         informer.apply_changes([Change(None, records[0], ChangeCause.ENTERED)])
         assert not reader.pending
@@ -331,9 +331,9 @@ def test_existing_objects_are_delivered_only_if_a_list_may_never_be_complete(
     async def main() -> None:
         cache = FakeCache([pod("web-1")], {"pods": "app=web"})
         informer = cache._runtime.informer("pods")
-        record = informer.store.records()[0][0]
+        record = informer.state.store.records()[0][0]
         assert informer.state.plan is not None
-        informer.begin(informer.state.plan)
+        informer.swapper.begin(informer.state.plan)
         reader = reader_of(cache, initial=False)[1]
         monkeypatch.setattr(Condition, "error", lambda _: error)
         informer.apply_changes([Change(None, record, ChangeCause.ENTERED)])

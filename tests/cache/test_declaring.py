@@ -118,7 +118,7 @@ def test_a_filter_that_selects_the_same_objects_is_the_same_declaration(filter_:
     async def test(gated: Gated, cache: Cache) -> None:
         await cache.declare("configmaps", "app=web")
         await cache.declare("configmaps", filter_)
-        assert gated.operator.runtime.informer("configmaps").filter == Selector("app=web")
+        assert gated.operator.runtime.informer("configmaps").state.filter == Selector("app=web")
 
     operated(test)
 
@@ -305,7 +305,7 @@ def test_a_failure_of_one_caller_leaves_what_another_has_synced() -> None:
         await cache.declare("configmaps", "app=web", timeout=0)
         assert names(cache.list_cached("configmaps")) == ["web"]
         informer = gated.operator.runtime.informer("configmaps")
-        informer.reflectors[0].condition.fail(Lost("it selects nothing", outside=True))
+        informer.state.reflectors[0].condition.fail(Lost("it selects nothing", outside=True))
         with pytest.raises(Rejected):
             await cache.declare("configmaps", "app=web", timeout=0)
         assert gated.operator.runtime.informer("configmaps") is informer
@@ -437,7 +437,7 @@ def test_a_read_that_has_found_the_informer_answers_or_raises() -> None:
         with pytest.raises(ReadError) as caught:
             cache.list_cached("configmaps")
         assert isinstance(caught.value, NotDeclared)
-        assert informer.held() == 0
+        assert informer.state.held() == 0
 
     operated(test)
 
@@ -526,14 +526,14 @@ def test_options_that_are_not_given_stay_as_they_are() -> None:
     change("configmaps", "app in (web,db)")
     informer = cache._runtime.informer("configmaps")
     kept = informer.declared
-    assert (kept.max_bytes, kept.projection.partial, [*informer.indexes]) == ("1Mi", True, ["app"])
+    assert (kept.max_bytes, kept.projection.partial, [*informer.state.indexes]) == ("1Mi", True, ["app"])
     cache.blocking.add_index("configmaps", name="metadata.name")
     change("configmaps", "app=db", drop=["data.b"], max_bytes=None)
     assert informer.declared.max_bytes is None
     assert informer.declared.projection != kept.projection
-    assert [*informer.indexes] == ["app", "name"]
+    assert [*informer.state.indexes] == ["app", "name"]
     change("configmaps", "app=db", index={})
-    assert not informer.indexes
+    assert not informer.state.indexes
     change("configmaps", Cached("app=db"))
     assert informer.declared == Cached("app=db")
 

@@ -91,8 +91,8 @@ def deepest(deepest_levels: int) -> Record:
 def environment(deepest: Record) -> Environment:
     environment = Environment()
     informer = environment.declare("app=web").hold(pod("web", app="web"))
-    informer.store.put(deepest)
-    assert not informer.store.unreadable
+    informer.state.store.put(deepest)
+    assert not informer.state.store.unreadable
     return environment
 
 

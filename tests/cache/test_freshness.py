@@ -87,7 +87,9 @@ def test_a_handler_waits_for_a_kind_that_is_declared_later() -> None:
         async with gated("app=web", pod("a", **WEB), kind="secrets") as environment:
             await environment.cache.declare("pods", "app=web")
             environment.kind = "pods"
-            await until(lambda: all(each.comparison.is_open for each in environment.informer.reflectors))
+            await until(
+                lambda: all(each.comparison.is_open for each in environment.informer.state.reflectors)
+            )
             silence = await environment.cut()
             (b,) = environment.cluster.create(pod("b", **WEB))
             call = handling()(b)
@@ -329,10 +331,10 @@ def test_a_restore_of_the_server_ends_the_wait() -> None:
             call = handling("event")(body)
             await settle()
             environment.cluster.restore(backup)
-            environment.informer.reflectors[0].relist(MetricReason.BEHIND)
+            environment.informer.state.reflectors[0].relist(MetricReason.BEHIND)
             await environment.clock.move_until(call.done)
             assert "b" not in await call
-            assert int(environment.informer.version) < int(body["metadata"]["resourceVersion"])
+            assert int(environment.informer.state.version) < int(body["metadata"]["resourceVersion"])
 
     run(main())
 
@@ -359,7 +361,7 @@ def test_a_version_that_is_no_number_is_reached_when_the_object_has_it() -> None
     async def main() -> None:
         async with gated("app=web", pod("a", **WEB)) as environment:
             a = environment.cluster.get(pod("a"))
-            (record,) = environment.informer.store.records()[0]
+            (record,) = environment.informer.state.store.records()[0]
             record.version = a["metadata"]["resourceVersion"] = "not-a-number"
             assert await handling()(a) == ["a"]
             record.version = "another"
@@ -560,7 +562,9 @@ def test_what_left_one_stream_is_awaited_until_that_is_confirmed() -> None:
             registry = kopf.OperatorRegistry()
             kopf.on.event("pods", registry=registry)(with_cache(names))
             await until(
-                lambda: environment.informer.reflectors[0].version == body["metadata"]["resourceVersion"]
+                lambda: (
+                    environment.informer.state.reflectors[0].version == body["metadata"]["resourceVersion"]
+                )
             )
             call = asyncio.create_task(called(only(registry._watching), watching("DELETED", body)))
             await settle()

@@ -39,7 +39,7 @@ def test_handlers_of_a_busy_stream_share_a_list_though_each_leaves_before_the_ne
 
     async def main() -> None:
         async with gated("app=web", pod("a", **WEB)) as environment:
-            comparison = environment.informer.reflectors[0].comparison
+            comparison = environment.informer.state.reflectors[0].comparison
             held = environment.cluster.faults.add(
                 Silence(), verb="list", resource="pods", where=is_comparison
             )
@@ -97,7 +97,7 @@ def test_a_comparison_that_nobody_waits_for_ends_with_the_cache() -> None:
         async with _Unanswering(lists=[listed("101", served("a", "101"))]) as server:
             async with operating(server) as environment:
                 await environment.synced()
-                comparison = environment.informer.reflectors[0].comparison
+                comparison = environment.informer.state.reflectors[0].comparison
                 waits = comparison.wait("500")
                 await until(lambda: server.comparisons)
                 comparison.discard(waits)
@@ -114,7 +114,7 @@ def test_who_waits_for_a_comparison_waits_on_if_the_stream_stops_and_runs_again(
 
     async def main() -> None:
         async with gated("app=web", pod("a", **WEB)) as environment:
-            comparison = environment.informer.reflectors[0].comparison
+            comparison = environment.informer.state.reflectors[0].comparison
             held = environment.cluster.faults.add(
                 Silence(), verb="list", resource="pods", where=is_comparison
             )
@@ -175,8 +175,8 @@ def test_a_list_of_a_version_that_is_no_number_where_others_are_is_a_failure_tha
     async def main() -> None:
         async with _Odd() as server, operating(server) as environment:
             await environment.synced()
-            await until(lambda: environment.informer.version == "101")
-            comparison, began = environment.informer.reflectors[0].comparison, environment.time.now
+            await until(lambda: environment.informer.state.version == "101")
+            comparison, began = environment.informer.state.reflectors[0].comparison, environment.time.now
             waits = comparison.wait("500")
             await until(lambda: server.comparisons == 10)
             assert environment.time.now - began > 60
@@ -193,7 +193,7 @@ def test_a_handler_waits_no_longer_than_for_a_new_list_where_comparisons_have_a_
     async def main() -> None:
         async with _Odd() as server, operating(server) as environment:
             await environment.synced()
-            await until(lambda: environment.informer.version == "101")
+            await until(lambda: environment.informer.state.version == "101")
             call = asyncio.create_task(
                 wait_until_fresh(
                     [environment.informer], other_at("500"), patient=True, ending=environment.runtime.ending
@@ -254,8 +254,8 @@ def test_a_handler_does_not_read_an_old_state_where_versions_are_no_numbers(now:
         async with _Textual(*now) as server, operating(server) as environment:
             await until(
                 lambda: (
-                    environment.informer.version == "v2"
-                    and environment.informer.reflectors[0].comparison.is_open
+                    environment.informer.state.version == "v2"
+                    and environment.informer.state.reflectors[0].comparison.is_open
                 )
             )
             await wait_until_fresh(
@@ -273,8 +273,8 @@ def test_a_stream_that_holds_what_the_server_lists_is_fresh_where_versions_are_n
         async with _Textual(served("a", "v2"), served("b", "v1")) as server, operating(server) as environment:
             await until(
                 lambda: (
-                    environment.informer.version == "v2"
-                    and environment.informer.reflectors[0].comparison.is_open
+                    environment.informer.state.version == "v2"
+                    and environment.informer.state.reflectors[0].comparison.is_open
                 )
             )
             await wait_until_fresh(
@@ -339,7 +339,7 @@ def test_a_bookmark_that_comes_with_the_opening_of_the_watch_leaves_nothing_to_c
         lists = [listed("101", served("a", "101"))]
         async with Server(lists=lists, watches=[first, second]) as server, operating(server) as environment:
             await environment.synced()
-            comparison = environment.informer.reflectors[0].comparison
+            comparison = environment.informer.state.reflectors[0].comparison
             await until(lambda: comparison.has_caught_up)
             cut.set()
             await environment.watched(2)

@@ -206,7 +206,7 @@ def test_a_comparison_that_fails_by_a_mistake_of_ours_is_made_again(
 ) -> None:
     async def main() -> None:
         async with gated("app=web", pod("a", **WEB)) as environment:
-            comparison = environment.informer.reflectors[0].comparison
+            comparison = environment.informer.state.reflectors[0].comparison
             compare = comparison._compare
 
             async def broken() -> None:
@@ -231,7 +231,7 @@ def test_a_comparison_of_a_cache_that_is_let_go_ends() -> None:
             _, other = environment.cluster.create(large, pod("other", app="db"))
             call = handling("event")(other)
             await environment.compared()
-            environment.informer.reflectors[0].comparison.wait("1").cancel()  # One who waits no more.
+            environment.informer.state.reflectors[0].comparison.wait("1").cancel()  # One who waits no more.
             assert not call.done()
             silence.release()
             await environment.clock.move_until(call.done)
@@ -244,7 +244,7 @@ def test_a_comparison_of_a_cache_that_is_let_go_ends() -> None:
 def test_a_bookmark_releases_those_who_wait_for_what_was_before() -> None:
     async def main() -> None:
         async with gated("app=web", pod("a", **WEB)) as environment:
-            comparison = environment.informer.reflectors[0].comparison
+            comparison = environment.informer.state.reflectors[0].comparison
             environment.cluster.faults.add(Silence(), verb="list", resource="pods")
             gone, old, new = comparison.wait("1"), comparison.wait("2"), comparison.wait("999999")
             gone.cancel()
@@ -272,7 +272,9 @@ async def with_an_unconfirmed_leave(environment: Gated) -> dict[str, Any]:
     environment.cluster.delete(pod("b"), grace_period=0)
     environment.cluster.delete(pod("c"), grace_period=0)
     body["metadata"]["resourceVersion"] = str(environment.cluster.version)
-    await until(lambda: environment.informer.reflectors[0].version == body["metadata"]["resourceVersion"])
+    await until(
+        lambda: environment.informer.state.reflectors[0].version == body["metadata"]["resourceVersion"]
+    )
     return body
 
 
@@ -305,7 +307,9 @@ def test_a_handler_goes_on_when_the_last_leave_is_confirmed(kind: str) -> None:
             environment.cluster.delete(pod("b"), grace_period=0)
             changed = environment.cluster.patch(pod("a"), {"metadata": {"annotations": {"seen": "new"}}})
             await until(
-                lambda: environment.informer.reflectors[0].version == changed["metadata"]["resourceVersion"]
+                lambda: (
+                    environment.informer.state.reflectors[0].version == changed["metadata"]["resourceVersion"]
+                )
             )
             began = environment.clock.now
             call = handling(kind)(changed)
@@ -373,7 +377,7 @@ def test_a_leave_at_the_version_of_the_event_is_waited_for_no_longer_while_the_s
     async def main() -> None:
         async with overlapping() as environment:
             await environment.catch_up()
-            first, _ = environment.informer.reflectors
+            first, _ = environment.informer.state.reflectors
             environment.cluster.inject(Silence(), "pods")
             environment.cluster.delete(pod("b"), grace_period=0)
             changed = environment.cluster.patch(pod("a"), {"metadata": {"annotations": {"seen": "new"}}})
@@ -397,7 +401,7 @@ def test_no_leave_is_waited_for_while_a_stream_cannot_be_kept(kind: str) -> None
                 Refuse(403), resource="pods", where=lambda asked: not asked.namespace
             )
             environment.cluster.cut("watch", "pods")
-            await environment.clock.move_until(lambda: environment.informer.health == "forbidden")
+            await environment.clock.move_until(lambda: environment.informer.state.health == "forbidden")
             await environment.clock.move(10)
             environment.cluster.patch(pod("b"), {"metadata": {"labels": {"app": "db"}}})
             (c,) = environment.cluster.create(pod("c", **WEB))
@@ -478,7 +482,7 @@ def test_a_wait_leaves_nothing_behind() -> None:
             environment.cluster.cut("watch", "pods")
             call = handling("event")(environment.cluster.create(pod("b", **WEB))[0])
             await environment.clock.move(300)
-            awaited = environment.informer.reflectors[0].awaited
+            awaited = environment.informer.state.reflectors[0].awaited
             assert sum(len(goal.futures) for goal in awaited._goals.values()) == 1
             call.cancel()
             await settle()
@@ -491,7 +495,7 @@ def test_a_wait_leaves_nothing_behind() -> None:
 def test_bodies_of_another_epoch_are_forgotten_in_the_end() -> None:
     async def main() -> None:
         async with gated("app=web") as environment:
-            (reflector,) = environment.informer.reflectors
+            (reflector,) = environment.informer.state.reflectors
             for number in range(1001):
                 reflector.note_foreign("uid", str(number))
             assert reflector.foreign == {("uid", "1000")}

@@ -61,7 +61,10 @@ def test_a_comparison_that_takes_longer_than_15_s_does_not_cost_a_list_of_the_st
 
     async def main() -> None:
         async with gated("app=web", pod("a", **WEB)) as environment:
-            before, opened = count_lists(environment), environment.informer.reflectors[0].comparison.openings
+            before, opened = (
+                count_lists(environment),
+                environment.informer.state.reflectors[0].comparison.openings,
+            )
             held = environment.cluster.faults.add(
                 Silence(), verb="list", resource="pods", where=is_comparison
             )
@@ -71,7 +74,7 @@ def test_a_comparison_that_takes_longer_than_15_s_does_not_cost_a_list_of_the_st
             held.release()
             await until(call.done)
             assert count_lists(environment) == before
-            assert environment.informer.reflectors[0].comparison.openings == opened
+            assert environment.informer.state.reflectors[0].comparison.openings == opened
 
     run(main())
 
@@ -85,7 +88,7 @@ def test_a_list_whose_pages_fail_is_not_begun_anew_by_those_who_ask_for_one() ->
         async with gated(
             "app=web", *(pod(f"a{n:02}", **WEB) for n in range(40)), page_limit=1
         ) as environment:
-            (reflector,) = environment.informer.reflectors
+            (reflector,) = environment.informer.state.reflectors
             failed: set[str] = set()
 
             def fails_once(asked: Asked) -> bool:
@@ -113,7 +116,7 @@ def test_after_an_outage_the_watch_goes_on_without_a_list(with_handler: bool) ->
         async with gated("app=web", pod("a", **WEB)) as environment:
             (other,) = environment.cluster.create(pod("other", app="db"))
             environment.cluster.stop_listening()
-            comparison = environment.informer.reflectors[0].comparison
+            comparison = environment.informer.state.reflectors[0].comparison
             await environment.clock.move_until(lambda: not comparison.is_open)
             call = handling("timer")(other) if with_handler else None
             await pass_time(environment, 30)
@@ -146,7 +149,7 @@ def test_retry_after_is_honoured_also_if_those_who_waited_have_gone() -> None:
                 Refuse(429, retry_after=30), verb="list", resource="pods"
             )
             (other,) = environment.cluster.create(pod("other", app="db"))
-            comparison = environment.informer.reflectors[0].comparison
+            comparison = environment.informer.state.reflectors[0].comparison
             for _ in range(20):
                 call = handling("event")(other)
                 await until(lambda: comparison._failures)
@@ -180,8 +183,8 @@ def test_a_list_that_is_older_than_was_asked_for_is_a_failure_that_is_paid_for()
     async def main() -> None:
         async with _Lagging() as server, operating(server) as environment:
             await environment.synced()
-            await until(lambda: environment.informer.version == "101")
-            comparison, began = environment.informer.reflectors[0].comparison, environment.time.now
+            await until(lambda: environment.informer.state.version == "101")
+            comparison, began = environment.informer.state.reflectors[0].comparison, environment.time.now
             waits = comparison.wait("500")
             await until(lambda: server.comparisons == 10)
             assert environment.time.now - began > 60
@@ -204,7 +207,7 @@ def test_9_a_stream_whose_watch_ends_during_the_wait_for_another_is_waited_for()
         async with gated(filters, pod("a", **WEB), other) as environment:
             cluster = environment.cluster
             await environment.catch_up()
-            first, second = environment.informer.reflectors
+            first, second = environment.informer.state.reflectors
             slow, lost = (cluster.inject(Silence(), "pods", namespace=each) for each in ("shop", "infra"))
             sibling = cluster.patch(other, {"metadata": {"annotations": {"seen": "new"}}})
             changed = cluster.patch(pod("a"), {"metadata": {"annotations": {"seen": "new"}}})

@@ -67,7 +67,7 @@ def test_a_body_that_changes_during_the_wait_is_waited_for_as_well(kind: str) ->
             silence = environment.cluster.faults.add(Silence(after_events=1), verb="watch", resource="pods")
             refused.release()
             await environment.clock.move_until(
-                lambda: environment.informer.version == old["metadata"]["resourceVersion"]
+                lambda: environment.informer.state.version == old["metadata"]["resourceVersion"]
             )
             await settle_sockets()
             assert not is_done(call)
@@ -121,7 +121,7 @@ def test_an_initial_state_of_a_server_that_lags_does_not_show_that_the_watch_has
             lag = environment.cluster.faults.add(Lag(environment.cluster.version), resource="pods")
             environment.cluster.faults.add(Gone(), verb="watch", resource="pods", times=1)
             environment.cluster.cut("watch", "pods")
-            (reflector,) = environment.informer.reflectors
+            (reflector,) = environment.informer.state.reflectors
             await environment.clock.move_until(
                 lambda: reflector.commits == 2 and reflector.comparison.is_open
             )
@@ -148,7 +148,7 @@ def test_a_bookmark_that_is_older_than_what_is_waited_for_does_not_show_that_the
             )
             environment.cluster.faults.add(Silence(), verb="list", resource="pods")
             environment.cluster.cut("watch", "pods")
-            (reflector,) = environment.informer.reflectors
+            (reflector,) = environment.informer.state.reflectors
             await environment.clock.move_until(lambda: reflector.comparison.openings == 2)
             environment.cluster.create(pod("b", **WEB))
             (other,) = environment.cluster.create(pod("other", app="db"))
@@ -209,7 +209,7 @@ def test_a_restore_that_another_stream_finds_does_not_end_the_wait_for_this_one(
         filters = [Selector("app=web", namespaces=[namespace]) for namespace in ("shop", "infra")]
         async with gated(filters, pod("a", **WEB), pod("i", "infra", **WEB)) as environment:
             shop, infra = sorted(
-                environment.informer.reflectors, key=lambda each: each.stream.namespace != "shop"
+                environment.informer.state.reflectors, key=lambda each: each.stream.namespace != "shop"
             )
             backup = environment.cluster.backup()
             environment.cluster.create(*(pod(f"lost-{n}", "infra", **WEB) for n in range(4)))
@@ -294,7 +294,7 @@ def test_a_sub_handler_uses_up_no_retries_of_its_parent() -> None:
                     default_errors=execution.ErrorsMode.TEMPORARY,
                 )
             )
-            await environment.clock.move_until(lambda: environment.informer.health is Health.STALE)
+            await environment.clock.move_until(lambda: environment.informer.state.health is Health.STALE)
             await environment.clock.move(60)
             await settle_sockets()
             assert not once.done(), "it waits, and is not called again"

@@ -229,7 +229,7 @@ def test_own_objects_are_laid_over_what_an_index_finds(gone: bool) -> None:
         ) is not gone
         assert cache.count("pods", labels="app=b", names=["p-0", "p-1"]) == (1 if gone else 2)
         assert cache.count("pods", labels="app=b") == WORTH // 2 + (not gone)
-        while informer.store.build(100):
+        while informer.state.store.build(100):
             pass
     assert cache.explain("pods", labels="app=b").by == ("label app",)
     assert (
@@ -242,7 +242,9 @@ def test_a_list_at_the_path_of_an_own_object_is_told_whether_or_not_there_is_an_
     environment = Environment()
     informer = environment.declare().hold(NGINX, PROXIED)
     informer.indexes = {each.name: each for each in indexes({"node": "spec.nodeName"})}
-    while ready and (environment.cache().count("pods", index={"node": "n2"}), informer.store.build(10))[1]:
+    while (
+        ready and (environment.cache().count("pods", index={"node": "n2"}), informer.state.store.build(10))[1]
+    ):
         pass
     newer = {**NGINX, "metadata": NGINX["metadata"] | {"resourceVersion": "11"}}
     cache = environment.cache(own=newer | {"spec": [{"nodeName": "n2"}]})
@@ -318,9 +320,9 @@ def test_explain_says_which_index_is_used_and_which_would_be_made() -> None:
         "The cache looks at 400 cached objects.\n"
         "The first such read builds an index of label app for the next ones."
     ) in str(before)
-    assert not informer.store.build(1), "it only explains"
+    assert not informer.state.store.build(1), "it only explains"
     cache.count("pods", labels="app=a-7,tier!=a")
-    while informer.store.build(100):
+    while informer.state.store.build(100):
         pass
     after = cache.explain("pods", labels="app=a-7,tier!=a")
     assert (after.looks_at, after.by, after.indexes) == (8, ("label app",), "")

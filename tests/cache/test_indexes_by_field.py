@@ -126,9 +126,9 @@ def filled(
         informer.indexes = {each.name: each for each in declared}
         informer.__dict__["reader"] = replace(Reader.of(resource, projection), indexes=declared)
         for each in declared:
-            informer.store.declare(each)
+            informer.state.store.declare(each)
     informer.hold(*objects)
-    while informer.store.build(1000):
+    while informer.state.store.build(1000):
         pass
     return environment, informer
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -43,10 +44,10 @@ def test_a_write_repeats_the_last_one_if_somebody_has_undone_that(write: Written
 
 def test_an_answer_that_is_no_object_has_no_values() -> None:
     class Whole:
-        resource, projection = PODS, ALL
+        state = SimpleNamespace(resource=PODS, projection=ALL)
 
     class Part(Whole):
-        projection = Projection.of(keep=["spec"])
+        state = SimpleNamespace(resource=PODS, projection=Projection.of(keep=["spec"]))
 
     for stub in (Whole, Part):
         for answer in (b"{}", b"[", b""):

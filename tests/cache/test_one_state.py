@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from kopf_selectcache.informer.state import InformerState
 from kopf_selectcache.selectors.selector import Selector
 from kopf_selectcache.testing import FakeCache
 from tests.cache.environment import pod
@@ -18,12 +19,12 @@ def test_a_read_opens_its_snapshot_again_if_the_state_is_replaced_meanwhile(
     informer = cache._runtime.informer("pods")
     opened: list[Selector | None] = []
 
-    def age(request: Selector | None = None) -> float:
+    def age(_: InformerState, request: Selector | None = None) -> float:
         opened.append(request)
         if len(opened) == 1:
             informer.state = replace(informer.state)
         return 0.0
 
-    monkeypatch.setattr(informer, "age", age)
+    monkeypatch.setattr(InformerState, "age", age)
     assert len(cache.list("pods", labels="app=web", max_age=1)) == 1
     assert len(opened) == 2

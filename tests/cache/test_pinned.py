@@ -17,6 +17,7 @@ from kopf_selectcache import Cache, Key, NotDeclared, NotFound, NotSynced, ReadE
 from kopf_selectcache.cache._at_least import version_reached
 from kopf_selectcache.cache.pinned import LONG, OpenSnapshots, PinnedReads
 from kopf_selectcache.core.reasons import MetricReason
+from kopf_selectcache.informer.state import InformerState
 from kopf_selectcache.testing import FakeCache
 from tests.cache.clients import V1Pod
 from tests.cache.environment import NODES, Environment
@@ -75,7 +76,7 @@ def test_3_reads_of_a_snapshot_are_of_one_generation_of_each_kind() -> None:
 
 def test_3_a_relist_does_not_reach_a_snapshot() -> None:
     cache = fake()
-    store = cache._runtime.informer("pods").store
+    store = cache._runtime.informer("pods").state.store
     before = contents(cache)
     with cache.snapshot("pods", "nodes") as now:
         store.begin()
@@ -118,13 +119,13 @@ def test_3_a_change_of_the_filter_meanwhile_opens_the_snapshot_again(monkeypatch
     informer = cache._runtime.informer("pods")
     opened: list[object] = []
 
-    def age(request: object = None) -> float:
+    def age(_: InformerState, request: object = None) -> float:
         opened.append(request)
         if len(opened) == 1:
             informer.state = replace(informer.state)
         return 0.0
 
-    monkeypatch.setattr(informer, "age", age)
+    monkeypatch.setattr(InformerState, "age", age)
     with cache.snapshot("pods") as now:
         assert (len(now.list("pods")), len(opened)) == (2, 2)
 
@@ -217,12 +218,13 @@ def test_11_a_snapshot_is_as_new_as_its_cache_was_known_to_be() -> None:
 def test_11_unconfirmed_leaves_are_no_proof_of_a_newer_version() -> None:
     doubts: list[str] = []
     streams = [SimpleNamespace(goal=lambda goal: goal, version=version) for version in ("15", "13")]
-    informer: Any = SimpleNamespace(
+    state = SimpleNamespace(
         store=SimpleNamespace(version="12"),
         streams_for=lambda: streams,
         has_several_streams=True,
         has_unconfirmed_up_to=lambda version, **_: version in doubts,
     )
+    informer: Any = SimpleNamespace(state=state)
     assert version_reached(informer) == "13", "one of the streams has reached no more"
     doubts.append("13")
     assert version_reached(informer) == "12"
@@ -261,7 +263,7 @@ def test_11_a_comparison_from_before_a_restore_proves_nothing() -> None:
                 assert now.list_cached("pods", at_least=outside)
                 cluster.restore(backup)
                 (b,) = cluster.create(pod("b", **WEB))
-                environment.informer.reflectors[0].relist(MetricReason.AUDIT)
+                environment.informer.state.reflectors[0].relist(MetricReason.AUDIT)
                 await environment.clock.move_until(lambda: len(cache.list_cached("pods")) == 2)
                 cluster.create(*(pod(f"web-{n}", **WEB) for n in range(50)))
                 await until(lambda: len(cache.list_cached("pods")) == 52)
@@ -282,7 +284,7 @@ def test_11_a_snapshot_from_before_a_restore_is_not_as_new_as_a_version() -> Non
             with cache.snapshot("pods") as now:
                 cluster.restore(backup)
                 (b,) = cluster.create(pod("b", **WEB))
-                environment.informer.reflectors[0].relist(MetricReason.AUDIT)
+                environment.informer.state.reflectors[0].relist(MetricReason.AUDIT)
                 await environment.clock.move_until(lambda: len(cache.list_cached("pods")) == 2)
                 assert len(now.list_cached("pods")) == 10
                 with pytest.raises(Stale):

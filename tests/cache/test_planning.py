@@ -78,7 +78,7 @@ def test_a_plan_of_a_change_counts_kept_objects_without_a_list_of_them() -> None
         assert not plan.ended
         assert plan.objects == 2
         await cache.declare("configmaps", following, replace=True)
-        held = sum(map(weight, gated.operator.runtime.informer("configmaps").store.records()[0]))
+        held = sum(map(weight, gated.operator.runtime.informer("configmaps").state.store.records()[0]))
         assert plan.bytes is not None
         assert held / 2 < plan.bytes < held * 2
         after = len([e for e in gated.cluster.requests if e.query.get("labelSelector") == "app=web"])
@@ -102,7 +102,7 @@ def test_16_a_plan_counts_the_templates_of_kept_objects() -> None:
     async def main() -> None:
         siblings = [sibling(group, number) for group in range(20) for number in range(6)]
         async with gated(FILTER, *siblings, kind="configmaps") as environment:
-            records = environment.operator.runtime.informer("configmaps").store.records()[0]
+            records = environment.operator.runtime.informer("configmaps").state.store.records()[0]
             plan = await environment.cache.plan("configmaps", FILTER)
             assert plan.objects == len(records) == 120
             assert plan.bytes == weights_of(records).total > 1.1 * sum(map(weight, records))
@@ -140,10 +140,10 @@ def test_a_plan_keeps_the_present_options_as_a_change_does() -> None:
         plan, informer = await cache.plan("configmaps", some), gated.operator.runtime.informer("configmaps")
         (right,) = plan.permissions
         assert (right.names, right.namespace) == (None, "shop")
-        present = informer.reflectors
+        present = informer.state.reflectors
         assert [each.filter for each in plan.kept] == [each.stream.selector for each in present]
         await cache.declare("configmaps", some, replace=True)
-        assert informer.reflectors == present
+        assert informer.state.reflectors == present
 
     operated(test)
 
@@ -168,7 +168,7 @@ def test_an_error_of_a_plan_names_the_kind(monkeypatch: pytest.MonkeyPatch) -> N
         raise DeclarationError("it does not fit", remedy="Change it")
 
     async def test(gated: Gated, cache: Cache) -> None:
-        monkeypatch.setattr(gated.operator.runtime.informer("configmaps"), "plan_for", refuse)
+        monkeypatch.setattr(gated.operator.runtime.informer("configmaps").resolver, "plan", refuse)
         with pytest.raises(DeclarationError) as raised:
             await cache.plan("configmaps", FILTER)
         assert "configmaps" in raised.value.what

@@ -275,9 +275,9 @@ def test_a_limit_of_zero_returns_no_object_and_checks_the_read_as_any_other() ->
 def test_counting_decodes_nothing_unless_fields_or_paths_are_asked_for() -> None:
     environment = Environment()
     informer = environment.declare(Selector("app=web", fields="spec.nodeName=n1")).hold(WEB, GOLD)
-    for record in informer.store.records()[0]:
+    for record in informer.state.store.records()[0]:
         looked_at = {"what": "the filter sees to is not looked at again, and neither is its field"}
-        informer.store.put(
+        informer.state.store.put(
             replace(record, version=f"{record.version}0", stored=b"cannot be decoded", labels=looked_at)
         )
     cache = environment.cache()
@@ -385,7 +385,7 @@ def test_a_filter_goes_with_its_cache() -> None:
 def test_an_object_that_is_read_often_is_unpacked_once(monkeypatch: pytest.MonkeyPatch) -> None:
     cache = FakeCache([WEB], {"pods": ""})
     key, packing = Key.of(WEB), Packing(always=True)
-    (record,) = cache._access.runtime.informer("pods").store.records()[0]
+    (record,) = cache._access.runtime.informer("pods").state.store.records()[0]
     record.replace(packing.pack(record.data + b" " * 200), packing)
     found = [cache.get("pods", key) for _ in range(2)]
     monkeypatch.setattr(packing, "unpack", lambda _: pytest.fail("it is unpacked again"))
@@ -396,7 +396,7 @@ def test_an_object_that_is_read_often_is_unpacked_once(monkeypatch: pytest.Monke
 @pytest.mark.parametrize("packing", [None, Packing()])
 def test_an_object_that_is_not_packed_is_not_kept_once_more(packing: Packing | None) -> None:
     cache = FakeCache([WEB], {"pods": ""})
-    store = cache._access.runtime.informer("pods").store
+    store = cache._access.runtime.informer("pods").state.store
     (record,) = store.records()[0]
     record.packing = packing
     for _ in range(4):

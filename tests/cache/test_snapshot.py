@@ -86,9 +86,9 @@ def test_no_function_of_the_operator_is_called_under_a_lock() -> None:
 
     def transform(obj: Obj) -> Obj:
         def look() -> bool:
-            got = informer.own_writes.lock.acquire(blocking=False)
+            got: bool = informer.state.own_writes.lock.acquire(blocking=False)
             if got:
-                informer.own_writes.lock.release()
+                informer.state.own_writes.lock.release()
             return got
 
         with ThreadPoolExecutor() as threads:
@@ -97,7 +97,7 @@ def test_no_function_of_the_operator_is_called_under_a_lock() -> None:
 
     informer = environment.declare("app=web", PODS, "kind", Projection.of(transform=transform))
     informer.hold(OTHER)
-    informer.own_writes.lay(OwnWrite(("ns", "other"), "u", "", None, at=0.0))
+    informer.state.own_writes.lay(OwnWrite(("ns", "other"), "u", "", None, at=0.0))
     free.clear()
     assert shown(environment.cache(own=pod("mine", version="11", app="web"))) == "11"
     assert free

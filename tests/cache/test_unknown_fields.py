@@ -68,7 +68,7 @@ async def reading_widgets(code: int, times: int | None) -> AsyncIterator[Runtime
         cluster.faults.add(Refuse(code), verb="get", resource="customresourcedefinitions", times=times)
         vault = Vault({"login": kopf.ConnectionInfo(server=cluster.url, token=cluster.token)})
         async with keeping(vault, {"widgets": Selector(fields="spec.env=prod")}) as (runtime, _):
-            await until(lambda: runtime.informer("widgets").synced)
+            await until(lambda: runtime.informer("widgets").state.is_synced)
             yield runtime
         await vault.close()
 
@@ -85,7 +85,7 @@ async def called_with_newer(runtime: Runtime, **spec: str) -> Cache:
 def test_contract_9_a_transient_refusal_of_the_definition_hides_no_field_and_no_own_object(code: int) -> None:
     async def main() -> None:
         async with reading_widgets(code, 1) as runtime:
-            resource = runtime.informer("widgets").resource
+            resource = runtime.informer("widgets").state.resource
             assert resource is not None
             assert resource.fields_known
             mine = await called_with_newer(runtime, note="new")
@@ -101,7 +101,7 @@ def test_where_the_definition_is_forbidden_the_own_object_is_read_from_the_strea
 ):
     async def main() -> None:
         async with reading_widgets(403, None) as runtime:
-            resource = runtime.informer("widgets").resource
+            resource = runtime.informer("widgets").state.resource
             assert resource is not None
             assert not resource.fields_known
             mine = await called_with_newer(runtime, note="new")

@@ -58,12 +58,12 @@ async def holding_deep(
     async with caching(declared, **options) as environment:
         fault = environment.cluster.faults.add(inserted(value))
         environment.cluster.create(*OBJECTS)
-        await until(lambda: environment.informer.held() == len(OBJECTS))
+        await until(lambda: environment.informer.state.held() == len(OBJECTS))
         yield environment, fault
 
 
 def unreadable(environment: Environment) -> set[tuple[str, str]]:
-    return set(environment.informer.store.unreadable)
+    return set(environment.informer.state.store.unreadable)
 
 
 # ---- What is held.
@@ -81,17 +81,17 @@ def test_contract_8_an_object_that_cannot_be_decoded_costs_itself_alone_in_a_lis
             environment.cluster.cut("watch", "secrets")
             environment.cluster.faults.add(inserted(value))
             environment.cluster.create(*OBJECTS)
-            environment.informer.reflectors[0].relist(MetricReason.AUDIT)
+            environment.informer.state.reflectors[0].relist(MetricReason.AUDIT)
             await until(
                 lambda: (
-                    environment.informer.reflectors[0].commits == 2
+                    environment.informer.state.reflectors[0].commits == 2
                     or environment.informer.counts.failures["garbled"]
                 )
             )
             assert not environment.informer.counts.failures["garbled"]
             assert named(environment.cache.list_cached("secrets")) == ["other", "web"]
             assert unreadable(environment) == {DEEP}
-            assert why in environment.informer.store.unreadable[DEEP].why
+            assert why in environment.informer.state.store.unreadable[DEEP].why
             with pytest.raises(Unreadable) as caught:
                 environment.cache.get("secrets", "deep", namespace="shop")
             assert caught.value.keys == (Key.stored(DEEP),)
@@ -110,9 +110,9 @@ def test_contract_8_an_object_that_cannot_be_decoded_costs_itself_alone_in_a_wat
             await until(lambda: len(environment.watches()) > 1)
             environment.cluster.patch(secret("deep"), labelled(tier="tin"))
             environment.cluster.create(secret("web", app="web"))
-            await until(lambda: environment.informer.held() == 2)
+            await until(lambda: environment.informer.state.held() == 2)
             assert unreadable(environment) == {DEEP}
-            assert why in environment.informer.store.unreadable[DEEP].why
+            assert why in environment.informer.state.store.unreadable[DEEP].why
             with pytest.raises(Unreadable) as caught:
                 environment.cache.get("secrets", "deep", namespace="shop")
             assert caught.value.keys == (Key.stored(DEEP),)
@@ -184,19 +184,19 @@ def test_an_object_that_may_have_been_damaged_on_its_way_is_listed_anew_by_the_n
 ) -> None:
     async def main() -> None:
         async with holding_deep(declared, value=VALUES[what][0]) as (environment, fault):
-            await until(lambda: environment.informer.synced and unreadable(environment))
-            commits = [each.commits + 1 for each in environment.informer.reflectors]
+            await until(lambda: environment.informer.state.is_synced and unreadable(environment))
+            commits = [each.commits + 1 for each in environment.informer.state.reflectors]
             found = await environment.cache.audit("secrets")
             assert set(found.outdated) == {Key.stored(DEEP)}
-            await until(lambda: [each.commits for each in environment.informer.reflectors] == commits)
+            await until(lambda: [each.commits for each in environment.informer.state.reflectors] == commits)
             assert unreadable(environment) == {DEEP}  # It is damaged again.
-            await until(lambda: environment.informer.synced)
+            await until(lambda: environment.informer.state.is_synced)
             assert environment.informer.counts.relists == {"audit": len(commits)}
             fault.release()
             assert not await environment.cache.audit("secrets")
             await until(lambda: not unreadable(environment))
             assert named(environment.cache.list("secrets", labels="app=web")) == ["deep", "other", "web"]
-            await until(lambda: environment.informer.synced)
+            await until(lambda: environment.informer.state.is_synced)
             assert await environment.cache.audit("secrets")
 
     run(main())
@@ -205,7 +205,7 @@ def test_an_object_that_may_have_been_damaged_on_its_way_is_listed_anew_by_the_n
 def test_an_object_that_the_server_has_as_it_is_unreadable_is_not_listed_anew_by_audits() -> None:
     async def main() -> None:
         async with holding_deep() as (environment, _):
-            await until(lambda: environment.informer.synced and unreadable(environment))
+            await until(lambda: environment.informer.state.is_synced and unreadable(environment))
             assert await environment.cache.audit("secrets")
             assert not environment.informer.counts.relists
 
@@ -253,13 +253,13 @@ def test_contract_8_an_object_into_which_a_function_of_the_operator_recurses_too
             assert named(environment.cache.list_cached("secrets")) == ["other", "web"]
             assert unreadable(environment) == {DEEP}
             assert not environment.informer.counts.failures["garbled"]
-            assert why in environment.informer.store.unreadable[DEEP].why
+            assert why in environment.informer.state.store.unreadable[DEEP].why
             with pytest.raises(Unreadable) as caught:
                 environment.cache.get("secrets", "deep", namespace="shop")
             assert caught.value.keys == (Key.stored(DEEP),)
             environment.cluster.create(secret("later", app="web"))
-            await until(lambda: environment.informer.held() == 4)
-            assert str(environment.informer.health) == "synced"
+            await until(lambda: environment.informer.state.held() == 4)
+            assert str(environment.informer.state.health) == "synced"
 
     run(main())
 
@@ -282,7 +282,7 @@ def test_an_unreadable_object_leaves_and_is_deleted_as_any(initial: str) -> None
 def test_unreadable_objects_of_several_watches_are_unreadable_in_the_answer_of_all() -> None:
     async def main() -> None:
         async with holding_deep([Selector("app=web"), Selector("tier=gold")]) as (environment, fault):
-            await until(lambda: environment.informer.synced)
+            await until(lambda: environment.informer.state.is_synced)
             assert unreadable(environment) == {DEEP}
             for request in ("app=web", "tier=gold"):
                 with pytest.raises(Unreadable):
@@ -313,10 +313,13 @@ def test_labels_and_names_of_unreadable_objects_are_compared_with_the_selector_t
                 environment.cluster.cut("watch", "secrets")
                 environment.cluster.create(secret("deep", app="db"))
                 await until(
-                    lambda: isinstance(environment.informer.part().error, Rejected) or unreadable(environment)
+                    lambda: (
+                        isinstance(environment.informer.state.part().error, Rejected)
+                        or unreadable(environment)
+                    )
                 )
                 assert not unreadable(environment)
-                assert "shop/deep' came" in environment.informer.message
+                assert "shop/deep' came" in environment.informer.state.message
 
     run(main())
 
@@ -348,9 +351,9 @@ def test_a_page_with_an_object_of_no_name_or_uid_is_refused_and_its_position_is_
         async with caching("app=web", *OBJECTS) as environment:
             await environment.cache.wait_synced()
             environment.cluster.faults.add(Inserted(data, names=frozenset({"other"})), verb="list")
-            environment.informer.reflectors[0].relist(MetricReason.AUDIT)
-            await until(lambda: "(item 1 of the page)" in environment.informer.message)
-            assert "came without a name, uid or resourceVersion" in environment.informer.message
+            environment.informer.state.reflectors[0].relist(MetricReason.AUDIT)
+            await until(lambda: "(item 1 of the page)" in environment.informer.state.message)
+            assert "came without a name, uid or resourceVersion" in environment.informer.state.message
             assert named(environment.cache.list_cached("secrets")) == ["deep", "other", "web"]
 
     run(main())
@@ -490,11 +493,10 @@ def test_many_objects_are_packed_beside_an_unreadable_one() -> None:
         many = [secret(f"s-{number}", app="web") | {"stringData": {"a": "x" * 300}} for number in range(150)]
         async with holding_deep(Cached("app=web", storage="packed")) as (environment, _):
             environment.cluster.create(*many)
-            await until(lambda: environment.informer.held() == 153)
-            environment.informer.reflectors[0].relist(MetricReason.AUDIT)
-            await until(
-                lambda: environment.informer.packing is not None and environment.informer.packing.learned
-            )
+            await until(lambda: environment.informer.state.held() == 153)
+            environment.informer.state.reflectors[0].relist(MetricReason.AUDIT)
+            swapper = environment.informer.swapper
+            await until(lambda: swapper.packing is not None and swapper.packing.learned)
             assert len(environment.cache.list_cached("secrets")) == 152
 
     run(main())
@@ -513,7 +515,7 @@ def test_unreadable_objects_are_named_in_the_log_once_a_version_and_in_the_probe
         caplog.set_level(logging.INFO)
         async with holding_deep() as (environment, _):
             await until(lines)
-            version = environment.informer.store.unreadable[DEEP].version
+            version = environment.informer.state.store.unreadable[DEEP].version
             line = (
                 "The cache of secrets has objects that can't be decoded: shop/deep (it is nested too deeply,"
                 f" version {version}). Reads that need one of them raise Unreadable. list_cached leaves it"
@@ -524,8 +526,8 @@ def test_unreadable_objects_are_named_in_the_log_once_a_version_and_in_the_probe
                 reports([environment.informer])["secrets"]["unreadable"]
                 == f"shop/deep (it is nested too deeply, version {version})"
             )
-            environment.informer.reflectors[0].relist(MetricReason.AUDIT)
-            await until(lambda: environment.informer.reflectors[0].commits == 2)
+            environment.informer.state.reflectors[0].relist(MetricReason.AUDIT)
+            await until(lambda: environment.informer.state.reflectors[0].commits == 2)
             assert len(lines()) == 1
             for number in range(7):
                 environment.cluster.namespace(f"n-{number}")

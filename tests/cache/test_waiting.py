@@ -273,7 +273,10 @@ def test_who_waits_for_too_long_is_told_what_has_departed_and_from_what_it_is_kn
 def test_who_waits_in_vain_for_a_cache_is_told_that_it_is_not_synced() -> None:
     async def main(environment: Environment) -> None:
         informer = environment.declare("app=web")
-        informer.message, informer.remedy = "pods: the server answers 500", "The cache keeps retrying"
+        informer.message, informer.remedy = (
+            "pods: the server answers 500",
+            "The cache keeps retrying",
+        )
         with pytest.raises(NotSynced):
             await environment.cache().wait_for("pods", ready, namespace="ns", timeout=0)
         assert informer.counts.reads == {("wait_for", "NotSynced"): 1}

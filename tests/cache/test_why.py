@@ -142,7 +142,7 @@ def test_the_state_of_a_cache_that_cannot_be_read_is_told_with_its_reason() -> N
             environment.cluster.faults.add(Refuse(403), verb="list", resource="pods")
             environment.cluster.faults.add(Refuse(403), verb="watch", resource="pods")
             environment.cluster.cut("watch", "pods")
-            await environment.clock.move_until(lambda: environment.informer.part().error is not None)
+            await environment.clock.move_until(lambda: environment.informer.state.part().error is not None)
             found = await environment.cache.why("pods", "a", namespace="shop")
             assert (found.standing, found.state) == (Standing.DUE, "forbidden")
             assert "The cache is forbidden, for " in str(found)

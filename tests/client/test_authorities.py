@@ -124,7 +124,7 @@ def test_22_a_cache_follows_a_server_with_a_new_authority_and_needs_no_list(tmp_
                 await environment.synced()
                 tls.rotate()
                 over.set()
-                await until(lambda: "no safe connection can be made" in environment.informer.message)
+                await until(lambda: "no safe connection can be made" in environment.informer.state.message)
                 assert environment.names() == ["a@90"]
                 tls.publish()
                 await environment.holds("a@90", "b@105")

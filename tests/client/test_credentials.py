@@ -418,7 +418,7 @@ def test_a_cache_without_valid_credentials_is_unauthorized_and_follows_again_onc
                 logging_in(vault, *[kopf.ConnectionInfo(server=server.url, token="static")] * 40),
                 operating(server, vault=vault) as environment,
             ):
-                await until(lambda: environment.informer.health is Health.UNAUTHORIZED)
+                await until(lambda: environment.informer.state.health is Health.UNAUTHORIZED)
                 with pytest.raises(Unauthorized) as caught:
                     environment.names()
                 assert (caught.value.code, caught.value.transient) == (401, False)
@@ -443,10 +443,10 @@ def test_a_synced_cache_is_unauthorized_only_after_a_while() -> None:
                 await environment.synced()
                 began = environment.time.now
                 over.set()
-                await until(lambda: "does not accept the credentials" in environment.informer.message)
-                assert environment.informer.health in (Health.SYNCED, Health.STALE)
+                await until(lambda: "does not accept the credentials" in environment.informer.state.message)
+                assert environment.informer.state.health in (Health.SYNCED, Health.STALE)
                 assert len(environment.names()) == 1
-                await until(lambda: environment.informer.health is Health.UNAUTHORIZED)
+                await until(lambda: environment.informer.state.health is Health.UNAUTHORIZED)
                 assert environment.time.now - began >= TOLERATED
 
     run(main())
@@ -459,7 +459,7 @@ def test_a_cache_without_any_credentials_is_unauthorized() -> None:
             async with logging_in(vault, *[None] * 99, kopf.ConnectionInfo(server=server.url, token="new")):
                 await vault.invalidate(KEY, vault.select()[1].info)
                 async with operating(server, vault=vault) as environment:
-                    await until(lambda: environment.informer.health is Health.UNAUTHORIZED)
+                    await until(lambda: environment.informer.state.health is Health.UNAUTHORIZED)
                     with pytest.raises(Unauthorized) as caught:
                         environment.names()
                     assert (caught.value.code, caught.value.transient) == (None, True)
@@ -522,8 +522,8 @@ def test_a_login_that_never_returns_is_a_failure_of_the_request(monkeypatch: pyt
         ):
             # On a busy machine, the request may take too long before it is refused.
             assert await reached(
-                lambda: "the operator's login takes too long" in environment.informer.message
+                lambda: "the operator's login takes too long" in environment.informer.state.message
             )
-            await until(lambda: environment.informer.health is Health.STALLED)
+            await until(lambda: environment.informer.state.health is Health.STALLED)
 
     run(main())

@@ -68,11 +68,11 @@ def test_35_the_limit_of_a_list_follows_the_size_of_its_objects_also_between_its
                 *["4"] * 10,
             ], "two answers are not read to their end"
             assert ["continue" in each.query for each in first] == [False, False, False, *[True] * 11]
-            assert environment.informer.held() == 40
-            environment.informer.reflectors[0].relist(MetricReason.AUDIT)
+            assert environment.informer.state.held() == 40
+            environment.informer.state.reflectors[0].relist(MetricReason.AUDIT)
             await until(lambda: environment.informer.counts.relists["audit"])
             assert limits(lists(environment)[len(first) :]) == ["4"] * 10
-            assert not environment.informer.message
+            assert not environment.informer.state.message
 
     run(main())
 
@@ -124,13 +124,13 @@ def test_35_pages_with_few_objects_since_they_are_large_are_not_paced(
         server = LargeObjects(1000, LARGE // 40)
         async with keeping(server, drop=["spec"]) as runtime:
             informer, messages = runtime.informer("v1/pods"), set[str]()
-            while not informer.synced:
-                messages.add(informer.message)
+            while not informer.state.is_synced:
+                messages.add(informer.state.message)
                 await asyncio.sleep(0)
-            assert (informer.held(), messages) == (1000, {""})
+            assert (informer.state.held(), messages) == (1000, {""})
             listed = server.pages
             assert listed >= 250
-            assert await informer.audit()
+            assert await informer.auditor.audit()
             assert server.pages == 2 * listed
 
     run(main())
@@ -157,7 +157,7 @@ def test_35_a_page_without_an_end_stalls_the_cache_with_the_kind_and_the_setting
             Server(lists=[endless()] * 100) as server,
             operating(server, page_bytes=1_000_000, sync_timeout=120.0) as environment,
         ):
-            await until(lambda: str(environment.informer.health) == "stalled")
+            await until(lambda: str(environment.informer.state.health) == "stalled")
             with pytest.raises(Stalled) as raised:
                 environment.cache.list_cached("pods")
             assert not raised.value.transient
@@ -179,7 +179,7 @@ def test_35_one_object_without_an_end_is_told_by_the_object_before_it() -> None:
             Server(lists=[endless(), endless(), *[first, *[endless()] * 3] * 50]) as server,
             operating(server, page_bytes=1_000_000, sync_timeout=120.0) as environment,
         ):
-            await until(lambda: str(environment.informer.health) == "stalled")
+            await until(lambda: str(environment.informer.state.health) == "stalled")
             with pytest.raises(Stalled, match=r"after .*\ba\b"):
                 environment.cache.list_cached("pods")
             assert [query["limit"] for query in server.pods.listed[:6]] == ["500", "31", "1", "2", "1", "1"]
@@ -358,7 +358,7 @@ def test_i8_memory_stays_within_one_and_a_half_times_during_a_relist_of_large_ob
         server = LargeObjects(100)
         async with keeping(server) as runtime:
             informer = runtime.informer("v1/pods")
-            await until(lambda: informer.synced)
+            await until(lambda: informer.state.is_synced)
             steady, first = tracemalloc.get_traced_memory()
             tracemalloc.reset_peak()
             server.expired.set()
@@ -368,7 +368,7 @@ def test_i8_memory_stays_within_one_and_a_half_times_during_a_relist_of_large_ob
                 f"{steady:,} bytes held; {first:,} at most during the first list, {peak:,} during the relist:"
                 f" {peak / steady:.2f} times"
             )
-            assert informer.held() == 100
+            assert informer.state.held() == 100
             assert steady > 100 * LARGE
             assert first <= 1.5 * steady
             assert peak <= 1.5 * steady
@@ -381,9 +381,9 @@ def test_i8_a_budget_is_exceeded_by_one_page_at_most_also_where_objects_are_larg
     async def main() -> None:
         async with keeping(LargeObjects(150), max_bytes="20Mi") as runtime:
             informer = runtime.informer("v1/pods")
-            await until(lambda: str(informer.health) == "oversized")
+            await until(lambda: str(informer.state.health) == "oversized")
             with pytest.raises(Oversized):
-                raise informer.part().error or AssertionError
+                raise informer.state.part().error or AssertionError
             _, peak = tracemalloc.get_traced_memory()
             print(f"{peak:,} bytes at most")
             # A page is held twice while it is read: as it came, and as its objects.

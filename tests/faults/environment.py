@@ -127,15 +127,15 @@ class Environment:
 
     async def holds(self, *names: str) -> None:
         """Wait until readers see exactly this."""
-        await until(lambda: self.informer.store.version and self.names() == sorted(names))
+        await until(lambda: self.informer.state.store.version and self.names() == sorted(names))
 
     async def synced(self) -> None:
         """Wait until all is well."""
-        await until(lambda: self.informer.synced and not self.informer.message)
+        await until(lambda: self.informer.state.is_synced and not self.informer.state.message)
 
     def failure(self) -> Failure | None:
         """Return the failure of the first stream."""
-        return self.informer.reflectors[0].condition.failure
+        return self.informer.state.reflectors[0].condition.failure
 
     def code(self) -> int | None:
         """Return the status of the refusal that the first stream failed by; None for another failure."""

@@ -134,17 +134,16 @@ class Reader:
     def agrees(self) -> str:
         """Compare what is held with what there is; return in which way it differs."""
         for resource in self._resources:
-            informer = self._cache._runtime.informer(resource)
-            if not informer.synced:
-                return f"{resource} are {informer.health.value}: {informer.message}"
+            state = self._cache._runtime.informer(resource).state
+            if not state.is_synced:
+                return f"{resource} are {state.health.value}: {state.message}"
             held = {
-                (resource, *record.key): (record.uid, record.version)
-                for record in informer.store.records()[0]
+                (resource, *record.key): (record.uid, record.version) for record in state.store.records()[0]
             }
             wanted = self._population.held(resource)
             if held != wanted:
                 return (
-                    f"I3: {resource} are {informer.health.value} ({informer.message or 'and well'}), and"
+                    f"I3: {resource} are {state.health.value} ({state.message or 'and well'}), and"
                     f" hold what is not there: {sorted(held.items() - wanted.items())}, and not what is:"
                     f" {sorted(wanted.items() - held.items())}"
                 )
@@ -165,7 +164,7 @@ class Reader:
             int(version or 0)
             for each in informers
             for version in (
-                each.store.version,
+                each.state.store.version,
                 *(substore.version for substore in each.state.union.substores),
             )
         ]

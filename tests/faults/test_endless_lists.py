@@ -107,8 +107,8 @@ def test_33_a_list_without_an_end_is_asked_for_at_a_bounded_rate_and_stalled_aft
                     )
                 assert script.most_in_a_minute() <= most
                 assert environment.time.now > 1000.0 + 10 * MINUTE
-                assert str(environment.informer.health) == "stalled"
-                assert said in environment.informer.message
+                assert str(environment.informer.state.health) == "stalled"
+                assert said in environment.informer.state.message
 
     run(main())
     assert any(said in message for message in caplog.messages)
@@ -134,7 +134,7 @@ def test_33_a_relist_without_an_end_is_asked_for_at_a_bounded_rate_and_what_is_h
                 )
                 assert script.most_in_a_minute() <= most
                 assert environment.time.now > 1000.0 + 5 * MINUTE
-                assert (environment.names(), str(environment.informer.health)) == (["a@90"], "stale")
+                assert (environment.names(), str(environment.informer.state.health)) == (["a@90"], "stale")
 
     run(main())
 

@@ -25,7 +25,7 @@ def test_all_comes_in_one_stream_which_goes_on_as_the_watch() -> None:
         watches = [streamed(A, B, end, END, event("DELETED", pod("a", "101")))]
         async with Server(watches=watches) as server, operating(server, initial="stream") as environment:
             await until(lambda: environment.informer.counts.events == 2)
-            assert environment.informer.store.version == "", "half a state is none"
+            assert environment.informer.state.store.version == "", "half a state is none"
             end.set()
             await environment.holds("b@95")
             assert server.pods.watched == [INITIAL]
@@ -107,7 +107,7 @@ def test_9_an_initial_stream_that_breaks_off_starts_again_and_not_at_the_version
         watches = [cut, held(again, streamed(A, B, END))]
         async with Server(watches=watches) as server, operating(server, initial="stream") as environment:
             await environment.watched(2)
-            assert environment.informer.store.version == ""
+            assert environment.informer.state.store.version == ""
             again.set()
             await environment.holds("a@90", "b@95")
             assert server.pods.watched == [INITIAL, INITIAL]
@@ -140,7 +140,7 @@ def test_9_a_plain_bookmark_is_not_the_end_of_the_initial_state() -> None:
         watches = [streamed(A, bookmark("100"), rest, B, END)]
         async with Server(watches=watches) as server, operating(server, initial="stream") as environment:
             await until(lambda: environment.informer.counts.events)
-            assert environment.informer.store.version == ""
+            assert environment.informer.state.store.version == ""
             rest.set()
             await environment.holds("a@90", "b@95")
 

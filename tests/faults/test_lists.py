@@ -41,7 +41,10 @@ def test_16_a_first_list_that_a_server_puts_off_for_long_is_stalled_after_the_sy
         ):
             await environment.listed(2)
             assert environment.time.slept == [120.0, 380.5]
-            assert (str(environment.informer.health), environment.informer.lasted()) == ("stalled", 380.5)
+            assert (str(environment.informer.state.health), environment.informer.state.lasted()) == (
+                "stalled",
+                380.5,
+            )
             assert environment.code() == 429
 
     run(main())
@@ -53,7 +56,7 @@ def test_all_pages_make_one_state_and_the_watch_goes_on_from_their_version() -> 
         lists = [listed("100", pod("a", "90"), then="1"), held(last, listed("100", pod("b", "95")))]
         async with Server(lists=lists) as server, operating(server) as environment:
             await environment.listed(2)
-            assert environment.informer.store.version == "", "half a list is none"
+            assert environment.informer.state.store.version == "", "half a list is none"
             last.set()
             await environment.holds("a@90", "b@95")
             await environment.watched(1)
@@ -95,7 +98,7 @@ def test_6_a_list_whose_token_expired_starts_again_and_two_lists_are_never_mixed
         ]
         async with Server(lists=lists) as server, operating(server) as environment:
             await environment.listed(3)
-            assert environment.informer.store.version == ""
+            assert environment.informer.state.store.version == ""
             more.set()
             await environment.holds("a@150", "b@160")
             assert server.pods.listed == [FIRST, then("1"), FIRST, then("2")]
@@ -354,8 +357,8 @@ def test_contract_8_a_first_list_that_is_never_answered_is_stalled_after_the_syn
             task = asyncio.create_task(runtime.run())
             await asyncio.sleep(120.0 + request_timeout)
             informer = runtime.informer("pods")
-            assert str(informer.health) == "stalled"
-            assert informer.message.startswith("pods: no answer came in time")
+            assert str(informer.state.health) == "stalled"
+            assert informer.state.message.startswith("pods: no answer came in time")
             task.cancel()
             await asyncio.wait({task})
             await vault.close()

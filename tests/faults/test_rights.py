@@ -44,7 +44,7 @@ def test_21_a_right_that_is_revoked_is_named_within_seconds_and_the_watch_goes_o
             await environment.synced()
             over.set()
             await environment.watched(9)
-            assert environment.informer.health is Health.FORBIDDEN
+            assert environment.informer.state.health is Health.FORBIDDEN
             with pytest.raises(Forbidden) as caught:
                 environment.names()
             assert str(caught.value) == (
@@ -61,7 +61,7 @@ def test_21_a_right_that_is_revoked_is_named_within_seconds_and_the_watch_goes_o
                 "To see all missing permissions: selectcache check app.py",
             ]
             granted.set()
-            await until(lambda: environment.informer.synced)
+            await until(lambda: environment.informer.state.is_synced)
             await environment.holds("a@90", "b@105")
             assert [query["resourceVersion"] for query in server.pods.watched] == ["100"] * 9
             assert len(server.pods.listed) == 1
@@ -73,7 +73,7 @@ def test_21_a_right_that_was_never_there_is_named_at_once_and_asked_for_without_
     async def main() -> None:
         async with Server(lists=[LISTED], watches=[NO, NO]) as server, operating(server) as environment:
             await environment.informer.wait_until_settled()
-            assert environment.informer.health is Health.FORBIDDEN
+            assert environment.informer.state.health is Health.FORBIDDEN
             await environment.watched(3)
             assert environment.time.slept == [10.0, 10.0], "there is no hurry while only a person can help"
 
@@ -89,17 +89,17 @@ def test_21_a_right_that_is_missing_from_the_start_holds_up_no_other_cache() -> 
             async with operating(server, selectors={"pods": "app=web", "secrets": "app=web"}) as environment:
                 await until(
                     lambda: (
-                        environment.informer.health is Health.FORBIDDEN
-                        and environment.runtime.informer("secrets").synced
+                        environment.informer.state.health is Health.FORBIDDEN
+                        and environment.runtime.informer("secrets").state.is_synced
                     )
                 )
                 assert [
                     one["metadata"]["name"] for one in environment.cache.list("secrets", labels="app=web")
                 ] == ["s"]
-                assert "does not have permission to list them" in environment.informer.message
+                assert "does not have permission to list them" in environment.informer.state.message
                 await environment.informer.wait_until_settled()
                 granted.set()
-                await until(lambda: environment.informer.synced)
+                await until(lambda: environment.informer.state.is_synced)
                 assert environment.names() == ["a@90"]
 
     run(main())
@@ -109,8 +109,8 @@ def test_21_trouble_of_another_sort_does_not_hide_which_right_is_missing() -> No
     async def main() -> None:
         async with Server(lists=[NO, refused(500), refused(503)]) as server, operating(server) as environment:
             await environment.listed(4)
-            assert environment.informer.health is Health.FORBIDDEN
-            assert DENIED in environment.informer.message
+            assert environment.informer.state.health is Health.FORBIDDEN
+            assert DENIED in environment.informer.state.message
 
     run(main())
 
@@ -202,7 +202,7 @@ def test_22_a_session_of_the_user_that_is_closed_under_an_open_stream_is_replace
             ):
                 await environment.synced()
                 await session.close()
-                await until(lambda: environment.informer.message)
+                await until(lambda: environment.informer.state.message)
                 assert environment.names() == ["a@90"]
                 await environment.holds("a@90", "b@105")
                 assert len(server.pods.listed) == 1

@@ -43,7 +43,10 @@ class Dripping:
 
 async def dripped(environment: Environment, dripping: Dripping, condition: Callable[[], object]) -> None:
     await eventually(
-        lambda: environment.informer.reflectors and environment.informer.reflectors[0].comparison.is_open
+        lambda: (
+            environment.informer.state.reflectors
+            and environment.informer.state.reflectors[0].comparison.is_open
+        )
     )  # Until then, threads take part.
     task = asyncio.create_task(dripping.drip())
     try:
@@ -117,7 +120,7 @@ def test_a_watch_with_events_or_bookmarks_stays_open(what: str) -> None:
         ):
             await dripped(environment, dripping, lambda: dripping.dripped == COUNT - 1)
             assert len(server.pods.watched) == 1
-            assert environment.informer.synced
+            assert environment.informer.state.is_synced
             assert not environment.informer.counts.failures
 
     hurry(main())
@@ -158,10 +161,10 @@ def test_18_a_bookmark_of_another_kind_ends_the_stream_and_suppresses_no_event(w
             Server(lists=[LISTED], watches=watches) as server,
             operating(server, idle_timeout=IDLE) as environment,
         ):
-            await eventually(lambda: environment.informer.version in ("110", "999999"))
+            await eventually(lambda: environment.informer.state.version in ("110", "999999"))
             assert environment.names() == ["a@90", "b@110"]
             assert [query["resourceVersion"] for query in server.pods.watched] == ["100", "100"]
             assert environment.informer.counts.failures["garbled"] == 1
-            assert environment.informer.version == "110"
+            assert environment.informer.state.version == "110"
 
     hurry(main())

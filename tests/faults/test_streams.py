@@ -62,9 +62,9 @@ def test_2_a_watch_that_falls_silent_is_given_up_and_resumed_and_its_content_is_
             operating(server, idle_timeout=0.25) as environment,
         ):
             await environment.holds("a@103")
-            await until(lambda: environment.informer.message)
+            await until(lambda: environment.informer.state.message)
             assert isinstance(environment.failure(), Silent)
-            assert environment.informer.synced
+            assert environment.informer.state.is_synced
             assert environment.names() == ["a@103"]
             await environment.holds("a@103", "b@105")
             assert versions(server.pods.watched)[:2] == ["100", "103"]
@@ -102,7 +102,7 @@ def test_2_what_is_held_grows_old_until_the_server_confirms_it() -> None:
             assert environment.cache.info("pods").age == 30.5, "the wait is counted"
             accepted.set()
             await until(lambda: environment.informer.counts.events)
-            assert environment.informer.synced
+            assert environment.informer.state.is_synced
             assert environment.cache.info("pods").age == 30.5, (
                 "to accept a watch, and to tell of the past, says nothing of what happened since"
             )
@@ -246,7 +246,7 @@ def test_3_lines_come_in_whatever_pieces() -> None:
         watches = [streamed(*(lines[at : at + 7] for at in range(0, len(lines), 7)))]
         async with Server(lists=[LISTED], watches=watches) as server, operating(server) as environment:
             await followed(environment, "a@103", "b@104")
-            await until(lambda: environment.informer.store.version == "110")
+            await until(lambda: environment.informer.state.store.version == "110")
 
     run(main())
 

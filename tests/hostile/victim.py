@@ -102,7 +102,7 @@ class Victim:
     def _look(self, kind: Kind) -> Seen:
         informer, cache = self._runtime.informer(kind.plural), self._cache
         field = f"{kind.field}={kind.value}" if kind.field else None
-        seen = Seen(str(informer.health), informer.message, None, came=[*self._came[kind.plural]])
+        seen = Seen(str(informer.state.health), informer.state.message, None, came=[*self._came[kind.plural]])
         self._came[kind.plural].clear()
         try:
             objects = cache.list(kind.plural, namespace=NAMESPACE, labels="app=web", fields=field)

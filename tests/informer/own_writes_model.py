@@ -70,7 +70,7 @@ class Model:
         self.runtime = cast("Runtime", operator)
         self.cache = operator.cache()
         self.informer.state = replace(self.informer.state, resource=PODS)
-        self.informer.begin(plan(declared, PODS, namespaces=None, share_watches=True))
+        self.informer.swapper.begin(plan(declared, PODS, namespaces=None, share_watches=True))
         self.informer.mark_resolved()
         self.reached = dict.fromkeys(self.streams, 0)
         """For each stream, the number of events that it has had."""
@@ -85,7 +85,7 @@ class Model:
 
     @property
     def streams(self) -> Sequence[Reflector]:
-        return self.informer.reflectors
+        return self.informer.state.reflectors
 
     # ---- The server.
 

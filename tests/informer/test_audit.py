@@ -51,7 +51,7 @@ OBJECTS = [secret(name, app="web") for name in ("kept", "changed", "relabelled",
 async def lose(environment: Environment) -> None:
     """Let things happen of which the watch says nothing, and nevertheless goes on."""
     await environment.cache.wait_synced()
-    await until(lambda: environment.informer.synced and len(environment.watches()) == 2)
+    await until(lambda: environment.informer.state.is_synced and len(environment.watches()) == 2)
     environment.cluster.faults.add(DropEvents(), verb="watch", resource="secrets", namespace="shop")
     environment.cluster.cut("watch", "secrets", namespace="shop")
     await until(lambda: len(environment.watches()) == 3)
@@ -62,9 +62,9 @@ async def lose(environment: Environment) -> None:
     cluster.delete(secret("recreated"))
     cluster.create(secret("recreated", app="web"), secret("created", app="web"), secret("other"))
     environment.cluster.faults.clear()
-    version = environment.informer.version
+    version = environment.informer.state.version
     cluster.bookmark()
-    await until(lambda: environment.informer.version != version)
+    await until(lambda: environment.informer.state.version != version)
 
 
 def test_what_the_watch_has_lost_is_found_told_and_repaired(caplog: pytest.LogCaptureFixture) -> None:
@@ -153,8 +153,8 @@ def test_the_server_is_asked_for_names_and_versions_page_by_page_as_of_what_is_h
     async def main() -> None:
         async with caching("app=web", *OBJECTS, page_limit=page_limit) as environment:
             await environment.cache.wait_synced()
-            await until(lambda: environment.informer.synced)
-            before, version = len(tuple(environment.cluster.requests)), environment.informer.version
+            await until(lambda: environment.informer.state.is_synced)
+            before, version = len(tuple(environment.cluster.requests)), environment.informer.state.version
             environment.cluster.create(secret("unheard", "infra"))
             assert str(await environment.cache.audit("secrets")) == "all 5 are as the server has them"
             asked = [each for each in tuple(environment.cluster.requests)[before:] if each.verb == "list"]
@@ -175,7 +175,7 @@ def test_an_audit_that_cannot_be_done_says_why_and_changes_nothing() -> None:
     async def main() -> None:
         async with caching(EITHER, *OBJECTS) as environment:
             await environment.cache.wait_synced()
-            await until(lambda: environment.informer.synced)
+            await until(lambda: environment.informer.state.is_synced)
             refused: dict[int, type[StateError]] = {403: Forbidden, 410: Stalled, 500: Stalled}
             for code, error in refused.items():
                 environment.cluster.faults.add(Refuse(code), verb="list", resource="secrets", times=1)
@@ -204,7 +204,7 @@ def test_a_server_that_has_yet_to_reach_what_is_held_was_restored_and_is_listed_
                 environment.cluster.patch(secret("changed"), labelled(seen=str(seen)))
             await until(lambda: len(environment.cache.list_cached("secrets", labels={"seen": "8"})) == 1)
             environment.cluster.restore(backup)
-            await until(lambda: len(environment.watches()) == 2 and environment.informer.synced)
+            await until(lambda: len(environment.watches()) == 2 and environment.informer.state.is_synced)
             if before_1_34:
                 environment.cluster.faults.add(
                     TooLargeVersion(before_1_34=True), verb="list", resource="secrets", times=1
@@ -306,9 +306,12 @@ def test_a_relist_that_is_ordered_while_a_watch_is_waited_for_takes_its_place_an
             refused = environment.cluster.faults.add(Refuse(503), verb="watch", resource="secrets")
             environment.cluster.cut("watch", "secrets")
             await until(
-                lambda: refused.hits and isinstance(environment.informer.reflectors[0].writer.state, Waiting)
+                lambda: (
+                    refused.hits
+                    and isinstance(environment.informer.state.reflectors[0].writer.state, Waiting)
+                )
             )
-            environment.informer.reflectors[0].relist(MetricReason.AUDIT)
+            environment.informer.state.reflectors[0].relist(MetricReason.AUDIT)
             environment.cluster.faults.clear()
             await until(lambda: environment.informer.counts.relists == {"audit": 1})
             listed = [
@@ -319,7 +322,7 @@ def test_a_relist_that_is_ordered_while_a_watch_is_waited_for_takes_its_place_an
             assert "resourceVersion" not in listed[-1].query
             for watches in (1, 2):
                 before = len(environment.watches())
-                await until(lambda: environment.informer.synced)
+                await until(lambda: environment.informer.state.is_synced)
                 environment.cluster.cut("watch", "secrets")
                 # The lambda is called before the loop continues.
                 await until(lambda: len(environment.watches()) > before)  # noqa: B023
@@ -371,7 +374,7 @@ def test_an_audit_that_nobody_has_asked_for_and_that_fails_is_told_and_made_agai
             audits = environment.informer.counts.audits
             await until(lambda: environment.informer.counts.audits > audits)
             assert environment.informer.counts.failures["audit"] < environment.time.slept.count(900.0)
-            assert environment.informer.held() == 5
+            assert environment.informer.state.held() == 5
 
     run(main())
     assert any(
@@ -412,7 +415,7 @@ def test_a_mistake_of_ours_in_an_audit_is_told_and_the_next_one_is_made(
         monkeypatch.setattr("kopf_selectcache.informer.audit.audited", mistaken)
         async with caching("app=web", *OBJECTS, audit_interval=600.0) as environment:
             await until(lambda: environment.informer.counts.audits)
-            assert environment.informer.held() == 5
+            assert environment.informer.state.held() == 5
 
     run(main())
     assert any("failed because of a bug in kopf_selectcache" in message for message in caplog.messages)

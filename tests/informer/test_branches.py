@@ -70,7 +70,7 @@ def test_what_breaks_off_before_a_list_anew_begins_is_not_the_reason_for_it() ->
     async def main() -> None:
         async with caching(EITHER, secret("a", app="web")) as environment:
             await environment.cache.wait_synced()
-            reflector = environment.informer.reflectors[0]
+            reflector = environment.informer.state.reflectors[0]
             reflector.relist(MetricReason.AUDIT)
             reflector.writer.report(Lost("the connection broke off"))
             await until(lambda: environment.informer.counts.relists.total() > 0)
@@ -89,8 +89,10 @@ def test_when_one_watch_finds_that_the_server_was_restored_the_others_are_listed
             environment.cluster.create(secret("c", tier="gold"))
             await until(lambda: named(environment.cache.list_cached("secrets")) == ["a", "b", "c"])
             environment.cluster.restore(backup)
-            environment.informer.reflectors[0].relist(MetricReason.AUDIT)
-            await until(lambda: [each.substore.epoch for each in environment.informer.reflectors] == [1, 1])
+            environment.informer.state.reflectors[0].relist(MetricReason.AUDIT)
+            await until(
+                lambda: [each.substore.epoch for each in environment.informer.state.reflectors] == [1, 1]
+            )
             assert named(environment.cache.list_cached("secrets")) == ["a"]
             assert environment.informer.counts.relists == {"audit": 1, "restored": 1}
 
@@ -104,7 +106,7 @@ def test_selectors_that_differ_in_one_label_share_one_watch() -> None:
         ) as environment:
             await environment.cache.wait_synced()
             assert named(environment.cache.list("secrets", labels="app in (web,db)")) == ["a", "b"]
-            await until(lambda: environment.informer.synced)
+            await until(lambda: environment.informer.state.is_synced)
             assert [asked.query["labelSelector"] for asked in environment.watches()] == ["app in (db,web)"]
 
     run(main())
@@ -138,7 +140,7 @@ def test_names_that_share_a_watch_take_the_wider_right_and_keep_no_more() -> Non
         declared = Cached(Selector(names=["ca", "tls"], namespaces=["infra"]), share_watches=True)
         async with caching(declared, secret("ca", "infra"), secret("key", "infra")) as environment:
             await environment.cache.wait_synced()
-            await until(lambda: environment.informer.synced)
+            await until(lambda: environment.informer.state.is_synced)
             assert [asked.query.get("fieldSelector") for asked in environment.watches()] == [None]
             assert named(environment.cache.list_cached("secrets")) == ["ca"]
 
@@ -171,7 +173,7 @@ def test_a_selector_that_adds_nothing_is_told_of_and_not_kept(caplog: pytest.Log
     async def main() -> None:
         async with caching(["app", "app=web,tier"], secret("a", app="web")) as environment:
             await environment.cache.wait_synced()
-            await until(lambda: environment.informer.synced)
+            await until(lambda: environment.informer.state.is_synced)
             assert [asked.query["labelSelector"] for asked in environment.watches()] == ["app"]
 
     run(main())
@@ -187,7 +189,7 @@ def test_too_many_lists_and_watches_for_the_namespaces_of_the_operator_are_a_rej
         names = Selector(names=[f"n{number}" for number in range(100)], namespaces=["elsewhere"])
         async with caching([names, Selector()], namespaces=("infra", "shop")) as environment:
             await environment.informer.wait_until_settled()
-            assert environment.informer.health is Health.REJECTED
+            assert environment.informer.state.health is Health.REJECTED
 
     run(main())
 
@@ -199,7 +201,7 @@ def test_an_object_that_moves_to_a_slower_branch_is_never_absent() -> None:
     async def main() -> None:
         async with caching(EITHER, secret("a", app="web"), silent="tier") as environment:
             await environment.cache.wait_synced()
-            await until(lambda: environment.informer.synced and len(environment.watches()) == 2)
+            await until(lambda: environment.informer.state.is_synced and len(environment.watches()) == 2)
             environment.cluster.patch(secret("a"), labelled(app=None, tier="gold"))
             await until(lambda: environment.probes() >= 2)
             assert environment.cache.get("secrets", "a", namespace="shop")["metadata"]["labels"] == {
@@ -234,7 +236,7 @@ def test_what_is_gone_is_let_go_though_a_branch_says_nothing(
             EITHER, secret("a", app="web"), secret("b", app="web"), silent="tier"
         ) as environment:
             await environment.cache.wait_synced()
-            await until(lambda: environment.informer.synced and len(environment.watches()) == 2)
+            await until(lambda: environment.informer.state.is_synced and len(environment.watches()) == 2)
             leave(environment.cluster)
             await until(lambda: named(environment.cache.list_cached("secrets")) == ["b"])
             assert environment.probes() == 1
@@ -249,7 +251,7 @@ def test_a_question_that_settles_nothing_is_asked_less_and_less_but_again_and_ag
     async def main() -> None:
         async with caching(EITHER, secret("a", app="web"), silent="tier") as environment:
             await environment.cache.wait_synced()
-            await until(lambda: environment.informer.synced and len(environment.watches()) == 2)
+            await until(lambda: environment.informer.state.is_synced and len(environment.watches()) == 2)
             if refused:
                 environment.cluster.faults.add(Refuse(503), verb="list", resource="secrets")
             began = environment.time.now
@@ -271,7 +273,7 @@ def test_a_question_that_is_not_answered_is_asked_again(
             EITHER, secret("a", app="web"), secret("b", app="web"), silent="tier"
         ) as environment:
             await environment.cache.wait_synced()
-            await until(lambda: environment.informer.synced and len(environment.watches()) == 2)
+            await until(lambda: environment.informer.state.is_synced and len(environment.watches()) == 2)
             environment.cluster.faults.add(
                 fault, verb="list", resource="secrets", times=4
             )  # Of what breaks off, each is asked for twice.
@@ -288,9 +290,12 @@ def test_what_is_known_to_be_gone_does_not_come_back_when_a_slow_branch_tells_it
     async def main() -> None:
         async with caching(EITHER, secret("a", app="web"), silent="tier") as environment:
             await environment.cache.wait_synced()
-            await until(lambda: environment.informer.synced and len(environment.watches()) == 2)
+            await until(lambda: environment.informer.state.is_synced and len(environment.watches()) == 2)
             told: list[bool] = []
-            before, (fast, slow) = int(environment.informer.version), environment.informer.reflectors
+            before, (fast, slow) = (
+                int(environment.informer.state.version),
+                environment.informer.state.reflectors,
+            )
             environment.informer.subscribe(
                 lambda change: told.append(change is not None and change.after is not None)
             )
@@ -333,9 +338,9 @@ def test_a_right_that_one_watch_lacks_spoils_only_the_reads_that_need_it() -> No
             ):
                 with pytest.raises(Forbidden, match=missing):
                     read()
-            assert environment.informer.health is Health.FORBIDDEN
+            assert environment.informer.state.health is Health.FORBIDDEN
             environment.cluster.user("reader", [{**WATCHING, "resourceNames": ["ca"]}], namespace="infra")
-            await until(lambda: environment.informer.synced)
+            await until(lambda: environment.informer.state.is_synced)
             assert named(environment.cache.list_cached("secrets")) == ["a", "ca"]
 
     run(main())
@@ -361,7 +366,7 @@ def test_what_two_watches_hold_is_not_known_while_a_third_that_could_hold_the_sa
 def test_what_is_complete_is_read_while_other_lists_are_still_awaited() -> None:
     async def main() -> None:
         async with caching(BOTH, secret("a", app="web"), secret("ca", "infra"), held="infra") as environment:
-            await until(lambda: environment.informer.part(Selector(namespaces=["shop"])).store.version)
+            await until(lambda: environment.informer.state.part(Selector(namespaces=["shop"])).store.version)
             assert environment.cache.info("secrets").age is None, "of all"
             assert environment.cache.get("secrets", "a", namespace="shop")["metadata"]["name"] == "a"
             assert environment.cache.explain("secrets", namespace="shop", labels="app=web").verdict
@@ -383,7 +388,7 @@ def test_an_answer_is_as_old_as_what_it_needs() -> None:
     async def main() -> None:
         async with caching(BOTH, secret("a", app="web"), secret("ca", "infra"), silent="app") as environment:
             await environment.cache.wait_synced()
-            await until(lambda: environment.informer.synced and len(environment.watches()) == 2)
+            await until(lambda: environment.informer.state.is_synced and len(environment.watches()) == 2)
             environment.time.now += 100.0
             environment.cluster.patch(secret("ca", "infra"), labelled(seen="yes"))
             await until(
@@ -396,10 +401,10 @@ def test_an_answer_is_as_old_as_what_it_needs() -> None:
                 environment.cache.list_cached("secrets", max_age=99.0)
             assert environment.cache.info("secrets").age == 100.0
             newer, older = (
-                environment.informer.part(Selector(namespaces=[namespace])).store.version
+                environment.informer.state.part(Selector(namespaces=[namespace])).store.version
                 for namespace in ("infra", "shop")
             )
-            assert int(newer) > int(older) == int(environment.informer.version)
+            assert int(newer) > int(older) == int(environment.informer.state.version)
 
     run(main())
 
@@ -455,7 +460,7 @@ def test_an_object_of_which_nothing_can_be_known_delays_no_other() -> None:
         objects = [secret(name) for name in others]
         async with caching(declared, secret("a", tier="gold"), *objects, silent="tier") as environment:
             await environment.cache.wait_synced()
-            await until(lambda: environment.informer.synced and len(environment.watches()) == 2)
+            await until(lambda: environment.informer.state.is_synced and len(environment.watches()) == 2)
             environment.cluster.faults.add(
                 Refuse(400),
                 verb="list",
@@ -496,7 +501,7 @@ def test_once_it_is_served_again_no_watch_is_read_before_it_has_been_listed_anew
             declared, secret("a", app="web"), secret("b", "infra", tier="gold")
         ) as environment:
             await environment.cache.wait_synced()
-            await until(lambda: environment.informer.synced and len(environment.watches()) == 2)
+            await until(lambda: environment.informer.state.is_synced and len(environment.watches()) == 2)
             gone = environment.cluster.faults.add(NotServed(), resource="secrets", namespace="shop")
             environment.cluster.cut("watch", "secrets", namespace="shop")
             await gone.hit()
@@ -511,8 +516,8 @@ def test_once_it_is_served_again_no_watch_is_read_before_it_has_been_listed_anew
             )
             await until(
                 lambda: (
-                    environment.informer.part(declared[0]).error is None
-                    and environment.informer.part(declared[0]).store.version
+                    environment.informer.state.part(declared[0]).error is None
+                    and environment.informer.state.part(declared[0]).store.version
                 )
             )
             assert named(environment.cache.list("secrets", namespace="shop", labels="app=web")) == ["a"]
@@ -564,7 +569,7 @@ def test_a_hundred_namespaces_are_kept_and_no_more_than_twenty_of_them_are_liste
                     await asyncio.sleep(0)
                 assert asked() == PAGES_AT_ONCE
                 answered.set()
-                await until(lambda: environment.informer.synced)
+                await until(lambda: environment.informer.state.is_synced)
                 assert asked() == len(namespaces)
                 assert {
                     each["metadata"]["namespace"] for each in environment.cache.list_cached("pods")

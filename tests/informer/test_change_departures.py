@@ -72,7 +72,7 @@ class Received:
             self.view[after.name] = after.uid, after.version
 
     def expected(self) -> dict[str, tuple[str, str]]:
-        records = self._environment.informer.store.records()[0]
+        records = self._environment.informer.state.store.records()[0]
         label = None if self._label is None else self._label.partition("=")
         return {
             each.name: (each.uid, each.version)
@@ -137,14 +137,16 @@ async def restart(environment: Environment, act: Act) -> None:
     unknown = environment.cluster.faults.add(NotServed(), resource="secrets")
     environment.cluster.cut("watch", "secrets")
     await unknown.hit()
-    await until(lambda: not environment.informer.is_complete or not environment.informer.has_several_streams)
+    await until(
+        lambda: not environment.informer.is_complete or not environment.informer.state.has_several_streams
+    )
     act(environment)
     unknown.release()
 
 
 async def evict(environment: Environment, act: Act) -> None:
     environment.cluster.create(LARGE)
-    await until(lambda: environment.informer.health is Health.OVERSIZED)
+    await until(lambda: environment.informer.state.health is Health.OVERSIZED)
     act(environment)
     environment.cluster.delete(LARGE)
 
@@ -158,7 +160,7 @@ async def subscribed(filter_: str) -> AsyncIterator[tuple[Environment, dict[str,
     declared = Cached(FILTERS[filter_], max_bytes="128Ki")
     async with caching(declared, A, STAYS) as environment:
         await environment.cache.wait_synced()
-        await until(lambda: environment.informer.synced)
+        await until(lambda: environment.informer.state.is_synced)
         received = {
             "fast": Received(environment, None),
             "slow": Received(environment, None),
@@ -184,14 +186,14 @@ async def settled(environment: Environment) -> None:
     informer = environment.informer
     await until(
         lambda: (
-            informer.synced
+            informer.state.is_synced
             and informer.is_complete
-            and informer.store.get("shop", "last")[0] is not None
-            and "large" not in {each.name for each in informer.store.records()[0]}
-            and not informer.has_unconfirmed
+            and informer.state.store.get("shop", "last")[0] is not None
+            and "large" not in {each.name for each in informer.state.store.records()[0]}
+            and not informer.state.union.unconfirmed
             and all(
                 int(each.substore.version or 0) >= int(last["resourceVersion"])
-                for each in informer.reflectors
+                for each in informer.state.reflectors
             )
         )
     )
@@ -238,7 +240,7 @@ def test_15_each_departure_is_delivered_once(filter_: str, disturb: Any, act: st
                 assert not each.departures, who
             if act == "spoil":
                 environment.cluster.delete(A)
-                await until(lambda: environment.informer.store.get("shop", "a")[0] is None)
+                await until(lambda: environment.informer.state.store.get("shop", "a")[0] is None)
                 for who, each in received.items():
                     each.drain()
                     assert each.departures == {("a", uid): 1}, who
@@ -254,7 +256,7 @@ def test_the_end_of_an_object_is_waited_for_although_it_is_evicted() -> None:
             for _ in range(20):
                 await asyncio.sleep(0)
             environment.cluster.create(LARGE)
-            await until(lambda: environment.informer.health is Health.OVERSIZED)
+            await until(lambda: environment.informer.state.health is Health.OVERSIZED)
             environment.cluster.faults.add(Silence(), verb="list", resource="secrets")
             assert not waiting.done()
             environment.cluster.delete(A)
@@ -272,15 +274,17 @@ def test_15_what_a_restored_server_has_lost_departs_once(filter_: str) -> None:
             backup = cluster.backup()
             cluster.patch(A, labelled(app="db"))
             lost = cluster.create(secret("lost", app="web"))[0]["metadata"]["uid"]
-            await until(lambda: informer.store.get("shop", "lost")[0] is not None)
+            await until(lambda: informer.state.store.get("shop", "lost")[0] is not None)
             received["slow"].drain()
             cluster.restore(backup)
-            informer.reflectors[0].relist(MetricReason.AUDIT)
-            await until(lambda: informer.store.get("shop", "lost")[0] is None and informer.synced)
+            informer.state.reflectors[0].relist(MetricReason.AUDIT)
+            await until(
+                lambda: informer.state.store.get("shop", "lost")[0] is None and informer.state.is_synced
+            )
             await until(
                 lambda: (
-                    all(each.substore.epoch == 1 for each in informer.reflectors)
-                    or not informer.has_several_streams
+                    all(each.substore.epoch == 1 for each in informer.state.reflectors)
+                    or not informer.state.has_several_streams
                 )
             )
             for who, each in received.items():
@@ -321,7 +325,7 @@ def test_15_each_departure_is_delivered_once_while_the_filter_changes_to_namespa
             await calls[0]
             if tenant == "shop":
                 await settled(environment)
-            await until(lambda: informer.ready and informer.is_complete)
+            await until(lambda: informer.state.ready and informer.is_complete)
             for who, each in received.items():
                 each.drain()
                 assert each.view == each.expected(), who

@@ -30,7 +30,7 @@ class Subscriber:
     def __init__(self, informer: Informer) -> None:
         self.causes: list[tuple[str, str]] = []
         """The name and the cause of each change."""
-        self.shown = {record.key: record for record in informer.store.records()[0]}
+        self.shown = {record.key: record for record in informer.state.store.records()[0]}
         """The objects that the changes add up to."""
         informer.subscribe(self._receive)
 
@@ -48,7 +48,7 @@ class Subscriber:
 
     def follows(self, informer: Informer) -> bool:
         return {key: identity(record) for key, record in self.shown.items()} == {
-            record.key: identity(record) for record in informer.store.records()[0]
+            record.key: identity(record) for record in informer.state.store.records()[0]
         }
 
 
@@ -83,10 +83,10 @@ def test_6_when_max_bytes_evicts_a_cache_what_is_gone_departs_once(
                 await environment.synced()
                 subscriber = Subscriber(environment.informer)
                 grown.set()
-                await until(lambda: environment.informer.health is Health.OVERSIZED)
+                await until(lambda: environment.informer.state.health is Health.OVERSIZED)
                 grew = [name for name, cause in subscriber.causes if cause == "entered"]
                 assert subscriber.causes == [(name, "entered") for name in grew]
-                assert environment.informer.held() == 0
+                assert environment.informer.state.held() == 0
                 subscriber.causes.clear()
                 again.set()
                 await environment.synced()
@@ -106,7 +106,7 @@ def test_6_when_a_kind_under_an_or_disappears_and_returns_only_what_is_gone_depa
         ]
         async with caching(OVERLAPPING, *objects) as environment:
             await environment.cache.wait_synced()
-            await until(lambda: environment.informer.synced and len(environment.watches()) == 2)
+            await until(lambda: environment.informer.state.is_synced and len(environment.watches()) == 2)
             subscriber = Subscriber(environment.informer)
             gone = environment.cluster.faults.add(NotServed(), resource="secrets")
             environment.cluster.cut("watch", "secrets")
@@ -115,9 +115,9 @@ def test_6_when_a_kind_under_an_or_disappears_and_returns_only_what_is_gone_depa
             gone.release()
             await until(
                 lambda: (
-                    environment.informer.synced
+                    environment.informer.state.is_synced
                     and len(environment.watches()) >= 4
-                    and environment.informer.held() == 2
+                    and environment.informer.state.held() == 2
                 )
             )
             await until(lambda: environment.informer.is_complete)

@@ -52,7 +52,7 @@ def pods(count: int = COUNT, *, version: int = 1) -> list[Obj]:
 
 
 def records(environment: Environment) -> list[Record]:
-    return environment.informer.store.records()[0]
+    return environment.informer.state.store.records()[0]
 
 
 def packed(environment: Environment) -> list[bool]:
@@ -239,7 +239,7 @@ def test_a_relist_of_what_has_not_changed_holds_it_once() -> None:
             await environment.synced()
             before = {id(record) for record in records(environment)}
             gone.set()
-            await until(lambda: environment.informer.version == "1001")
+            await until(lambda: environment.informer.state.version == "1001")
             assert {id(record) for record in records(environment)} == before
 
     run(main())
@@ -393,7 +393,7 @@ def test_what_a_shared_list_brings_besides_is_not_learned_from(
         ]
         declared = Cached(Selector(names=names, namespaces=["shop"]), share_watches=True, storage=storage)
         async with caching(declared, *objects) as environment:
-            await until(lambda: environment.informer.version)
+            await until(lambda: environment.informer.state.version)
             assert named(environment.cache.list_cached("secrets", namespace="shop")) == [*names]
             assert (
                 sum(
@@ -403,7 +403,7 @@ def test_what_a_shared_list_brings_besides_is_not_learned_from(
                 )
                 == 1
             )
-            packing = environment.informer.packing
+            packing = environment.informer.swapper.packing
             assert packing is not None
             assert (packing.learned, packing.fits) == (False, False), "nobody has begun to"
 
@@ -417,7 +417,7 @@ def test_what_a_shared_list_brings_besides_is_no_empty_page() -> None:
         objects = [secret(f"s{number:03}") for number in range(EMPTY_PAGES + 20)]
         declared = Cached(Selector(names=["s110", "s115"], namespaces=["shop"]), share_watches=True)
         async with caching(declared, *objects, page_limit=1) as environment:
-            await until(lambda: environment.informer.version)
+            await until(lambda: environment.informer.state.version)
             assert named(environment.cache.list_cached("secrets", namespace="shop")) == ["s110", "s115"]
             assert sum(
                 asked.verb == "list" for asked in environment.cluster.requests if asked.resource == "secrets"

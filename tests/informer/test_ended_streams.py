@@ -24,7 +24,7 @@ def test_a_stream_that_is_to_list_again_ends_with_its_operator(turns: int) -> No
     async def main() -> None:
         async with Server(lists=[LISTED, LISTED]) as server, operating(server) as environment:
             await environment.holds("a@90")
-            (reflector,) = environment.informer.reflectors
+            (reflector,) = environment.informer.state.reflectors
             loop = asyncio.get_running_loop()
 
             def relist_after(turns: int) -> None:

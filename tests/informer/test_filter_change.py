@@ -12,9 +12,9 @@ from kopf_selectcache import Cached, Forbidden, NotSynced, Selector
 from kopf_selectcache._errors import Superseded
 from kopf_selectcache.core.store.changes import Change
 from kopf_selectcache.core.store.siblings import SiblingPacking
-from kopf_selectcache.informer._exchange import Exchange, Next
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.state import Relist, Split, split_streams
+from kopf_selectcache.informer.swap import PreparedState, Swapper
 from kopf_selectcache.testing.faults import Planned, Refuse, Silence
 from tests.faults.environment import run, until
 from tests.secrets import Environment, caching, labelled, secret
@@ -37,7 +37,7 @@ FILTERS: dict[str, Any] = {
 
 
 def names(environment: Environment) -> set[str]:
-    return {record.name for record in environment.informer.store.records()[0]}
+    return {record.name for record in environment.informer.state.store.records()[0]}
 
 
 SELECTED = {
@@ -64,7 +64,7 @@ class Begun(NamedTuple):
     """A change that is under way."""
 
     task: asyncio.Task[None]
-    following: Next
+    following: PreparedState
     silence: Planned
     """The server answers the lists of gold objects once this is released."""
 
@@ -78,16 +78,16 @@ async def begin_change(environment: Environment, filter_: Any) -> Begun:
     informer = environment.informer
     silence = environment.cluster.faults.add(Silence(), verb="list", where=gold)
     task = asyncio.create_task(change(informer, filter_))
-    await until(lambda: informer.filter_change.following is not None)
-    assert informer.filter_change.following is not None
-    return Begun(task, informer.filter_change.following, silence)
+    await until(lambda: informer.filter_change.prepared is not None)
+    assert informer.filter_change.prepared is not None
+    return Begun(task, informer.filter_change.prepared, silence)
 
 
 class Follower:
     """A subscriber that knows which objects there are."""
 
     def __init__(self, informer: Informer) -> None:
-        self.view = {record.key: record for record in informer.store.records()[0]}
+        self.view = {record.key: record for record in informer.state.store.records()[0]}
         self.causes: list[tuple[str, str, bool]] = []
         self.end = informer.subscribe(self._follow)
 
@@ -116,27 +116,29 @@ def test_16_a_change_shows_what_the_new_filter_selects(before: str, after: str) 
     async def main() -> None:
         async with caching(FILTERS[before], *OBJECTS) as environment:
             informer = environment.informer
-            await until(lambda: informer.synced)
-            follower, kept = Follower(informer), set(informer.reflectors)
+            await until(lambda: informer.state.is_synced)
+            follower, kept = Follower(informer), set(informer.state.reflectors)
             lists = len([each for each in environment.cluster.requests if each.verb == "list"])
             await change(informer, FILTERS[after])
-            assert informer.synced
+            assert informer.state.is_synced
             assert names(environment) == SELECTED[after] - {"later"}
             assert {record.name for record in follower.view.values()} == names(environment)
             assert all(filter_changed for _, _, filter_changed in follower.causes)
             departed = [cause for _, cause, _ in follower.causes]
             assert departed == sorted(departed, key=["left", "entered"].index), "departures come first"
             # All objects may have both labels, so all streams of a filter are one group.
-            are_same = {each.stream for each in kept} == {each.stream for each in informer.reflectors}
-            assert {each for each in informer.reflectors if each in kept} == (kept if are_same else set())
-            new = 0 if are_same else len(informer.reflectors)
+            are_same = {each.stream for each in kept} == {each.stream for each in informer.state.reflectors}
+            assert {each for each in informer.state.reflectors if each in kept} == (
+                kept if are_same else set()
+            )
+            new = 0 if are_same else len(informer.state.reflectors)
             asked = [each for each in environment.cluster.requests if each.verb == "list"][lists:]
             assert len({(each.path, each.query.get("labelSelector")) for each in asked}) == new
             environment.cluster.create(secret("later", app="web", tier="gold"))
             await until(lambda: "later" in names(environment))
             environment.cluster.delete(secret("both"))
             await until(lambda: "both" not in names(environment))
-            await until(lambda: not informer.has_unconfirmed)
+            await until(lambda: not informer.state.union.unconfirmed)
             assert names(environment) == SELECTED[after] - {"both"}
             assert {record.name for record in follower.view.values()} == names(environment)
 
@@ -147,7 +149,7 @@ def test_16_a_change_that_is_refused_leaves_the_former_filter() -> None:
     async def main() -> None:
         async with caching("app=web", *OBJECTS) as environment:
             informer = environment.informer
-            await until(lambda: informer.synced)
+            await until(lambda: informer.state.is_synced)
             follower, tasks, state = Follower(informer), asyncio.all_tasks(), informer.state
             environment.cluster.faults.add(Refuse(403), verb="list", where=gold)
             with pytest.raises(Forbidden):
@@ -165,7 +167,7 @@ def test_16_a_change_that_takes_too_long_leaves_the_former_filter() -> None:
     async def main() -> None:
         async with caching("app=web", *OBJECTS) as environment:
             informer = environment.informer
-            await until(lambda: informer.synced)
+            await until(lambda: informer.state.is_synced)
             tasks, state = asyncio.all_tasks(), informer.state
             environment.cluster.faults.add(Silence(), verb="list")
             with pytest.raises(NotSynced):
@@ -180,7 +182,7 @@ def test_16_a_newer_change_overtakes_one_that_is_not_complete() -> None:
     async def main() -> None:
         async with caching("app=web", *OBJECTS) as environment:
             informer = environment.informer
-            await until(lambda: informer.synced)
+            await until(lambda: informer.state.is_synced)
             slow = (await begin_change(environment, "tier=gold")).task
             await change(informer, "app=db")
             assert names(environment) == {"db"}
@@ -196,10 +198,10 @@ def test_16_a_steady_stream_of_changes_is_followed() -> None:
     async def main() -> None:
         async with caching("app=web", *OBJECTS) as environment:
             informer = environment.informer
-            await until(lambda: informer.synced)
+            await until(lambda: informer.state.is_synced)
             slow, following, silence = await begin_change(environment, "tier=gold")
             second = asyncio.create_task(change(informer, "tier=gold,app=web"))
-            await until(lambda: informer.filter_change.following not in (None, following))
+            await until(lambda: informer.filter_change.prepared not in (None, following))
             waiting = [asyncio.create_task(change(informer, f"app=other-{number}")) for number in range(3)]
             await asyncio.wait(waiting[:2])
             silence.release()
@@ -216,8 +218,8 @@ def test_16_a_stream_whose_present_list_is_not_complete_is_not_kept() -> None:
     async def main() -> None:
         async with caching("app=web", *OBJECTS) as environment:
             informer = environment.informer
-            await until(lambda: informer.synced)
-            (reflector,) = informer.reflectors
+            await until(lambda: informer.state.is_synced)
+            (reflector,) = informer.state.reflectors
             planned = informer.state.plan
             assert planned is not None
 
@@ -235,15 +237,15 @@ def test_16_a_change_that_fails_leaves_the_limit_of_the_former_filter() -> None:
     async def main() -> None:
         async with caching(Cached("app=web", max_bytes=1_000_000), *OBJECTS) as environment:
             informer = environment.informer
-            await until(lambda: informer.synced)
-            tally = informer.share.tally
+            await until(lambda: informer.state.is_synced)
+            tally = informer.swapper.share.tally
             assert tally is not None
             stored = tally.bytes
             environment.cluster.faults.add(Refuse(403), verb="list", where=gold)
             with pytest.raises(Forbidden):
                 await change(informer, [Selector("app=web"), Selector("tier=gold")], max_bytes=2_000_000)
             assert tally.bytes == stored
-            assert not informer.share.is_suspended
+            assert not informer.swapper.share.is_suspended
 
     run(main())
 
@@ -261,13 +263,13 @@ def test_16_a_change_that_fails_ends_the_compression_of_the_next_filter(
     async def main() -> None:
         async with caching("app=web", *OBJECTS) as environment:
             informer = environment.informer
-            await until(lambda: informer.synced)
+            await until(lambda: informer.state.is_synced)
             environment.cluster.faults.add(Refuse(403), verb="list", where=gold)
             with pytest.raises(Forbidden):
                 await change(informer, [Selector("app=web"), Selector("tier=gold")], storage="packed")
             assert ended
-            assert informer.packing not in ended
-            assert informer.synced
+            assert informer.swapper.packing not in ended
+            assert informer.state.is_synced
 
     run(main())
 
@@ -276,11 +278,11 @@ def test_16_another_storage_applies_to_objects_of_both_filters() -> None:
     async def main() -> None:
         async with caching("app=web", *OBJECTS) as environment:
             informer = environment.informer
-            await until(lambda: informer.synced)
+            await until(lambda: informer.state.is_synced)
             await change(informer, "app=web", storage="packed")
-            packings = {record.packing for record in informer.store.records()[0]}
-            assert packings == {informer.packing}
-            assert informer.packing is not None
+            packings = {record.packing for record in informer.state.store.records()[0]}
+            assert packings == {informer.swapper.packing}
+            assert informer.swapper.packing is not None
 
     run(main())
 
@@ -290,11 +292,11 @@ def test_16_an_index_of_the_same_name_has_the_values_of_the_new_function() -> No
         first = Cached("app=web", index={"by": lambda _: "first"})
         async with caching(first, *OBJECTS) as environment:
             informer = environment.informer
-            await until(lambda: informer.synced)
+            await until(lambda: informer.state.is_synced)
 
             def values() -> list[Any]:
-                index = informer.indexes["by"]
-                return [index.known(record) for record in informer.store.records()[0]]
+                index = informer.state.indexes["by"]
+                return [index.known(record) for record in informer.state.store.records()[0]]
 
             await change(informer, "app=web", index={"by": lambda _: "second"})
             assert values() == [("second",)] * 3
@@ -310,23 +312,23 @@ def test_16_an_index_of_the_same_name_has_the_values_of_the_new_function() -> No
 
 def test_16_a_change_lists_a_quiet_stream_of_the_next_filter(monkeypatch: pytest.MonkeyPatch) -> None:
     """Readers have seen something newer than its list, and no bookmark comes."""
-    index = Exchange.index
+    index = Swapper.index
 
     async def main() -> None:
         async with caching("app=web", *OBJECTS) as environment:
             informer, cluster = environment.informer, environment.cluster
-            await until(lambda: informer.synced)
+            await until(lambda: informer.state.is_synced)
 
-            async def index_while_readers_see_more(exchange: Exchange, following: Next) -> None:
-                await index(exchange, following)
+            async def index_while_readers_see_more(swapper: Swapper, following: PreparedState) -> None:
+                await index(swapper, following)
                 cluster.patch(secret("web"), labelled(seen="yes"))
-                await until(lambda: informer.version == str(cluster.version))
+                await until(lambda: informer.state.version == str(cluster.version))
 
-            monkeypatch.setattr(Exchange, "index", index_while_readers_see_more)
+            monkeypatch.setattr(Swapper, "index", index_while_readers_see_more)
             changing = change(informer, "tier=gold", timeout=30.0)
             (failure,) = await asyncio.gather(changing, return_exceptions=True)
             assert failure is None
-            assert informer.version == str(cluster.version)
+            assert informer.state.version == str(cluster.version)
             (probed,) = [each for each in cluster.requests if each.verb == "list" and gold(each)][1:]
             assert probed.query["resourceVersion"] == str(cluster.version)
 

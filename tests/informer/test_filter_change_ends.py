@@ -13,10 +13,10 @@ from kopf_selectcache.core.reasons import MetricReason
 from kopf_selectcache.core.store.own_writes import OwnWrite
 from kopf_selectcache.core.store.swap import Swap
 from kopf_selectcache.errors import Stalled
-from kopf_selectcache.informer._exchange import Next
 from kopf_selectcache.informer.health import Health
 from kopf_selectcache.informer.reach import Prober
 from kopf_selectcache.informer.reflector import Reflector
+from kopf_selectcache.informer.swap import PreparedState
 from kopf_selectcache.testing.faults import NotServed, Refuse, Silence
 from tests.faults.environment import run, until
 from tests.informer.test_filter_change import Follower, begin_change, change, gold, names
@@ -28,8 +28,8 @@ def test_16_a_stream_that_is_held_applies_nothing_before_it_is_released() -> Non
     async def main() -> None:
         async with caching("app=web", WEB, BOTH) as environment:
             informer = environment.informer
-            await until(lambda: informer.synced)
-            (reflector,) = informer.reflectors
+            await until(lambda: informer.state.is_synced)
+            (reflector,) = informer.state.reflectors
             reflector.hold()
             reflector.hold()
             environment.cluster.delete(BOTH)
@@ -59,14 +59,14 @@ def test_16_streams_are_held_again_until_the_next_ones_are_as_new(
     async def main() -> None:
         async with caching("app=web", WEB, GOLD, BOTH) as environment:
             informer = environment.informer
-            await until(lambda: informer.synced)
-            (ended,) = informer.reflectors
+            await until(lambda: informer.state.is_synced)
+            (ended,) = informer.state.reflectors
 
-            def is_late(following: Next) -> bool:
+            def is_late(following: PreparedState) -> bool:
                 held.append(ended._held is not None)
                 return len(held) > 2 and following.swap.has_reached(following.swap.seen)
 
-            monkeypatch.setattr(Next, "is_new_enough", property(is_late))
+            monkeypatch.setattr(PreparedState, "is_new_enough", property(is_late))
             await change(informer, "tier=gold")
             assert held
             assert all(held)
@@ -81,7 +81,7 @@ def test_16_a_change_whose_streams_never_meet_ends_with_the_reason(monkeypatch: 
 
     async def main() -> None:
         async with caching("app=web", WEB, GOLD, BOTH) as environment:
-            await until(lambda: environment.informer.synced)
+            await until(lambda: environment.informer.state.is_synced)
             with pytest.raises(NotSynced, match="the watches have not reached the same version"):
                 await change(environment.informer, "tier=gold", timeout=2.0)
 
@@ -92,7 +92,7 @@ def test_16_a_change_begins_anew_if_the_informer_drops_its_store() -> None:
     async def main() -> None:
         async with caching("app=web", WEB, GOLD, BOTH) as environment:
             informer = environment.informer
-            await until(lambda: informer.synced)
+            await until(lambda: informer.state.is_synced)
             changing, _, silence = await begin_change(environment, EITHER)
             informer.filter_change.interrupt()
             silence.release()
@@ -108,11 +108,11 @@ def test_16_an_own_write_is_shown_by_both_filters_while_they_change() -> None:
     async def main() -> None:
         async with caching("app=web", WEB, GOLD, BOTH) as environment:
             informer = environment.informer
-            await until(lambda: informer.synced)
+            await until(lambda: informer.state.is_synced)
             changing, _, silence = await begin_change(environment, EITHER)
-            record = informer.store.get("shop", "both")[0]
+            record = informer.state.store.get("shop", "both")[0]
             assert record is not None
-            ahead = str(int(informer.store.version) + 10_000)
+            ahead = str(int(informer.state.store.version) + 10_000)
             written = type(record)("shop", "both", record.uid, ahead, record.labels, (), record.stored)
             present, following = informer.states
             for state in (present, following):
@@ -121,7 +121,7 @@ def test_16_an_own_write_is_shown_by_both_filters_while_they_change() -> None:
             assert environment.cache.get("secrets", "both", namespace="shop")["metadata"]["name"] == "both"
             silence.release()
             await changing
-            (write,) = informer.own_writes
+            (write,) = informer.state.own_writes
             assert write.record is written
 
     run(main())
@@ -132,17 +132,17 @@ def test_16_an_own_write_outside_of_the_former_filter_is_shown_by_the_next_one()
     async def main() -> None:
         async with caching("app=web", WEB, GOLD) as environment:
             informer, cache = environment.informer, environment.cache
-            await until(lambda: informer.synced)
-            ahead = str(int(informer.store.version) + 10_000)
+            await until(lambda: informer.state.is_synced)
+            ahead = str(int(informer.state.store.version) + 10_000)
             written = secret("gold", tier="gold")
             written["metadata"] |= {"uid": "its-uid", "resourceVersion": ahead}
             cache.remember(written)
             assert cache.list_cached("secrets").keys() == [Key("web", namespace="shop")]
-            size = informer.own_writes.size
+            size = informer.state.own_writes.size
             await change(informer, EITHER)
             gold = cache.list_cached("secrets", labels="tier=gold")
             assert [each["metadata"]["resourceVersion"] for each in gold] == [ahead]
-            assert informer.own_writes.size == size > 0
+            assert informer.state.own_writes.size == size > 0
             await change(informer, "app=web")
             assert cache.list_cached("secrets").keys() == [Key("web", namespace="shop")]
 
@@ -154,9 +154,9 @@ def test_16_an_object_that_is_written_during_a_change_is_shown_by_the_next_filte
     async def main() -> None:
         async with caching("app=web", WEB, GOLD) as environment:
             informer, cache = environment.informer, environment.cache
-            await until(lambda: informer.synced)
+            await until(lambda: informer.state.is_synced)
             changing, _, silence = await begin_change(environment, EITHER)
-            ahead = str(int(informer.store.version) + 10_000)
+            ahead = str(int(informer.state.store.version) + 10_000)
             written = secret("gold", tier="gold")
             written["metadata"] |= {"uid": "its-uid", "resourceVersion": ahead}
             cache.remember(written)
@@ -171,7 +171,7 @@ def test_16_a_change_that_waits_for_its_turn_is_overtaken_as_well() -> None:
     async def main() -> None:
         async with caching("app=web", WEB, GOLD, BOTH) as environment:
             informer = environment.informer
-            await until(lambda: informer.synced)
+            await until(lambda: informer.state.is_synced)
             first = (await begin_change(environment, "tier=gold")).task
             second = asyncio.create_task(change(informer, "tier=gold,app=web"))
             third = asyncio.create_task(change(informer, "app=db"))
@@ -186,7 +186,7 @@ def test_16_a_change_without_a_present_state_is_overtaken_at_once() -> None:
         objects = [WEB, *(large(f"gold-{number}", tier="gold") for number in range(5))]
         async with caching(Cached(EITHER, max_bytes="128Ki"), *objects) as environment:
             informer, faults = environment.informer, environment.cluster.faults
-            await until(lambda: informer.health is Health.OVERSIZED and informer.state.is_resolving)
+            await until(lambda: informer.state.health is Health.OVERSIZED and informer.state.is_resolving)
             former, silence = informer.declared, faults.add(Silence(), verb="list")
             first = asyncio.create_task(change(informer, "app=db"))
             await until(lambda: informer.declared is not former)
@@ -204,7 +204,7 @@ def test_16_equal_changes_share_one_result() -> None:
     async def main() -> None:
         async with caching("app=web", WEB, GOLD, BOTH) as environment:
             informer = environment.informer
-            await until(lambda: informer.synced)
+            await until(lambda: informer.state.is_synced)
             first, following, silence = await begin_change(environment, EITHER)
             second = asyncio.create_task(change(informer, EITHER))
             third = asyncio.create_task(change(informer, EITHER))
@@ -212,7 +212,7 @@ def test_16_equal_changes_share_one_result() -> None:
                 await change(informer, EITHER, timeout=0.05)
             first.cancel()
             await asyncio.wait({first})
-            assert informer.filter_change.following is following
+            assert informer.filter_change.prepared is following
             silence.release()
             await asyncio.gather(second, third)
             assert informer.state.union is following.state.union
@@ -224,7 +224,7 @@ def test_16_equal_changes_share_one_error() -> None:
     async def main() -> None:
         async with caching("app=web", WEB, GOLD, BOTH) as environment:
             informer = environment.informer
-            await until(lambda: informer.synced)
+            await until(lambda: informer.state.is_synced)
             environment.cluster.faults.add(Refuse(403), verb="list", where=gold)
             changes = (change(informer, EITHER) for _ in range(2))
             results = await asyncio.gather(*changes, return_exceptions=True)
@@ -237,7 +237,7 @@ def test_16_a_change_whose_list_is_refused_for_long_ends_with_the_reason() -> No
     async def main() -> None:
         async with caching("app=web", WEB, GOLD) as environment:
             informer = environment.informer
-            await until(lambda: informer.synced)
+            await until(lambda: informer.state.is_synced)
             environment.cluster.faults.add(Refuse(503), verb="list", where=gold)
             changing = asyncio.create_task(change(informer, "tier=gold", timeout=1.0))
             with pytest.raises(Stalled):
@@ -254,11 +254,11 @@ def test_16_an_error_of_a_stream_of_both_filters_is_not_one_of_the_change() -> N
     async def main() -> None:
         async with caching(HERE, WEB, GOLD) as environment:
             informer, cluster = environment.informer, environment.cluster
-            await until(lambda: informer.synced)
+            await until(lambda: informer.state.is_synced)
             changing, _, silence = await begin_change(environment, AND_THERE)
             cluster.faults.add(Refuse(403), verb="watch", where=web)
             cluster.cut("watch", "secrets")
-            await until(lambda: informer.health is Health.FORBIDDEN)
+            await until(lambda: informer.state.health is Health.FORBIDDEN)
             with pytest.raises(NotSynced):
                 await change(informer, AND_THERE, timeout=0.05)
             silence.release()
@@ -283,7 +283,7 @@ def test_16_a_mistake_of_the_prober_of_the_next_filter_is_logged_and_costs_nothi
 
     async def main() -> None:
         async with caching("app=web", WEB, GOLD) as environment:
-            await until(lambda: environment.informer.synced)
+            await until(lambda: environment.informer.state.is_synced)
             changing, following, silence = await begin_change(environment, EITHER)
             await until(lambda: len(runs) == 2)
             assert following.prober in runs
@@ -305,7 +305,7 @@ def test_16_a_mistake_while_streams_are_brought_together_ends_the_change(
 
     async def main() -> None:
         async with caching("app=web", WEB, GOLD) as environment:
-            await until(lambda: environment.informer.synced)
+            await until(lambda: environment.informer.state.is_synced)
             with pytest.raises(ZeroDivisionError):
                 await change(environment.informer, "tier=gold")
             assert names(environment) == {"web"}
@@ -319,12 +319,12 @@ def test_16_a_timeout_of_the_users_function_is_not_that_of_the_change(
     async def main() -> None:
         async with caching("app=web", WEB, GOLD) as environment:
             informer = environment.informer
-            await until(lambda: informer.synced)
+            await until(lambda: informer.state.is_synced)
 
             async def compute(*_: Any, **__: Any) -> None:
                 raise TimeoutError("of the function")
 
-            monkeypatch.setattr(informer.indexing, "compute", compute)
+            monkeypatch.setattr(informer.swapper.indexing, "compute", compute)
             with pytest.raises(TimeoutError, match="of the function"):
                 await change(informer, "tier=gold")
 
@@ -335,10 +335,10 @@ def test_16_while_a_kind_is_missing_a_change_may_be_cancelled(monkeypatch: pytes
     async def main() -> None:
         async with caching("app=web", WEB, GOLD) as environment:
             informer = environment.informer
-            await until(lambda: informer.synced)
+            await until(lambda: informer.state.is_synced)
             missing = environment.cluster.faults.add(NotServed(), resource="secrets")
             environment.cluster.cut("watch", "secrets")
-            await until(lambda: informer.health is Health.MISSING and informer.state.is_resolving)
+            await until(lambda: informer.state.health is Health.MISSING and informer.state.is_resolving)
             former, waited = informer.declared, asyncio.Event()
             with monkeypatch.context() as patched:
                 patched.setattr(informer, "wait_until_settled", waited.wait)
@@ -348,7 +348,7 @@ def test_16_while_a_kind_is_missing_a_change_may_be_cancelled(monkeypatch: pytes
                 await asyncio.wait({changing})
             assert informer.declared is former
             missing.release()
-            await until(lambda: informer.synced)
+            await until(lambda: informer.state.is_synced)
             assert names(environment) == {"web"}
 
     run(main())
@@ -358,9 +358,9 @@ def test_16_a_relist_of_a_stream_of_both_filters_reaches_both() -> None:
     async def main() -> None:
         async with caching(HERE, WEB, GOLD, BOTH) as environment:
             informer = environment.informer
-            await until(lambda: informer.synced)
+            await until(lambda: informer.state.is_synced)
             changing, _, silence = await begin_change(environment, AND_THERE)
-            (reflector,) = informer.reflectors
+            (reflector,) = informer.state.reflectors
             environment.cluster.patch(WEB, labelled(app="db"))
             await until(lambda: "web" not in names(environment))
             commits = reflector.commits
@@ -368,7 +368,7 @@ def test_16_a_relist_of_a_stream_of_both_filters_reaches_both() -> None:
             await until(lambda: reflector.commits > commits)
             silence.release()
             await changing  # There is no bookmark.
-            assert reflector in informer.reflectors
+            assert reflector in informer.state.reflectors
             assert names(environment) == {"both"}
 
     run(main())
@@ -378,22 +378,22 @@ def test_16_a_server_that_was_restored_ends_the_own_writes_of_both_filters() -> 
     async def main() -> None:
         async with caching("app=web", WEB, GOLD, BOTH) as environment:
             cluster, informer = environment.cluster, environment.informer
-            await until(lambda: informer.synced)
+            await until(lambda: informer.state.is_synced)
             backup = cluster.backup()
             cluster.patch(WEB, labelled(seen="yes"))
-            await until(lambda: informer.store.version == str(cluster.version))
+            await until(lambda: informer.state.store.version == str(cluster.version))
             changing, following, silence = await begin_change(environment, EITHER)
-            record = informer.store.get("shop", "both")[0]
+            record = informer.state.store.get("shop", "both")[0]
             assert record is not None
-            ahead = str(int(informer.store.version) + 10_000)
+            ahead = str(int(informer.state.store.version) + 10_000)
             written = type(record)("shop", "both", record.uid, ahead, record.labels, (), record.stored)
             for state in informer.states:
                 informer.laying.lay(OwnWrite(written.key, written.uid, ahead, written, 0.0), state)
             assert [len(state.own_writes) for state in informer.states] == [1, 1]
             cluster.restore(backup)
-            (reflector,) = informer.reflectors
+            (reflector,) = informer.state.reflectors
             reflector.relist(MetricReason.AUDIT)
-            await until(lambda: informer.filter_change.following not in (None, following))
+            await until(lambda: informer.filter_change.prepared not in (None, following))
             assert [len(state.own_writes) for state in informer.states] == [0, 0]
             silence.release()
             changing.cancel()
@@ -408,7 +408,7 @@ def test_16_a_stream_of_the_next_filter_that_has_missed_a_change_lists_again(
     async def main() -> None:
         async with caching("app=web", WEB, GOLD, BOTH) as environment:
             informer = environment.informer
-            await until(lambda: informer.synced)
+            await until(lambda: informer.state.is_synced)
             changing, following, silence = await begin_change(environment, EITHER)
             union, reflector = following.state.union, following.new[0]
             await until(lambda: reflector.is_watching)
@@ -430,7 +430,7 @@ def test_16_a_refused_filter_of_a_cache_that_was_let_go_is_put_back() -> None:
         objects = [WEB, *(large(f"gold-{number}", tier="gold") for number in range(5))]
         async with caching(Cached(EITHER, max_bytes="128Ki"), *objects) as environment:
             informer, faults = environment.informer, environment.cluster.faults
-            await until(lambda: informer.health is Health.OVERSIZED and informer.state.is_resolving)
+            await until(lambda: informer.state.health is Health.OVERSIZED and informer.state.is_resolving)
             former = informer.declared
             refused = faults.add(Refuse(403), verb="list", where=lambda asked: "gold" not in str(asked.query))
             with pytest.raises((Forbidden, NotSynced)):
@@ -438,8 +438,8 @@ def test_16_a_refused_filter_of_a_cache_that_was_let_go_is_put_back() -> None:
             assert informer.declared is former
             refused.release()
             environment.cluster.delete(*objects[1:])
-            await until(lambda: informer.synced)
-            assert str(informer.filter) == str(former.filter)
+            await until(lambda: informer.state.is_synced)
+            assert str(informer.state.filter) == str(former.filter)
             assert names(environment) == {"web"}
 
     run(main())
@@ -449,13 +449,13 @@ def test_16_a_filter_that_begins_anew_is_not_answered_by_the_objects_of_the_form
     async def main() -> None:
         async with caching("app=web", WEB, GOLD, BOTH) as environment:
             informer = environment.informer
-            await until(lambda: informer.synced)
+            await until(lambda: informer.state.is_synced)
             follower = Follower(informer)
             informer.mark_resolving()  # As when its resource is found in another version.
             changing = asyncio.create_task(change(informer, "tier=gold"))
             await until(lambda: informer.declared.filter == Selector("tier=gold"))
-            assert informer.ready is None
-            assert informer.held() == 0
+            assert informer.state.ready is None
+            assert informer.state.held() == 0
             await changing
             assert names(environment) == {"gold", "both"}
             assert {record.name for record in follower.view.values()} == {"gold", "both"}

@@ -42,7 +42,7 @@ def second(_: Any) -> str:
 
 
 async def synced(environment: Environment) -> Cache:
-    await until(lambda: environment.informer.synced)
+    await until(lambda: environment.informer.state.is_synced)
     return environment.cache
 
 
@@ -61,9 +61,9 @@ def test_16_an_index_of_a_part_that_is_not_stored_lists_whole_objects(by: Any) -
             environment.cluster.create(with_key("later"))
             await until(lambda: len(cache.list_cached("secrets")) == 2)
             assert found(cache, "key", "eA==") == ["later", "web"]
-            kept = environment.informer.reflectors
+            kept = environment.informer.state.reflectors
             await cache.declare("secrets", WEB, replace=True)
-            assert environment.informer.reflectors == kept
+            assert environment.informer.state.reflectors == kept
             assert found(cache, "key", "eA==") == ["later", "web"]
 
     run(main())
@@ -73,9 +73,9 @@ def test_16_an_index_of_a_stored_part_lists_nothing_anew() -> None:
     async def main() -> None:
         declared = Cached(WEB, keep=["data.key", "metadata.labels"])
         async with caching(declared, with_key("web")) as environment:
-            cache, kept = await synced(environment), environment.informer.reflectors
+            cache, kept = await synced(environment), environment.informer.state.reflectors
             await cache.declare("secrets", WEB, index={"key": "data.key"}, replace=True)
-            assert environment.informer.reflectors == kept
+            assert environment.informer.state.reflectors == kept
             assert found(cache, "key", "eA==") == ["web"]
 
     run(main())
@@ -150,7 +150,7 @@ def test_16_an_index_has_no_values_of_a_former_one_of_its_name(add: Any) -> None
             await cache.declare("secrets", WEB, index={}, replace=True)
             await add(cache)
             assert (found(cache, "by", "first"), found(cache, "by", "second")) == ([], ["web"])
-            (record,) = environment.informer.store.records()[0]
+            (record,) = environment.informer.state.store.records()[0]
             assert list(record.indexed().values()) == [["second"]], "former values are removed"
 
     run(main())
@@ -185,13 +185,13 @@ def test_16_an_index_that_a_change_puts_back_has_values_again() -> None:
     async def main() -> None:
         async with caching(Cached(WEB, index={"by": first}), with_key("web")) as environment:
             cache = await synced(environment)
-            kept = environment.informer.reflectors
+            kept = environment.informer.state.reflectors
             await cache.declare("secrets", WEB, index={"by": second}, replace=True)
             environment.cluster.create(with_key("later"))
             await until(lambda: len(cache.list_cached("secrets")) == 2)
             await cache.declare("secrets", WEB, index={"by": first}, replace=True)
             assert found(cache, "by", "first") == ["later", "web"]
-            assert environment.informer.reflectors == kept, "values are computed from stored objects"
+            assert environment.informer.state.reflectors == kept, "values are computed from stored objects"
 
     run(main())
 
@@ -231,7 +231,7 @@ def test_16_an_index_that_is_added_meanwhile_stays_unless_its_part_is_dropped(by
             cache = await synced(environment)
             silence = environment.cluster.faults.add(Silence(), verb="list")
             changing = asyncio.create_task(cache.declare("secrets", WEB, drop=["data"], replace=True))
-            await until(lambda: environment.informer.filter_change.following is not None)
+            await until(lambda: environment.informer.filter_change.prepared is not None)
             await cache.add_index("secrets", added=by)
             silence.release()
             await changing

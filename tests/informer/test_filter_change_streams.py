@@ -43,13 +43,13 @@ def test_16_waiters_for_a_stream_that_ends_wait_for_the_next_filter() -> None:
         silent = Selector("app=web", namespaces=["shop"])
         async with caching(silent, WEB, secret("db", "infra", app="db"), held="shop") as environment:
             informer = environment.informer
-            await until(lambda: informer.reflectors and not informer.state.is_resolving)
+            await until(lambda: informer.state.reflectors and not informer.state.is_resolving)
             waiting = asyncio.create_task(informer.wait_until_settled())
             await settle()
             await change(informer, Selector("app=db", namespaces=["infra"]))
             await settle()
             assert waiting.done()
-            assert informer.synced
+            assert informer.state.is_synced
 
     run(main())
 
@@ -58,7 +58,7 @@ def test_16_the_former_store_is_released_while_streams_of_the_next_filter_run() 
     async def main() -> None:
         async with caching("app=web", WEB, GOLD, BOTH) as environment:
             informer = environment.informer
-            await until(lambda: informer.synced)
+            await until(lambda: informer.state.is_synced)
             former = weakref.ref(informer.state.union)
             await change(informer, EITHER)
             await settle()
@@ -72,14 +72,14 @@ def test_16_a_kept_stream_that_has_caught_up_need_not_catch_up_again() -> None:
     async def main() -> None:
         async with caching(HERE, WEB, GOLD, BOTH) as environment:
             informer = environment.informer
-            await until(lambda: informer.synced)
-            (kept,) = informer.reflectors
+            await until(lambda: informer.state.is_synced)
+            (kept,) = informer.state.reflectors
             comparison = kept.comparison
             await until(lambda: comparison.is_open)
             environment.cluster.bookmark()
             await until(lambda: comparison.has_caught_up)
             await change(informer, AND_THERE)
-            assert kept in informer.reflectors
+            assert kept in informer.state.reflectors
             assert kept.comparison.is_open
             assert kept.comparison.has_caught_up
 
@@ -90,8 +90,8 @@ def test_16_who_waits_for_a_kept_stream_to_catch_up_waits_on_across_the_change()
     async def main() -> None:
         async with caching(HERE, WEB, GOLD, BOTH) as environment:
             informer, cluster = environment.informer, environment.cluster
-            await until(lambda: informer.synced)
-            (kept,) = informer.reflectors
+            await until(lambda: informer.state.is_synced)
+            (kept,) = informer.state.reflectors
             await until(lambda: kept.comparison.is_open)
             ahead = str(cluster.version + 10_000)
             waiting = kept.comparison.wait(ahead)  # No list is as new, so the comparison does not end.
@@ -109,8 +109,8 @@ def test_2_who_waits_for_a_stream_that_is_torn_down_is_released() -> None:
     async def main() -> None:
         async with caching(HERE, WEB) as environment:
             informer, cluster = environment.informer, environment.cluster
-            await until(lambda: informer.synced)
-            (reflector,) = informer.reflectors
+            await until(lambda: informer.state.is_synced)
+            (reflector,) = informer.state.reflectors
             await until(lambda: reflector.comparison.is_open)
             waiting = reflector.comparison.wait(str(cluster.version + 10_000))
             reflector.comparison.end()
@@ -123,7 +123,7 @@ def test_9_a_wait_ends_once_all_departures_up_to_its_version_are_known() -> None
     async def main() -> None:
         async with caching(EITHER, WEB) as environment:
             informer = environment.informer
-            await until(lambda: informer.synced)
+            await until(lambda: informer.state.is_synced)
             informer.state.union._unclaimed["shop", "web"] = Row("9", since="9")
             earlier, later = informer.awaited.wait("8"), informer.awaited.wait("10")
             informer.apply_changes(())
@@ -152,16 +152,16 @@ def test_16_a_change_during_the_end_of_the_streams_starts_each_stream_once(
     async def main() -> None:
         async with caching("app=web", WEB, GOLD, BOTH) as environment:
             informer = environment.informer
-            await until(lambda: informer.synced)
+            await until(lambda: informer.state.is_synced)
             changing, following, silence = await begin_change(environment, "tier=gold")
-            informer.tasks.end()
+            informer.swapper.tasks.end()
             await settle()
             silence.release()
-            await until(lambda: informer.filter_change.following is not following)
+            await until(lambda: informer.filter_change.prepared is not following)
             await settle()
             closed.set()
             await changing
-            await until(lambda: informer.synced)
+            await until(lambda: informer.state.is_synced)
             assert names(environment) == {"gold", "both"}
             running = [task.get_name() for task in asyncio.all_tasks() if "tier=gold" in task.get_name()]
             assert len(running) == 1
@@ -173,17 +173,17 @@ def test_16_a_stream_that_is_between_two_watches_is_kept() -> None:
     async def main() -> None:
         async with caching(HERE, WEB, GOLD, BOTH) as environment:
             informer, cluster = environment.informer, environment.cluster
-            await until(lambda: informer.synced)
-            (reflector,) = informer.reflectors
+            await until(lambda: informer.state.is_synced)
+            (reflector,) = informer.state.reflectors
             refused = cluster.faults.add(Refuse(503), verb="watch", where=web)
-            planned = informer.plan_for(Cached(AND_THERE), reflector.resource)
+            planned = informer.resolver.plan(Cached(AND_THERE), reflector.resource)
             cluster.cut("watch", "secrets")
             await until(lambda: not reflector.is_watching)
             split = split_streams(informer.state, informer.declared, Cached(AND_THERE), planned)
             assert list(split.kept.values()) == [reflector]
             refused.release()
             await change(informer, AND_THERE)
-            assert reflector in informer.reflectors
+            assert reflector in informer.state.reflectors
             cluster.create(secret("later", app="web"))
             await until(lambda: "later" in names(environment))
 
@@ -194,8 +194,8 @@ def test_16_a_stream_that_must_be_listed_again_is_not_kept() -> None:
     async def main() -> None:
         async with caching("app=web", WEB, GOLD, BOTH) as environment:
             informer = environment.informer
-            await until(lambda: informer.synced)
-            (reflector,) = informer.reflectors
+            await until(lambda: informer.state.is_synced)
+            (reflector,) = informer.state.reflectors
             reflector.writer.state, planned = Waiting(Known()), informer.state.plan
             assert planned is not None
             split = split_streams(informer.state, informer.declared, informer.declared, planned)
@@ -223,7 +223,7 @@ def test_16_own_writes_are_inherited_under_the_locks_of_both_states(monkeypatch:
 
     async def main() -> None:
         async with caching("app=web", WEB, GOLD, BOTH) as environment:
-            await until(lambda: environment.informer.synced)
+            await until(lambda: environment.informer.state.is_synced)
             await change(environment.informer, EITHER)
 
     run(main())
@@ -236,7 +236,7 @@ def test_16_objects_of_a_refused_filter_are_not_read_as_those_of_the_former_one(
         later = [Selector("tier=gold", namespaces=["shop"]), Selector("tier=gold", namespaces=["infra"])]
         async with caching(Cached("app=web", max_bytes="128Ki"), *objects, GOLD) as environment:
             informer, cluster = environment.informer, environment.cluster
-            await until(lambda: informer.health is Health.OVERSIZED and informer.state.is_resolving)
+            await until(lambda: informer.state.health is Health.OVERSIZED and informer.state.is_resolving)
             follower, former = Follower(informer), informer.declared
             refused = cluster.faults.add(Refuse(403), verb="list", namespace="infra")
             with pytest.raises(Forbidden):
@@ -247,7 +247,7 @@ def test_16_objects_of_a_refused_filter_are_not_read_as_those_of_the_former_one(
             assert names(environment) == set()
             refused.release()
             cluster.delete(*objects[1:])
-            await until(lambda: informer.synced)
+            await until(lambda: informer.state.is_synced)
             assert names(environment) == {"web"}
             assert {record.name for record in follower.view.values()} == {"web"}
 
@@ -258,7 +258,7 @@ def test_16_a_mistake_at_the_beginning_of_a_change_leaves_nothing(monkeypatch: p
     async def main() -> None:
         async with caching(Cached("app=web", max_bytes="1Mi"), WEB, GOLD, BOTH) as environment:
             informer = environment.informer
-            await until(lambda: informer.synced)
+            await until(lambda: informer.state.is_synced)
             tasks, state = asyncio.all_tasks(), informer.state
             with monkeypatch.context() as patched:
                 patched.setattr(OwnWrites, "inherit", lambda *_: 1 / 0)
@@ -266,7 +266,7 @@ def test_16_a_mistake_at_the_beginning_of_a_change_leaves_nothing(monkeypatch: p
                     await change(informer, EITHER)
             assert informer.state is state
             nothing_is_left(environment, tasks)
-            assert not informer.share.is_suspended
+            assert not informer.swapper.share.is_suspended
             await change(informer, EITHER)
             assert names(environment) == {"web", "gold", "both"}
 
@@ -277,10 +277,10 @@ def test_16_records_that_both_filters_hold_are_not_held_twice() -> None:
     async def main() -> None:
         async with caching("app=web", WEB, GOLD, BOTH) as environment:
             informer = environment.informer
-            await until(lambda: informer.synced)
-            record = informer.store.get("shop", "both")[0]
+            await until(lambda: informer.state.is_synced)
+            record = informer.state.store.get("shop", "both")[0]
             await change(informer, "tier=gold")
-            assert informer.store.get("shop", "both")[0] is record
+            assert informer.state.store.get("shop", "both")[0] is record
 
     run(main())
 
@@ -291,14 +291,14 @@ def test_16_failures_of_new_streams_are_logged_and_reported_after_the_change(
     async def main() -> None:
         async with caching("app=web", WEB, GOLD, BOTH) as environment:
             informer, cluster = environment.informer, environment.cluster
-            await until(lambda: informer.synced)
+            await until(lambda: informer.state.is_synced)
             await change(informer, "tier=gold")
             heard: list[Change | None] = []
             informer.subscribe(heard.append)
             caplog.clear()
             cluster.faults.add(Refuse(403), verb="watch")
             cluster.cut("watch", "secrets")
-            await until(lambda: informer.health is Health.FORBIDDEN)
+            await until(lambda: informer.state.health is Health.FORBIDDEN)
             assert None in heard
 
     run(main())

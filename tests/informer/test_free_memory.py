@@ -37,7 +37,7 @@ def test_a_removed_cache_is_not_waited_for() -> None:
         async with gated("app=web") as environment:
             runtime, informer = environment.operator.runtime, environment.informer
             await runtime._settle("none")
-            informer.begin(informer.state.plan)  # type: ignore[arg-type]  # It has one.
+            informer.swapper.begin(informer.state.plan)  # type: ignore[arg-type]  # It has one.
             waiting = asyncio.create_task(runtime._settle(environment.kind))
             await settle()
             assert not waiting.done()

@@ -35,13 +35,13 @@ def typed(name: str, type_: str) -> dict[str, Any]:
 def holds_others(environment: Environment) -> bool:
     return any(
         record.name in ("db", "f") or record.labels.get("app") == "db"
-        for record in environment.informer.store.records()[0]
+        for record in environment.informer.state.store.records()[0]
     )
 
 
 async def rejected(environment: Environment) -> None:
     """Wait until the cache is rejected, or has taken in what it must not."""
-    await until(lambda: environment.informer.health is Health.REJECTED or holds_others(environment))
+    await until(lambda: environment.informer.state.health is Health.REJECTED or holds_others(environment))
     assert not holds_others(environment)
 
 
@@ -95,7 +95,7 @@ def test_contract_1_where_labels_are_ignored_a_fresh_cache_is_rejected_and_answe
             ignored = environment.cluster.faults.add(IgnoreSelectors())
             watcher = Watcher(environment)
             await rejected(environment)
-            assert environment.informer.message == LABELS_IGNORED
+            assert environment.informer.state.message == LABELS_IGNORED
             for read in (
                 lambda: environment.cache.list("secrets", labels="app=web"),
                 lambda: environment.cache.list_cached("secrets"),
@@ -105,7 +105,7 @@ def test_contract_1_where_labels_are_ignored_a_fresh_cache_is_rejected_and_answe
                     read()
                 assert not info.value.transient
             ignored.release()
-            await until(lambda: environment.informer.synced)
+            await until(lambda: environment.informer.state.is_synced)
             watcher(None)
             assert watcher.seen == {"web"}
 
@@ -127,15 +127,15 @@ def test_contract_1_where_labels_are_ignored_later_what_was_held_is_not_answered
             await rejected(environment)
             with pytest.raises(Rejected):
                 environment.cache.get("secrets", "web", namespace="shop")
-            commits = environment.informer.reflectors[0].commits
+            commits = environment.informer.state.reflectors[0].commits
             before = len(environment.time.slept)
             await until(lambda: len(environment.time.slept) > before + 3)
-            assert environment.informer.health is Health.REJECTED, (
+            assert environment.informer.state.health is Health.REJECTED, (
                 "a watch that is opened proves nothing: only a list that fits does"
             )
             ignored.release()
-            await until(lambda: environment.informer.synced)
-            assert environment.informer.reflectors[0].commits == commits + 1
+            await until(lambda: environment.informer.state.is_synced)
+            assert environment.informer.state.reflectors[0].commits == commits + 1
             assert named(environment.cache.list("secrets", labels="app=web")) == ["web"]
             assert watcher.seen <= {"web", "moved"}
 
@@ -217,7 +217,7 @@ def test_contract_1_a_field_that_the_server_confirms_to_be_ignored_is_a_mismatch
             filter_ = declared.filter if isinstance(declared, Cached) else declared
             assert isinstance(filter_, Selector)
             (field,) = filter_.terms
-            assert environment.informer.message.endswith(
+            assert environment.informer.state.message.endswith(
                 f": the object 'shop/db' came, which {field} does not select"
             ), "and no value is told"
             opposite = str(FieldTerm(field.label, field.value, equal=not field.equal))
@@ -225,7 +225,7 @@ def test_contract_1_a_field_that_the_server_confirms_to_be_ignored_is_a_mismatch
             with pytest.raises(Rejected):
                 environment.cache.list_cached("secrets")
             ignored.release()
-            await until(lambda: environment.informer.synced)
+            await until(lambda: environment.informer.state.is_synced)
             assert named(environment.cache.list_cached("secrets")) == ["web"]
 
     run(main())
@@ -252,9 +252,11 @@ def test_a_field_that_changes_behind_a_watch_that_ignores_it_is_a_mismatch() -> 
                 }
             )
             await until(
-                lambda: environment.informer.health is Health.REJECTED or len(confirming(environment)) > 9
+                lambda: (
+                    environment.informer.state.health is Health.REJECTED or len(confirming(environment)) > 9
+                )
             )
-            assert environment.informer.health is Health.REJECTED
+            assert environment.informer.state.health is Health.REJECTED
             assert not holds_others(environment)
             assert confirming(environment)[0] == f"metadata.name=f,{name}!=a"
 
@@ -305,13 +307,13 @@ def test_an_error_in_our_table_of_fields_is_told_once_and_is_no_outage(
         async with caching(
             Selector(fields=field), typed("web", "Opaque"), typed("db", "example.com/a"), initial=initial
         ) as environment:
-            await until(lambda: environment.informer.health is not Health.SYNCING)
-            assert environment.informer.synced
+            await until(lambda: environment.informer.state.health is not Health.SYNCING)
+            assert environment.informer.state.is_synced
             assert named(environment.cache.list_cached("secrets")) == ["web"]
             environment.cluster.create(typed("late", "Opaque"))
             await until(lambda: named(environment.cache.list_cached("secrets")) == ["late", "web"])
             assert len(confirming(environment)) == 2 * len(wrong), "later objects are not asked about"
-            assert environment.informer.reflectors[0].has_misread
+            assert environment.informer.state.reflectors[0].has_misread
             assert not environment.informer.counts.failures
 
     caplog.set_level(logging.WARNING, "kopf_selectcache")
@@ -368,11 +370,11 @@ def test_contract_1_an_error_in_our_table_of_fields_is_no_outage_although_the_ob
             environment.cluster.create(about("a"))
             await until(
                 lambda: (
-                    environment.informer.health is Health.REJECTED
-                    or environment.informer.reflectors[0].commits == 2
+                    environment.informer.state.health is Health.REJECTED
+                    or environment.informer.state.reflectors[0].commits == 2
                 )
             )
-            assert environment.informer.health is not Health.REJECTED
+            assert environment.informer.state.health is not Health.REJECTED
             assert set(judged) == {Judgement.UNCERTAIN}
             assert environment.cache.list_cached("v1/events") == []
 
@@ -394,7 +396,7 @@ def test_where_it_is_not_certain_whether_a_field_is_ignored_it_is_asked_again(
             Selector(fields="type=Opaque"), typed("web", "Opaque"), typed("db", "example.com/a")
         ) as environment:
             environment.cluster.faults.add(IgnoreSelectors(), times=1)
-            await until(lambda: environment.informer.synced)
+            await until(lambda: environment.informer.state.is_synced)
             assert environment.informer.counts.failures == {"garbled": 1}
             assert named(environment.cache.list_cached("secrets")) == ["web"]
 

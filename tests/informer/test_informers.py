@@ -100,15 +100,15 @@ def test_until_its_first_complete_list_a_cache_is_not_read_and_who_waits_is_told
         go = asyncio.Event()
         async with Server(lists=[held(go, LISTED)]) as server, operating(server) as environment:
             await environment.listed(1)
-            assert environment.informer.health is Health.SYNCING
-            assert environment.informer.age() is None
+            assert environment.informer.state.health is Health.SYNCING
+            assert environment.informer.state.age() is None
             with pytest.raises(NotSynced):
                 await environment.cache.wait_synced(timeout=0.02)
             go.set()
             await environment.cache.wait_synced()
             await environment.synced()
             assert environment.names() == ["a@90"]
-            assert environment.informer.age() == 0.0
+            assert environment.informer.state.age() == 0.0
 
     run(main())
 
@@ -260,11 +260,11 @@ def test_an_operator_that_may_not_even_ask_what_there_is_is_told_which_role_lets
                 403, "Forbidden", message='cannot get path "/api/v1"'
             )
             async with operating(server) as environment:
-                await until(lambda: environment.informer.synced)
+                await until(lambda: environment.informer.state.is_synced)
                 assert environment.time.slept == [10.0]
                 server.scripts["/api/v1"] = Script([refused(403, "Forbidden", message="no")])
             async with operating(server) as environment:
-                await until(lambda: environment.informer.message)
+                await until(lambda: environment.informer.state.message)
                 with pytest.raises(Forbidden):
                     await environment.cache.wait_synced()
 
@@ -277,13 +277,13 @@ def test_a_right_that_is_missing_in_a_namespace_is_named_with_it() -> None:
             serving(server, "v1")["v1"].lists[:] = [refused(403, "Forbidden", message="no")]
             async with operating(server, selectors=WEB) as environment:
                 informer = environment.runtime.informer("webapps.example.com")
-                await until(lambda: informer.health is Health.FORBIDDEN)
-                assert informer.message == (
+                await until(lambda: informer.state.health is Health.FORBIDDEN)
+                assert informer.state.message == (
                     "webapps.example.com: the operator does not have permission to list them in the namespace"
                     " shop: no"
                 )
                 assert (
-                    informer.remedy
+                    informer.state.remedy
                     == "Grant it the verbs list and watch in the namespace shop: apiGroups: ['example.com'],"
                     " resources: ['webapps'] (for settings.selectcache.selectors['webapps.example.com'],"
                     " namespaces=['shop'])\nTo see all missing permissions: selectcache check app.py"
@@ -306,7 +306,7 @@ def test_a_kind_that_is_not_served_is_looked_for_slowly_and_said_once(told: Call
                 with pytest.raises(Missing):
                     environment.cache.list_cached("webapps.example.com")
                 serving(server, "v1")
-                await until(lambda: informer.synced)
+                await until(lambda: informer.state.is_synced)
                 assert [line.split(":")[0] for line in told()] == ["WARNING", "INFO"]
 
     run(main())
@@ -321,8 +321,8 @@ def test_a_kind_that_is_not_served_and_hardly_meant_is_told_with_the_one_that_is
             }
             async with operating(server, selectors={"podz": "app=web"}) as environment:
                 (informer,) = environment.runtime.informers.values()
-                await until(lambda: informer.health is Health.MISSING)
-                assert informer.remedy.startswith("Did you mean 'pods'?\nInstall its definition")
+                await until(lambda: informer.state.health is Health.MISSING)
+                assert informer.state.remedy.startswith("Did you mean 'pods'?\nInstall its definition")
 
     run(main())
 
@@ -336,13 +336,13 @@ def test_a_version_that_is_served_no_more_is_replaced_by_another_and_the_kind_is
             old.lists += [refused(404, "NotFound")]
             async with operating(server, selectors=WEB) as environment:
                 informer = environment.runtime.informer("webapps.example.com")
-                await until(lambda: informer.synced)
+                await until(lambda: informer.state.is_synced)
                 new = serving(server, "v1")["v1"]
                 gone.set()
-                await until(lambda: informer.health is Health.MISSING)
-                await until(lambda: informer.synced)
-                assert informer.resource is not None
-                assert informer.resource.version == "v1"
+                await until(lambda: informer.state.health is Health.MISSING)
+                await until(lambda: informer.state.is_synced)
+                assert informer.state.resource is not None
+                assert informer.state.resource.version == "v1"
                 assert new.listed == [{"limit": "500"}], "what the old version was at means nothing here"
                 assert environment.time.slept == [0.5, 10.0]
 
@@ -377,7 +377,9 @@ def test_what_was_held_before_a_kind_was_not_served_is_compared_with_what_there_
 
             environment.informer.subscribe(tell)
             gone.set()
-            await until(lambda: environment.informer.version == "200" and environment.informer.synced)
+            await until(
+                lambda: environment.informer.state.version == "200" and environment.informer.state.is_synced
+            )
             assert environment.names() == ["b@80", "c@150"]
             assert sorted(told) == [("", "c"), ("a", "")]
 
@@ -479,7 +481,7 @@ def test_an_operator_that_is_confined_to_a_namespace_caches_that_one() -> None:
         async with Server() as server:
             server.scripts["/api/v1/namespaces/shop/pods"] = Script([LISTED])
             async with operating(server, namespaces=("shop",)) as environment:
-                await until(lambda: environment.informer.synced)
+                await until(lambda: environment.informer.state.is_synced)
                 assert environment.cache.info("pods").filter == Selector("app=web", namespaces=["shop"])
 
     run(main())
@@ -500,7 +502,7 @@ def test_a_feed_is_found_by_every_name_of_its_kind() -> None:
                 assert informer(("example.com", "webapps")) is informer("webapps.example.com"), (
                     "another way to write the same"
                 )
-                await until(lambda: informer("webapps.example.com").synced)
+                await until(lambda: informer("webapps.example.com").state.is_synced)
                 assert (
                     informer("WebApp")
                     is informer("example.com/v1/webapps")

@@ -47,9 +47,9 @@ def test_what_goes_wrong_before_the_kind_is_known_is_told_and_tried_again(discov
         async with Server(lists=[LISTED]) as server:
             server.scripts["/api/v1"].lists[:2] = [discovery] * 2
             async with operating(server) as environment:
-                await until(lambda: environment.informer.message)
-                assert environment.informer.message.startswith("pods: ")
-                assert environment.informer.health is Health.SYNCING
+                await until(lambda: environment.informer.state.message)
+                assert environment.informer.state.message.startswith("pods: ")
+                assert environment.informer.state.health is Health.SYNCING
                 await environment.synced()
                 assert environment.time.slept == [0.5, 1.0]
 
@@ -98,7 +98,7 @@ def test_a_failure_of_a_watch_is_not_the_reason_of_a_later_relist() -> None:
             )
             environment = Environment(server, runtime, time, vault)
             task = asyncio.create_task(runtime.run())
-            await until(lambda: environment.informer.message)
+            await until(lambda: environment.informer.state.message)
             await environment.holds("b@150")
             assert environment.informer.counts.failures == {"503": 1}
             assert environment.informer.counts.relists == {"restart": 1}
@@ -131,8 +131,8 @@ def test_a_mistake_of_ours_costs_a_list_and_is_told_and_ends_nothing(
             environment = Environment(server, runtime, time, vault)
             transport.times = 2
             task = asyncio.create_task(runtime.run())
-            await until(lambda: environment.informer.message)
-            assert environment.informer.message == "pods: a bug in kopf_selectcache: KeyError"
+            await until(lambda: environment.informer.state.message)
+            assert environment.informer.state.message == "pods: a bug in kopf_selectcache: KeyError"
             await environment.holds("a@90")
             transport.times = 1
             await environment.holds("b@150")
@@ -254,7 +254,7 @@ def test_a_relist_that_an_audit_orders_between_two_tries_of_a_watch_comes_instea
             )
             environment = Environment(server, runtime, Time(), vault)
             task = asyncio.create_task(runtime.run())
-            await until(lambda: environment.informer.message)
+            await until(lambda: environment.informer.state.message)
             assert not await environment.cache.audit("pods")
             due.set()
             await environment.holds("a@95")

@@ -52,7 +52,7 @@ def told(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
 
 
 def health(environment: Environment) -> Health:
-    return environment.informer.health
+    return environment.informer.state.health
 
 
 def shown_as_synced(environment: Environment) -> float:
@@ -80,7 +80,7 @@ def test_a_server_that_starts_and_refuses_everybody_costs_no_read() -> None:
         ]
         async with Server(lists=[LISTED], watches=watches) as server, operating(server) as environment:
             seen: list[Change | None] = []
-            await until(lambda: environment.informer.store.version == "101")
+            await until(lambda: environment.informer.state.store.version == "101")
             environment.informer.subscribe(seen.append)
             down.set()
             await environment.watched(6)
@@ -91,7 +91,7 @@ def test_a_server_that_starts_and_refuses_everybody_costs_no_read() -> None:
                 environment.cache.list_cached("pods", max_age=5)
             up.set()
             await environment.holds("a@90", "b@105")
-            await until(lambda: environment.informer.synced)
+            await until(lambda: environment.informer.state.is_synced)
             assert None not in seen, "nobody was told that it could not be read"
             assert len(server.pods.listed) == 1
 
@@ -107,7 +107,7 @@ def test_a_right_that_is_missing_for_as_long_as_no_server_takes_to_start_was_rev
             held(granted, streamed()),
         ]
         async with Server(lists=[LISTED], watches=watches) as server, operating(server) as environment:
-            await until(lambda: environment.informer.store.version == "101")
+            await until(lambda: environment.informer.state.store.version == "101")
             revoked.set()
             await environment.watched(6)
             assert health(environment) is Health.STALE
@@ -137,7 +137,7 @@ def test_one_refusal_is_not_enough_however_long_ago_it_was_and_other_trouble_say
         ]
         async with Server(lists=[LISTED], watches=watches) as server, operating(server) as environment:
             for gate in gates:
-                await until(lambda: environment.informer.store.version)
+                await until(lambda: environment.informer.state.store.version)
                 assert environment.names() == ["a@90"]
                 environment.time.now += TOLERATED
                 failures = environment.informer.counts.failures["403"]
@@ -159,7 +159,7 @@ def test_what_was_refused_before_all_was_well_does_not_count() -> None:
             held(asyncio.Event(), NO),
         ]
         async with Server(lists=[LISTED], watches=watches) as server, operating(server) as environment:
-            await until(lambda: environment.informer.store.version == "101")
+            await until(lambda: environment.informer.state.store.version == "101")
             environment.time.now += TOLERATED
             again.set()
             await environment.watched(4)
@@ -199,7 +199,7 @@ def test_whatever_moves_the_version_confirms_what_is_held() -> None:
                 assert environment.cache.info("pods").age == 30.0
                 gate.set()
                 # Before the next round.
-                await until(lambda: environment.informer.store.version == version)  # noqa: B023
+                await until(lambda: environment.informer.state.store.version == version)  # noqa: B023
                 assert environment.cache.info("pods").age == 0.0
 
     run(main())
@@ -212,7 +212,7 @@ def test_a_cache_that_has_not_followed_for_a_while_is_stale_and_read_as_before()
         async with Server(lists=[LISTED], watches=watches) as server, operating(server) as environment:
             await environment.synced()
             environment.time.now += 2 * TOLERATED
-            assert environment.informer.synced, "where nothing is wrong, time alone changes nothing"
+            assert environment.informer.state.is_synced, "where nothing is wrong, time alone changes nothing"
             down.set()
             await environment.watched(2)
             environment.time.now += TOLERATED - 1
@@ -272,7 +272,8 @@ def test_a_cache_has_been_in_a_state_since_the_first_of_its_lists_and_watches_wa
         ):
             await until(
                 lambda: (
-                    environment.informer.has_several_streams and not environment.informer.state.is_resolving
+                    environment.informer.state.has_several_streams
+                    and not environment.informer.state.is_resolving
                 )
             )
             first, second = environment.informer.state.conditions
@@ -280,7 +281,10 @@ def test_a_cache_has_been_in_a_state_since_the_first_of_its_lists_and_watches_wa
             environment.time.now += 5
             second.fail(Refusal(404), verb="list")
             environment.time.now += 2
-            assert (environment.informer.health, environment.informer.lasted()) == (Health.MISSING, 7)
+            assert (environment.informer.state.health, environment.informer.state.lasted()) == (
+                Health.MISSING,
+                7,
+            )
 
     run(main())
 
@@ -493,11 +497,11 @@ def test_who_waits_once_a_missing_right_is_granted_waits_for_what_comes_then() -
 def test_mistakes_of_ours_are_not_waited_for_either(caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
         async with Server(lists=[LISTED]) as server, operating(server, sync_timeout=60.0) as environment:
-            environment.informer.plan_for = None  # type: ignore[assignment,method-assign]  # A mistake that is made each time.
+            environment.informer.resolver.plan = None  # type: ignore[assignment,method-assign]  # A mistake that is made each time.
             await environment.informer.wait_until_settled()
             assert health(environment) is Health.STALLED
-            assert "TypeError" in environment.informer.message
-            assert "Report it" in environment.informer.remedy
+            assert "TypeError" in environment.informer.state.message
+            assert "Report it" in environment.informer.state.remedy
             assert caplog.text.count("failed because of a bug") == 3
 
     run(main())
@@ -528,8 +532,8 @@ def test_what_the_server_says_is_told_in_one_line_of_some_length() -> None:
             operating(server) as environment,
         ):
             await environment.watched(2)
-            assert "first second M" in environment.informer.message
-            assert len(environment.informer.message) < 1200
+            assert "first second M" in environment.informer.state.message
+            assert len(environment.informer.state.message) < 1200
 
     run(main())
 

@@ -81,7 +81,7 @@ def meant(runtime: Runtime, key: KindKey) -> object:
 
 
 async def known(environment: Environment, *keys: KindKey) -> None:
-    await until(lambda: all(environment.runtime.informers[key].synced for key in keys))
+    await until(lambda: all(environment.runtime.informers[key].state.is_synced for key in keys))
 
 
 KNATIVE = "serving.knative.dev/v1/services"
@@ -159,7 +159,7 @@ def test_a_kind_that_the_cluster_does_not_have_leaves_no_name_open() -> None:
             ) as environment:
                 await known(environment, "webapps.example.com")
                 await until(
-                    lambda: environment.runtime.informers["things.nowhere.org"].health is Health.MISSING
+                    lambda: environment.runtime.informers["things.nowhere.org"].state.health is Health.MISSING
                 )
                 assert meant(environment.runtime, "WebApp") == "webapps.example.com"
                 assert (
@@ -185,7 +185,7 @@ def test_how_the_name_of_a_kind_that_is_not_served_is_spelt_does_not_decide_the_
                 await known(environment, "webapps.example.com")
                 await until(
                     lambda: all(
-                        environment.runtime.informers[key].health is Health.MISSING
+                        environment.runtime.informers[key].state.health is Health.MISSING
                         for key in ("acme.io/v1/widgets", "webapps.acme.io")
                     )
                 )
@@ -263,10 +263,10 @@ def test_what_a_name_means_is_remembered_until_the_cluster_says_more() -> None:
             async with operating(server, selectors={"webapps.example.com": ""}) as environment:
                 await known(environment, "webapps.example.com")
                 informer, found = environment.runtime.informer("webapp"), InformerLookups()
-                assert informer.resource is not None
-                found.by([informer.resource, Health.SYNCING])["webapp"] = informer
-                assert found.by([informer.resource, Health.SYNCING]) == {"webapp": informer}
-                assert found.by([informer.resource, Health.MISSING]) == {}
+                assert informer.state.resource is not None
+                found.by([informer.state.resource, Health.SYNCING])["webapp"] = informer
+                assert found.by([informer.state.resource, Health.SYNCING]) == {"webapp": informer}
+                assert found.by([informer.state.resource, Health.MISSING]) == {}
 
     run(main())
 
@@ -282,18 +282,18 @@ def test_two_keys_that_turn_out_to_mean_the_same_are_one_too_many() -> None:
                 server, selectors={"webapps.example.com": "app=web", "example.com/v1/webapps": "app=db"}
             ) as environment:
                 first, second = environment.runtime.informers.values()
-                await until(lambda: first.synced or second.synced)
-                await until(lambda: Health.REJECTED in (first.health, second.health))
-                kept, refused_ = (first, second) if first.synced else (second, first)
+                await until(lambda: first.state.is_synced or second.state.is_synced)
+                await until(lambda: Health.REJECTED in (first.state.health, second.state.health))
+                kept, refused_ = (first, second) if first.state.is_synced else (second, first)
                 with pytest.raises(Rejected) as caught:
                     environment.cache.list_cached(refused_.key)
                 assert (
                     told(caught.value)
                     == f"{refused_.key} and {kept.key} are both webapps.example.com (the filter is"
-                    f" {refused_.filter}). Declare it once: remove"
+                    f" {refused_.state.filter}). Declare it once: remove"
                     f" settings.selectcache.selectors[{refused_.key!r}]"
                 )
-                assert environment.cache.info("WebApp").filter == kept.filter
+                assert environment.cache.info("WebApp").filter == kept.state.filter
                 samples = [
                     sample
                     for family in Collector(environment.runtime.informers.values).collect()
@@ -334,7 +334,7 @@ def test_a_kind_that_moves_to_another_version_takes_its_place_along() -> None:
             old.watches[:] = [refused(410)]
             async with operating(server, selectors={"webapps.example.com": ""}) as environment:
                 await until(
-                    lambda: environment.runtime.informer("webapps.example.com").health is Health.MISSING
+                    lambda: environment.runtime.informer("webapps.example.com").state.health is Health.MISSING
                 )
                 assert meant(environment.runtime, "example.com/v1beta1/webapps") == "webapps.example.com"
                 serve(server, "example.com", "v1")
@@ -360,15 +360,17 @@ def test_the_version_that_a_kind_has_left_may_be_kept_by_another_key() -> None:
                 server, selectors={"webapps": "", "example.com/v1beta1/webapps": ""}
             ) as environment:
                 first, second = environment.runtime.informers.values()
-                await until(lambda: first.synced)
+                await until(lambda: first.state.is_synced)
                 go.set()
-                await until(lambda: second.health is Health.REJECTED)
+                await until(lambda: second.state.health is Health.REJECTED)
                 server.groups = []  # type: ignore[attr-defined]
                 serve(server, "example.com", "v1", "v1beta1")
                 server.scripts["/apis/example.com/v1beta1/webapps"].lists[0] = refused(404)
                 gone.set()
-                await until(lambda: first.synced and second.synced)
-                assert [informer.resource.version for informer in (first, second) if informer.resource] == [
+                await until(lambda: first.state.is_synced and second.state.is_synced)
+                assert [
+                    informer.state.resource.version for informer in (first, second) if informer.state.resource
+                ] == [
                     "v1",
                     "v1beta1",
                 ]

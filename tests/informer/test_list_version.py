@@ -267,7 +267,7 @@ def test_a_list_that_follows_an_initial_stream_is_the_newest() -> None:
         ) as environment:
             await environment.cache.wait_synced()
             environment.cluster.faults.add(NoWatchList())
-            one, other = environment.informer.reflectors
+            one, other = environment.informer.state.reflectors
             await until(
                 lambda: isinstance(one.writer.state, Watching) and isinstance(other.writer.state, Watching)
             )
@@ -319,7 +319,7 @@ def test_it_is_synced_when_each_watch_has_reached_the_newest_list() -> None:
             await environment.cache.wait_synced()  # No bookmark comes.
             assert named(environment.cache.list_cached("secrets")) == ["a"]
             lists = [each for each in environment.cluster.requests if each.verb == "list" and web(each)]
-            assert lists[-1].query.get("resourceVersion") == environment.informer.version
+            assert lists[-1].query.get("resourceVersion") == environment.informer.state.version
             assert len(lists) == 2, "one more is enough"
 
     run(main())

@@ -58,7 +58,7 @@ def test_one_line_tells_that_all_of_a_cache_is_there_and_how_it_came(
             assert told() == [], "that is one list and watch of two"
             environment.time.now += 2.5
             environment.cluster.faults.clear()
-            await until(lambda: environment.informer.synced)
+            await until(lambda: environment.informer.state.is_synced)
             (line,) = told()
             assert re.fullmatch(
                 r"INFO: The cache of secrets is synced: 2 objects, \d+ B, with \(labels='app=web',"
@@ -78,7 +78,7 @@ def test_all_of_a_cache_is_there_once_its_watches_have_reached_the_newest_of_the
         # Each retry takes some time of the clock: without limit, until the first watch is there.
         patient = caching(EITHER, secret("a", app="web"), who=late_for_gold, sync_timeout=86_400)
         async with patient as environment:
-            await until(lambda: len(environment.watches()) == 1 and environment.informer.message)
+            await until(lambda: len(environment.watches()) == 1 and environment.informer.state.message)
             assert told() == [
                 "WARNING: secrets: the server answers 500 InternalError. The cache keeps retrying."
             ]
@@ -114,7 +114,7 @@ def test_a_right_that_two_watches_lack_is_told_once_and_so_is_its_grant(told: To
         ) as environment:
             await until(
                 lambda: (
-                    [each.condition.health for each in environment.informer.reflectors]
+                    [each.condition.health for each in environment.informer.state.reflectors]
                     == [Health.FORBIDDEN] * 2
                 )
             )
@@ -123,7 +123,7 @@ def test_a_right_that_two_watches_lack_is_told_once_and_so_is_its_grant(told: To
                 "WARNING: secrets: the operator does not have permission to list them in the namespace shop: "
             )
             environment.cluster.user("reader", [RIGHT])
-            await until(lambda: environment.informer.synced)
+            await until(lambda: environment.informer.state.is_synced)
             (line,) = told()
             assert line.startswith("INFO: The cache of secrets is synced: 1 object, ")
 
@@ -138,7 +138,7 @@ def test_rights_that_are_missing_in_two_namespaces_are_two_causes_and_end_one_by
         async with caching(APART, secret("a", app="web"), who=who) as environment:
             await until(
                 lambda: (
-                    [each.condition.health for each in environment.informer.reflectors]
+                    [each.condition.health for each in environment.informer.state.reflectors]
                     == [Health.FORBIDDEN] * 2
                 )
             )
@@ -147,7 +147,7 @@ def test_rights_that_are_missing_in_two_namespaces_are_two_causes_and_end_one_by
                 for name in ("infra", "shop")
             ]
             environment.cluster.user("reader", [RIGHT], namespace="shop")
-            await until(lambda: environment.informer.reflectors[0].condition.health is Health.SYNCED)
+            await until(lambda: environment.informer.state.reflectors[0].condition.health is Health.SYNCED)
             assert told() == [
                 (
                     "INFO: The cache of secrets follows the server again with labels='app=web',"
@@ -155,7 +155,7 @@ def test_rights_that_are_missing_in_two_namespaces_are_two_causes_and_end_one_by
                 )
             ]
             environment.cluster.user("reader", [RIGHT], namespace="infra")
-            await until(lambda: environment.informer.synced)
+            await until(lambda: environment.informer.state.is_synced)
             (line,) = told()
             assert line.startswith("INFO: The cache of secrets is synced: 1 object, ")
 
@@ -165,17 +165,19 @@ def test_rights_that_are_missing_in_two_namespaces_are_two_causes_and_end_one_by
 def test_what_hinders_all_watches_for_a_while_is_told_once_and_so_is_its_end(told: Told) -> None:
     async def main() -> None:
         async with caching(EITHER, secret("a", app="web")) as environment:
-            await until(lambda: environment.informer.synced and len(environment.watches()) == 2)
+            await until(lambda: environment.informer.state.is_synced and len(environment.watches()) == 2)
             told()
             refused = environment.cluster.faults.add(Refuse(500), verb="watch", resource="secrets")
             environment.time.now += LIVED + 1  # That watches end after a while is no failure.
             environment.cluster.cut()
-            await until(lambda: all(each.condition.message for each in environment.informer.reflectors))
+            await until(lambda: all(each.condition.message for each in environment.informer.state.reflectors))
             assert told() == [
                 "WARNING: secrets: the server answers 500 InternalError. The cache keeps retrying."
             ]
             refused.release()
-            await until(lambda: not any(each.condition.message for each in environment.informer.reflectors))
+            await until(
+                lambda: not any(each.condition.message for each in environment.informer.state.reflectors)
+            )
             assert told() == ["INFO: The cache of secrets follows the server again."]
 
     run(main())
@@ -189,23 +191,23 @@ def test_what_hinders_one_watch_while_another_is_beyond_server_ends_without_a_li
             first = environment.informer
             await until(
                 lambda: (
-                    first.reflectors
-                    and first.reflectors[0].condition.health is Health.SYNCED
+                    first.state.reflectors
+                    and first.state.reflectors[0].condition.health is Health.SYNCED
                     and environment.watches()
                 )
             )
             refused = environment.cluster.faults.add(Refuse(500), verb="watch", resource="secrets")
             environment.time.now += LIVED + 1  # That watches end after a while is no failure.
             environment.cluster.cut()
-            await until(lambda: first.message or first.reflectors[0].condition.message)
+            await until(lambda: first.state.message or first.state.reflectors[0].condition.message)
             assert told() == [
                 "WARNING: secrets: the server answers 500 InternalError. The cache keeps retrying."
             ]
             refused.release()
-            await until(lambda: not first.reflectors[0].condition.message)
+            await until(lambda: not first.state.reflectors[0].condition.message)
             assert told() == []
             environment.cluster.faults.clear()
-            await until(lambda: first.synced)
+            await until(lambda: first.state.is_synced)
             assert [line[:47] for line in told()] == ["INFO: The cache of secrets is synced: 1 object,"]
 
     run(main())
@@ -234,14 +236,14 @@ def test_a_kind_that_goes_and_comes_back_is_told_of_once_each_way(told: Told) ->
     async def main() -> None:
         async with caching(EITHER, definition, resource="widgets.example.com") as environment:
             for _ in range(2):
-                await until(lambda: environment.informer.synced)
+                await until(lambda: environment.informer.state.is_synced)
                 (line,) = told()
                 assert line.startswith("INFO: The cache of widgets.example.com is synced: 0 objects, ")
                 environment.time.now += LIVED + 1
                 environment.cluster.delete(definition)
                 await until(
                     lambda: (
-                        environment.informer.health is Health.MISSING
+                        environment.informer.state.health is Health.MISSING
                         and environment.informer.state.is_resolving
                     )
                 )

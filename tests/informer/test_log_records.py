@@ -35,6 +35,10 @@ class Pods:
     version = ""
     store = Store()
 
+    @property
+    def state(self) -> Pods:
+        return self
+
     def __str__(self) -> str:
         return "pods"
 

@@ -101,7 +101,7 @@ def test_after_a_gap_as_long_as_no_live_connection_is_silent_the_watch_is_resume
             Server(lists=[LISTED], watches=streams) as server,
             operating(server, idle_timeout=70.0) as environment,
         ):
-            await until(lambda: environment.informer.version == "101")
+            await until(lambda: environment.informer.state.version == "101")
             beats = Beats(BEAT + gap)
             heart = LoopMonitor(
                 environment.runtime.after_gap,
@@ -131,7 +131,9 @@ def test_after_a_gap_the_watches_of_all_caches_are_opened_anew() -> None:
                 await until(
                     lambda: (
                         len(server.pods.watched) == len(secrets.watched) == 1
-                        and all(informer.synced for informer in environment.runtime.informers.values())
+                        and all(
+                            informer.state.is_synced for informer in environment.runtime.informers.values()
+                        )
                     )
                 )
                 environment.runtime.after_gap(100.0)
@@ -146,9 +148,10 @@ def test_after_a_gap_all_watches_of_a_cache_are_opened_anew_and_after_the_next_o
             [Selector("app", namespaces=["shop"]), Selector("tier", namespaces=["infra"])]
         ) as environment:
             await environment.cache.wait_synced()
+            informer = environment.informer
             for watches in (2, 4, 6):
                 # The lambda is called before the loop continues.
-                await until(lambda: len(environment.watches()) == watches and environment.informer.synced)  # noqa: B023
+                await until(lambda: len(environment.watches()) == watches and informer.state.is_synced)  # noqa: B023
                 environment.runtime.after_gap(100.0)
             await until(lambda: len(environment.watches()) == 8)
             assert environment.informer.counts.lists == 2
@@ -160,11 +163,11 @@ def test_a_gap_that_comes_while_the_watch_is_given_up_for_another_changes_nothin
     async def main() -> None:
         async with caching("app") as environment:
             await environment.cache.wait_synced()
-            await until(lambda: environment.informer.synced)
+            await until(lambda: environment.informer.state.is_synced)
             for _ in range(20):
                 environment.runtime.after_gap(100.0)
                 await asyncio.sleep(0)
-            await until(lambda: len(environment.watches()) > 1 and environment.informer.synced)
+            await until(lambda: len(environment.watches()) > 1 and environment.informer.state.is_synced)
             assert environment.informer.counts.lists == 1
 
     run(main())
@@ -180,7 +183,7 @@ def test_a_gap_during_the_first_list_interrupts_nothing_and_the_next_one_does() 
             await environment.listed(1)
             environment.runtime.after_gap(100.0)
             gate.set()
-            await until(lambda: environment.informer.version == "101")
+            await until(lambda: environment.informer.state.version == "101")
             environment.runtime.after_gap(100.0)
             await environment.watched(2)
             assert len(server.pods.listed) == 1
@@ -219,7 +222,7 @@ def test_a_server_that_has_never_sent_a_bookmark_may_be_silent_for_longer(
             await environment.holds("a@90", "b@110")
             assert set(waits) == {280.0}, "nothing has said that bookmarks come"
             second.set()
-            await until(lambda: environment.informer.version == "111")
+            await until(lambda: environment.informer.state.version == "111")
             waits.clear()
             third.set()
             await environment.holds("a@90", "b@110", "c@112")

@@ -99,14 +99,14 @@ def uncollected() -> Iterator[None]:
 
 
 async def let_go(informer: Informer) -> None:
-    await until(lambda: informer.health is Health.OVERSIZED)
+    await until(lambda: informer.state.health is Health.OVERSIZED)
 
 
 def counted(informer: Informer) -> tuple[int, int]:
     """Return how much is counted: objects and bytes."""
-    tally = informer.share.tally
+    tally = informer.swapper.share.tally
     assert tally is not None
-    assert tally.bytes == informer.share.bytes
+    assert tally.bytes == informer.swapper.share.bytes
     return tally.objects, tally.bytes
 
 
@@ -123,9 +123,9 @@ def truly(informer: Informer) -> tuple[int, int]:
 
 def holds_nothing(informer: Informer) -> bool:
     return (
-        informer.held(),
-        bytes_of(informer.store.records()[0]),
-        informer.version,
+        informer.state.held(),
+        bytes_of(informer.state.store.records()[0]),
+        informer.state.version,
         counted(informer),
         truly(informer),
     ) == (
@@ -191,7 +191,7 @@ def test_a_cache_that_grows_beyond_its_budget_is_let_go(when: str, told: Told) -
             assert "labels='app=web'" in error.what
             assert "settings.selectcache.selectors['pods']" in error.remedy
             assert [line for line in told() if "410" not in line] == [
-                in_one_line(informer.message, *informer.remedy.splitlines())
+                in_one_line(informer.state.message, *informer.state.remedy.splitlines())
             ]
             await asyncio.wait_for(informer.wait_until_settled(), 60)  # No handler waits for it.
             with pytest.raises(Oversized):
@@ -206,7 +206,10 @@ def test_it_says_how_much_was_held() -> None:
         async with Server(lists=lists) as server, operating(server, selectors={"pods": SMALL}) as environment:
             await let_go(environment.informer)
             size = sum(map(weight, records(*many(8))))
-            assert f"it had 8 objects with labels='app=web', {readable(size)}" in environment.informer.message
+            assert (
+                f"it had 8 objects with labels='app=web', {readable(size)}"
+                in environment.informer.state.message
+            )
 
     run(main())
 
@@ -221,7 +224,7 @@ def test_a_budget_that_is_not_exceeded_changes_nothing() -> None:
             assert (
                 counted(environment.informer)
                 == truly(environment.informer)
-                == (6, sum(map(weight, environment.informer.store.records()[0])))
+                == (6, sum(map(weight, environment.informer.state.store.records()[0])))
             )
 
     run(main())
@@ -231,9 +234,9 @@ def test_without_a_budget_nothing_is_counted() -> None:
     async def main() -> None:
         async with Server(lists=[listed("100", *many(8))]) as server, operating(server) as environment:
             await environment.synced()
-            assert environment.informer.share.tally is None
-            assert not environment.informer.share.is_beyond()
-            assert {record.holders for record in environment.informer.store.records()[0]} == {0}
+            assert environment.informer.swapper.share.tally is None
+            assert not environment.informer.swapper.share.is_beyond()
+            assert {record.holders for record in environment.informer.state.store.records()[0]} == {0}
 
     run(main())
 
@@ -254,13 +257,13 @@ def test_unchanged_objects_count_once_while_they_are_listed_anew() -> None:
             operating(server, selectors={"pods": SMALL}) as environment,
         ):
             await environment.listed(3)
-            assert len(environment.informer.store.writing()) == 3
+            assert len(environment.informer.state.store.writing()) == 3
             assert counted(environment.informer) == truly(environment.informer)
             assert counted(environment.informer)[0] == 6
             gate.set()
-            await until(lambda: environment.informer.version == "200")
+            await until(lambda: environment.informer.state.version == "200")
             assert counted(environment.informer) == truly(environment.informer)
-            assert environment.informer.synced
+            assert environment.informer.state.is_synced
 
     run(main())
 
@@ -286,7 +289,7 @@ def test_changed_objects_count_twice_until_the_list_is_complete_or_given_up() ->
             assert counted(environment.informer) == truly(environment.informer)
             assert counted(environment.informer)[0] == 3
             later.set()
-            await until(lambda: environment.informer.version == "300")
+            await until(lambda: environment.informer.state.version == "300")
             assert counted(environment.informer) == truly(environment.informer)
             assert counted(environment.informer)[0] == 2
 
@@ -305,7 +308,7 @@ def test_what_is_replaced_or_leaves_counts_no_more() -> None:
             Server(lists=[listed("100", *many(3))], watches=[watch]) as server,
             operating(server, selectors={"pods": SMALL}) as environment,
         ):
-            await until(lambda: environment.informer.version == "110")
+            await until(lambda: environment.informer.state.version == "110")
             assert counted(environment.informer) == truly(environment.informer)
             assert counted(environment.informer)[0] == 3
             assert counted(environment.informer)[1] < 2 * SIZE
@@ -331,8 +334,8 @@ def test_while_a_list_is_streamed_what_is_replaced_or_leaves_counts_no_more() ->
         ):
             await until(
                 lambda: (
-                    len(environment.informer.store.writing()) == 2
-                    and "q" in {record.name for record in environment.informer.store.writing()}
+                    len(environment.informer.state.store.writing()) == 2
+                    and "q" in {record.name for record in environment.informer.state.store.writing()}
                 )
             )
             assert counted(environment.informer) == truly(environment.informer)
@@ -364,11 +367,13 @@ def test_what_packing_saves_is_counted() -> None:
         ):
             await environment.synced()
             await until(
-                lambda: all(record.stored[:1] != b"{" for record in environment.informer.store.records()[0])
+                lambda: all(
+                    record.stored[:1] != b"{" for record in environment.informer.state.store.records()[0]
+                )
             )
-            assert environment.informer.held() == 120
+            assert environment.informer.state.held() == 120
             assert counted(environment.informer) == truly(environment.informer)
-            raw = sum(len(record.data) for record in environment.informer.store.records()[0])
+            raw = sum(len(record.data) for record in environment.informer.state.store.records()[0])
             assert counted(environment.informer)[1] < raw / 2 + 120 * OVERHEAD
 
     run(main())
@@ -409,7 +414,7 @@ def test_an_object_that_several_of_them_hold_counts_once() -> None:
                 assert counted(environment.informer)[0] in (6, 12), (
                     "lists at the same time make records of their own"
                 )
-                assert environment.informer.held() == 6
+                assert environment.informer.state.held() == 6
 
     run(main())
 
@@ -431,7 +436,7 @@ def test_what_is_shown_although_no_list_and_watch_holds_it_any_more_counts() -> 
                 first = next(branch for branch in union.substores if branch.view.records()[0])
                 (leaving,) = (record for record in first.view.records()[0] if record.name == "p0")
                 union.leave(first, replace(leaving, version="105", holders=0))
-                assert environment.informer.held() == 2, "the other list and watch may still bring it"
+                assert environment.informer.state.held() == 2, "the other list and watch may still bring it"
                 assert counted(environment.informer) == truly(environment.informer)
                 assert counted(environment.informer)[0] == 2
 
@@ -506,27 +511,30 @@ def test_the_cache_that_grows_beyond_the_budget_of_all_is_let_go_and_no_other(to
             }
             async with operating(server, **options) as environment:
                 secrets = environment.runtime.informer("secrets")
-                await until(lambda: environment.informer.synced and secrets.synced)
+                await until(lambda: environment.informer.state.is_synced and secrets.state.is_synced)
                 gate.set()
                 await let_go(environment.informer)
                 assert holds_nothing(environment.informer)
-                assert secrets.synced
+                assert secrets.state.is_synced
                 assert len(environment.cache.list_cached("secrets")) == 3
                 error = error_of(environment)
                 assert (
                     "because all caches together exceeded settings.selectcache.max_bytes = '64Ki'"
                     in error.what
                 )
-                sizes = sum(map(weight, records(*many(4)))), sum(map(weight, secrets.store.records()[0]))
+                sizes = (
+                    sum(map(weight, records(*many(4)))),
+                    sum(map(weight, secrets.state.store.records()[0])),
+                )
                 pods, others = map(readable, sizes)
                 assert f"The largest caches are pods with {pods}, secrets with {others}" in error.what
                 (line,) = told()
                 assert line == in_one_line(
-                    environment.informer.message, *environment.informer.remedy.splitlines()
+                    environment.informer.state.message, *environment.informer.state.remedy.splitlines()
                 )
                 again.set()  # What was let go counts no more.
                 await environment.synced()
-                assert secrets.synced
+                assert secrets.state.is_synced
 
     run(main())
 
@@ -568,7 +576,7 @@ def test_while_it_is_tried_again_it_is_called_nothing_else(told: Told) -> None:
         options: Any = {"selectors": {"pods": SMALL}, "initial": "stream"}
         async with Server(watches=[first, second]) as server, operating(server, **options) as environment:
             await let_go(environment.informer)
-            await until(lambda: len(environment.informer.store.writing()) == 1)
+            await until(lambda: len(environment.informer.state.store.writing()) == 1)
             error_of(environment)
             assert len(told()) == 1
             gate.set()
@@ -590,7 +598,7 @@ def test_it_comes_back_when_objects_were_deleted(told: Told) -> None:
             gate.set()
             await environment.synced()
             assert len(environment.cache.list("pods", labels="app=web")) == 5
-            assert not environment.informer.message
+            assert not environment.informer.state.message
 
     run(main())
 

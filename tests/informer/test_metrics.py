@@ -30,8 +30,12 @@ class Watched:
     store: Store = field(default_factory=Store)
     counts: Counts = field(default_factory=Counts)
     health: Health = Health.SYNCED
-    synced: bool = True
+    is_synced: bool = True
     seconds: float | None = 1.5
+
+    @property
+    def state(self) -> Watched:
+        return self
 
     def age(self) -> float | None:
         return self.seconds
@@ -51,14 +55,14 @@ def test_each_number_is_shown_under_group_version_and_resource() -> None:
     kind = find("jobs")
     assert kind is not None
     informer = Watched(Resource(kind, "v1"))
-    informer.store.begin()
-    informer.store.put(
+    informer.state.store.begin()
+    informer.state.store.put(
         Record("shop", "canary-name", "uid", "1", {"canary": "label"}, (), b'{"data":"canary"}')
     )
-    informer.store.put(
+    informer.state.store.put(
         UnreadableRecord("shop", "canary-deep", "uid-2", "1", {}, (), b"", why="it is nested too deeply")
     )
-    informer.store.commit("1")
+    informer.state.store.commit("1")
     informer.counts.lists, informer.counts.watches, informer.counts.events = 2, 3, 4
     informer.counts.audits, informer.counts.drift = 8, 7
     informer.counts.relists["410"] += 1
@@ -102,7 +106,7 @@ def test_of_what_is_not_known_yet_nothing_is_shown_but_how_it_is_doing() -> None
     assert kind is not None
     assert not [
         line
-        for line in shown(Watched(Resource(kind, "v1"), synced=False, seconds=None))
+        for line in shown(Watched(Resource(kind, "v1"), is_synced=False, seconds=None))
         if "staleness" in line
     ]
 

@@ -202,7 +202,7 @@ def test_a_departure_in_a_namespace_does_not_wait_for_the_stream_of_all_others()
             await until(lambda: not environment.cache.list_cached("secrets"))
             assert [change.cause for change in changes] == [ChangeCause.LEFT]
             assert [asked.verb for asked in environment.cluster.requests].count("list") == before
-            assert not environment.informer.has_unconfirmed
+            assert not environment.informer.state.union.unconfirmed
 
     run(main())
 
@@ -266,8 +266,8 @@ def test_roles_in_the_namespaces_are_enough_for_any_number_of_them(
     async def main() -> None:
         async with caching(Selector("app=web", namespaces=spaces), *objects, who=robot) as environment:
             await environment.informer.wait_until_settled()
-            assert environment.informer.part().error is None
-            assert len(environment.informer.reflectors) == count
+            assert environment.informer.state.part().error is None
+            assert len(environment.informer.state.reflectors) == count
             assert named(environment.cache.list("secrets", labels="app=web", namespace="shop")) == ["a"]
             environment.cluster.create(secret("c", spaces[-1], app="web"))
             await until(lambda: len(environment.cache.list_cached("secrets")) == 2)
@@ -284,7 +284,7 @@ def test_a_change_to_many_namespaces_joins_none_without_the_right() -> None:
         async with caching(declared, who=lambda cluster: user_of(cluster, MANY)) as environment:
             await environment.cache.wait_synced()
             await environment.cache.declare("secrets", Selector("app=web", namespaces=MANY), replace=True)
-            assert len(environment.informer.reflectors) == len(MANY)
+            assert len(environment.informer.state.reflectors) == len(MANY)
             assert environment.cache.list("secrets", labels="app=web", namespace=MANY) == []
 
     run(main())
@@ -295,13 +295,13 @@ def test_a_question_that_fails_otherwise_does_not_keep_streams_from_being_joined
         declared = Selector("app=web", namespaces=MANY)
         async with caching(declared, secret("a", "shop", app="web")) as environment:
             await environment.cache.wait_synced()
-            resource = environment.informer.resource
+            resource = environment.informer.state.resource
             assert resource is not None
             for fault in (Refuse(500), Disconnect(), MalformedJSON()):
                 failing = environment.cluster.faults.add(fault, verb="list", resource="secrets", times=4)
-                await environment.informer.look_at_rights(environment.informer.declared, resource)
+                await environment.informer.resolver.find_plan(environment.informer.declared, resource)
                 failing.release()
-                planned = environment.informer.plan_for(environment.informer.declared, resource)
+                planned = environment.informer.resolver.plan(environment.informer.declared, resource)
                 assert len(planned.streams) == 1, fault
 
     run(main())
@@ -318,7 +318,7 @@ def test_all_others_need_the_right_to_all_namespaces_and_the_named_ones_do_not()
         async with caching(declared, secret("a", "shop", app="db"), who=robot) as environment:
             await environment.informer.wait_until_settled(Selector(namespaces=["shop"]))
             assert named(environment.cache.list("secrets", namespace="shop", labels="app=db")) == ["a"]
-            await until(lambda: environment.informer.health is Health.FORBIDDEN)
+            await until(lambda: environment.informer.state.health is Health.FORBIDDEN)
 
     run(main())
 

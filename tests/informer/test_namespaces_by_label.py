@@ -74,7 +74,9 @@ def served(environment: Environment) -> set[str]:
 
 async def serves(environment: Environment, *names: str) -> None:
     informer = environment.informer
-    await until(lambda: informer.ready and {*(informer.filter.branches[0].namespaces or ())} == {*names})
+    await until(
+        lambda: informer.state.ready and {*(informer.state.filter.branches[0].namespaces or ())} == {*names}
+    )
     await until(lambda: informer.filter_change.is_idle and not informer.state.lost)
     found = environment.cache.list_cached("secrets").keys() if names else []
     there = {key.namespace for key in found}
@@ -95,11 +97,11 @@ def test_16_a_namespace_that_gains_the_label_is_served_and_others_are_not_distur
     async def main() -> None:
         async with tenants("shop") as environment:
             await serves(environment, "shop")
-            (kept,) = environment.informer.reflectors
+            (kept,) = environment.informer.state.reflectors
             before = lists(environment, namespace="shop")
             mark(environment, "infra")
             await serves(environment, "shop", "infra")
-            assert kept in environment.informer.reflectors
+            assert kept in environment.informer.state.reflectors
             assert lists(environment, namespace="shop") == before
             listed = environment.cache.list("secrets", namespace=["shop", "infra"])
             assert sorted(listed.keys()) == [Key("s-0", namespace="infra"), Key("s-0", namespace="shop")]
@@ -119,7 +121,7 @@ def test_1_a_namespace_that_loses_the_label_is_not_served_from_then_on() -> None
                 with pytest.raises(OutsideFilter):
                     read("secrets", namespace="infra")
             assert environment.cache.list_cached("secrets").keys() == [Key("s-0", namespace="shop")]
-            await until(lambda: len(environment.informer.reflectors) == 1)
+            await until(lambda: len(environment.informer.state.reflectors) == 1)
 
     run(main())
 
@@ -135,10 +137,10 @@ def test_1_a_lost_namespace_is_not_read_while_its_streams_cannot_end_yet() -> No
                 Silence(), verb="list", resource="secrets", namespace="blog"
             )
             mark(environment, "blog")
-            await until(lambda: informer.filter_change.following is not None)
+            await until(lambda: informer.filter_change.prepared is not None)
             mark(environment, "infra", NO)
             await until(lambda: informer.state.lost)
-            assert len(informer.reflectors) == 2
+            assert len(informer.state.reflectors) == 2
             assert cache.list_cached("secrets").keys() == [Key("s-0", namespace="shop")]
             with pytest.raises(OutsideFilter):
                 cache.get("secrets", "s-0", namespace="infra")
@@ -210,8 +212,8 @@ def test_1_a_cache_of_no_namespace_is_synced_and_holds_nothing() -> None:
         async with tenants() as environment:
             cache, informer = environment.cache, environment.informer
             await cache.wait_synced()
-            assert informer.synced
-            assert not informer.reflectors
+            assert informer.state.is_synced
+            assert not informer.state.reflectors
             for read in (cache.list, cache.list_cached):
                 with pytest.raises(OutsideFilter):
                     read("secrets")
@@ -256,7 +258,7 @@ def test_1_reads_raise_if_namespaces_may_not_be_followed_any_more() -> None:
             cluster = environment.cluster
             refusal = cluster.faults.add(Refuse(403), resource="namespaces")
             cluster.cut()
-            await until(lambda: environment.informer.ready is None)
+            await until(lambda: environment.informer.state.ready is None)
             with pytest.raises(Forbidden):
                 environment.cache.get("secrets", "s-0", namespace="shop")
             refusal.release()
@@ -325,16 +327,16 @@ def test_16_a_filter_is_changed_to_namespaces_by_label_and_back() -> None:
             assert [each.path for each in planned.opened] == ["/api/v1/namespaces/infra/secrets"]
             assert "list, watch namespaces" in [str(each) for each in planned.permissions]
             assert not runtime.namespaces.labelled
-            kept = next(each for each in environment.informer.reflectors if "shop" in str(each.filter))
+            kept = next(each for each in environment.informer.state.reflectors if "shop" in str(each.filter))
             await cache.declare("secrets", TENANTS, replace=True)
             assert served(environment) == {"shop", "infra"}
-            assert kept in environment.informer.reflectors
+            assert kept in environment.informer.state.reflectors
             mark(environment, "blog")
             await serves(environment, "shop", "infra", "blog")
             changed = asyncio.create_task(
                 cache.declare("secrets", [cache.info("secrets").filter, "app=web"], replace=True)
             )
-            await until(lambda: environment.informer.filter_change.following is not None)
+            await until(lambda: environment.informer.filter_change.prepared is not None)
             environment.cluster.bookmark()  # The streams have been listed at different times.
             await changed
             assert cache.info("secrets").filter.branches[0].namespace_label == TENANTS.namespace_label
@@ -355,11 +357,11 @@ def test_16_a_change_beside_a_change_of_the_namespaces_has_both() -> None:
                 Silence(), verb="list", resource="secrets", namespace="blog"
             )
             mark(environment, "blog")
-            await until(lambda: environment.informer.filter_change.following is not None)
+            await until(lambda: environment.informer.filter_change.prepared is not None)
             changed = asyncio.create_task(
                 cache.declare("secrets", Selector("!old", namespaces=TENANTS.namespace_label), replace=True)
             )
-            await until(lambda: environment.informer.filter_change.following is not None)
+            await until(lambda: environment.informer.filter_change.prepared is not None)
             mark(environment, "infra")
             silence.release()
             await changed
@@ -489,7 +491,7 @@ def test_1_nothing_is_served_or_dropped_while_namespaces_are_listed_anew() -> No
             follower.begin(follower.state.plan)
             environment.informer.chosen.look()
             assert not environment.informer.chosen.is_outdated
-            assert environment.informer.held() == 1
+            assert environment.informer.state.held() == 1
             with pytest.raises(NotSynced):
                 environment.cache.get("secrets", "s-0", namespace="shop")
 
@@ -537,7 +539,7 @@ def test_roles_are_enough_for_any_number_of_namespaces_that_gain_the_label() -> 
             for name in many:
                 mark(environment, name)
             await serves(environment, *many)
-            assert len(environment.informer.reflectors) == len(many)
+            assert len(environment.informer.state.reflectors) == len(many)
 
     run(main())
 
@@ -552,7 +554,7 @@ def test_2_many_namespaces_come_and_go_and_nothing_stays_behind(count: int) -> N
         async with tenants("shop", max_bytes="100Mi", storage="raw") as environment:
             await serves(environment, "shop")
             cluster, informer = environment.cluster, environment.informer
-            tasks, held = len(asyncio.all_tasks()), informer.share.bytes
+            tasks, held = len(asyncio.all_tasks()), informer.swapper.share.bytes
             before, most = len(cluster.requests), 0
             for start in range(0, count, 120):
                 names = [f"n-{number}" for number in range(start, min(start + 120, count))]
@@ -560,16 +562,17 @@ def test_2_many_namespaces_come_and_go_and_nothing_stays_behind(count: int) -> N
                     cluster.namespace(name, tenant="yes")
                     cluster.create(secret("s-0", name))
                     await asyncio.sleep(0)
-                await until(lambda: informer.held() == len(names) + 1 and informer.filter_change.is_idle)  # noqa: B023  # It is awaited in the loop.
-                most = max(most, len(informer.reflectors))
+                held, change = len(names) + 1, informer.filter_change
+                await until(lambda: informer.state.held() == held and change.is_idle)  # noqa: B023  # It is awaited in the loop.
+                most = max(most, len(informer.state.reflectors))
                 for name in names:
                     cluster.delete(secret("s-0", name))
                     cluster.delete(namespace(name))
                 await serves(environment, "shop")
             assert 1 <= most <= 100
             await until(lambda: len(asyncio.all_tasks()) <= tasks)
-            assert len(informer.reflectors) == 1
-            assert informer.share.bytes == held
+            assert len(informer.state.reflectors) == 1
+            assert informer.swapper.share.bytes == held
             assert len(cluster.requests) - before < 5 * count
             assert not informer.chosen.failing
 

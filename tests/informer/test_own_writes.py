@@ -161,7 +161,7 @@ def test_9_the_body_of_a_deleted_object_does_not_bring_it_back_while_the_deletio
     model.answer(0)
     model.deliver(model.streams[0])
     cache = model.operator.cache(own=model.obj("a", State(13, "u1", WEB)))
-    assert not model.informer.own_writes
+    assert not model.informer.state.own_writes
     assert not cache.list_cached("pods")
 
 
@@ -194,7 +194,7 @@ def test_9_a_server_that_went_back_ends_all_own_writes() -> None:
     model.version, model.history["b"] = 10, model.history["b"][:1]
     model.history["a"] = model.history["a"][:1]
     model.relist(model.streams[0])
-    assert not model.informer.own_writes
+    assert not model.informer.state.own_writes
     assert not model.cache.list_cached("pods")
 
 
@@ -219,7 +219,7 @@ def test_9_objects_of_kinds_without_a_cache_are_ignored() -> None:
     }
     model.cache.remember(node)
     model.cache.forget(node)
-    assert not model.informer.own_writes
+    assert not model.informer.state.own_writes
 
 
 def test_9_other_clients_hand_their_objects_over() -> None:
@@ -243,7 +243,7 @@ def test_9_what_is_no_object_of_a_server_is_refused(obj: Any, deleted: bool) -> 
 def test_9_an_answer_that_is_no_object_lays_nothing_over() -> None:
     model = written()
     remember_answer(model.runtime, PODS, b'{"kind":"Status"}')
-    assert not model.informer.own_writes
+    assert not model.informer.state.own_writes
 
 
 def test_9_where_only_the_server_knows_a_field_of_the_filter_nothing_is_laid_over(
@@ -252,7 +252,7 @@ def test_9_where_only_the_server_knows_a_field_of_the_filter_nothing_is_laid_ove
     model = Model(FILTERS["one stream"])
     monkeypatch.setattr(own_writes, "selects", lambda *_: None)
     model.cache.remember(model.obj("a", State(11, "u1", WEB)))
-    assert not model.informer.own_writes
+    assert not model.informer.state.own_writes
 
 
 def test_9_a_wait_sees_an_own_write() -> None:
@@ -306,7 +306,7 @@ def test_9_a_thread_that_outlives_the_loop_hands_its_object_over() -> None:
 
 def test_9_a_write_beyond_the_bound_is_named_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
     model = Model(FILTERS["one stream"])
-    model.informer.own_writes._most = 1
+    model.informer.state.own_writes._most = 1
     for name in "ab":
         model.cache.remember(model.obj(name, State(11, name, WEB)))
     assert [each for each in caplog.records if "ns/a" in each.getMessage()]
@@ -331,7 +331,7 @@ def test_9_a_write_that_no_stream_reports_is_dropped_and_named_in_the_log(
         model.answer(0)
         model.answer(0)
         task = asyncio.ensure_future(model.informer.laying.run())
-        while model.informer.own_writes:  # Time passes as the task sleeps.  # noqa: ASYNC110
+        while model.informer.state.own_writes:  # Time passes as the task sleeps.  # noqa: ASYNC110
             await asyncio.sleep(0)
         task.cancel()
         assert not model.cache.list_cached("pods")
@@ -346,11 +346,11 @@ def test_9_a_write_that_only_the_next_filter_awaits_is_dropped_as_well() -> None
     async def main() -> None:
         model = Model(FILTERS["one stream"])
         following = replace(model.informer.state, own_writes=OwnWrites())
-        model.informer.filter_change.following = cast("Any", SimpleNamespace(state=following, swap=None))
+        model.informer.filter_change.prepared = cast("Any", SimpleNamespace(state=following, swap=None))
         model.write("a", WEB, own=True)
         model.answer(0)
         model.bookmark(model.streams[0])
-        assert (len(model.informer.own_writes), len(following.own_writes)) == (0, 1)
+        assert (len(model.informer.state.own_writes), len(following.own_writes)) == (0, 1)
         task = asyncio.ensure_future(model.informer.laying.run())
         for _ in range(100):  # Time passes as the task sleeps.
             await asyncio.sleep(0)
@@ -364,7 +364,7 @@ def test_9_a_new_list_after_an_outage_retires_own_writes() -> None:
     model = written(WEB)
     stream = model.streams[0]
     model.run(stream, stream.writer.take(Refusal(410, "Expired")))
-    assert not model.informer.own_writes
+    assert not model.informer.state.own_writes
     assert len(model.cache.list_cached("pods")) == 1
 
 
@@ -406,7 +406,7 @@ def test_9_a_stream_that_is_behind_an_own_write_brings_nothing_older_back(relist
         assert model.got("a") != ("u1", "11")
     model.bookmark(gold)
     assert model.got("a") is None
-    assert not model.informer.own_writes.writes
+    assert not model.informer.state.own_writes.writes
 
 
 def test_9_a_read_of_one_stream_shows_no_state_from_before_an_own_write_that_left_it() -> None:
@@ -422,5 +422,5 @@ def test_9_a_read_of_one_stream_shows_no_state_from_before_an_own_write_that_lef
     assert not model.cache.list("pods", labels="app=db,tier=gold")
     assert model.got("a") == ("u1", "12")
     model.bookmark(db)
-    assert not model.informer.own_writes.writes
+    assert not model.informer.state.own_writes.writes
     assert not model.cache.list("pods", labels="app=db,tier=gold")

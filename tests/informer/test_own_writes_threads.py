@@ -56,7 +56,8 @@ def test_9_a_thread_reads_its_own_write_wherever_the_stream_interrupts_it(read: 
             nonlocal seen, done
             seen = max(seen, step + 1)
             # A lock that the reader holds would make the stream wait.
-            held = model.informer.own_writes.lock._is_owned() or model.informer.store._lock.locked()  # type: ignore[attr-defined]
+            state = model.informer.state
+            held = state.own_writes.lock._is_owned() or state.store._lock.locked()  # type: ignore[attr-defined]
             if step >= at and not done and not held:
                 done = True
                 for _ in range(events):
@@ -74,7 +75,8 @@ def test_9_a_stream_shows_the_own_write_wherever_a_reader_interrupts_it(read: st
     answers = []
 
     def interrupt(_: int) -> None:
-        if not model.informer.own_writes.lock._is_owned() and not model.informer.store._lock.locked():  # type: ignore[attr-defined]
+        state = model.informer.state
+        if not state.own_writes.lock._is_owned() and not state.store._lock.locked():  # type: ignore[attr-defined]
             answers.append(READS[read](model))
 
     files = (stream_writer.__file__, own_writes.__file__, store.__file__)

@@ -46,11 +46,11 @@ def test_what_a_list_says_is_clipped_and_printable_in_the_log_and_in_errors(
             Server(lists=[*HOSTILE[hostile]] * 6) as server,
             operating(server, sync_timeout=0.001) as environment,
         ):
-            await until(lambda: environment.informer.message and caplog.records)
+            await until(lambda: environment.informer.state.message and caplog.records)
             with pytest.raises(ReadError) as caught:
                 environment.names()
             check(str(caught.value))
-            check(environment.informer.message)
+            check(environment.informer.state.message)
 
     run(main())
     for message in caplog.messages:

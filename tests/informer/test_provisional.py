@@ -57,7 +57,7 @@ async def reading_clusters(
         refusing = cluster.faults.add(Refuse(code), where=lambda asked: asked.path == path, times=times)
         vault = Vault({"login": kopf.ConnectionInfo(server=cluster.url, token=cluster.token)})
         async with keeping(vault, {"clusters": ""}) as (runtime, _):
-            await until(lambda: runtime.informer("clusters").synced)
+            await until(lambda: runtime.informer("clusters").state.is_synced)
             yield runtime, cluster, refusing
         await vault.close()
 
@@ -98,7 +98,7 @@ def test_contract_1_a_key_means_another_kind_as_soon_as_the_group_that_refused_a
             unasked.release()
             refusing.release()
             informer = runtime.informer("clusters")
-            await until(lambda: informer.is_of(FIRST, "clusters") and informer.synced)
+            await until(lambda: informer.state.is_of(FIRST, "clusters") and informer.state.is_synced)
             assert names(runtime) == [f"of-{FIRST}"]
 
     run(main())
@@ -108,11 +108,11 @@ def test_a_kind_goes_on_if_the_group_that_refused_has_no_such_name() -> None:
     async def main() -> None:
         async with reading_clusters(403, path="/api/v1") as (runtime, _, refusing):
             informer = runtime.informer("clusters")
-            reflectors = informer.reflectors
+            reflectors = informer.state.reflectors
             refusing.release()
-            await until(lambda: informer._resolution is not None and not informer._resolution.refused)
-            assert informer.is_of(FIRST, "clusters")
-            assert informer.reflectors == reflectors
+            await until(lambda: not informer.resolver.is_provisional)
+            assert informer.state.is_of(FIRST, "clusters")
+            assert informer.state.reflectors == reflectors
             assert names(runtime) == [f"of-{FIRST}"]
 
     run(main())

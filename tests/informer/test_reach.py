@@ -505,7 +505,7 @@ def test_12_a_list_that_fails_is_made_again() -> None:
             EITHER, secret("a", app="web"), secret("b", app="web"), silent="tier"
         ) as environment:
             await environment.cache.wait_synced()
-            await until(lambda: environment.informer.synced and len(environment.watches()) == 2)
+            await until(lambda: environment.informer.state.is_synced and len(environment.watches()) == 2)
             refused = environment.cluster.faults.add(
                 Refuse(500),
                 verb="list",
@@ -526,7 +526,7 @@ def test_12_a_deletion_that_comes_with_the_version_of_the_object_is_shown() -> N
             EITHER, secret("a", app="web"), secret("b", app="web"), silent="tier"
         ) as environment:
             await environment.cache.wait_synced()
-            await until(lambda: environment.informer.synced and len(environment.watches()) == 2)
+            await until(lambda: environment.informer.state.is_synced and len(environment.watches()) == 2)
             environment.cluster.faults.add(OldVersionOnDelete(), verb="watch", resource="secrets")
             environment.cluster.cut("watch", "secrets")
             await until(lambda: len(environment.watches()) >= 3)

@@ -62,7 +62,7 @@ class Resynced:
         self.resyncer = Resyncer(
             period,
             environment,
-            store=lambda: self.informer.store,
+            store=lambda: self.informer.state.store,
             is_synced=lambda: self.is_synced,
             notify=self.receive,
         )
@@ -202,7 +202,7 @@ def test_an_informer_resyncs_without_a_request_until_that_is_changed() -> None:
         declared = Cached("app=web", resync=600)
         async with caching(declared, secret("a", app="web"), secret("b", app="web")) as environment:
             await environment.cache.wait_synced()
-            await until(lambda: environment.informer.synced)
+            await until(lambda: environment.informer.state.is_synced)
             causes, changes = list[str](), environment.cache.changes("secrets", labels="tier=gold")
             environment.cluster.patch(secret("a"), labelled(tier="gold"))
             change = await anext(changes)

@@ -46,7 +46,7 @@ async def answered(cluster: EmbeddedCluster, read: str, refuse: Refuse, slept: l
         kopf.ConnectionInfo(server=cluster.url, token=cluster.token), time, settings
     ) as operator:
         (informer,) = operator.runtime.informers.values()
-        await until(lambda: informer.synced)
+        await until(lambda: informer.state.is_synced)
         time.slept.clear()
         cluster.faults.add(refuse, verb=verb, resource="configmaps", times=2)
         assert is_right(await ask(Cache(operator.runtime)))

@@ -125,7 +125,7 @@ async def versions_seen(flood: Flood) -> list[str]:
     try:
         while seen[-1:] != [str(2 * COUNT)]:
             await asyncio.sleep(0)
-            seen.append(version := runtime.informer("v1/pods").store.version)
+            seen.append(version := runtime.informer("v1/pods").state.store.version)
             if version == str(COUNT):
                 flood.begin.set()
     finally:

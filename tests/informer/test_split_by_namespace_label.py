@@ -34,7 +34,9 @@ def sides(environment: Environment, namespace: str) -> list[str]:
 
 async def serves(environment: Environment, *names: str) -> None:
     informer = environment.informer
-    await until(lambda: informer.ready and {*(informer.filter.branches[0].namespaces or ())} == {*names})
+    await until(
+        lambda: informer.state.ready and {*(informer.state.filter.branches[0].namespaces or ())} == {*names}
+    )
     await until(lambda: informer.filter_change.is_idle and not informer.state.lost)
 
 
@@ -49,13 +51,13 @@ def test_16_both_sides_of_a_namespace_follow_its_label() -> None:
             await serves(environment, "shop")
             await until(lambda: sides(environment, "shop") == ["inside", "outside", "absent"])
             assert sides(environment, "infra") == ["excluded"] * 3
-            kept, before = set(environment.informer.reflectors), lists(environment, namespace="shop")
-            assert [each.stream.is_outside for each in environment.informer.reflectors] == [False, True]
+            kept, before = set(environment.informer.state.reflectors), lists(environment, namespace="shop")
+            assert [each.stream.is_outside for each in environment.informer.state.reflectors] == [False, True]
             mark(environment, "infra")
             await serves(environment, "shop", "infra")
             assert sides(environment, "infra") == ["inside", "outside", "absent"]
             assert on_both_sides(environment.cache, "secrets", namespace=["shop", "infra"]) == 4
-            assert kept <= set(environment.informer.reflectors)
+            assert kept <= set(environment.informer.state.reflectors)
             assert lists(environment, namespace="shop") == before
             mark(environment, "shop", NO)
             await serves(environment, "infra")
@@ -76,7 +78,7 @@ def test_16_no_read_finds_an_object_of_a_namespace_that_has_lost_the_label_insid
             await serves(environment, "shop", "infra")
             await until(lambda: sides(environment, "shop") == ["inside", "outside", "absent"])
             informer = environment.informer
-            informer.chosen.is_automatic = False  # The change of the filter waits.
+            await informer.chosen.stop()  # The change of the filter waits.
             mark(environment, "shop", NO)
             await until(lambda: informer.state.lost == {"shop"})
             assert sides(environment, "shop") == ["outside", "outside", "absent"]
@@ -94,8 +96,8 @@ def test_16_no_read_finds_an_object_of_a_namespace_that_has_lost_the_label_insid
 def test_16_without_a_namespace_that_has_the_label_nothing_is_known() -> None:
     async def main() -> None:
         async with tenants(declared=SPLIT) as environment:
-            await until(lambda: environment.informer.ready)
-            assert environment.informer.reflectors == ()
+            await until(lambda: environment.informer.state.ready)
+            assert environment.informer.state.reflectors == ()
             assert sides(environment, "shop") == ["excluded"] * 3
 
     run(main())

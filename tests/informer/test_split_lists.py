@@ -117,15 +117,15 @@ def test_35_a_server_that_ignores_the_limit_is_listed_in_pieces_however_much_it_
         ):
             await environment.holds(*names())
             assert limits(server) == ["500", "31", "1", "1"]
-            assert environment.informer.store.version == "100"
-            assert not environment.informer.message
+            assert environment.informer.state.store.version == "100"
+            assert not environment.informer.state.message
             assert len(pieces) > COUNT * 10_000 / PIECE / 6
             assert max(pieces) < PIECE + 2 * SLICE
             gone.set()
             await relists(environment)
             assert environment.names() == names(COUNT - 1)
             assert len(limits(server)) == 5, "that it ignores the limit is remembered"
-            assert environment.informer.store.version == "200"
+            assert environment.informer.state.store.version == "200"
 
     run(main())
 
@@ -146,7 +146,7 @@ def test_35_a_server_that_keeps_to_the_limit_again_is_listed_in_pages_again(piec
             assert environment.names() == names(3)
             read = len(pieces)
             assert [query.get("continue") for query in server.pods.listed[4:]] == [None, "A", "B"]
-            environment.informer.reflectors[0].relist(MetricReason.AUDIT)
+            environment.informer.state.reflectors[0].relist(MetricReason.AUDIT)
             server.pods.lists += [*[listed("300", *objects(2))] * 10]
             await relists(environment, 2)
             assert len(pieces) == read
@@ -199,7 +199,7 @@ def test_35_several_branches_of_a_server_that_ignores_the_limit_are_listed_in_pi
                 server, page_bytes=PAGE_BYTES, selectors={"pods": AnyOf(["app=web", "tier=gold"])}
             ) as environment,
         ):
-            await until(lambda: len(environment.informer.store.records()[0]) == COUNT)
+            await until(lambda: len(environment.informer.state.store.records()[0]) == COUNT)
             await environment.synced()
             assert not [query for query in server.pods.listed if query.get("resourceVersionMatch") == "Exact"]
 
@@ -292,7 +292,7 @@ def test_35_an_answer_that_is_cut_or_garbled_leaves_what_is_held_as_it_was(
             environment.informer.subscribe(lambda change: seen.append(str(change)))
             read = len(pieces)
             gone.set()
-            await until(lambda: re.search(why, environment.informer.message))
+            await until(lambda: re.search(why, environment.informer.state.message))
             assert environment.names() == [*names(), "q@90"]
             assert seen == []
             assert len(pieces) > read or what in ("a number as item", "an object that is too large")
@@ -342,10 +342,10 @@ def test_35_a_list_that_does_not_end_in_time_is_given_up() -> None:
             await until(
                 lambda: (
                     "a list did not end within 0.5 s (settings.selectcache.request_timeout)"
-                    in environment.informer.message
+                    in environment.informer.state.message
                 )
             )
-            assert not environment.informer.synced
+            assert not environment.informer.state.is_synced
             server.pods.lists += [TOO_LARGE] * 4
             await environment.holds(*names())
 
@@ -363,8 +363,8 @@ def test_35_a_list_of_new_objects_without_an_end_is_given_up_at_the_most_bytes_o
             Server(lists=[endless] * 4) as server,
             operating(server, page_bytes=PAGE_BYTES) as environment,
         ):
-            await until(lambda: "a list has more than 0 GiB" in environment.informer.message)
-            assert len(environment.informer.store.records()[0]) == 0
+            await until(lambda: "a list has more than 0 GiB" in environment.informer.state.message)
+            assert len(environment.informer.state.store.records()[0]) == 0
             assert limits(server)[:4] == ["500", "31", "1", "1"]
 
     run(main())
@@ -379,7 +379,7 @@ def test_35_a_list_without_an_end_is_taken_in_as_far_as_the_cache_may_hold() -> 
             Server(lists=[endless] * 4) as server,
             operating(server, page_bytes=PAGE_BYTES, max_bytes="1Mi", storage="raw") as environment,
         ):
-            await until(lambda: str(environment.informer.health) == "oversized")
+            await until(lambda: str(environment.informer.state.health) == "oversized")
 
     run(main())
 

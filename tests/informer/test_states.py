@@ -299,7 +299,7 @@ async def seen_and_ended(
     async with operating(info, time, settings) as operator:
         (informer,) = operator.runtime.informers.values()
         cache = Cache(operator.runtime)
-        await until(lambda: informer.health is state.health)
+        await until(lambda: informer.state.health is state.health)
         waited = len(time.slept)
         await until(
             lambda: len(time.slept) > waited + 3
@@ -315,12 +315,12 @@ async def seen_and_ended(
             caught.value.remedy.replace("\n", ". "),
         )
         assert caught.value.what.startswith(shown["trouble"])
-        assert str(informer.filter) in str(caught.value)
+        assert str(informer.state.filter) in str(caught.value)
         assert (await probed(settings))[informer.key] == shown
         limits = SelectCacheSettings(failing_probe=True).probe_limits()
         assert failing([informer], limits) == (
             f"The cache of {informer} is {shown['health']}:"
-            f" {in_one_line(informer.message, *informer.remedy.splitlines())}"
+            f" {in_one_line(informer.state.message, *informer.state.remedy.splitlines())}"
             if state.restarted
             else ""
         )
@@ -328,18 +328,18 @@ async def seen_and_ended(
         *before, (level, line) = told()
         assert level == "WARNING"
         assert line.startswith(state.line)
-        assert line.endswith(in_one_line(*informer.remedy.splitlines()))
+        assert line.endswith(in_one_line(*informer.state.remedy.splitlines()))
         assert len(before) == (state.health is Health.STALLED), (
             "while it might still come, that is trouble, and no state"
         )
 
         cure()
-        await until(lambda: informer.health is Health.SYNCED)
+        await until(lambda: informer.state.health is Health.SYNCED)
         assert cache.list_cached(state.key) == []
         report = (await probed(settings))[informer.key]
         assert report["health"] == "synced"
         assert not {"trouble", "remedy"} & {*report}
-        resource = informer.resource
+        resource = informer.state.resource
         assert resource is not None
         assert states_in(metrics) == [
             shown_as(

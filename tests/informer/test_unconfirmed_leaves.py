@@ -33,7 +33,7 @@ def test_200_deletions_are_shown_after_a_handful_of_requests_though_the_other_st
             EITHER, *(secret(name, app="web") for name in names), secret("gold", tier="gold"), silent="tier"
         ) as environment:
             await environment.cache.wait_synced()
-            await until(lambda: environment.informer.synced and len(environment.watches()) == 2)
+            await until(lambda: environment.informer.state.is_synced and len(environment.watches()) == 2)
             before, began = len(environment.cluster.requests), environment.time.now
             await deleting_200(environment, names)
             await until(lambda: named(environment.cache.list_cached("secrets")) == ["gold"])
@@ -54,7 +54,7 @@ def test_while_a_leave_is_unconfirmed_gone_asks_the_server() -> None:
             EITHER, secret("a", app="web"), secret("b", app="web"), secret("c", app="web"), silent="tier"
         ) as environment:
             await environment.cache.wait_synced()
-            await until(lambda: environment.informer.synced and len(environment.watches()) == 2)
+            await until(lambda: environment.informer.state.is_synced and len(environment.watches()) == 2)
             uids = {
                 each["metadata"]["name"]: each["metadata"]["uid"]
                 for each in environment.cache.list_cached("secrets")
@@ -90,11 +90,11 @@ def test_gone_asks_while_another_stream_still_holds_what_one_has_let_go() -> Non
     async def main() -> None:
         async with caching(EITHER, secret("a", app="web", tier="gold"), silent="tier") as environment:
             await environment.cache.wait_synced()
-            await until(lambda: environment.informer.synced and len(environment.watches()) == 2)
+            await until(lambda: environment.informer.state.is_synced and len(environment.watches()) == 2)
             uid = environment.cache.get("secrets", "a", namespace="shop")["metadata"]["uid"]
             assert not await environment.cache.is_deleted("secrets", "a", namespace="shop", uid=uid)
             environment.cluster.delete(secret("a"))
-            await until(lambda: not environment.informer.reflectors[0].writer.held())
+            await until(lambda: not environment.informer.state.reflectors[0].writer.held())
             assert named(environment.cache.list_cached("secrets")) == ["a"]
             assert await environment.cache.is_deleted("secrets", "a", namespace="shop", uid=uid)
 

@@ -44,7 +44,9 @@ async def unknown(fault: Fault) -> AsyncIterator[tuple[Environment, Any]]:
     async with tenants("shop", who=who) as environment:
         informer = environment.informer
         await planned[0].hit()
-        await until(lambda: informer.resource and (isinstance(fault, Silence) or informer.part().error))
+        await until(
+            lambda: informer.state.resource and (isinstance(fault, Silence) or informer.state.part().error)
+        )
         yield environment, planned[0]
 
 
@@ -84,7 +86,7 @@ def test_16_while_a_cache_restarts_its_filter_is_the_declared_one() -> None:
             (labelled,) = environment.runtime.namespaces.of(labels_of_namespaces(TENANTS))
             await until(lambda: not labelled.present().names)
             assert informer.state.is_resolving
-            assert informer.filter == informer.declared.filter
+            assert informer.state.filter == informer.declared.filter
             silence.release()
             await changing
 
@@ -155,11 +157,11 @@ def test_15_a_handler_of_a_namespace_is_called_once_the_namespaces_are_known(giv
 
             with context(settings, vault):
                 operator = launch(settings, make_runtime=make, registry=registry, beside=deliver_changes)
-                await until(lambda: runtimes and runtimes[0].informer("v1/secrets").part().error)
+                await until(lambda: runtimes and runtimes[0].informer("v1/secrets").state.part().error)
                 for _ in range(50):  # The handler begins to follow meanwhile.
                     await asyncio.sleep(0)
                 refused.release()
-                await until(lambda: runtimes[0].informer("v1/secrets").ready)
+                await until(lambda: runtimes[0].informer("v1/secrets").state.ready)
                 assert await reached(lambda: seen)
                 cluster.delete(secret("a"))
                 assert await reached(lambda: len(seen) == 2)
@@ -193,7 +195,7 @@ def test_1_why_says_nothing_of_a_label_that_it_does_not_know(fault: Fault) -> No
             found = await environment.cache.why("secrets", "s-0", namespace="shop")
             assert (found.standing, found.branches) == (Standing.UNKNOWN, ())
             planned.release()
-            await until(lambda: environment.informer.ready)
+            await until(lambda: environment.informer.state.ready)
             assert (
                 await environment.cache.why("secrets", "s-0", namespace="shop")
             ).standing is Standing.CACHED

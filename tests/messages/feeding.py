@@ -36,6 +36,10 @@ class Fed(Subject):
     key = "v1/pods"
     health = Health.SYNCED
 
+    @property
+    def state(self) -> Fed:
+        return self
+
 
 def decide(
     register: Callable[..., Any] | None = kopf.on.event,

@@ -33,7 +33,6 @@ from kopf_selectcache.core.store.union import Union
 from kopf_selectcache.informer._comparison import Comparison
 from kopf_selectcache.informer._loop_monitor import BEAT, LoopMonitor
 from kopf_selectcache.informer.audit import Auditor
-from kopf_selectcache.informer.claims import Claims, warn_provisional
 from kopf_selectcache.informer.environment import run_again
 from kopf_selectcache.informer.health import Condition, Health
 from kopf_selectcache.informer.informers import Runtime
@@ -41,6 +40,7 @@ from kopf_selectcache.informer.log import StateLog
 from kopf_selectcache.informer.metrics import Counts
 from kopf_selectcache.informer.namespaces import AbsentNamespaces
 from kopf_selectcache.informer.path_check import look
+from kopf_selectcache.informer.resolving import Claims, warn_provisional
 from kopf_selectcache.informer.stream_writer import StreamWriter
 from kopf_selectcache.informer.subscribers import Subscribers
 from kopf_selectcache.plugin._brake import LIMIT, Brake, Chains
@@ -105,6 +105,12 @@ class Whole(Subject):
 
     def __init__(self) -> None:
         self.store = Store()
+        self.store.begin()
+        self.store.commit(self.version)
+
+    @property
+    def state(self) -> Whole:
+        return self
 
 
 def _follow(*steps: Callable[[Whole, Condition], object], streams: int = 1) -> Callable[[], None]:
@@ -142,7 +148,7 @@ def _fail(_: Whole, condition: Condition) -> None:
 
 def _hold_unreadable(cache: Whole, _: Condition) -> None:
     record = SimpleNamespace(key=("ns", "deep"), why="nested too deeply", version="7")
-    cache.store = SimpleNamespace(unreadable={record.key: record}, records=lambda: ([], "10"))  # type: ignore[assignment]
+    cache.store = SimpleNamespace(version="10", unreadable={record.key: record}, records=lambda: ([], "10"))  # type: ignore[assignment]
 
 
 async def _beat(gap: Callable[[float], None]) -> None:
@@ -274,13 +280,10 @@ def _keep(*answers: Any) -> Callable[[], None]:
         server.answer("/openapi/v3/api/v1", *answers)
         store = FakeInformer(Selector("app=web"), PODS, "v1/pods").hold(pod("a", app="web")).store
         informer = SimpleNamespace(
-            resource=PODS,
-            store=store,
+            state=SimpleNamespace(resource=PODS, store=store, filter=cached.filter, health=Health.SYNCED),
             declared=cached,
             line=assigned("v1/pods"),
-            filter=cached.filter,
-            health=Health.SYNCED,
-            wait_complete=lambda: asyncio.sleep(0),
+            wait_until=lambda _: asyncio.sleep(0),
         )
         environment = SimpleNamespace(transport=server, logger=LOGGER)
         await look(cast("Any", informer), cast("Any", environment))
@@ -553,7 +556,7 @@ def _fail_beside() -> None:
     async def sleep(_: float) -> None:
         raise asyncio.CancelledError
 
-    environment = cast("Any", SimpleNamespace(logger=LOGGER, chance=lambda: 1.0, sleep=sleep))
+    environment = cast("Any", SimpleNamespace(logger=LOGGER, rest=lambda: sleep(30.0)))
     with contextlib.suppress(asyncio.CancelledError):
         asyncio.run(run_again(fail, environment, PODS, dict))
 

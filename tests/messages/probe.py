@@ -40,6 +40,10 @@ class Reported(Subject):
     def __getattr__(self, name: str) -> Any:
         return getattr(self.condition, name)
 
+    @property
+    def state(self) -> Reported:
+        return self
+
     def age(self) -> None:
         return None
 
@@ -76,7 +80,7 @@ def _report(tell: Callable[[Condition], object]) -> Callable[[], Lines]:
     async def write() -> Lines:  # Of an operator, which has a loop.
         informer = Reported(tell)
         report = _write(Reporting(informer))
-        limits: dict[str, float] = {informer.health.value: 60.0}
+        limits: dict[str, float] = {informer.state.health.value: 60.0}
         return Lines(f"{report}\n{failing([informer], limits)}")  # type: ignore[list-item]
 
     return lambda: asyncio.run(write())

@@ -135,7 +135,7 @@ def unreadable(read: Callable[[Cache], Any]) -> Callable[[], Any]:
         data = msgspec.json.encode(pod("deep", app="web")).replace(
             b'"n1"', b"[" * 200_000 + b"1" + b"]" * 200_000
         )
-        informer.tell(informer.store.put(informer.reader.record(data)))
+        informer.tell(informer.state.store.put(informer.reader.record(data)))
         return read(environment.cache())
 
     return provoke

@@ -268,7 +268,7 @@ FEED: tuple[Mutant, ...] = (
     Mutant(
         "feed again from a cache that is older than Kopf's own watch",
         FEED_FILE,
-        " or is_newer(own.version, informer.version):",
+        " or is_newer(own.version, state.version):",
         ":",
         4,
         (RETURNS + "4_kopfs_own_watch_goes_on_until_the_cache_is_as_new",),

@@ -60,7 +60,7 @@ PACKING: tuple[Mutant, ...] = (
     Mutant(
         "end the packing of a cache by a mistake in it",
         "informer/environment.py",
-        "            await environment.sleep(delay(6, environment.chance()))\n",
+        "            await environment.rest()\n",
         "            return\n",
         8,
         (

@@ -257,8 +257,8 @@ SILENCE: tuple[Mutant, ...] = (
     Mutant(
         "warn of a path of keep= after each change of the filter",
         "informer/informers.py",
-        "        if informer.projection != former:\n",
-        "        if informer.projection is not None:\n",
+        "        if informer.state.projection != former:\n",
+        "        if informer.state.projection is not None:\n",
         20,
         (KEPT + "a_relist_and_another_filter_warn_of_nothing_again",),
     ),

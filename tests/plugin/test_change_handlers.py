@@ -342,7 +342,7 @@ def test_15_no_handler_is_called_while_the_operator_is_paused(registry: kopf.Ope
             cluster.create(secret("c", app="web"))
             operator = operator_of(given[0])
             assert operator is not None
-            store = operator.runtime.informer("secrets").store
+            store = operator.runtime.informer("secrets").state.store
             await until(lambda: {each.name for each in store.records()[0]} == {"b", "c"})
             for _ in range(200):
                 await asyncio.sleep(0)
@@ -639,7 +639,7 @@ def test_an_object_that_departs_while_its_handler_waits_for_a_turn_is_not_handle
             await until(lambda: seen == ["a"])
             operator = operator_of(given[0])
             assert operator is not None
-            store = operator.runtime.informer("secrets").store
+            store = operator.runtime.informer("secrets").state.store
             cluster.create(secret("b", app="web"))
             await until(lambda: len(store.records()[0]) == 2)
             for _ in range(20):

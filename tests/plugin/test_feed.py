@@ -375,7 +375,7 @@ async def test_6_many_departures_are_asked_about_together(
         refusing = cluster.faults.add(Refuse(500), verb="list", resource="configmaps")
         cluster.delete(*map(web, names[1:]))
         cluster.patch(web(names[0]), {"metadata": {"labels": {"app": "db"}}})
-        await until(lambda: informer_of(settings).held() == 0)
+        await until(lambda: informer_of(settings).state.held() == 0)
         cluster.requests.clear()
         refusing.release()
         await until(lambda: len(web_events) == len(names) - 1)
@@ -424,7 +424,7 @@ async def test_15_nothing_happens_during_a_pause_and_afterwards_all_that_was_mis
         cluster.patch(config("changes"), {"data": {"a": "1"}})
         cluster.delete(config("goes"), config("passes"))
         cluster.create(config("last"))
-        await until(lambda: informer_of(settings).store.get("shop", "last")[0])
+        await until(lambda: informer_of(settings).state.store.get("shop", "last")[0])
         assert events == []
         await parts.paused.drop_toggle(toggle)
         await until(lambda: len(events) == 5)
@@ -446,7 +446,7 @@ async def test_6_an_object_that_leaves_the_filter_during_a_pause_is_not_deleted(
         assert parts is not None
         toggle = await parts.paused.make_toggle(True)
         cluster.patch(web("a"), {"metadata": {"labels": {"app": "db"}}})
-        await until(lambda: informer_of(settings).held() == 1)
+        await until(lambda: informer_of(settings).state.held() == 1)
         await parts.paused.drop_toggle(toggle)
         await until(lambda: web_events and len(parts.memos._memories._items) == 1)
         assert web_events == [(None, "b")]
@@ -498,7 +498,7 @@ async def test_15_a_daemon_of_an_object_that_went_during_a_pause_or_a_gap_is_ove
         toggle = await parts.paused.make_toggle(True)
         await until(lambda: sorted(steps[2:]) == ["a ends", "b ends"])
         force("a")
-        await until(lambda: informer_of(settings).held() == 1)
+        await until(lambda: informer_of(settings).state.held() == 1)
         await parts.paused.drop_toggle(toggle)
         await until(lambda: steps[4:] == ["b begins"])
         cluster.stop_listening()
@@ -514,7 +514,7 @@ async def test_15_a_daemon_of_an_object_that_went_during_a_pause_or_a_gap_is_ove
 
 async def heard(settings: kopf.OperatorSettings, cluster: Any) -> None:
     """Wait until the cache is as new as the cluster."""
-    await until(lambda: informer_of(settings).version == str(cluster.version))
+    await until(lambda: informer_of(settings).state.version == str(cluster.version))
 
 
 @in_loop
@@ -599,7 +599,7 @@ async def test_6_an_answer_does_not_overtake_the_return_of_an_object(
             cluster.patch(web("b"), {"data": {"a": "1"}})
             assert await following == ("MODIFIED", "b")
             cluster.patch(web("a"), {"metadata": {"labels": {"app": "web"}}})
-            await until(lambda: informer_of(settings).held() == 2)
+            await until(lambda: informer_of(settings).state.held() == 2)
             goes_on.set()
             await cycles()  # The answer arrives.
             assert await consumer.take() == ("MODIFIED", "a")
@@ -613,12 +613,12 @@ async def test_15_a_feed_that_begins_while_no_watch_is_open_waits_for_what_the_c
     registry: kopf.OperatorRegistry,
 ) -> None:
     async with serving(config("a"), config("b")) as cluster, feeding(registry, cluster) as settings:
-        await until(lambda: operator_of(settings) is not None and informer_of(settings).synced)
+        await until(lambda: operator_of(settings) is not None and informer_of(settings).state.is_synced)
         informer = informer_of(settings)
         cluster.stop_listening()
         cluster.delete(config("a"))
         cluster.compact()
-        await until(lambda: not informer.reflectors[0].is_watching)
+        await until(lambda: not informer.state.reflectors[0].is_watching)
         consumer = Consumer(settings)
         async with aclosing(consumer.events):
             following = asyncio.create_task(consumer.take())

@@ -54,7 +54,7 @@ def is_missing(settings: kopf.OperatorSettings) -> bool:
     if operator is None:
         return False
     with suppress(NotSynced):
-        return all(each.health is Health.MISSING for each in operator.runtime.informers.values())
+        return all(each.state.health is Health.MISSING for each in operator.runtime.informers.values())
     return False
 
 

@@ -259,7 +259,7 @@ async def test_6_an_object_that_becomes_unreadable_during_a_pause_is_not_deleted
         cluster.stop_listening()
         cluster.patch(config("a"), {"data": {"a": "1"}})
         cluster.listen_again()
-        await until(lambda: operator.runtime.informer(KEY).store.unreadable)
+        await until(lambda: operator.runtime.informer(KEY).state.store.unreadable)
         await parts.paused.drop_toggle(toggle)
         await until(lambda: events.of("b"))
         cluster.create(config("c"))

@@ -71,7 +71,7 @@ async def test_6_after_a_pause_kopf_resumes_the_objects_that_its_own_list_would_
             for name in ("returns", "old", "new"):
                 label(name, "web")
             now += timedelta(minutes=1)
-            await until(lambda: informer_of(settings).held() == 4)
+            await until(lambda: informer_of(settings).state.held() == 4)
             await parts.paused.drop_toggle(toggle)
             await until(lambda: all(map(is_handled, ("returns", "old", "new"))))
             now += timedelta(minutes=1)

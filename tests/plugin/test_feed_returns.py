@@ -100,7 +100,7 @@ async def test_8_handlers_are_fed_again_once_no_object_is_unreadable(
                 cluster.stop_listening()
                 cluster.listen_again()
             cluster.patch(config("a"), {"data": {"a": "1"}})
-            await until(lambda: informer_of(settings).store.unreadable and not is_fed(settings))
+            await until(lambda: informer_of(settings).state.store.unreadable and not is_fed(settings))
             await until(lambda: any((body.get("data") or {}).get("a") == "1" for body in events.bodies))
             damaged.release()
             cluster.patch(config("a"), {"data": {"a": "2"}})
@@ -153,7 +153,7 @@ async def test_4_kopfs_own_watch_goes_on_until_the_cache_is_as_new(registry: kop
         following = asyncio.create_task(consumer.take())
         await cycles()  # It waits for an event, and looks at the cache then.
         await cache.declare(KEY, "", replace=True)
-        await until(lambda: informer.is_current and informer.version == str(cluster.version))
+        await until(lambda: informer.is_current and informer.state.version == str(cluster.version))
         own.say("BOOKMARK", config("the bookmark"))
         assert await following == ("BOOKMARK", "the bookmark"), "it goes on"
         following = asyncio.create_task(consumer.take())
@@ -161,7 +161,7 @@ async def test_4_kopfs_own_watch_goes_on_until_the_cache_is_as_new(registry: kop
         cluster.patch(config("a"), {"data": {"a": "1"}})  # With this version.
         cluster.create(config("c"))
         cluster.delete(config("b"))
-        await until(lambda: informer.version == str(cluster.version))
+        await until(lambda: informer.state.version == str(cluster.version))
         own.say("ADDED", cluster.get(config("c")))
         assert await following == ("ADDED", "c")
         assert await consumer.take() == ("DELETED", "b"), "Kopf's own watch has missed it"
@@ -184,7 +184,7 @@ async def test_4_the_cache_need_not_be_as_new_as_an_event_that_it_brings_itself(
         following = asyncio.create_task(consumer.take())
         await cycles()
         await cache.declare(KEY, "", replace=True)
-        await until(lambda: informer.is_current and informer.version == str(cluster.version))
+        await until(lambda: informer.is_current and informer.state.version == str(cluster.version))
         newer = cluster.get(config("a"))
         newer["metadata"]["resourceVersion"] = str(cluster.version + 1)
         own.say("MODIFIED", newer)
@@ -236,7 +236,7 @@ async def test_15_a_list_of_kopfs_own_watch_after_a_pause_is_passed_on_to_its_en
         following = asyncio.create_task(consumer.take())
         await cycles()
         await cache.declare(KEY, "", replace=True)
-        await until(lambda: informer.is_current and informer.version == str(cluster.version))
+        await until(lambda: informer.is_current and informer.state.version == str(cluster.version))
         toggle = await consumer.paused.make_toggle(True)
         await cycles()
         await consumer.paused.drop_toggle(toggle)
@@ -277,7 +277,7 @@ async def test_4_what_kopfs_own_list_has_shown_to_be_gone_does_not_come_back(
         following = asyncio.create_task(consumer.take())
         await cycles()
         await cache.declare(KEY, "", replace=True)
-        await until(lambda: informer.is_current and informer.version == str(cluster.version))
+        await until(lambda: informer.is_current and informer.state.version == str(cluster.version))
         own.lists(cluster.get(config("a")))  # It is newer than the cache, which still has the other.
         assert [await following, await consumer.take()] == [_kopf.LISTED, ("DELETED", "b")]
         own.say("BOOKMARK", config("the bookmark"))
@@ -285,7 +285,7 @@ async def test_4_what_kopfs_own_list_has_shown_to_be_gone_does_not_come_back(
         following = asyncio.create_task(consumer.take())
         await cycles()
         cluster.delete(config("b"))
-        await until(lambda: informer.held() == 1)
+        await until(lambda: informer.state.held() == 1)
         own.say("BOOKMARK", config("the bookmark"))
         assert await following == ("BOOKMARK", "the bookmark")
         cluster.create(config("c"))
@@ -364,8 +364,8 @@ async def test_6_an_answer_that_shows_the_label_again_is_no_departure(
     ):
         await events.see((None, "a"))
         cluster.patch(labelled("a", "web"), {"metadata": {"labels": {"app": "db"}}})
-        await until(lambda: informer_of(settings).held() == 0)
-        (reflector,) = informer_of(settings).reflectors
+        await until(lambda: informer_of(settings).state.held() == 0)
+        (reflector,) = informer_of(settings).state.reflectors
         reflector.hold()
         cluster.patch(labelled("a", "web"), {"metadata": {"labels": {"app": "web"}}})
         goes_on.set()

@@ -79,7 +79,7 @@ def test_15_no_handler_is_called_before_the_caches_are_synced() -> None:
         kinds = "v1/pods", "example.com/v1/webapps"
         async with operating(cluster, *kinds, registry=registry, beside=deliver_changes) as operator:
             await cluster.reached(APPS).wait()
-            await until(lambda: operator.runtime.informer("v1/pods").synced)
+            await until(lambda: operator.runtime.informer("v1/pods").state.is_synced)
             await cycles()
             assert seen == []
             answer.set()

@@ -188,7 +188,7 @@ def test_what_the_cluster_refuses_is_never_advised(
         async with launched(declaring(pods="app=web"), cluster, registry=registry) as operator:
             await operator.gate(None, None)
             await cycles()
-            assert operator.runtime.informer("pods").health is Health.REJECTED
+            assert operator.runtime.informer("pods").state.health is Health.REJECTED
 
     with caplog.at_level(logging.WARNING, "kopf_selectcache"):
         run(main())

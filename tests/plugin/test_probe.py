@@ -67,7 +67,7 @@ async def probed(health: Health, *, failing: bool) -> tuple[int, Any]:
             return (
                 operator is not None
                 and operator._runtime.done()
-                and all(informer.health is health for informer in operator.runtime.informers.values())
+                and all(informer.state.health is health for informer in operator.runtime.informers.values())
             )
 
         await until(is_so)

@@ -350,7 +350,7 @@ def test_an_object_that_comes_back_is_not_gone(registry: kopf.OperatorRegistry) 
             cluster.create(app("b", app="web"))
             operator = operator_of(settings)
             assert operator is not None
-            store = operator.runtime.informer(APPS).store
+            store = operator.runtime.informer(APPS).state.store
             await until(lambda: {each.name for each in store.records()[0]} == {"a", "b"})
             held_up.set()
             await until(lambda: ("b", False) in calls and calls.count(("a", False)) == 2)
@@ -497,7 +497,7 @@ def test_no_reconciler_is_called_while_the_operator_is_paused(registry: kopf.Ope
                 assert operator is not None
                 await until(parts.is_paused)
                 cluster.create(app("b"))
-                store = operator.runtime.informer(APPS).store
+                store = operator.runtime.informer(APPS).state.store
                 await until(lambda: len(store.records()[0]) == 2)
                 for _ in range(200):
                     await asyncio.sleep(0)

@@ -69,7 +69,9 @@ class Overlaid(transits.System):
         if self.path in self.walked:
             return  # Each order is begun anew, and most of them begin as another has.
         self.walked.add(self.path)
-        parts = tuple(self._known_to(self.informer.part(request).store) for request in self.layout.requests)
+        parts = tuple(
+            self._known_to(self.informer.state.part(request).store) for request in self.layout.requests
+        )
         for body in range(FIRST, self.last + 1):
             deleted = self.history[body - FIRST] == "x"
             if deleted and (body == FIRST or self.history[body - 1 - FIRST] == "x"):
@@ -137,7 +139,7 @@ class Overlaid(transits.System):
                 reads.list("nodes", labels=request.labels),
                 reads.count("nodes", labels=request.labels),
             )
-            version = int(self.informer.part(request).store.version)
+            version = int(self.informer.state.part(request).store.version)
             if counted != len(listed) or len(listed) > 1:
                 raise Violation("I4", f"{counted} are counted, and {listed} listed; {said}")
             for one in listed:
@@ -156,7 +158,7 @@ class Overlaid(transits.System):
                 )
 
     def _judge_one(self, shown: Obj | None, body: int, said: str) -> None:
-        span = self._span(int(self.informer.part().store.version), body)
+        span = self._span(int(self.informer.state.part().store.version), body)
         if shown is None:
             if all(self.present(at) for at in span):
                 raise Violation(

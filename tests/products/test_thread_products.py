@@ -142,7 +142,9 @@ def test_i4_a_reader_is_let_in_before_each_instruction_of_the_writer(scene: str)
             places[how] += states[places[how] :].index(answer)
 
     # Of branches, the union is made of many lines, and shown by the instructions of one method.
-    stepping(CORE, lambda: [step() for step in one.steps], read, finely=not one.informer.has_several_streams)
+    stepping(
+        CORE, lambda: [step() for step in one.steps], read, finely=not one.informer.state.has_several_streams
+    )
     print(f"{reads:,} reads")
     assert reads > 100
 

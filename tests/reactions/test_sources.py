@@ -152,7 +152,7 @@ def test_each_departure_reaches_the_queue_once(disturb: Any, act: str) -> None:
                 each.source.bind(environment.cache)
                 await each.source.start(each.queue)
                 await each.source.wait_synced(60)
-            await until(lambda: environment.informer.synced)
+            await until(lambda: environment.informer.state.is_synced)
             expected = {name: (in_shop("a") if name == "itself" else Key("a-dHdv")) for name in followed}
             uid = environment.cluster.get(A)["metadata"]["uid"]
             for name, each in followed.items():
@@ -607,14 +607,14 @@ def test_a_cache_that_is_not_synced_in_time_fails_the_wait_with_the_reason() -> 
 def test_an_informer_is_followed_without_a_wait_until_the_source_stops() -> None:
     async def main() -> None:
         async with caching("app=web", secret("a", app="web"), secret("b", app="web")) as environment:
-            await until(lambda: environment.informer.synced)
+            await until(lambda: environment.informer.state.is_synced)
             queue, source = queue_of(), Informer(environment.informer)
             await source.start(queue)
             assert [run.key.name for run in keys_in(queue)] == ["a", "b"]
             assert str(source) == "secrets"
             await source.stop()
             environment.cluster.delete(secret("a"))
-            await until(lambda: environment.informer.held() == 1)
+            await until(lambda: environment.informer.state.held() == 1)
             assert len(queue) == 0
 
     run(main())

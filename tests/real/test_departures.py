@@ -27,13 +27,15 @@ def test_6_when_a_kind_under_an_or_disappears_and_returns_only_what_is_gone_depa
         vault = Vault({"login": credentials(api, url=proxy.url)})
         async with keeping(vault, {"pods": either}) as (runtime, _):
             informer = runtime.informer("pods")
-            await until(lambda: informer.synced, "both are held")
+            await until(lambda: informer.state.is_synced, "both are held")
             subscriber, again = Subscriber(informer), asyncio.Event()
             informer.subscribe(lambda _: None, again.set)
             proxy.faults.append(Fault(lambda asked: asked.path.endswith("/pods"), 404))
             await asyncio.to_thread(proxy.end_streams, lambda asked: "watch" in asked.query)
             await again.wait()
-            await until(lambda: informer.synced and informer.held() == 2, "both are held again")
+            await until(
+                lambda: informer.state.is_synced and informer.state.held() == 2, "both are held again"
+            )
             assert subscriber.follows(informer)
             assert subscriber.causes == []
 

@@ -144,8 +144,10 @@ def _show(start_api: Any, counted: Any, *, changes: int) -> None:
             )
             assert play.mistakes[:5] == []
             assert play.reads > 0
-            await until(lambda: informer.synced and not informer.has_unconfirmed, "all is settled")
-            most = tasks + 2 * len(informer.reflectors) + 2
+            await until(
+                lambda: informer.state.is_synced and not informer.state.union.unconfirmed, "all is settled"
+            )
+            most = tasks + 2 * len(informer.state.reflectors) + 2
             await until(lambda: len(asyncio.all_tasks()) <= most, "no task of an earlier filter is left")
 
     run(main(start_api()))

@@ -36,22 +36,22 @@ def test_contract_1_behind_a_proxy_that_strips_selectors_nothing_outside_of_them
             vault, {"pods": Selector(declared or None, fields=field, namespaces=[namespace])}
         ) as (runtime, _):
             informer = runtime.informer("pods")
-            await until(lambda: informer.health is Health.REJECTED, "the first list is refused")
-            assert f"{namespace}/db' came" in informer.message
-            assert informer.store.version == ""
+            await until(lambda: informer.state.health is Health.REJECTED, "the first list is refused")
+            assert f"{namespace}/db' came" in informer.state.message
+            assert informer.state.store.version == ""
             proxy.ignored = frozenset()
-            await until(lambda: informer.synced, "a list fits")
-            assert [record.name for record in informer.store.records()[0]] == ["web"]
+            await until(lambda: informer.state.is_synced, "a list fits")
+            assert [record.name for record in informer.state.store.records()[0]] == ["web"]
             proxy.ignored = frozenset({stripped})
             await asyncio.to_thread(proxy.end_streams, lambda asked: "watch" in asked.query)
             await until(lambda: informer.counts.watches > 1, "the next watch is open")
             await asyncio.to_thread(create, api, namespace, pod("late", app="db"))
-            await until(lambda: informer.health is Health.REJECTED, "the event is refused")
+            await until(lambda: informer.state.health is Health.REJECTED, "the event is refused")
             with pytest.raises(Rejected, match=r"/(late|db)' came"):
                 Cache(runtime).list_cached("pods")
             proxy.ignored = frozenset()
-            await until(lambda: informer.synced, "a list fits again")
-            assert [record.name for record in informer.store.records()[0]] == ["web"]
+            await until(lambda: informer.state.is_synced, "a list fits again")
+            assert [record.name for record in informer.state.store.records()[0]] == ["web"]
 
     with Proxy(api, ignored=frozenset({stripped})) as proxy:
         run(main(proxy))

@@ -64,7 +64,7 @@ def test_35_large_objects_are_listed_in_pages_of_4_mb_whose_limit_changes_within
 
             asked.clear()
             informer = operator.runtime.informer(KIND)
-            informer.reflectors[0].relist(MetricReason.AUDIT)
+            informer.state.reflectors[0].relist(MetricReason.AUDIT)
             await until(lambda: informer.counts.relists["audit"], "it is listed anew")
             assert limits(asked) == [4] * 8
             await operator.in_step(KIND)
@@ -78,7 +78,7 @@ def test_35_large_objects_are_listed_in_pages_of_4_mb_whose_limit_changes_within
                 f"/api/v1/namespaces/{namespace}/{KIND}",
                 query={
                     "limit": "4",
-                    "resourceVersion": informer.store.version,
+                    "resourceVersion": informer.state.store.version,
                     "resourceVersionMatch": "NotOlderThan",
                 },
             )
@@ -109,8 +109,8 @@ def test_35_a_list_in_pieces_has_the_objects_of_the_list_in_pages(
         async with operating(real_api, namespace, {KIND: "app=web"}) as operator:
             informer, names = operator.runtime.informer(KIND), operator.holds(KIND)
             asked.clear()
-            informer.reflectors[0]._page_size.split()
-            informer.reflectors[0].relist(MetricReason.AUDIT)
+            informer.state.reflectors[0]._page_size.split()
+            informer.state.reflectors[0].relist(MetricReason.AUDIT)
             await until(lambda: informer.counts.relists["audit"], "it is listed anew")
             assert [("continue" in query) for query in asked] == [True], (
                 "the first page is read as it comes; it keeps to the limit, so the second is not"

@@ -160,7 +160,7 @@ async def play(api: ApiServer, *, writes: int, kills: int) -> list[Worker]:
         await foreign
         informer = operator.runtime.informer(KIND)
         # A deletion whose event came before its answer is dropped after `sync_timeout`.
-        await until(lambda: not informer.own_writes, "the watch has reported all own writes")
+        await until(lambda: not informer.state.own_writes, "the watch has reported all own writes")
         wanted = await asyncio.to_thread(
             api.request,
             "GET",

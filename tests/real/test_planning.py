@@ -50,11 +50,11 @@ def test_16_a_plan_is_what_the_change_does(real_api: ApiServer) -> None:
             assert [each.query for each in plan.ended] == [{"labelSelector": "app=web"}]
             assert (plan.kept, plan.missing, plan.objects) == ((), (), 15)
             assert len(cache.list_cached(KIND)) == 10, "a plan changes nothing"
-            ended = set(informer.reflectors)
+            ended = set(informer.state.reflectors)
             await cache.declare(KIND, EITHER, replace=True)
-            assert ended.isdisjoint(informer.reflectors)
+            assert ended.isdisjoint(informer.state.reflectors)
             assert cache.info(KIND).filter == plan.filter
-            records = informer.store.records()[0]
+            records = informer.state.store.records()[0]
             assert len(records) == plan.objects
             held = sum(map(weight, records))
             assert plan.bytes is not None

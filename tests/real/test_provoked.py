@@ -159,7 +159,7 @@ def test_watches_that_overlap_are_listed_as_of_one_version_whatever_is_written_m
             )
 
         async with operating(api, namespace, FILTERS, asked=move) as operator:
-            listed = [each.substore.listed for each in operator.runtime.informer(TWO).reflectors]
+            listed = [each.substore.listed for each in operator.runtime.informer(TWO).state.reflectors]
             assert len(listed) == 2
             assert len(set(listed)) == 1
             assert next(moves) > 1, "something was written between the lists"
@@ -197,7 +197,8 @@ def test_after_a_restore_caches_start_anew_loudly_and_readers_see_one_world_or_t
             if not audit_interval:
                 await until(
                     lambda: all(
-                        int(informer.version) >= told for informer in operator.runtime.informers.values()
+                        int(informer.state.version) >= told
+                        for informer in operator.runtime.informers.values()
                     ),
                     "bookmarks come",
                 )
@@ -244,7 +245,7 @@ def test_a_restore_that_nobody_could_notice_is_found_by_the_audit(
                 live_on(api, namespace)
                 for kind in FILTERS:
                     await operator.in_step(kind)
-                lost = max(int(informer.version) for informer in operator.runtime.informers.values())
+                lost = max(int(informer.state.version) for informer in operator.runtime.informers.values())
                 proxy.hold(lambda _: True)
                 await asyncio.to_thread(api.restore, backup)
                 live_otherwise(api, namespace)

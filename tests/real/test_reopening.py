@@ -40,7 +40,7 @@ def test_after_a_watch_that_the_server_ended_the_next_one_starts_without_a_wait(
         vault = Vault({"login": credentials(api, url=proxy.url)})
         async with keeping(vault, selectors) as (runtime, time):
             informer = runtime.informer("pods")
-            await until(lambda: informer.synced, "the first watch is open")
+            await until(lambda: informer.state.is_synced, "the first watch is open")
             passing = asyncio.create_task(pass_quickly(time))
             wanted = {f"pod-{watch}" for watch in range(WATCHES)}
             for name in sorted(wanted):
@@ -48,7 +48,7 @@ def test_after_a_watch_that_the_server_ended_the_next_one_starts_without_a_wait(
                 await asyncio.to_thread(create, api, namespace, pod(name, app="web"))
                 await until(partial(ended_since, informer, before), f"watch {before} has ended")
             await until(
-                lambda: {record.name for record in informer.store.records()[0]} == wanted,
+                lambda: {record.name for record in informer.state.store.records()[0]} == wanted,
                 f"{wanted} are held",
             )
             passing.cancel()

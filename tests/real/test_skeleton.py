@@ -149,7 +149,7 @@ def test_a_filter_of_namespaces_proves_absence_inside_and_excludes_the_rest(
     )
     absent = operator.ask(f"cache.get('pods', 'x', namespace='{namespace}')")
     assert absent.error == "NotFound"
-    version = operator.ask("cache._runtime.informer('pods').store.version").value
+    version = operator.ask("cache._runtime.informer('pods').state.store.version").value
     assert int(version) > 0
     assert "version" in absent.text
     excluded = operator.ask(f"cache.get('pods', 'x', namespace='{other}')")

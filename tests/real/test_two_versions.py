@@ -28,7 +28,7 @@ def test_two_versions_of_one_custom_resource_are_warned_of(
     async def main() -> None:
         async with keeping(Vault({"login": credentials(api)}), keys) as (runtime, _):
             await until(
-                lambda: all(informer.synced for informer in runtime.informers.values()),
+                lambda: all(informer.state.is_synced for informer in runtime.informers.values()),
                 "both versions are kept",
             )
 

@@ -177,7 +177,7 @@ def test_a_cache_of_metadata_becomes_one_of_whole_objects_and_back() -> None:
 def test_whether_the_filter_selects_by_a_field_that_was_not_received_is_unknown(
     field: str, of_metadata: bool | None, of_whole: bool
 ) -> None:
-    resource = cache_of()._runtime.informer("pods").resource
+    resource = cache_of()._runtime.informer("pods").state.resource
     assert resource is not None
     projection = Projection.of(metadata_only=True)
     whole = pod("web-1")

@@ -68,7 +68,7 @@ def test_what_was_dropped_is_nowhere() -> None:
     assert found["type"] == "kubernetes.io/tls"
     assert "data" not in found
     assert CANARY.encode() not in b"".join(
-        record.data + record.fields for record in cache._runtime.informer("secrets").store.records()[0]
+        record.data + record.fields for record in cache._runtime.informer("secrets").state.store.records()[0]
     )
     with pytest.raises(NotKept):
         cache.list("secrets", labels="app=web", where={("data", "tls.key"): CANARY})
@@ -146,13 +146,13 @@ def test_a_cache_stalled_by_a_transform_says_so_for_as_long_as_it_fails() -> Non
     async def main() -> None:
         cut = Cached("app=web", transform=raising)
         async with caching(cut, secret("bad", app="web"), sync_timeout=5.0) as environment:
-            await until(lambda: environment.informer.health is Health.STALLED)
+            await until(lambda: environment.informer.state.health is Health.STALLED)
             failures = environment.informer.counts.failures.total()
             await until(lambda: environment.informer.counts.failures.total() > failures)
-            assert environment.informer.remedy.startswith(
+            assert environment.informer.state.remedy.startswith(
                 "Correct the transform= of settings.selectcache.selectors['secrets']"
             )
-            assert "\nMeanwhile, await cache.fetch(..., whole=True)" in environment.informer.remedy
+            assert "\nMeanwhile, await cache.fetch(..., whole=True)" in environment.informer.state.remedy
             assert {*environment.informer.counts.failures} == {"transform"}, (
                 "the server has done nothing wrong"
             )
@@ -185,13 +185,13 @@ def test_a_transform_that_fails_later_leaves_what_was_held_and_says_why_it_is_no
             Server(lists=lists, watches=watches) as server,
             operating(server, selectors={"pods": cut}) as environment,
         ):
-            await until(lambda: environment.informer.health is Health.STALE)
+            await until(lambda: environment.informer.state.health is Health.STALE)
             assert environment.names() == ["a@90"]
             assert (
                 "the transform of Pod, shop/bad, raised KeyError at test_partial.py:"
-                in environment.informer.message
+                in environment.informer.state.message
             )
-            assert CANARY not in environment.informer.message
+            assert CANARY not in environment.informer.state.message
             server.pods.lists[len(server.pods.listed) :] = [listed("130", pod("a", "90", app="web"))]
             del server.pods.watches[len(server.pods.watched) :]
             await environment.synced()

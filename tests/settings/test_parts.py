@@ -32,7 +32,9 @@ def only_in(namespace: str) -> Callable[[EmbeddedCluster], str]:
 async def lost(environment: Environment, namespace: str) -> None:
     """Let the cluster say once that it does not serve the kind there; wait until it is asked again what the
     key means."""
-    reflector = next(each for each in environment.informer.reflectors if each.stream.namespace == namespace)
+    reflector = next(
+        each for each in environment.informer.state.reflectors if each.stream.namespace == namespace
+    )
     await until(lambda: reflector.condition.health is Health.SYNCED)
     refused = environment.cluster.faults.add(
         Refuse(404), verb="watch", resource="secrets", namespace=namespace, times=1
@@ -62,7 +64,7 @@ def test_reads_that_several_watches_answer_together_are_not_spoiled_by_one_that_
             for namespace in ("infra", None):
                 with pytest.raises(Forbidden):
                     environment.cache.list_cached("secrets", namespace=namespace)
-            assert environment.informer.version == ""
+            assert environment.informer.state.version == ""
 
     run(main())
 
@@ -73,7 +75,7 @@ def test_what_a_read_needs_is_as_new_as_its_own_watches_are() -> None:
     async def main() -> None:
         async with caching(EVERYWHERE, secret("a", app="web"), held="infra") as environment:
             await environment.informer.wait_until_settled(Selector(namespaces=["shop"]))
-            part = environment.informer.part(Selector(namespaces=["shop"]))
+            part = environment.informer.state.part(Selector(namespaces=["shop"]))
             for number in range(3):
                 environment.cluster.patch(secret("a"), labelled(number=str(number)))
                 environment.cluster.bookmark()
@@ -82,7 +84,7 @@ def test_what_a_read_needs_is_as_new_as_its_own_watches_are() -> None:
                 record, version = part.store.get("shop", "a")
                 assert record is not None
                 assert part.store.records() == ([record], version)
-            assert environment.informer.version == ""
+            assert environment.informer.state.version == ""
 
     run(main())
 
@@ -96,7 +98,7 @@ def test_whoever_waits_is_let_go_when_the_kind_is_served_no_more(*, again: bool)
         async with caching(
             APART, secret("a", app="web"), held="infra", request_timeout=80_000.0
         ) as environment:
-            await until(lambda: environment.informer.has_several_streams)
+            await until(lambda: environment.informer.state.has_several_streams)
             waiting = asyncio.create_task(environment.informer.wait_until_settled())
             await asyncio.sleep(0)
             if not again:
@@ -105,7 +107,9 @@ def test_whoever_waits_is_let_go_when_the_kind_is_served_no_more(*, again: bool)
             if again:
                 environment.cluster.faults.clear()
             await waiting
-            await until(lambda: environment.informer.health is (Health.SYNCED if again else Health.MISSING))
+            await until(
+                lambda: environment.informer.state.health is (Health.SYNCED if again else Health.MISSING)
+            )
 
     run(main())
 
@@ -137,13 +141,13 @@ def test_a_gap_harms_no_cache_that_is_not_watching() -> None:
             await until(
                 lambda: (
                     environment.informer.state.is_resolving
-                    and all(each._running is None for each in environment.informer.reflectors)
+                    and all(each._running is None for each in environment.informer.state.reflectors)
                 )
             )
             environment.informer.resume()
-            for each in environment.informer.reflectors:
+            for each in environment.informer.state.reflectors:
                 each.relist(MetricReason.AUDIT)
-            assert environment.informer.resource is not None
+            assert environment.informer.state.resource is not None
 
     run(main())
 
@@ -154,7 +158,7 @@ def test_a_read_in_a_thread_during_a_new_beginning_pins_nothing_old() -> None:
             await environment.cache.wait_synced()
             informer, before, inside, go_on = (
                 environment.informer,
-                environment.informer.reflectors,
+                environment.informer.state.reflectors,
                 threading.Event(),
                 threading.Event(),
             )
@@ -173,10 +177,10 @@ def test_a_read_in_a_thread_during_a_new_beginning_pins_nothing_old() -> None:
                 )
                 await asyncio.to_thread(inside.wait, 60)
                 await lost(environment, "infra")
-                await until(lambda: informer.reflectors is not before)
+                await until(lambda: informer.state.reflectors is not before)
                 go_on.set()
                 await asyncio.gather(reading, return_exceptions=True)
-            await until(lambda: informer.synced)
+            await until(lambda: informer.state.is_synced)
             environment.cluster.create(secret("b", app="web"))
             environment.cluster.delete(secret("a"))
             await until(lambda: named(environment.cache.list_cached("secrets")) == ["b"])
@@ -189,7 +193,7 @@ def test_a_mistake_beside_the_watches_costs_them_nothing(caplog: pytest.LogCaptu
     async def main() -> None:
         async with caching(EITHER, secret("a", app="web"), silent="tier") as environment:
             await environment.cache.wait_synced()
-            before, settle = environment.informer.reflectors, environment.informer.prober._round
+            before, settle = environment.informer.state.reflectors, environment.informer.swapper.prober._round
             mistakes = 0
 
             async def mistaken() -> float:
@@ -199,10 +203,10 @@ def test_a_mistake_beside_the_watches_costs_them_nothing(caplog: pytest.LogCaptu
                     raise ZeroDivisionError
                 return await settle()
 
-            environment.informer.prober._round = mistaken  # type: ignore[method-assign]
+            environment.informer.swapper.prober._round = mistaken  # type: ignore[method-assign]
             environment.cluster.delete(secret("a"))
             await until(lambda: named(environment.cache.list_cached("secrets")) == [])
-            assert environment.informer.reflectors is before
+            assert environment.informer.state.reflectors is before
 
     run(main())
     assert (

@@ -586,4 +586,4 @@ def test_a_change_that_fails_leaves_no_stream() -> None:
     fake = runtime._fakes[informer]
     with pytest.raises(ReadError):
         cache.blocking.declare("configmaps", "app in (web,db)", index={"a": fail}, replace=True)
-    assert {each.reflector for each in fake._streams} == {*informer.reflectors}
+    assert {each.reflector for each in fake._streams} == {*informer.state.reflectors}

@@ -275,14 +275,14 @@ class Product:
     def leftovers(self) -> list[Key]:
         """Return the objects of which own writes are still laid over what the streams have reported."""
         with suppress(NotDeclared):
-            return [write.key for write in self._runtime.informer(KIND).own_writes]
+            return [write.key for write in self._runtime.informer(KIND).state.own_writes]
         return []
 
     @property
     def streams(self) -> int:
         """The number of streams that the cache needs."""
         with suppress(NotDeclared):
-            return len(self._runtime.informer(KIND).reflectors)
+            return len(self._runtime.informer(KIND).state.reflectors)
         return 0
 
     async def changes(
