@@ -99,6 +99,7 @@ def measure_paths() -> Mapping[str, Counts]:
         "refused": _refused(),
         "declare": _declare(),
         "line": asyncio.run(_line()),
+        "change": asyncio.run(_change_filter()),
     } | {name: summarize(trace_handler(name)) for name in HANDLERS}
 
 
@@ -173,6 +174,25 @@ def _declare() -> Counts:
 
 async def _line() -> Counts:
     """Count the path of a line of a watch in a running operator, from the event loop to the store."""
+    async with _cached() as (cluster, cache):
+        return min([await _count_line(cluster, cache, str(number)) for number in range(LINES)])
+
+
+async def _change_filter() -> Counts:
+    """Count all calls from a change of a filter in a running operator until it returns."""
+    found = []
+    async with _cached() as (_, cache):
+        for number in range(LINES):
+            calls: list[Call] = []
+            with recording(calls):
+                await cache.declare("v1/pods", f"app in (web,other-{number})", replace=True)
+            found.append(summarize([call for call in calls if call.function.rpartition(".")[2] not in PARTS]))
+    return min(found)
+
+
+@asynccontextmanager
+async def _cached() -> AsyncIterator[tuple[EmbeddedCluster, selectcache.Cache]]:
+    """Run an operator beside a server, and return the cache of the operator."""
     found: asyncio.Future[selectcache.Cache] = asyncio.get_running_loop().create_future()
 
     def register(registry: kopf.OperatorRegistry) -> None:
@@ -183,7 +203,7 @@ async def _line() -> Counts:
                 found.set_result(cache)
 
     async with _operator(register, found) as cluster:
-        return min([await _count_line(cluster, found.result(), str(number)) for number in range(LINES)])
+        yield cluster, found.result()
 
 
 @asynccontextmanager

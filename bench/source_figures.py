@@ -18,7 +18,7 @@ import tokenize
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import grimp
 
@@ -43,6 +43,46 @@ def count_entries(package: Path) -> int:
     modules = [path.stem for path in package.glob("*.py")]
     folders = [path.parent.name for path in package.glob("*/__init__.py")]
     return sum(name not in NO_ENTRIES for name in modules + folders)
+
+
+def count_files(folder: Path) -> int:
+    """Count the modules of a folder."""
+    return sum(path.stem not in NO_ENTRIES for path in folder.glob("*.py"))
+
+
+class ClassSize(NamedTuple):
+    """The size of a class, and of what its file depends on."""
+
+    methods: int
+    """Its methods and properties."""
+    attributes: int
+    """The attributes that its methods set."""
+    imports: int
+    """The import statements of its file."""
+
+
+def measure_classes(file: Path) -> dict[str, ClassSize]:
+    """Measure the classes of a file, by name."""
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    imports = sum(isinstance(node, (ast.Import, ast.ImportFrom)) for node in tree.body)
+    return {
+        node.name: ClassSize(*_count_members(node), imports)
+        for node in tree.body
+        if isinstance(node, ast.ClassDef)
+    }
+
+
+def _count_members(of: ast.ClassDef) -> tuple[int, int]:
+    methods = [each for each in of.body if isinstance(each, (ast.FunctionDef, ast.AsyncFunctionDef))]
+    attributes = {
+        node.attr
+        for method in methods
+        for node in ast.walk(method)
+        if isinstance(node, ast.Attribute)
+        and isinstance(node.ctx, ast.Store)
+        and ast.unparse(node.value) == "self"
+    }
+    return len({method.name for method in methods}), len(attributes)
 
 
 def count_layers(config: Path) -> int:

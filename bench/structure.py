@@ -16,12 +16,14 @@ from typing import NamedTuple
 from bench.call_paths import measure_paths
 from bench.source_figures import (
     count_entries,
+    count_files,
     count_layers,
     count_lines,
     find_cycles,
     find_longest,
     find_product,
     format_copy,
+    measure_classes,
     parse_files,
     rate_messages,
     rate_what,
@@ -54,6 +56,7 @@ ROWS: Mapping[str, Row] = {
     ),
     "declare": Row("calls, modules, switches: declaring 'app=web'", [316, 16, 89], [120, 11, 45]),
     "line": Row("calls, modules, switches: a line of a watch", [43, 14, 25], [35, 9, 15]),
+    "change": Row("calls, modules: a changed filter, with one stream", [], [900, 45]),
     "on.change": Row("calls, modules: a line of a watch until an on.change handler runs", [], [90, 25]),
     "reconcile": Row("calls, modules: a line of a watch until a reconciler runs", [], [130, 30]),
     "messages": Row("% of the code only phrases or checks for messages", [20], [8]),
@@ -61,6 +64,8 @@ ROWS: Mapping[str, Row] = {
     "lines": Row("lines of the product, formatted", [17_884], [15_500]),
     "what": Row('"what" per 1,000 words of docstrings', [25], [3]),
     "longest": Row("lines of the longest file, formatted", [], [700]),
+    "informer files": Row("files in informer/", [], [20]),
+    "informer": Row("methods, attributes, imports: Informer", [], [35, 20, 25]),
 }
 BY_HAND = (
     "representations of a 403: 8 in 0.1.0, 4 now, at most 4",
@@ -92,14 +97,16 @@ def measure() -> Found:
             "lines": count_lines(product),
             "what": round(rate_what(package), 1),
             "longest": longest,
+            "informer files": count_files(ROOT / PACKAGE / "informer"),
         }
         places = [
             *(f"Cycle: {', '.join(cycle)}." for cycle in cycles),
             f"Longest file: {path.relative_to(folder)}.",
         ]
-    figures = {name: [value] for name, value in source.items()} | {
-        name: list(counts)[: len(ROWS[name].target)] for name, counts in measure_paths().items()
-    }
+    informer = measure_classes(ROOT / PACKAGE / "informer" / "informer.py")["Informer"]
+    figures: dict[str, Sequence[float]] = {name: [value] for name, value in source.items()}
+    figures["informer"] = [*informer]
+    figures |= {name: list(counts)[: len(ROWS[name].target)] for name, counts in measure_paths().items()}
     return Found({name: figures[name] for name in ROWS}, places)
 
 
