@@ -10,7 +10,7 @@ from contextvars import ContextVar
 from typing import TypeVar, cast
 
 from kopf_selectcache._errors import WRITTEN
-from kopf_selectcache.informer.extensions import Extensions
+from kopf_selectcache.informer.environment import Extensions
 
 from ._checks import require_stored
 from .cache import AnyCache, Cache, CallbackCache, SyncCache

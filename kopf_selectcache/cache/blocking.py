@@ -16,7 +16,7 @@ from threading import Lock
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, cast
 
 from kopf_selectcache._errors import ReadError, caller, for_thread, own_loop
-from kopf_selectcache.informer.ending import Ending
+from kopf_selectcache.informer.environment import Ending
 
 from .declaring import at
 from .misuse import Call, explain_call, with_signature

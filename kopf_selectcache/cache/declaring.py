@@ -28,8 +28,7 @@ from kopf_selectcache.core.store.projection import Path, Transform
 from kopf_selectcache.core.store.record import Storage
 from kopf_selectcache.informer.index_builder import Failed
 from kopf_selectcache.informer.informer import Informer
-from kopf_selectcache.informer.informers import Runtime
-from kopf_selectcache.informer.names import remedy_of_withdrawn
+from kopf_selectcache.informer.informers import Runtime, remedy_of_withdrawn
 from kopf_selectcache.selectors.kind_keys import AnyKey, assigned, checked_key, declared_like, likely
 from kopf_selectcache.selectors.special_values import Everything
 from kopf_selectcache.settings.checks import OPTIONS, Size

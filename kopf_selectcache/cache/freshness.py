@@ -37,10 +37,9 @@ from kopf_selectcache.core.recursion import with_room
 from kopf_selectcache.core.redact import printable
 from kopf_selectcache.core.store.projection import ALL, at
 from kopf_selectcache.core.store.record import ObjectKey, Record, is_newer, is_number, is_older
-from kopf_selectcache.informer.ending import Ending
-from kopf_selectcache.informer.health import Health
+from kopf_selectcache.informer.environment import Ending
+from kopf_selectcache.informer.health import Health, context_of
 from kopf_selectcache.informer.informer import Informer
-from kopf_selectcache.informer.log import context_of
 from kopf_selectcache.informer.reflector import Reflector
 from kopf_selectcache.selectors.selecting import selects
 

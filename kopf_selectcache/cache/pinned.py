@@ -19,8 +19,7 @@ from msgspec.structs import replace
 
 from kopf_selectcache._errors import ReadError, caller
 from kopf_selectcache.core.store.record import is_newer, is_older
-from kopf_selectcache.informer.environment import Environment
-from kopf_selectcache.informer.extensions import Extensions
+from kopf_selectcache.informer.environment import Environment, Extensions
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.selectors.kind_keys import AnyKey, as_given

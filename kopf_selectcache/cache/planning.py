@@ -19,10 +19,10 @@ from kopf_selectcache.core.selection.kinds import KindKey
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.core.store.siblings import weights_of
-from kopf_selectcache.informer.access_review import Reviewer, Unreviewed
-from kopf_selectcache.informer.estimate import Amount, Counter
+from kopf_selectcache.informer.checks import Reviewer, Unreviewed
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
+from kopf_selectcache.informer.memory import Amount, Counter
 from kopf_selectcache.informer.state import Relist, Split, split_streams
 from kopf_selectcache.selectors.kind_keys import AnyKey
 from kopf_selectcache.selectors.selector import Branches

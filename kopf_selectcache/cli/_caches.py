@@ -18,7 +18,7 @@ from kopf_selectcache.core.selection.kinds import KindKey
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.errors import SelectCacheError
-from kopf_selectcache.informer.estimate import PAGE_LIMIT, PATIENCE, labelled_namespaces
+from kopf_selectcache.informer.memory import PAGE_LIMIT, PATIENCE, labelled_namespaces
 from kopf_selectcache.selectors.kind_keys import assigned, text_of, unserved
 from kopf_selectcache.settings.declaration import Cached
 from kopf_selectcache.settings.planner import Plan

@@ -9,8 +9,8 @@ from kopf_selectcache.client.transport import Transport
 from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.projection import Keys
-from kopf_selectcache.informer.estimate import Samples
-from kopf_selectcache.informer.path_check import mistaken, shown
+from kopf_selectcache.informer.checks import mistaken, shown
+from kopf_selectcache.informer.memory import Samples
 from kopf_selectcache.settings.declaration import Cached
 
 from ._report import Problem

@@ -8,7 +8,7 @@ from typing import Any
 
 from kopf_selectcache.core.protocol.query import written
 from kopf_selectcache.core.redact import one_line
-from kopf_selectcache.informer.estimate import Amount
+from kopf_selectcache.informer.memory import Amount
 from kopf_selectcache.plugin.feed_safety import SecondWatch, phrase
 from kopf_selectcache.settings.checks import readable
 from kopf_selectcache.settings.precedence import Level, Origin

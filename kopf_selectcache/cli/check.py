@@ -23,8 +23,8 @@ from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.changes import ChangeCause
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.errors import SelectCacheError
-from kopf_selectcache.informer.access_review import Reviewer
-from kopf_selectcache.informer.estimate import Amount, Counter
+from kopf_selectcache.informer.checks import Reviewer
+from kopf_selectcache.informer.memory import Amount, Counter
 from kopf_selectcache.informer.namespaces import absent, exists, named_by
 from kopf_selectcache.plugin.feed_safety import (
     DECLARED_LATER,

@@ -21,7 +21,7 @@ import kopf
 from kopf_selectcache import _kopf
 from kopf_selectcache.client.transport import KopfTransport
 from kopf_selectcache.errors import SelectCacheError
-from kopf_selectcache.informer.access_review import Reviewer
+from kopf_selectcache.informer.checks import Reviewer
 from kopf_selectcache.plugin.hooks import checked
 from kopf_selectcache.plugin.operator import namespaces_of
 from kopf_selectcache.plugin.runtimes import create_transport

@@ -20,7 +20,7 @@ from kopf_selectcache.core.selection.kinds import KindKey
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.projection import ALL
 from kopf_selectcache.core.store.record import Record
-from kopf_selectcache.informer.estimate import PAGE_LIMIT, PATIENCE
+from kopf_selectcache.informer.memory import PAGE_LIMIT, PATIENCE
 from kopf_selectcache.selectors.kind_keys import text_of
 
 from . import _late, operator_loader, output

@@ -22,8 +22,7 @@ from kopf_selectcache.settings.planner import Stream
 from ._messages import Subject
 from ._versions import SharedVersion
 from .environment import Environment, Work, run_again
-from .health import Condition
-from .log import context_of_stream
+from .health import Condition, context_of_stream
 from .memory import Share
 from .metrics import Counts
 from .reflector import Reflector

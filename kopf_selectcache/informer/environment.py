@@ -1,18 +1,22 @@
-"""Injected dependencies of informers: settings, transport, logger, random source, clock and sleep. Tests
-substitute them.
+"""Environment: the injected dependencies of informers, which tests substitute: settings, transport, logger,
+random source, clock and sleep.
 
-`Retries` repeats transient failures only, with backoff, until the caller's timeout.
+`Retries` repeats transient failures only, with backoff, until the caller's timeout. `Ending` is the end of an
+operator, or of one of its caches: reads raise from then on, and waiting reads are ended. `Extensions` and
+`Memo` keep objects of higher layers.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias, TypeVar
+from threading import Lock
+from typing import Any, Protocol, TypeAlias, TypeVar, cast
+from weakref import WeakSet
 
-from kopf_selectcache._errors import StateError
+from kopf_selectcache._errors import ReadError, StateError
 from kopf_selectcache.client.reading import Refused, Unreachable
 from kopf_selectcache.client.transport import Transport
 from kopf_selectcache.core.errors import Garbled, let_exit
@@ -174,3 +178,114 @@ class Retries:
             failures += 1
             await self.sleep(pause)
         raise last
+
+
+def ended() -> ReadError:
+    """Return the error of a read after the end."""
+    return ReadError(
+        "the operator that this cache belongs to has ended",
+        remedy="End the task or thread that reads it",
+    )
+
+
+class Ending:
+    """The end of one operator or cache, and the reads that must end with it."""
+
+    def __init__(self) -> None:
+        self.reached = False
+        """True after the end. Reads in any thread check it."""
+        self.error: Callable[[], ReadError] = ended
+        """Returns the error of a read after the end."""
+        self._limits: set[asyncio.Timeout] = set()
+        # Each call of `cache_of` may make one, which must not live as long as the operator.
+        self._followers: WeakSet[Ending] = WeakSet()
+
+    def end(self, error: Callable[[], ReadError] = ended) -> None:
+        """Cancel all reads that wait; they raise this error. Call it, and the methods below, on the
+        operator's loop only.
+        """
+        self.error = error
+        self.reached = True
+        for limit in self._limits:
+            limit.reschedule(0.0)  # A time that has passed.
+        for follower in tuple(self._followers):
+            follower.end()
+
+    def include(self, follower: Ending) -> None:
+        """End the follower as well."""
+        self._followers.add(follower)
+        if self.reached:
+            follower.end()
+
+    def check(self) -> None:
+        """Raise the error if the end was reached."""
+        if self.reached:
+            raise self.error()
+
+    async def limit(self, read: Coroutine[Any, Any, _T]) -> _T:
+        """Await a read; raise the error if the end was reached, or is reached meanwhile. A read with a
+        coroutine among its arguments is made after `check`: Python warns of one that never starts.
+        """
+        if self.reached:
+            read.close()
+            raise self.error()
+        limit = asyncio.timeout(None)  # No task of its own: the read stays in the task that awaits it.
+        try:
+            async with limit:
+                self._limits.add(limit)
+                return await read
+        except TimeoutError:
+            if limit.expired():
+                raise self.error() from None
+            raise  # The read itself raised it.
+        finally:
+            self._limits.discard(limit)
+
+
+class Extension(Protocol):
+    """An object that belongs to one operator."""
+
+    def close(self) -> None:
+        """End what it does. Called on the operator's loop."""
+
+
+_E = TypeVar("_E", bound=Extension)
+
+
+class Extensions:
+    """The objects that belong to one operator, such as the states of its recorders, by their classes. They
+    live as long as the operator.
+    """
+
+    def __init__(self, runtime: object) -> None:
+        self._runtime = runtime
+        self._made: dict[type[Extension], Extension] = {}
+        self._lock = Lock()
+
+    def get(self, make: type[_E]) -> _E:
+        """Return the object of a class; make it of the runtime of the operator at the first call, in any
+        thread.
+        """
+        with self._lock:
+            if make not in self._made:
+                self._made[make] = cast("Callable[[Any], _E]", make)(self._runtime)
+            return cast("_E", self._made[make])
+
+    def close(self) -> None:
+        """Close all objects."""
+        with self._lock:
+            made = list(self._made.values())
+        for each in made:
+            each.close()
+
+
+class Memo:
+    """One object for each factory. It lives as long as its informer, and reading threads share it."""
+
+    def __init__(self) -> None:
+        self._made: dict[Callable[[], Any], Any] = {}
+
+    def of(self, make: Callable[[], _T]) -> _T:
+        """Return the object of this factory; make it at the first call."""
+        found: _T | None = self._made.get(make)
+        return found if found is not None else self._made.setdefault(make, make())

@@ -20,9 +20,8 @@ from kopf_selectcache.selectors.selector import Branches
 from kopf_selectcache.settings.declaration import Cached
 
 from .environment import Environment
-from .health import Health
+from .health import Health, context_of
 from .index_builder import Failed
-from .log import context_of
 from .reflector import Reflector
 from .swap import PreparedState, Swapper
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
 
 from kopf_selectcache.core.selection.kinds import Kind, KindKey, find
 from kopf_selectcache.core.store.changes import Change
@@ -22,18 +21,16 @@ from kopf_selectcache.settings.planner import Plan
 from ._messages import Mistake
 from ._versions import AwaitedVersions
 from .audit import Auditor
-from .ending import Ending
-from .environment import Environment
+from .environment import Ending, Environment
 from .filter_change import FilterChange
-from .health import Health
+from .health import Health, context_of
 from .laying import Laying
-from .log import context_of
 from .memory import Budget
 from .metrics import Counts
 from .namespaces import ChosenNamespaces, NamespacesByLabel, unfollowed
 from .resolving import Claims, Resolver
 from .state import InformerState
-from .subscribers import Completed, Listener, Resyncer, Subscribers
+from .subscribers import Completed, Deliver, Listener, Resyncer, Subscribers
 from .swap import Swapper
 
 
@@ -50,7 +47,7 @@ class Informer:
         claims: Claims | None = None,
         resolved: Callable[[], object] = lambda: None,
         budget: Budget | None = None,
-        deliver: Callable[[Callable[[Any], object]], Callable[[Any], object]] = lambda listener: listener,
+        deliver: Deliver = lambda listener: listener,
         line: str | None = None,
         followed: NamespacesByLabel | None = None,
         changed: Callable[[], None] = lambda: None,

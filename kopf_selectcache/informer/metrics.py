@@ -12,16 +12,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from kopf_selectcache.core.store.siblings import weights_of
-
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
     from kopf_selectcache.core.selection.resource import Resource
-    from kopf_selectcache.core.store.record import Record
     from kopf_selectcache.core.store.store import Store
 
-    from .health import Health
+from .health import Health
+from .memory import bytes_of
 
 
 @dataclass(slots=True)
@@ -56,12 +54,6 @@ class Counts:
         for (_, verb, outcome), count in self.reads_by_thread.copy().items():
             counted[verb, outcome] += count
         return counted
-
-
-def bytes_of(records: Iterable[Record]) -> int:
-    """Return the bytes of the objects as they are stored, without overhead."""
-    weights = weights_of(records)
-    return weights.stored + weights.values
 
 
 class ObservedState(Protocol):

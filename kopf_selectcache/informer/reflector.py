@@ -60,8 +60,7 @@ from ._dictionary_training import DictionaryTraining, run_in_thread, trim_heap
 from ._messages import Mistake
 from ._versions import AwaitedVersions, SharedVersion
 from .environment import Environment, run_again, sleep_until
-from .health import Condition, Health
-from .log import context_of_stream
+from .health import Condition, Health, context_of_stream
 from .memory import Share
 from .metrics import Counts
 from .stream_writer import StreamWriter, failure_of

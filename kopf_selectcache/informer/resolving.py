@@ -23,8 +23,7 @@ from kopf_selectcache.settings.declaration import Cached
 from kopf_selectcache.settings.planner import Plan
 
 from .environment import Environment, sleep_until
-from .health import Condition, reason_of
-from .log import Logged, context_of
+from .health import Condition, Logged, context_of, reason_of
 from .metrics import Counts
 from .namespaces import ChosenNamespaces
 from .stream_writer import failure_of

@@ -53,8 +53,7 @@ from kopf_selectcache.settings.planner import Stream
 from ._checked_reader import Uncertain
 from ._messages import Subject
 from ._versions import AwaitedVersions
-from .health import Condition, reason_of
-from .log import context_of_stream
+from .health import Condition, context_of_stream, reason_of
 from .metrics import Counts
 
 Command: TypeAlias = List | Watch | Wait

@@ -36,6 +36,10 @@ Completed: TypeAlias = Callable[[], object]
 """Called when the store is complete, for the first time or after a restart."""
 
 
+Deliver: TypeAlias = Callable[[Callable[[Any], object]], Callable[[Any], object]]
+"""Returns a function that calls a subscriber, in the thread or on the loop that it needs."""
+
+
 class Known:
     """The knowledge of one subscriber about the objects that are set aside."""
 
@@ -93,7 +97,7 @@ class Subscribers:
         self,
         resource: object,
         logger: logging.Logger,
-        deliver: Callable[[Callable[[Any], object]], Callable[[Any], object]],
+        deliver: Deliver,
     ) -> None:
         self._resource = resource  # `str` returns the name of the resource.
         self._logger = logger

@@ -33,9 +33,8 @@ from ._messages import Subject
 from ._streams import StreamFactory, StreamTasks
 from ._versions import AwaitedVersions, shared_versions
 from .environment import Environment, sleep_until
-from .health import Condition, Health
+from .health import Condition, Health, StateLog, context_of, warn_of_needless
 from .index_builder import IndexBuilder
-from .log import StateLog, context_of, warn_of_needless
 from .memory import AGAIN, LetGo, Share, indexed_bytes
 from .metrics import Counts
 from .reach import Prober
@@ -335,6 +334,13 @@ class Swapper:
     async def evict(self) -> None:
         """Drop the store, which exceeds its limit, and report it. Return when it may be listed again."""
         self.resolver.again.clear()
+        self._evict()  # No variable here holds the former state.
+        await run_in_thread(trim_heap)
+        environment = self._environment
+        pause = environment.sleep(AGAIN * (0.5 + environment.chance()))
+        await sleep_until(self.resolver.again, pause)
+
+    def _evict(self) -> None:
         state = self.informer.state
         assert state.plan is not None, "nothing was planned"
         let_go = self._excess_of(self.share, self.informer.declared, state.union)
@@ -342,10 +348,6 @@ class Swapper:
         self.begin(state.plan, is_evicted=True)
         for condition in self.informer.state.stream_conditions:
             condition.fail(let_go)
-        await run_in_thread(trim_heap)
-        environment = self._environment
-        pause = environment.sleep(AGAIN * (0.5 + environment.chance()))
-        await sleep_until(self.resolver.again, pause)
 
     def _excess_of(self, share: Share, declared: Cached, union: Union) -> LetGo:
         """Return the size of a store that exceeds its limit."""

@@ -27,12 +27,9 @@ from kopf_selectcache.client.fetcher import Fetcher
 from kopf_selectcache.client.writer import Writer
 from kopf_selectcache.core.selection.kinds import KindKey
 from kopf_selectcache.core.selection.resource import Resource
-from kopf_selectcache.informer.ending import Ending, ended
-from kopf_selectcache.informer.environment import Retries
-from kopf_selectcache.informer.extensions import Extensions, Memo
+from kopf_selectcache.informer.environment import Ending, Extensions, Memo, Retries, ended
 from kopf_selectcache.informer.informer import Informer
-from kopf_selectcache.informer.informers import Runtime
-from kopf_selectcache.informer.names import InformersByName
+from kopf_selectcache.informer.informers import InformersByName, Runtime
 from kopf_selectcache.settings.options import SelectCacheSettings, settings_of
 
 from .handlers import ABOVE_THE_FUNCTION

@@ -23,7 +23,7 @@ from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.protocol.backoff import ASKED
 from kopf_selectcache.core.protocol.lost_answer import CONFLICT, NOT_FOUND, TOO_MANY, Verb
 from kopf_selectcache.core.protocol.messages import Refusal
-from kopf_selectcache.informer.access_review import Reviewer, Unreviewed
+from kopf_selectcache.informer.checks import Reviewer, Unreviewed
 from kopf_selectcache.recorder import _writing
 
 from ._log import EventLog

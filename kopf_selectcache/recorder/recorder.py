@@ -11,7 +11,7 @@ from kopf_selectcache.cache.access import current_cache, extensions_of
 from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.cache.formats.given import as_dict
 from kopf_selectcache.core.redact import clipped, shown, shown_by_type
-from kopf_selectcache.informer.extensions import Extensions
+from kopf_selectcache.informer.environment import Extensions
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.settings.checks import no_option
 

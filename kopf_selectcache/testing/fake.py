@@ -27,12 +27,9 @@ from kopf_selectcache.client.writer import Writer
 from kopf_selectcache.core.selection.kinds import KindKey
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.errors import ReadError
-from kopf_selectcache.informer.ending import Ending
-from kopf_selectcache.informer.environment import Environment, Retries
-from kopf_selectcache.informer.extensions import Extensions, Memo
+from kopf_selectcache.informer.environment import Ending, Environment, Extensions, Memo, Retries
 from kopf_selectcache.informer.informer import Informer
-from kopf_selectcache.informer.informers import Runtime
-from kopf_selectcache.informer.names import InformersByName, Removal, close, withdrawn
+from kopf_selectcache.informer.informers import InformersByName, Removal, Runtime, close, withdrawn
 from kopf_selectcache.informer.namespaces import Follower, NamespacesByLabel
 from kopf_selectcache.informer.resolving import Claims
 from kopf_selectcache.selectors.kind_keys import assigned, called

@@ -26,9 +26,7 @@ from kopf_selectcache.core.store.own_writes import OwnWrites
 from kopf_selectcache.core.store.projection import ALL, Projection
 from kopf_selectcache.core.store.store import Store
 from kopf_selectcache.errors import StateError
-from kopf_selectcache.informer.ending import Ending
-from kopf_selectcache.informer.environment import Retries
-from kopf_selectcache.informer.extensions import Memo
+from kopf_selectcache.informer.environment import Ending, Memo, Retries
 from kopf_selectcache.informer.health import Health
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.informer.metrics import Counts

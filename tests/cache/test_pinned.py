@@ -267,7 +267,7 @@ def test_11_a_comparison_from_before_a_restore_proves_nothing() -> None:
                 await environment.clock.move_until(lambda: len(cache.list_cached("pods")) == 2)
                 cluster.create(*(pod(f"web-{n}", **WEB) for n in range(50)))
                 await until(lambda: len(cache.list_cached("pods")) == 52)
-                assert int(environment.informer.version) > int(now.versions["pods"]), "it tells nothing"
+                assert int(environment.informer.state.version) > int(now.versions["pods"]), "it tells nothing"
                 with pytest.raises(Stale):
                     now.list_cached("pods", at_least=b)
 

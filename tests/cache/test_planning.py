@@ -11,7 +11,7 @@ import pytest
 from kopf_selectcache import Cache, Cached, DeclarationError, Forbidden, NotDeclared, Selector
 from kopf_selectcache.core.store.siblings import weight, weights_of
 from kopf_selectcache.errors import Missing
-from kopf_selectcache.informer.access_review import Reviewer
+from kopf_selectcache.informer.checks import Reviewer
 from kopf_selectcache.informer.state import Relist
 from kopf_selectcache.settings.rights import READ, Right
 from kopf_selectcache.testing import FakeCache

@@ -14,7 +14,7 @@ from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.protocol.messages import Refusal
 from kopf_selectcache.core.selection.kinds import Kind
 from kopf_selectcache.core.selection.resource import Resource
-from kopf_selectcache.informer.path_check import Schema, UnknownKey, schema_of
+from kopf_selectcache.informer.checks import Schema, UnknownKey, schema_of
 from tests.cache.environment import PODS, Server
 
 PATH = "/openapi/v3/api/v1"

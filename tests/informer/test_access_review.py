@@ -10,7 +10,7 @@ import pytest
 
 from kopf_selectcache.client.reading import Refused
 from kopf_selectcache.core.protocol.messages import Refusal
-from kopf_selectcache.informer.access_review import NOWHERE, Reviewer, Unreviewed
+from kopf_selectcache.informer.checks import NOWHERE, Reviewer, Unreviewed
 from kopf_selectcache.settings.rights import Right
 
 

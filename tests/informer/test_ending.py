@@ -14,7 +14,7 @@ import pytest
 import kopf_selectcache as selectcache
 from kopf_selectcache import NotSynced, ReadError
 from kopf_selectcache.cache.cache import Cache
-from kopf_selectcache.informer.ending import Ending, ended
+from kopf_selectcache.informer.environment import Ending, ended
 from kopf_selectcache.plugin.operator import launch, operator_of
 from tests.faults.environment import until
 from tests.gated import gated

@@ -15,7 +15,7 @@ from kopf_selectcache.client.transport import Transport
 from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.protocol.pager import FEW
 from kopf_selectcache.core.store.projection import ALL
-from kopf_selectcache.informer.estimate import PATIENCE, Counter, labelled_namespaces
+from kopf_selectcache.informer.memory import PATIENCE, Counter, labelled_namespaces
 from kopf_selectcache.settings.planner import Stream
 from tests.cache.environment import PODS, pod
 from tests.faults.environment import Time

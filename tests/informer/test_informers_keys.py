@@ -12,9 +12,8 @@ from kopf_selectcache import NotDeclared, NotFound, NotSynced, ReadError, Select
 from kopf_selectcache.core.selection.kinds import KindKey
 from kopf_selectcache.errors import Missing, Rejected
 from kopf_selectcache.informer.health import Health
-from kopf_selectcache.informer.informers import Runtime
+from kopf_selectcache.informer.informers import InformerLookups, Runtime
 from kopf_selectcache.informer.metrics import Collector
-from kopf_selectcache.informer.names import InformerLookups
 from tests.faults.environment import Environment, operating, run, until
 from tests.faults.server import Answer, Script, Server, answer, error, held, listed, pod, refused, streamed
 from tests.told import told

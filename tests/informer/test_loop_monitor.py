@@ -12,9 +12,9 @@ import pytest
 
 from kopf_selectcache import Selector
 from kopf_selectcache.client.reading import IdleTimeout
-from kopf_selectcache.informer import _loop_monitor
-from kopf_selectcache.informer._loop_monitor import BEAT, NOTICED, LoopMonitor, wall
+from kopf_selectcache.informer import informers
 from kopf_selectcache.informer.informer import Informer
+from kopf_selectcache.informer.informers import BEAT, NOTICED, LoopMonitor, wall
 from tests.faults.environment import operating, run, until
 from tests.faults.server import SECRETS, Script, Server, bookmark, event, held, listed, pod, streamed
 from tests.secrets import caching
@@ -75,7 +75,7 @@ def test_its_clock_goes_on_while_the_machine_sleeps(monkeypatch: pytest.MonkeyPa
 
 def test_each_operator_has_its_pulse_and_is_told_of_gaps(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[Informer] = []
-    monkeypatch.setattr(_loop_monitor, "BEAT", -100.0)  # Each comes late by so much.
+    monkeypatch.setattr(informers, "BEAT", -100.0)  # Each comes late by so much.
     # It must be a method.
     monkeypatch.setattr(Informer, "resume", lambda informer: told.append(informer))  # noqa: PLW0108
 

@@ -23,8 +23,7 @@ from kopf_selectcache.core.store.siblings import OVERHEAD, SiblingPacking, Templ
 from kopf_selectcache.errors import Oversized
 from kopf_selectcache.informer.health import Health
 from kopf_selectcache.informer.informer import Informer
-from kopf_selectcache.informer.memory import AGAIN, Budget
-from kopf_selectcache.informer.metrics import bytes_of
+from kopf_selectcache.informer.memory import AGAIN, Budget, bytes_of
 from kopf_selectcache.settings.checks import readable
 from tests.cache.environment import PODS
 from tests.faults.environment import Environment, operating, run, until

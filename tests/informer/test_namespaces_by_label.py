@@ -488,7 +488,7 @@ def test_1_nothing_is_served_or_dropped_while_namespaces_are_listed_anew() -> No
             await serves(environment, "shop")
             (followed,) = environment.runtime.namespaces.labelled
             follower: Any = followed.informer
-            follower.begin(follower.state.plan)
+            follower.swapper.begin(follower.state.plan)
             environment.informer.chosen.look()
             assert not environment.informer.chosen.is_outdated
             assert environment.informer.state.held() == 1
@@ -562,8 +562,8 @@ def test_2_many_namespaces_come_and_go_and_nothing_stays_behind(count: int) -> N
                     cluster.namespace(name, tenant="yes")
                     cluster.create(secret("s-0", name))
                     await asyncio.sleep(0)
-                held, change = len(names) + 1, informer.filter_change
-                await until(lambda: informer.state.held() == held and change.is_idle)  # noqa: B023  # It is awaited in the loop.
+                wanted, change = len(names) + 1, informer.filter_change
+                await until(lambda: informer.state.held() == wanted and change.is_idle)  # noqa: B023  # It is awaited in the loop.
                 most = max(most, len(informer.state.reflectors))
                 for name in names:
                     cluster.delete(secret("s-0", name))

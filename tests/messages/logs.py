@@ -31,15 +31,13 @@ from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.core.store.store import Store
 from kopf_selectcache.core.store.union import Union
 from kopf_selectcache.informer._comparison import Comparison
-from kopf_selectcache.informer._loop_monitor import BEAT, LoopMonitor
 from kopf_selectcache.informer.audit import Auditor
+from kopf_selectcache.informer.checks import look
 from kopf_selectcache.informer.environment import run_again
-from kopf_selectcache.informer.health import Condition, Health
-from kopf_selectcache.informer.informers import Runtime
-from kopf_selectcache.informer.log import StateLog
+from kopf_selectcache.informer.health import Condition, Health, StateLog
+from kopf_selectcache.informer.informers import BEAT, LoopMonitor, Runtime
 from kopf_selectcache.informer.metrics import Counts
 from kopf_selectcache.informer.namespaces import AbsentNamespaces
-from kopf_selectcache.informer.path_check import look
 from kopf_selectcache.informer.resolving import Claims, warn_provisional
 from kopf_selectcache.informer.stream_writer import StreamWriter
 from kopf_selectcache.informer.subscribers import Subscribers

@@ -24,7 +24,7 @@ NAMED = (
 )
 UNAWAITED = "tests/cache/test_unawaited.py::test_20_"
 OPERATOR, RUNNING = "testing/_operator.py", "tests/testing/test_operator.py::test_20_"
-KEPT, PATHS = "tests/informer/test_path_check.py::test_20_", "informer/path_check.py"
+KEPT, PATHS = "tests/informer/test_path_check.py::test_20_", "informer/checks.py"
 LAST = "tests/plugin/test_last_line.py::test_20_"
 UNDECODABLE = (
     "tests/client/test_schema.py::test_8_a_type_that_cannot_be_decoded_is_told_when_a_path_leads_through_it"
@@ -264,7 +264,7 @@ SILENCE: tuple[Mutant, ...] = (
     ),
     Mutant(
         "take an optional field for a mistake",
-        "informer/path_check.py",
+        "informer/checks.py",
         "            if key in properties:\n",
         "            if key in properties and depth == 0:\n",
         20,
@@ -275,7 +275,7 @@ SILENCE: tuple[Mutant, ...] = (
     ),
     Mutant(
         "say nothing of a path that a schema leaves open",
-        "informer/path_check.py",
+        "informer/checks.py",
         "                return UnknownKey(depth, ())\n",
         "                return None\n",
         20,
@@ -283,7 +283,7 @@ SILENCE: tuple[Mutant, ...] = (
     ),
     Mutant(
         "miss a mistake in the items of a list",
-        "informer/path_check.py",
+        "informer/checks.py",
         '                schema = as_mapping(schema["items"])\n',
         "                return schema\n",
         20,
@@ -291,7 +291,7 @@ SILENCE: tuple[Mutant, ...] = (
     ),
     Mutant(
         "let a schema that cannot be decoded fail the search for a path",
-        "informer/path_check.py",
+        "informer/checks.py",
         "as_mapping(_decoded(found, Any, name))",
         "as_mapping(msgspec.json.decode(found))",
         8,

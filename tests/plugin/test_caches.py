@@ -32,7 +32,7 @@ from kopf_selectcache import (
 )
 from kopf_selectcache._kopf import settings_var
 from kopf_selectcache.errors import Unauthorized
-from kopf_selectcache.informer.ending import Ending
+from kopf_selectcache.informer.environment import Ending
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.plugin.caches import LOGIN, _LoginTask
 from kopf_selectcache.testing import EmbeddedCluster
