@@ -18,9 +18,10 @@ from kopf_selectcache._errors import NotSynced, SelectCacheError, StateError, Su
 from kopf_selectcache.core.redact import clipped
 from kopf_selectcache.selectors.selector import Branches
 from kopf_selectcache.settings.declaration import Cached
+from kopf_selectcache.settings.planner import Plan
 
 from .environment import Environment
-from .health import Health, context_of
+from .health import Health, context_of, warn_of_needless
 from .index_builder import Failed
 from .reflector import Reflector
 from .swap import PreparedState, Swapper
@@ -162,14 +163,23 @@ class FilterChange:
     async def _run(self, attempt: _Attempt) -> None:
         try:
             async with attempt.within, self._turn:
-                if (resource := self._informer.state.resource) is not None:
-                    await self._swapper.resolver.find_plan(attempt.declared, resource)
-                await self._change(attempt)
+                await self._change(attempt, await self._find_plan(attempt.declared))
         except BaseException as error:
             self._log_failure(attempt, error)
             raise
         finally:
             self._forget(attempt)
+
+    async def _find_plan(self, declared: Cached) -> Plan | None:
+        """Return the streams of a declaration, and warn of what they do not need; None if they must be
+        planned later.
+        """
+        resource = self._informer.state.resource
+        if resource is None:
+            return None
+        planned = await self._swapper.resolver.find_plan(declared, resource)
+        warn_of_needless(self._informer, planned.needless, logger=self._environment.logger)
+        return None if planned.joined else planned  # The resource may have changed while that was asked.
 
     def interrupt(self) -> None:
         """Note that the informer has dropped its store."""
@@ -177,9 +187,10 @@ class FilterChange:
             prepared, self.prepared = self.prepared, None
             prepared.moved.set()
 
-    async def _change(self, attempt: _Attempt) -> None:
+    async def _change(self, attempt: _Attempt, planned: Plan | None) -> None:
         while True:
-            prepared = self._swapper.prepare(attempt.declared)
+            prepared = self._swapper.prepare(attempt.declared, planned)
+            planned = None
             if prepared is None:
                 self._log_beginning(attempt)
                 await self._swapper.replace(attempt.declared)

@@ -34,7 +34,7 @@ from kopf_selectcache.settings.options import SelectCacheSettings
 from ._dictionary_training import run_in_thread, trim_heap
 from ._messages import LOOKED_FOR
 from .environment import Ending, Environment, Extensions, Memo, Retries, ended
-from .health import Health, context_of, warn_of_needless
+from .health import Health, context_of
 from .informer import Informer
 from .memory import Budget
 from .namespaces import AbsentNamespaces, Follower, NamespacesByLabel, named_by
@@ -178,9 +178,6 @@ class Runtime:
     async def _prepared(self, informer: Informer, cached: Cached) -> AsyncIterator[None]:
         """Find out what a change of a filter must know before it begins; follow its namespaces after it."""
         async with self.namespaces.known(cached.filter, timeout=None):
-            if informer.state.resource is not None:
-                needless = informer.resolver.plan(cached, informer.state.resource).needless
-                warn_of_needless(informer, needless, logger=self.environment.logger)
             try:
                 yield
             finally:

@@ -66,6 +66,8 @@ class PreparedState:
     former: InformerState
     """The present state when the change began. An index may be added meanwhile."""
     state: InformerState = field(init=False)
+    new: tuple[Reflector, ...] = ()
+    """The streams of the next filter alone."""
     swap: Swap = field(init=False)
     prober: Prober = field(init=False)
     moved: asyncio.Event = field(default_factory=asyncio.Event)
@@ -73,11 +75,6 @@ class PreparedState:
     tasks: dict[Reflector, asyncio.Task[None]] = field(default_factory=dict)
     """The tasks of the new streams."""
     probing: asyncio.Task[None] | None = None
-
-    @property
-    def new(self) -> tuple[Reflector, ...]:
-        """The streams of the next filter alone."""
-        return tuple(each for each in self.state.reflectors if each.stream in self.split.opened)
 
     def new_condition(self, subject: Subject) -> Condition:
         """Return the condition of a new stream, of which nobody else learns before the step."""
@@ -416,12 +413,12 @@ class Swapper:
 
     # ---- Beside a state that is kept (`filter_change`).
 
-    def prepare(self, declared: Cached) -> PreparedState | None:
+    def prepare(self, declared: Cached, planned: Plan | None = None) -> PreparedState | None:
         """Return the next state, with its streams; None if there is no present one that must be kept."""
         informer, state, resource = self.informer, self.informer.state, self.informer.state.resource
         if state.is_resolving or resource is None or state.plan is None:
             return None
-        planned = self.resolver.plan(declared, resource)
+        planned = planned or self.resolver.plan(declared, resource)
         share = self.share.successor(declared.max_bytes)
         is_alike = are_stored_alike(declared, informer.declared, state.indexes)
         share.packing = packing = self.packing if is_alike else self._packing_for(declared)
@@ -466,6 +463,7 @@ class Swapper:
             selected=lambda record: selects(state.filter, record, resource, declared.projection),
         )
         share.records = swap.records
+        prepared.new = tuple(each for each in prepared.state.reflectors if each.stream in split.opened)
         for each in prepared.new:
             each.writer.share = swap.share
         following = selecting(planned, union, resource, declared.projection)

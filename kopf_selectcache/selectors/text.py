@@ -5,7 +5,7 @@ checked. Knows no kinds.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias, TypeVar
 
 from kopf_selectcache._errors import BadSelector, require
@@ -96,11 +96,13 @@ class LabelSelector:
     """
 
     requirements: tuple[LabelRequirement, ...]
+    _text: str = field(init=False)
 
     def __post_init__(self) -> None:
         given = self.requirements
         if not isinstance(given, tuple):
             require(None, BadSelector, "LabelSelector()", "requirements", given, _PARSED)
+        object.__setattr__(self, "_text", ",".join(map(str, given)))
 
     @classmethod
     def parse(cls, text: str) -> LabelSelector:
@@ -121,16 +123,16 @@ class LabelSelector:
         return all(requirement.matches(labels) for requirement in self.requirements)
 
     def __str__(self) -> str:
-        return ",".join(map(str, self.requirements))
+        return self._text
 
     def __repr__(self) -> str:
-        return f"LabelSelector.parse({str(self)!r})"
+        return f"LabelSelector.parse({self._text!r})"
 
     def __eq__(self, other: object) -> bool:
-        return str(self) == str(other) if isinstance(other, LabelSelector) else NotImplemented
+        return self._text == other._text if isinstance(other, LabelSelector) else NotImplemented
 
     def __hash__(self) -> int:
-        return hash(str(self))
+        return hash(self._text)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

@@ -230,7 +230,7 @@ MUTANTS: tuple[Mutant, ...] = (
            13, (SELECTED,), PROJECTION),
     Mutant("apply the projection before the fields are read", WIRE, "return kept, values, parts", 'return kept, b"", parts',
            13, (FIELDS, SELECTED), PROJECTION),
-    Mutant("treat a field as stored because one of its paths is stored", WIRE, "if not all(map(projection.exact, each.value.paths))\n            }", "if not any(map(projection.exact, each.value.paths))}",
+    Mutant("treat a field as stored because one of its paths is stored", WIRE, "if not all(map(projection.exact, each.value.paths))},", "if not any(map(projection.exact, each.value.paths))},",
            13, (FIELDS,), PROJECTION),
     Mutant("treat a transform as one that changes nothing", "core/store/projection.py",
            "return self.stores(path) and (\n            self.transform is None or any(path[: len(each)] == each for each in self._fixed)\n        )", "return self.stores(path)",

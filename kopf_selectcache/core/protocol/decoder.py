@@ -177,15 +177,12 @@ class Reader:
         is_outside: bool = False,
     ) -> Reader:
         """Return the reader of a resource with this projection."""
+        fields = resource.kind.fields.items() if projection.partial else ()
         return cls(
             resource.api_version,
             resource.kind.kind,
             projection,
-            {
-                label: each.value
-                for label, each in resource.kind.fields.items()
-                if not all(map(projection.exact, each.value.paths))
-            },
+            {label: each.value for label, each in fields if not all(map(projection.exact, each.value.paths))},
             accepts,
             packing,
             tuple(indexes),
