@@ -1,7 +1,7 @@
 """`at_least=`: reads as of a version or later. Compares the versions of streams with it, and waits for them.
 
 A stream holds all up to a version if it has reached it: by an event or by a bookmark. While neither comes,
-one list of metadata, which all waits share, shows how far it is (`informer._comparison`). A stream
+one list of metadata, which all waits share, shows how far it is (`informer.reach`). A stream
 that was not listed since the server was restored holds no version of now, however high its own version is.
 """
 
@@ -159,11 +159,11 @@ async def _wait(
         if not late:
             waits.append((informer.awaited, version, informer.awaited.wait(version)))
         compared = [
-            (each.comparison, each.comparison.wait(goal))
+            each.comparison.wait(goal, exact=goal != version)
             for each, goal in goals
             if grace.done() and each in unreached
         ]
-        futures: list[asyncio.Future[Any]] = [*(each[-1] for each in waits), *(each[-1] for each in compared)]
+        futures: list[asyncio.Future[Any]] = [*(each[-1] for each in waits), *compared]
         try:
             await asyncio.wait(
                 [end, *futures, *([] if grace.done() else [grace])], return_when=asyncio.FIRST_COMPLETED
@@ -171,5 +171,5 @@ async def _wait(
         finally:
             for awaited, goal, future in waits:
                 awaited.discard(goal, future)
-            for comparison, future in compared:
-                comparison.discard(future)
+            for future in compared:
+                future.cancel()

@@ -6,7 +6,7 @@ again. `v` is the resourceVersion of the handler's body. The handler waits until
 
 1. Each stream that selects the object, or holds its uid, has reached `v`: it delivers the same event.
 2. Each other stream, which may never receive such an event, is as new as `v`. That is so if its open watch
-   has caught up with the server. If that is unknown, a list of metadata shows it (`informer._comparison`).
+   has caught up with the server. If that is unknown, a list of metadata shows it (`informer.reach`).
    A watch that is held at the end of a filter change has not.
 3. Each leave up to `v` is confirmed.
 
@@ -258,7 +258,7 @@ class _HandlerWait:
         )
         version, is_by_itself = self._goal(reflector)
         reached = awaited.wait(version)
-        compared = [] if is_by_itself else [comparison.wait(version)]
+        compared = [] if is_by_itself else [comparison.wait(version, exact=version != event.version)]
         watched_for, before = 0.0, self.clock()
         try:
             while self._may_wait(reflector):
@@ -280,7 +280,7 @@ class _HandlerWait:
         finally:
             awaited.discard(version, reached)
             for future in compared:
-                comparison.discard(future)
+                future.cancel()
 
     def _may_wait(self, reflector: Reflector) -> bool:
         """Return False if the stream is replaced or cannot be kept. Raise Stale if it does not follow, and

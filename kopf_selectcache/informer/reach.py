@@ -1,191 +1,382 @@
-"""Reach: brings quiet streams to the version that the other streams of their group have reached.
+"""Reach: finds out how far a quiet stream is, by a list of its metadata.
 
-A *group* is the streams that could hold the same objects. While they are at different versions, an object
-that has left one of them may be in another (contract 12). Most streams reach the others within a second, by
-their own events. A quiet one learns of its progress from a bookmark, about once a minute. Meanwhile it is
-*probed*: a list of its metadata, exactly as of the newest version of the group, shows that it has nothing to
-report (`core.store.probe`). The same version for all keeps two quiet streams from chasing each other. So
-are streams whose first lists have come at different versions: nothing can be read before they meet.
+A busy stream learns its version from its own events. A quiet one learns it from a bookmark, about once a
+minute. Whoever can't wait that long asks the `Comparison` of the stream, which makes a *probe*: it lists the
+metadata of the stream. Once the stream holds exactly what was listed, it has reached the version of the list
+(`core.store.probe`). One list at a time serves all who wait for the stream.
 
-One list is under way at a time, and lists take at most a tenth of the time. Streams of more than `LARGE`
-objects wait for their bookmark.
+Handlers and `at_least=` wait for a version that the cluster has shown them. Their list is at least as new. It
+also shows that the open watch has delivered all that happened before it was opened, so one list for each
+opening is enough for all handlers.
+
+The `Prober` waits for the streams of a *group*, which could hold the same objects. While they are at
+different versions, an object that has left one of them may be in another (contract 12), and nothing can be
+read before their first lists meet. Its lists are exactly as of the newest version of the group: otherwise two
+quiet streams would chase each other.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from typing import TypeAlias
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from kopf_selectcache.client.reading import Refused, Unreachable
 from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.protocol.backoff import delay
-from kopf_selectcache.core.protocol.machine import Probed
 from kopf_selectcache.core.protocol.query import exactly, not_older_than
 from kopf_selectcache.core.reasons import MetricReason
 from kopf_selectcache.core.redact import printable
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.probe import Listed, Probe
-from kopf_selectcache.core.store.record import is_number, is_older
+from kopf_selectcache.core.store.record import is_newer, is_number, is_older, is_reached, rank_of
 from kopf_selectcache.core.store.substore import Substore
 from kopf_selectcache.core.store.union import Union
 from kopf_selectcache.settings.planner import Stream
 
 from ._metadata_lists import metadata_as_of
 from ._versions import refuses_version
-from .environment import Environment
-from .reflector import Reflector
+from .environment import Environment, sleep_until
 
 SOON = 1.0
-"""Seconds that streams get to reach each other by themselves; also the pause between two rounds."""
+"""Seconds that streams get to reach each other by themselves; also the shortest rest between two lists."""
+
+TICK = 0.5
+"""Seconds between two looks at the streams that departures wait for."""
 
 REST = 10.0
-"""Minimum pause after a round, as a multiple of its duration: lists take at most a tenth of the time."""
+"""The rest after a list, as a multiple of its duration: lists for departures take at most a tenth of the
+time."""
 
 LARGE = 5_000
-"""Maximum of objects of a stream that is listed."""
+"""Maximum of objects of a stream that is listed for a departure."""
 
-_FAILURES = (Refused, Unreachable, Garbled)
 
-_Probes: TypeAlias = dict[Reflector, tuple[int, Probe]]
-"""The probe of each stream, and the number of lists of the stream before it."""
+class Comparison:
+    """Compares the open watch of one stream with lists. Used on one event loop."""
+
+    def __init__(
+        self,
+        stream: Stream,
+        substore: Substore,
+        resource: Resource,
+        *,
+        environment: Environment,
+        jump: Callable[[str], bool],
+        relist: Callable[[MetricReason], None],
+        turns: asyncio.Semaphore | None = None,
+    ) -> None:
+        self.substore = substore
+        self.has_caught_up = False
+        """True if the open watch has delivered all that happened before it was opened."""
+        self.openings = 0
+        """The number of watches that were opened."""
+        self._stream = stream
+        self._resource = resource
+        self._environment = environment
+        # Called with the version of a list that the stream equals; returns False if it can't move now.
+        self._jump = jump
+        self._relist = relist
+        # Shared by the streams of an informer: there may be a hundred.
+        self._turns = turns or asyncio.Semaphore()
+        self._is_open = asyncio.Event()
+        self._waiting: dict[asyncio.Future[bool], _Goal] = {}
+        self._is_urgent = asyncio.Event()
+        """Set if somebody waits who does not let the stream rest."""
+        self._task: asyncio.Task[None] | None = None
+        self._failures = 0
+        self._earliest = 0.0
+        """The earliest time of the next list, after a failure."""
+        self._rested = 0.0
+        """The time at which the stream has rested after the last list."""
+        self._is_listing = False
+        self._is_comparing = False
+        """True from the beginning of a list until the watch has reached it, or has ended."""
+        self._has_changed = asyncio.Event()
+        """Set if the compared watch has ended, or has reached the list."""
+        self._probe: Probe | None = None
+        self._is_exact = False
+        """True if the list is as of a version that may be older than the open watch."""
+
+    @property
+    def is_open(self) -> bool:
+        """True while a watch is open."""
+        return self._is_open.is_set()
+
+    @property
+    def is_listing(self) -> bool:
+        """True while a list is under way, and the one before it did not fail."""
+        return self._is_listing and not self._failures
+
+    # ---- Called by the stream.
+
+    def open(self) -> None:
+        """Note that the server has accepted the watch."""
+        self.openings += 1
+        self._is_open.set()
+
+    def close(self) -> None:
+        """Note that the watch has ended."""
+        self.has_caught_up = False
+        self._is_open.clear()
+        self._has_changed.set()
+
+    def confirm(self, version: str) -> None:
+        """Note a bookmark. If somebody waits for a newer version, the server may lag behind that."""
+        self._release(version)
+        self.has_caught_up = self.has_caught_up or not self._waiting
+
+    def follow(self, substore: Substore) -> None:
+        """Compare another substore from now on, which has taken over the present one."""
+        self.substore = substore
+        self._has_changed.set()  # A list that was compared with the other one is made again.
+
+    def look(self) -> None:
+        """Note that the substore has changed, or that it may move again."""
+        probe = self._probe
+        if probe is None or self._has_changed.is_set():
+            return
+        if probe.is_over:
+            if probe.has_missed():
+                self._relist(MetricReason.MISSED)
+        elif not (probe.counts() and self._jump(probe.version)):
+            return
+        self._has_changed.set()
+        self.has_caught_up = self.has_caught_up or not self._is_exact
+        self._release(probe.version)
+
+    def end(self) -> None:
+        """Release all who wait: the stream is torn down."""
+        self.close()
+        for future in self._waiting:
+            if not future.done():
+                future.set_result(False)
+        self._waiting.clear()
+        if self._task is not None:
+            self._task.cancel()
+            self._task = None
+
+    def stop(self) -> None:
+        """Cancel the present list, because the stream does not run. Waiters go on: it may run again."""
+        self.close()
+        if self._task is not None:
+            self._task.cancel()
+            self._task = self._start() if self._waiting else None
+
+    # ---- Called by waiters.
+
+    def wait(self, version: str, *, exact: bool = False, patient: bool = False) -> asyncio.Future[bool]:
+        """Return a future: True once the watch holds all that the server had at this version. An empty one is
+        that of the next list. `exact` is for a version that another stream of the group has. Whoever is
+        `patient` lets the stream rest between two lists. Cancel the future if you don't need it any more.
+        """
+        future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        future.add_done_callback(self._forget)
+        self._waiting[future] = _Goal(version, exact, patient)
+        if not patient:
+            self._is_urgent.set()
+        if self._task is None:
+            self._task = self._start()
+        return future
+
+    def _forget(self, future: asyncio.Future[bool]) -> None:
+        """Forget a future. A comparison that has begun goes on: else each further handler would need its own
+        list.
+        """
+        self._waiting.pop(future, None)
+        if not self._waiting and self._task is not None and not self._is_comparing:
+            self._task.cancel()
+            self._task = None
+
+    def _release(self, version: str) -> None:
+        """Release the futures of this version and of older ones, and those of versions that are not
+        numbers.
+        """
+        for future, wanted in tuple(self._waiting.items()):
+            if not is_newer(wanted.version, version) or not is_number(wanted.version):
+                del self._waiting[future]
+                if not future.done():
+                    future.set_result(True)
+
+    # ---- Comparing.
+
+    def _start(self) -> asyncio.Task[None]:
+        return asyncio.create_task(
+            self._run(), name=f"selectcache: comparison of {self._resource}, {self._stream.selector}"
+        )
+
+    async def _run(self) -> None:
+        """Compare until nobody waits any more."""
+        environment = self._environment
+        while self._waiting:
+            await self._is_open.wait()
+            if (pause := self._pause()) > 0:
+                await sleep_until(self._is_urgent, environment.sleep(pause))
+                continue  # The watch may have ended.
+            self._has_changed.clear()
+            try:
+                await self._compare()
+                self._failures = 0
+            except (Refused, Unreachable, Garbled) as error:
+                at_least = error.refusal.retry_after if isinstance(error, Refused) else None
+                self._postpone(delay(self._failures, environment.chance(), at_least=at_least or 0.0))
+            except Exception:
+                environment.logger.exception(
+                    "The comparison of %(resource)s failed because of a bug in kopf_selectcache, and starts"
+                    " again.",
+                    {"resource": str(self._resource)},
+                    extra={"resource": str(self._resource)},
+                )
+                self._postpone(delay(6, environment.chance()))
+            finally:
+                self._is_comparing = False
+        self._task = None
+
+    def _pause(self) -> float:
+        """Return the seconds until the next list may begin."""
+        self._is_urgent.clear()
+        is_patient = all(wanted.patient for wanted in self._waiting.values())
+        begins = max(self._earliest, self._rested) if is_patient else self._earliest
+        return begins - self._environment.clock()
+
+    def _postpone(self, seconds: float) -> None:
+        self._failures += 1
+        self._earliest = self._environment.clock() + seconds
+
+    async def _compare(self) -> None:
+        """Compare the open watch with one list, and wait until it has reached that; raise Refused,
+        Unreachable or Garbled.
+        """
+        clock = self._environment.clock
+        self._is_listing = True
+        try:
+            async with self._turns:
+                if self._has_changed.is_set() or not self._waiting:
+                    return  # A bookmark may have come with the opening, and released all who waited.
+                self._is_comparing, began = True, clock()
+                try:
+                    version, listed = await self._list()
+                finally:
+                    self._rested = clock() + max(SOON, REST * (clock() - began))
+        finally:
+            self._is_listing = False
+        if self._has_changed.is_set():
+            return  # The watch has ended.
+        self._probe = Probe(self.substore, version, listed)
+        try:
+            self.look()
+            await self._has_changed.wait()
+        finally:
+            self._probe = None
+
+    async def _list(self) -> tuple[str, Listed]:
+        """List the metadata as of the newest version that is waited for; raise Refused, Unreachable or
+        Garbled.
+        """
+        wanted, self._is_exact, _ = max(self._waiting.values(), key=_newest_last)
+        if self._is_exact and wanted:
+            try:
+                return await self._metadata(exactly(wanted), version=wanted)
+            except Refused as refused:
+                # The server may not have lists as of a version, or may have forgotten it.
+                if not refuses_version(refused.refusal) or refused.refusal.retry_after is not None:
+                    raise
+        version, listed = await self._metadata(not_older_than(wanted) if is_number(wanted) else {})
+        at_least = wanted or self.substore.version
+        if is_number(at_least) and (not is_number(version) or is_older(version, at_least)):
+            raise Garbled(
+                f"a list of version {printable(version, 50)} came, which is older than was asked for"
+            )
+        return version, listed
+
+    async def _metadata(self, as_of: Mapping[str, str], version: str = "") -> tuple[str, Listed]:
+        return await metadata_as_of(
+            self._stream, self._resource, as_of, version=version, environment=self._environment
+        )
+
+
+class _Goal(NamedTuple):
+    """The version that a future waits for."""
+
+    version: str
+    exact: bool
+    patient: bool
+
+
+def _newest_last(wanted: _Goal) -> tuple[bool, tuple[int, str], bool]:
+    """Return a key that sorts what is waited for. Only a list of the present state is as new as a version
+    without order.
+    """
+    return not is_number(wanted.version), rank_of(wanted.version), wanted.exact
 
 
 class Prober:
-    """Brings the streams of one filter to one version, as far as leaves and first answers wait for that."""
+    """Says which streams of one filter must reach which version."""
 
-    def __init__(
-        self, union: Union, reflectors: Sequence[Reflector], resource: Resource, *, environment: Environment
-    ) -> None:
+    def __init__(self, union: Union, comparisons: Sequence[Comparison], *, environment: Environment) -> None:
         self._union = union
-        self._reflectors: dict[Substore, Reflector] = dict(zip(union.substores, reflectors, strict=True))
-        self._resource = resource
+        self._comparisons = dict(zip(union.substores, comparisons, strict=True))
         self._environment = environment
-        self._is_wanted = asyncio.Event()
-        self._has_moved = asyncio.Event()
-        self._probes: _Probes = {}
-        """The lists that departures and first answers wait for, and that have not counted yet."""
-        self._ordered: _Probes = {}
-        """Those that `reach` waits for."""
-        self._earliest = 0.0
-        """The earliest time of the next list of `reach`, after a failure."""
-        self._vain = 0
-        """The number of rounds in a row in which no probe has counted."""
-        self._failures = 0
+        self._is_due = asyncio.Event()
+        """Set if the next tick may change what is waited for."""
+        self._goals: dict[Substore, tuple[str, float]] = {}
+        """The version that each stream had to reach when it was first seen to be behind, and that time."""
+        self._waits: list[asyncio.Future[bool]] = []
 
     def look(self) -> None:
         """Note a change of a substore."""
-        if self._union.awaits_streams:
-            self._is_wanted.set()
-        if self._probes or self._ordered:
-            self._has_moved.set()
+        if self._waits or self._union.awaits_streams:
+            self._is_due.set()
 
     async def run(self) -> None:
-        """Probe until cancelled."""
-        self.look()
-        while True:
-            await self._is_wanted.wait()
-            self._is_wanted.clear()
-            pause, self._vain = SOON, 0
-            while self._union.awaits_streams:
-                await self._wait(self._probes, pause)
-                pause = max(SOON, await self._round())
-            self._probes.clear()
+        """Bring streams to the versions that departures and first answers wait for, until cancelled."""
+        self._is_due.set()
+        try:
+            while True:
+                await self._is_due.wait()
+                self._is_due.clear()
+                self._tick()
+                await self._environment.sleep(TICK)
+        finally:
+            _cancel(self._waits)
+
+    def _tick(self) -> None:
+        """Wait for the streams that have not reached, within `SOON`, the newest version of then."""
+        now, former = self._environment.clock(), self._goals
+        awaited = self._union.awaited if self._union.awaits_streams else {}
+        self._goals = {
+            each: former[each]
+            if each in former and not is_reached(former[each][0], each.version)
+            else (version, now)
+            for each, version in awaited.items()
+        }
+        quiet = [each for each, (_, since) in self._goals.items() if now - since >= SOON]
+        if len(quiet) < len(awaited):
+            self._is_due.set()
+        waits, self._waits = (
+            self._waits,
+            [
+                self._comparisons[each].wait(awaited[each], exact=True, patient=True)
+                for each in quiet
+                if is_number(each.version) and len(each.view.records()[0]) <= LARGE
+            ],
+        )
+        _cancel(waits)  # Afterwards, so that each comparison keeps its turn.
 
     async def reach(self, version: str) -> None:
-        """Bring all streams to a version, whatever their size, until cancelled. A stream that cannot jump yet
-        is listed once it can, and a list that fails is repeated.
-        """
-        clock, chance, failures = self._environment.clock, self._environment.chance, 0
-        self._ordered.clear()
+        """Bring all streams to a version, whatever their size, until cancelled."""
         while True:
-            await self._wait(self._ordered, max(0.0, self._earliest - clock()))
-            for substore, reflector in self._reflectors.items():
-                is_behind = reflector.substore is substore and is_older(substore.version, version)
-                if not is_behind or not reflector.can_jump or reflector in self._ordered:
-                    continue
-                try:
-                    await self._probe(reflector, version, self._ordered)
-                    failures = 0
-                except _FAILURES as error:
-                    self._earliest = clock() + delay(failures, chance(), at_least=_at_least(error))
-                    failures += 1
-                    break
-            else:
-                await self._wait(self._ordered, SOON)
-
-    async def _wait(self, probes: _Probes, seconds: float) -> None:
-        """Wait, and let probes count meanwhile."""
-        end = asyncio.ensure_future(self._environment.sleep(seconds))
-        end.add_done_callback(lambda _: self._has_moved.set())
-        try:
-            self._evaluate(probes)
-            while not end.done():
-                await self._has_moved.wait()
-                self._has_moved.clear()
-                self._evaluate(probes)
-        finally:
-            end.cancel()
-
-    async def _round(self) -> float:
-        """Probe the streams that leaves wait for; return the seconds until the next round."""
-        began, asked = self._environment.clock(), False
-        for substore, version in self._union.awaited.items():
-            reflector = self._reflectors[substore]
-            if not reflector.can_jump or not is_number(substore.version) or reflector.writer.held() > LARGE:
-                continue
-            asked = True
+            waits = [
+                comparison.wait(version, exact=True)
+                for substore, comparison in self._comparisons.items()
+                if comparison.substore is substore and is_older(substore.version, version)
+            ]
             try:
-                await self._probe(reflector, version, self._probes)
-            except _FAILURES as error:  # The next request would fail as well.
-                self._failures += 1
-                return delay(self._failures - 1, self._environment.chance(), at_least=_at_least(error))
-        self._failures = 0
-        self._vain += asked
-        # Lists that do not count are repeated less and less: the watches have something to report.
-        pause = delay(self._vain, self._environment.chance()) if self._vain > 1 else 0.0
-        return max(pause, REST * (self._environment.clock() - began))
-
-    async def _probe(self, reflector: Reflector, version: str, probes: _Probes) -> None:
-        """List the metadata of a stream as of a version; without one, of the present state. Raise Refused,
-        Unreachable or Garbled.
-        """
-        lists = reflector.lists
-        found, listed = await self._list(reflector.stream, version)
-        if not is_number(found) or is_older(found, version or reflector.substore.version):
-            raise Garbled(f"a list of version {printable(found, 50)} came, which is older than was asked for")
-        probes[reflector] = lists, Probe(reflector.substore, found, listed)
-        self._evaluate(probes)
-
-    async def _list(self, stream: Stream, version: str) -> tuple[str, Listed]:
-        resource, environment = self._resource, self._environment
-        if not version:
-            return await metadata_as_of(stream, resource, {}, environment=environment)
-        try:
-            return await metadata_as_of(
-                stream, resource, exactly(version), version=version, environment=environment
-            )
-        except Refused as refused:
-            # The server may not have lists as of a version, or may have forgotten it.
-            if not refuses_version(refused.refusal) or refused.refusal.retry_after is not None:
-                raise
-        return await metadata_as_of(stream, resource, not_older_than(version), environment=environment)
-
-    def _evaluate(self, probes: _Probes) -> None:
-        """Let the probes count whose streams hold what was listed, and drop those that are over."""
-        for reflector, (lists, probe) in list(probes.items()):
-            if not reflector.can_jump or reflector.lists != lists:
-                del probes[reflector]  # A stream that was listed meanwhile knows better.
-            elif probe.is_over:
-                del probes[reflector]
-                if probe.has_missed():
-                    reflector.relist(MetricReason.MISSED)
-            elif probe.counts():
-                del probes[reflector]
-                self._vain = 0
-                reflector.writer.take(Probed(probe.version))
+                await (asyncio.wait(waits) if waits else self._environment.sleep(SOON))
+            finally:
+                _cancel(waits)
 
 
-def _at_least(error: Exception) -> float:
-    """Return the seconds for which the server wants to be left alone."""
-    return (error.refusal.retry_after or 0.0) if isinstance(error, Refused) else 0.0
+def _cancel(waits: Iterable[asyncio.Future[bool]]) -> None:
+    for each in waits:
+        each.cancel()

@@ -55,7 +55,6 @@ from kopf_selectcache.selectors.selector import Selector
 from kopf_selectcache.settings.planner import Stream
 
 from ._checked_reader import CheckedReader
-from ._comparison import Comparison
 from ._dictionary_training import DictionaryTraining, run_in_thread, trim_heap
 from ._messages import Mistake
 from ._versions import AwaitedVersions, SharedVersion
@@ -63,6 +62,7 @@ from .environment import Environment, run_again, sleep_until
 from .health import Condition, Health, context_of_stream
 from .memory import Share
 from .metrics import Counts
+from .reach import Comparison
 from .stream_writer import StreamWriter, failure_of
 
 LIVED = 60.0
@@ -131,16 +131,16 @@ class Reflector:
         """The time at which the server accepted the present watch; None for a list."""
         self._running: asyncio.Timeout | None = None
         self.writer.is_ordered = False
-        self._comparing = comparing  # Held while the stream is compared with a list.
         self.comparison = Comparison(
             stream,
             writer.substore,
             resource,
             environment=environment,
             jump=self._jump,
+            relist=self.relist,
             turns=comparing,
         )
-        """Compares the open watch with the server, for reads that must know if it has caught up."""
+        """Finds out how far the open watch is."""
         self._again = asyncio.Event()
         """Set if the kind may be served again, so that its pause ends."""
         self._held: asyncio.Event | None = None
@@ -207,6 +207,7 @@ class Reflector:
         if self._held is not None:
             self._held.set()
             self._held = None
+            self.comparison.look()
 
     def attach(self, notify: Callable[[Sequence[Change]], None], share: Share) -> None:
         """Note that the filter of the stream is the present one now."""
@@ -229,15 +230,8 @@ class Reflector:
     def forget(self) -> None:
         """Drop the stored objects and wake all waiters: the stream was replaced."""
         self.writer.forget()
-        self.comparison.end()  # It refers to the previous substore.
-        self.comparison = Comparison(
-            self.stream,
-            self.substore,
-            self.resource,
-            environment=self._environment,
-            jump=self._jump,
-            turns=self._comparing,
-        )
+        self.comparison.end()
+        self.comparison.follow(self.substore)
         self._storing.end()
 
     def index(self, indexes: tuple[Indexed, ...]) -> None:
@@ -267,10 +261,13 @@ class Reflector:
         return self.is_watching and self._held is None and not self.writer.is_ordered
 
     def _jump(self, version: str) -> bool:
-        """Note that the stream holds what a list as of a version has; return False if it can't move now."""
-        if not (self.can_jump and is_number(version)):
+        """Note that the stream holds what a list as of a version has; return False if it can't move now.
+        Versions without order move nothing.
+        """
+        if not self.can_jump:
             return False
-        self.writer.take(Probed(version))
+        if is_number(version):
+            self.writer.take(Probed(version))
         return True
 
     @property

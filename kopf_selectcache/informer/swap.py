@@ -267,7 +267,7 @@ class Swapper:
                 planned.streams, union.substores, shared_versions(union), strict=True
             )
         )
-        prober = Prober(union, reflectors, state.resource, environment=self._environment)
+        prober = Prober(union, [each.comparison for each in reflectors], environment=self._environment)
         return replace(planned_state, reflectors=reflectors), prober
 
     def _put(self, state: InformerState, prober: Prober | None) -> None:

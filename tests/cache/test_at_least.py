@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
 
-from kopf_selectcache import Cache, Cached, NotDeclared, NotFound, NotSynced, ReadError, Selector, Stale
-from kopf_selectcache.cache._at_least import LONGEST_WAIT
+from kopf_selectcache import (
+    AnyOf,
+    Cache,
+    Cached,
+    NotDeclared,
+    NotFound,
+    NotSynced,
+    ReadError,
+    Selector,
+    Stale,
+)
+from kopf_selectcache.cache._at_least import LONGEST_WAIT, wait
+from kopf_selectcache.cache.request import AtLeast
 from kopf_selectcache.core.reasons import MetricReason
 from kopf_selectcache.testing import FakeCache
 from kopf_selectcache.testing.faults import Refuse, Silence
@@ -17,7 +28,8 @@ from tests.cache.environment import Environment
 from tests.cache.environment import pod as held_pod
 from tests.cache.test_freshness import WEB, names, pod
 from tests.cache.test_freshness_ends import overlapping
-from tests.faults.environment import until
+from tests.faults.environment import operating, until
+from tests.faults.server import Answer, Server, listed, streamed
 from tests.gated import Gated, gated, settle
 from tests.kopf_operators import run
 from tests.rows import each_row
@@ -150,6 +162,36 @@ def test_11_each_stream_that_a_read_needs_is_as_new() -> None:
             with pytest.raises(Stale):
                 environment.cache.list_cached("pods", at_least=e)
             assert len(environment.cache.list("pods", labels="app=web,!tier", at_least=e)) == 4
+
+    run(main())
+
+
+class _Moving(Server):
+    """A server whose cluster changes with each list, while no watch has anything to report."""
+
+    lists = 0
+
+    def _chosen(self, path: str, query: Mapping[str, str], headers: Mapping[str, str]) -> Answer:
+        if not path.endswith("/pods"):
+            return super()._chosen(path, query, headers)
+        if "watch" in query:
+            return streamed()
+        if "PartialObjectMetadata" not in headers.get("accept", ""):
+            return listed("100")
+        self.lists += 1
+        is_exact = query.get("resourceVersionMatch") == "Exact"
+        return listed(query["resourceVersion"] if is_exact else str(500 + self.lists))
+
+
+def test_8_quiet_streams_do_not_chase_each_other_for_a_read() -> None:
+    async def main() -> None:
+        either = AnyOf(["app=web", "tier=gold"])
+        async with _Moving() as server, operating(server, selectors={"pods": either}) as environment:
+            await environment.synced()
+            waiting = asyncio.create_task(wait(environment.informer, AtLeast("400"), None))
+            await until(lambda: waiting.done() or server.lists > 10)
+            assert waiting.done()
+            assert server.lists == 3
 
     run(main())
 

@@ -100,7 +100,7 @@ def test_a_comparison_that_nobody_waits_for_ends_with_the_cache() -> None:
                 comparison = environment.informer.state.reflectors[0].comparison
                 waits = comparison.wait("500")
                 await until(lambda: server.comparisons)
-                comparison.discard(waits)
+                waits.cancel()
                 await settle()
                 assert comparison.is_listing
             assert not comparison.is_listing
@@ -133,6 +133,62 @@ def test_who_waits_for_a_comparison_waits_on_if_the_stream_stops_and_runs_again(
 
 
 # ---- What is compared, and how many streams at once.
+
+
+def test_a_list_for_a_departure_does_not_show_that_the_watch_has_caught_up() -> None:
+    """It is as of a version that another stream had, perhaps before the watch was opened."""
+
+    async def main() -> None:
+        async with gated("app=web", pod("a", **WEB)) as environment:
+            comparison = environment.informer.state.reflectors[0].comparison
+            environment.cluster.create(pod("other", app="db"))
+            waits = comparison.wait(str(environment.cluster.version), exact=True)
+            await until(waits.done)
+            assert (waits.result(), comparison.has_caught_up) == (True, False)
+            assert not environment.comparisons()
+            assert await make_other(environment, 1) == ["a"]
+            assert comparison.has_caught_up
+
+    run(main())
+
+
+def test_a_list_that_a_held_stream_equals_counts_once_the_stream_goes_on() -> None:
+    """A stream that ends with a change of the filter is held, and goes on if the change fails."""
+
+    async def main() -> None:
+        async with gated("app=web", pod("a", **WEB)) as environment:
+            (reflector,) = environment.informer.state.reflectors
+            reflector.hold()
+            environment.cluster.create(pod("other", app="db"))
+            waits = reflector.comparison.wait(str(environment.cluster.version))
+            await environment.compared()
+            assert not waits.done()
+            reflector.release()
+            assert waits.done(), "nothing else comes from the stream"
+            assert waits.result()
+            assert len(environment.comparisons()) == 1
+
+    run(main())
+
+
+def test_a_departure_lets_a_stream_rest_and_a_handler_does_not_wait_for_that() -> None:
+    async def main() -> None:
+        async with gated("app=web", pod("a", **WEB)) as environment:
+            comparison = environment.informer.state.reflectors[0].comparison
+            held = environment.cluster.faults.add(Silence(), verb="list", resource="pods")
+            first = comparison.wait("1", exact=True, patient=True)
+            await until(lambda: held.hits)
+            await environment.clock.move(3)
+            held.release()
+            await until(first.done)
+            second = comparison.wait("2", exact=True, patient=True)
+            await environment.clock.move(29)
+            assert not second.done()
+            assert await make_other(environment, 1) == ["a"]
+            assert len(environment.comparisons()) == 1, "it did not wait for a bookmark"
+            await until(second.done)
+
+    run(main())
 
 
 def test_few_streams_of_a_kind_are_compared_at_once() -> None:
@@ -181,7 +237,7 @@ def test_a_list_of_a_version_that_is_no_number_where_others_are_is_a_failure_tha
             await until(lambda: server.comparisons == 10)
             assert environment.time.now - began > 60
             assert not waits.done()
-            comparison.discard(waits)
+            waits.cancel()
 
     run(main())
 
@@ -350,6 +406,6 @@ def test_a_bookmark_that_comes_with_the_opening_of_the_watch_leaves_nothing_to_c
             await until(waits.done)
             await settle()
             assert waits.result()
-            assert (comparison._task, comparison._failures, comparison._next_list) == (None, 0, 0.0)
+            assert (comparison._task, comparison._failures, comparison._rested) == (None, 0, 0.0)
 
     run(main())

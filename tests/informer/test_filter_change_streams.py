@@ -97,7 +97,7 @@ def test_16_who_waits_for_a_kept_stream_to_catch_up_waits_on_across_the_change()
             waiting = kept.comparison.wait(ahead)  # No list is as new, so the comparison does not end.
             await change(informer, AND_THERE)
             assert not waiting.done()
-            kept.comparison.discard(waiting)
+            waiting.cancel()
             waiting = kept.comparison.wait(str(cluster.version))
             await until(waiting.done)
             assert waiting.result()

@@ -34,7 +34,7 @@ def test_200_deletions_are_shown_after_a_handful_of_requests_though_the_other_st
         ) as environment:
             await environment.cache.wait_synced()
             await until(lambda: environment.informer.state.is_synced and len(environment.watches()) == 2)
-            before, began = len(environment.cluster.requests), environment.time.now
+            before = len(environment.cluster.requests)
             await deleting_200(environment, names)
             await until(lambda: named(environment.cache.list_cached("secrets")) == ["gold"])
             lists = [asked for asked in list(environment.cluster.requests)[before:] if asked.verb == "list"]
@@ -42,7 +42,6 @@ def test_200_deletions_are_shown_after_a_handful_of_requests_though_the_other_st
             assert 1 <= len(lists) <= 3
             assert {asked.query["resourceVersionMatch"] for asked in lists} == {"Exact"}
             assert {asked.query["labelSelector"] for asked in lists} == {"tier=gold"}
-            assert environment.time.now - began <= 4.0
             assert named(environment.cache.list("secrets", namespace="shop", labels="tier=gold")) == ["gold"]
 
     run(main())

@@ -30,7 +30,6 @@ from kopf_selectcache.core.store.own_writes import OwnWrites
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.core.store.store import Store
 from kopf_selectcache.core.store.union import Union
-from kopf_selectcache.informer._comparison import Comparison
 from kopf_selectcache.informer.audit import Auditor
 from kopf_selectcache.informer.checks import look
 from kopf_selectcache.informer.environment import run_again
@@ -38,6 +37,7 @@ from kopf_selectcache.informer.health import Condition, Health, StateLog
 from kopf_selectcache.informer.informers import BEAT, LoopMonitor, Runtime
 from kopf_selectcache.informer.metrics import Counts
 from kopf_selectcache.informer.namespaces import AbsentNamespaces
+from kopf_selectcache.informer.reach import Comparison
 from kopf_selectcache.informer.resolving import Claims, warn_provisional
 from kopf_selectcache.informer.stream_writer import StreamWriter
 from kopf_selectcache.informer.subscribers import Subscribers
@@ -469,7 +469,7 @@ def _compare_wrongly() -> None:
     """Compare a watch with a list by code that fails, until it sleeps."""
 
     async def sleep(_: float) -> None:
-        raise asyncio.CancelledError
+        await asyncio.Event().wait()
 
     async def work() -> None:
         stream = Stream(Selector("app=web"))
@@ -485,12 +485,13 @@ def _compare_wrongly() -> None:
                 sleep=sleep,
             ),
         )
-        comparison = Comparison(stream, writer.substore, PODS, environment=environment, jump=bool)
+        comparison = Comparison(
+            stream, writer.substore, PODS, environment=environment, jump=bool, relist=lambda _: None
+        )
         comparison.open()
         comparison.wait("7")
-        with contextlib.suppress(asyncio.CancelledError):
-            (task,) = asyncio.all_tasks() - {asyncio.current_task()}
-            await task
+        for _ in range(50):
+            await asyncio.sleep(0)
 
     asyncio.run(work())
 

@@ -193,17 +193,17 @@ def test_a_mistake_beside_the_watches_costs_them_nothing(caplog: pytest.LogCaptu
     async def main() -> None:
         async with caching(EITHER, secret("a", app="web"), silent="tier") as environment:
             await environment.cache.wait_synced()
-            before, settle = environment.informer.state.reflectors, environment.informer.swapper.prober._round
+            before, settle = environment.informer.state.reflectors, environment.informer.swapper.prober._tick
             mistakes = 0
 
-            async def mistaken() -> float:
+            def mistaken() -> None:
                 nonlocal mistakes
                 mistakes += 1
                 if mistakes < 3:
                     raise ZeroDivisionError
-                return await settle()
+                settle()
 
-            environment.informer.swapper.prober._round = mistaken  # type: ignore[method-assign]
+            environment.informer.swapper.prober._tick = mistaken  # type: ignore[method-assign]
             environment.cluster.delete(secret("a"))
             await until(lambda: named(environment.cache.list_cached("secrets")) == [])
             assert environment.informer.state.reflectors is before
