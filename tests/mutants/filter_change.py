@@ -26,7 +26,7 @@ FILTER_CHANGE: tuple[Mutant, ...] = (
     Mutant("change the filter before the next groups are as new as what was read", SWAP, "is_older(self.after.version_of(self._new), version)", "False", 16,
            (SWAPS + "the_next_groups_must_be_as_new_as_all_that_readers_have_seen",
             "tests/world/test_world.py::test_16_an_object_that_moves_from_the_present_filter_to_the_next_one_is_never_in_neither")),
-    Mutant("wait for one stream of a next group", UNION, "return self._union.version_of({self._group_of[each] for each in substores})", "return max((each.version for each in substores), key=rank_of)", 16,
+    Mutant("wait for one stream of a next group", UNION, "return self._union.version_of({self._group_of[each] for each in substores})", "return max((each.version for each in substores), key=lambda version: (len(version), version))", 16,
            (SWAPS + "all_streams_of_a_next_group_must_be_as_new",)),
     Mutant("wait for versions of groups that are kept", SWAP, "self._ended = [each for each in before.substores if each not in kept]", "self._ended = [*before.substores]", 16,
            (SWAPS + "kept_groups_are_not_waited_for",)),
