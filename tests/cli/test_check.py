@@ -352,7 +352,7 @@ class TestKopfsOwnWatches:
             "select['v1/pods'] = 'app=web'\nsettings.selectcache.narrow_handlers = True",
             handlers=self.HANDLERS,
         )
-        assert "Kopf itself watches" not in said.output
+        assert "Kopf watches all pods" not in said.output
 
 
 class TestFetches:
