@@ -97,7 +97,6 @@ class StreamFactory:
             state.resource,
             state.union,
             substore,
-            own_writes=state.own_writes,
             new_condition=new_condition,
             clock=self._environment.clock,
             counts=self._counts,

@@ -40,8 +40,7 @@ class Laying:
         """Show a write in reads of a state, and notify those who wait for changes."""
         own_writes = state.own_writes
         with own_writes.lock:
-            dropped = own_writes.lay(write)
-            own_writes.settle(lambda key: state.store.peek(*key))
+            dropped = state.union.lay(write)
         if own_writes is not self._states()[0].own_writes:
             return  # The present filter tells of it.
         for each in dropped:

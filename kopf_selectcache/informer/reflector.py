@@ -45,7 +45,6 @@ from kopf_selectcache.core.selection.grammar import Unselected
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.changes import Change
 from kopf_selectcache.core.store.index_spec import Indexed
-from kopf_selectcache.core.store.own_writes import OwnWrites
 from kopf_selectcache.core.store.projection import Projection
 from kopf_selectcache.core.store.record import Record, is_number, is_older
 from kopf_selectcache.core.store.siblings import SiblingPacking
@@ -217,12 +216,11 @@ class Reflector:
         self,
         union: Union,
         substore: Substore,
-        own_writes: OwnWrites,
         notify: Callable[[Sequence[Change]], None],
         share: Share,
     ) -> None:
         """Be a stream of another union from now on: the filter has changed, and this stream is kept."""
-        self.writer.follow(union, substore, own_writes, notify)
+        self.writer.follow(union, substore, notify)
         self._share = share
         self.comparison.follow(substore)
         self._storing.follow(substore.view, union.writing, share.tally)

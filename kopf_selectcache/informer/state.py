@@ -22,11 +22,10 @@ from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.index_spec import Indexed
 from kopf_selectcache.core.store.own_writes import OwnWrites
 from kopf_selectcache.core.store.projection import Projection
-from kopf_selectcache.core.store.record import ObjectKey, Record
+from kopf_selectcache.core.store.record import ObjectKey
 from kopf_selectcache.core.store.store import Readable, Store
-from kopf_selectcache.core.store.substore import Keys, Substore, groups_of
+from kopf_selectcache.core.store.substore import Keys, groups_of
 from kopf_selectcache.core.store.union import Union
-from kopf_selectcache.selectors.selecting import selects
 from kopf_selectcache.selectors.selector import AnyOf, Selector
 from kopf_selectcache.selectors.text import LabelSelector
 from kopf_selectcache.settings.declaration import Cached
@@ -34,19 +33,6 @@ from kopf_selectcache.settings.planner import Plan, Stream
 
 from .health import Condition, Health
 from .reflector import Reflector
-
-
-def selecting(
-    planned: Plan, union: Union, resource: Resource, projection: Projection
-) -> Callable[[Substore, Record], bool]:
-    """Return a function that returns False if a stream is known not to select an object."""
-    streams = dict(zip(union.substores, planned.streams, strict=True))
-
-    def may_select(substore: Substore, record: Record) -> bool:
-        stream = streams[substore]
-        return stream.is_outside or selects(stream.selector, record, resource, projection) is not False
-
-    return may_select
 
 
 class Needed(NamedTuple):
@@ -145,8 +131,6 @@ class InformerState:
     """The plan of the streams; None before the first one."""
     union: Union = field(default_factory=Union)
     reflectors: tuple[Reflector, ...] = ()
-    own_writes: OwnWrites = field(default_factory=OwnWrites)
-    """The own writes that its streams have not reported yet. Reads show them."""
     derived: Derived = field(default_factory=Derived)
     followed: tuple[Followed, ...] = ()
     """The namespaces that the filter chooses by label."""
@@ -160,6 +144,11 @@ class InformerState:
     """The stored objects of all streams."""
     stream_conditions: tuple[Condition, ...] = field(init=False, repr=False)
     has_several_streams: bool = field(init=False, repr=False)
+
+    @property
+    def own_writes(self) -> OwnWrites:
+        """The own writes that its streams have not reported yet. Reads show them."""
+        return self.union.own_writes
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "store", self.union.store)

@@ -43,7 +43,6 @@ from kopf_selectcache.core.selection.grammar import Unselected
 from kopf_selectcache.core.selection.kinds import Kind
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.changes import Change
-from kopf_selectcache.core.store.own_writes import OwnWrites
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.core.store.substore import Substore
 from kopf_selectcache.core.store.union import Union
@@ -69,7 +68,6 @@ class StreamWriter:
         union: Union,
         substore: Substore,
         *,
-        own_writes: OwnWrites,
         new_condition: Callable[[Subject], Condition],
         clock: Callable[[], float],
         counts: Counts,
@@ -114,7 +112,6 @@ class StreamWriter:
         """True if a list was ordered: a failure meanwhile is not its reason."""
         self.share: Callable[[Record], Record] | None = None
         """Returns the same object as another union holds it, while the filter changes to that of this one."""
-        self._own_writes = own_writes
         self._laid = 0  # The number of own writes that were laid when the list began.
         self._clock = clock
         self._counts = counts
@@ -156,7 +153,7 @@ class StreamWriter:
             self.has_moved = not (isinstance(after, Filling) and isinstance(before, Filling)) or isinstance(
                 input_, Event
             )
-        with self._own_writes.lock:  # Readers see the effects of one input and its own writes together.
+        with self.union.own_writes.lock:  # Readers see the effects of one input and its own writes together.
             command, changes = self._apply(stepped.effects)
         substore = self.substore
         if (
@@ -180,20 +177,16 @@ class StreamWriter:
         """Apply the effects to the substore; return the command among them, and the changes."""
         command: Command | None = None
         changes: list[Change] = []
-        union, substore, own_writes = self.union, self.substore, self._own_writes
+        union, substore = self.union, self.substore
         for effect in effects:
             # The most frequent ones come first. Patterns take twice as long.
             if type(effect) is Put:
                 record = effect.record if self.share is None else self.share(effect.record)
-                if own_writes.writes or own_writes.resting:
-                    own_writes.put(record, substore)
                 changes += union.put(substore, record)
                 continue
             if type(effect) is Progress:
                 self.heard = self._clock()
                 changes += union.progress(substore, effect.version)
-                if own_writes.writes:
-                    own_writes.progress(substore, effect.version)
                 continue
             match effect:
                 case List() | Watch() | Wait():
@@ -202,25 +195,20 @@ class StreamWriter:
                     was_held = substore.view.held(record.key) is not None
                     changes += union.leave(substore, record)
                     self.has_moved |= was_held and substore.view.held(record.key) is None
-                    if own_writes.writes:
-                        own_writes.leave(record, substore)
                 case Begin():
                     union.begin(substore)
                     self.lists += 1
-                    self._laid = own_writes.laid
+                    self._laid = union.own_writes.laid
                     self.is_consistent = not self.shares_list and any(map(asks_for_newest, effects))
                 case Abandon():
                     union.abandon(substore)
                 case Jump(version):
                     self.heard = self._clock()
                     changes += union.jump(substore, version)
-                    own_writes.progress(substore, version)
                 case Commit(version, restored):
                     changes += self._commit(version, restored=restored)
                 case Report(failure):
                     self.report(failure)
-        if own_writes.writes:
-            own_writes.settle(union.shown)
         return command, changes
 
     def _commit(self, version: str, *, restored: bool) -> list[Change]:
@@ -231,12 +219,8 @@ class StreamWriter:
         self.newest_list = self.lists if self.is_consistent else self.newest_list
         self.heard = self._clock()
         self.has_committed = True
-        self._own_writes.wake()
-        changes = self.union.commit(self.substore, version, restored=restored)
-        if restored:
-            self._own_writes.clear()
-        elif self._own_writes.writes:
-            self._own_writes.list(self.substore, version, self._laid if self.is_consistent else 0)
+        laid = self._laid if self.is_consistent else 0
+        changes = self.union.commit(self.substore, version, restored=restored, laid=laid)
         if restored:
             self._logger.warning(
                 "The server of %(resource)s went back to an older state, so its cache is listed again.",
@@ -275,18 +259,16 @@ class StreamWriter:
         self,
         union: Union,
         substore: Substore,
-        own_writes: OwnWrites,
         notify: Callable[[Sequence[Change]], None],
     ) -> None:
         """Write to a substore of another union from now on, which has taken over the present one."""
-        self.union, self.substore, self._own_writes, self.notify = union, substore, own_writes, notify
+        self.union, self.substore, self.notify = union, substore, notify
         self._laid = 0  # Own writes are numbered anew.
 
     def forget(self) -> None:
         """Drop the stored objects, and wake all who wait. Only the garbage collector may find this writer."""
         self.union = Union([self.substore.keys])
         (self.substore,) = self.union.substores
-        self._own_writes = OwnWrites()  # They know the substores.
         self.awaited.wake()
 
 

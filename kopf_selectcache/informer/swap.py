@@ -18,7 +18,6 @@ from kopf_selectcache.core.selection.kinds import Kind
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.changes import Change
 from kopf_selectcache.core.store.index_spec import Indexed
-from kopf_selectcache.core.store.own_writes import OwnWrites
 from kopf_selectcache.core.store.siblings import SiblingPacking, packing_of
 from kopf_selectcache.core.store.swap import Swap
 from kopf_selectcache.core.store.union import Union
@@ -46,7 +45,6 @@ from .state import (
     Split,
     are_stored_alike,
     can_be_read,
-    selecting,
     split_streams,
 )
 from .subscribers import Subscribers
@@ -304,6 +302,7 @@ class Swapper:
             request_index=self.indexing.want,
             tally=self.share.begin(),
             version=self._chosen.version(planned.labels),
+            own_writes=former.own_writes,
         )
         state, prober = self._made(
             former,
@@ -318,7 +317,7 @@ class Swapper:
         self.log.begin(state.resolving, state.stream_conditions)
         self._begun = resource, planned
         with state.own_writes.lock:
-            state.own_writes.follow(union.substores, selecting(planned, union, resource, state.projection))
+            union.settle_own()
             self._put(state, prober)
         self._leave(former, is_evicted=is_evicted)
 
@@ -364,7 +363,14 @@ class Swapper:
         former = self.informer.state
         with former.own_writes.lock:
             self._put(
-                replace(former, is_resolving=True, union=Union(), reflectors=(), derived=Derived()), None
+                replace(
+                    former,
+                    is_resolving=True,
+                    union=Union(own_writes=former.own_writes),
+                    reflectors=(),
+                    derived=Derived(),
+                ),
+                None,
             )
         self._end(former.reflectors)
 
@@ -396,7 +402,8 @@ class Swapper:
                     projection=declared.projection,
                     indexes=self.indexing.with_slots(declared.indexes),
                     is_resolving=True,
-                    union=Union(),  # No object of one filter may be read as one of the other.
+                    # No object of one filter may be read as one of the other.
+                    union=Union(own_writes=former.own_writes),
                     reflectors=(),
                     plan=None,
                     derived=Derived(),
@@ -444,7 +451,6 @@ class Swapper:
                 state,
                 projection=declared.projection,
                 indexes=self.indexing.with_slots(declared.indexes),
-                own_writes=OwnWrites(),
             ),
             planned,
             union,
@@ -466,8 +472,6 @@ class Swapper:
         prepared.new = tuple(each for each in prepared.state.reflectors if each.stream in split.opened)
         for each in prepared.new:
             each.writer.share = swap.share
-        following = selecting(planned, union, resource, declared.projection)
-        prepared.state.own_writes.follow(union.substores, following)
         return prepared
 
     def inherit_writes(self, prepared: PreparedState) -> None:
@@ -476,6 +480,7 @@ class Swapper:
         is_alike = are_stored_alike(prepared.declared, self.informer.declared, present.indexes)
         with present.own_writes.lock, prepared.state.own_writes.lock:
             prepared.state.own_writes.inherit(present.own_writes, prepared.swap.selects if is_alike else None)
+            prepared.state.union.settle_own()
 
     async def index(self, prepared: PreparedState) -> None:
         """Compute the values of indexes that the present state lacks; raise Failed."""
@@ -513,15 +518,13 @@ class Swapper:
         differences = prepared.swap.take()
         for stream, substore in zip(state.plan.streams, state.union.substores, strict=True):
             if (reflector := split.kept.get(stream)) is not None:
-                reflector.follow(state.union, substore, state.own_writes, informer.apply_changes, share)
+                reflector.follow(state.union, substore, informer.apply_changes, share)
         for reflector in prepared.new:
             reflector.attach(informer.apply_changes, share)
         informer.redeclare(prepared.declared, prepared.line)
         self.packing, self._begun = prepared.packing, (state.resource, state.plan)
         with former.own_writes.lock, state.own_writes.lock:
-            state.own_writes.overtake(lambda key: former.store.peek(*key))
-            state.own_writes.join(each.substore for each in split.kept.values())
-            state.own_writes.settle(state.union.shown)
+            state.union.settle_own()  # Kept streams hold now what they held before.
             # Requests need the substores of kept streams.
             self._put(self._chosen.hide(replace(state)), prepared.prober)
         # From here on no read uses the streams that end.

@@ -26,7 +26,6 @@ from kopf_selectcache.client.reading import Refused, Unreachable
 from kopf_selectcache.core.protocol.machine import Due, Lost, Start
 from kopf_selectcache.core.protocol.messages import FieldCause, Page, Refusal
 from kopf_selectcache.core.selection.resource import Resource
-from kopf_selectcache.core.store.own_writes import OwnWrites
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.core.store.store import Store
 from kopf_selectcache.core.store.union import Union
@@ -517,7 +516,6 @@ def _restore() -> None:
         PODS,
         union,
         substore,
-        own_writes=OwnWrites(),
         new_condition=condition,
         clock=lambda: 0.0,
         counts=Counts(),

@@ -387,6 +387,8 @@ class Substore:
         before is unknown to the stream."""
         self.vague: set[ObjectKey] = set()
         """Keys of objects that left at an unknown version, between the last known version and the next."""
+        self.laid = 0
+        """The number of own writes that had been laid when the last consistent list began."""
         self.has_missed = False
         """True if the server has not sent an event to the stream, until it is listed."""
         self._waits: list[tuple[tuple[int, str], ObjectKey]] = []

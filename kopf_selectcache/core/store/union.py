@@ -34,6 +34,7 @@ from msgspec.structs import replace
 from kopf_selectcache.core.reasons import MetricReason
 
 from .changes import Change, ChangeCause, replaced
+from .own_writes import OwnWrite, OwnWrites
 from .record import ObjectKey, Record, is_newer, is_older
 from .siblings import Tally
 from .store import Readable, Store
@@ -66,10 +67,18 @@ class Union:
         tally: Tally | None = None,
         version: str = "",
         epoch: int = 0,
+        own_writes: OwnWrites | None = None,
     ) -> None:
-        """`version` is the one as of which a union without substores holds nothing."""
+        """`version` is the one as of which a union without substores holds nothing. `own_writes` are those of
+        the union in whose place this one is.
+        """
         self.tally = tally
         """The memory accounting of all stores, if there is any."""
+        self.own_writes = OwnWrites() if own_writes is None else own_writes
+        """The own writes that the substores have not reported yet. Reads show them. Whoever writes to the
+        union holds their lock."""
+        self._doubtful: set[ObjectKey] = set()
+        """Keys of own writes that are shown though a substore has passed them, and none shows them."""
         self._request_index = request_index
         self._arrange(
             tuple(Substore(keys, request_index=request_index, tally=tally, epoch=epoch) for keys in substores)
@@ -222,7 +231,7 @@ class Union:
         """True if a departure, the first answer, or the first one after a restore waits until streams are at
         one version.
         """
-        return bool(self._unclaimed) or (
+        return bool(self._unclaimed or self._doubtful) or (
             (not self._union.version or bool(self._next)) and any(map(self._is_meeting, self._groups))
         )
 
@@ -240,7 +249,7 @@ class Union:
         show that.
         """
         found: dict[Substore, str] = {}
-        holding = {each for key in self._unclaimed for each in self._could_hold(key)}
+        holding = {each for key in (*self._unclaimed, *self._doubtful) for each in self._could_hold(key)}
         for group in self._groups:
             if self._is_meeting(group):
                 holding |= group
@@ -262,7 +271,10 @@ class Union:
 
     def has_unconfirmed_up_to(self, version: str, *, besides: ObjectKey) -> bool:
         """Return True if another object than `besides` may have left up to this version, unconfirmed."""
-        if self._next:
+        if self._next or any(
+            key != besides and (write := self.own_writes.get(key)) and not is_newer(write.version, version)
+            for key in tuple(self._doubtful)
+        ):
             return True
         oldest = self._unclaimed.oldest()
         if oldest is None or is_newer(oldest.since or version, version):  # All others are newer.
@@ -302,8 +314,12 @@ class Union:
         # The selector of a watch may be wider than the substore.
         if not substore.holds_all and not substore.keys.have(record.key):
             return []
+        if self.own_writes.resting:
+            self.own_writes.wake(record)
         if self._alone:
-            return substore.view.put(record)
+            changes = substore.view.put(record)
+            self._settle_own([record.key])
+            return changes
         if substore.keys.others and substore.keys.is_other(record):
             return self.leave(substore, record)  # It has left for another stream, if it was in this one.
         shown = self._shown.held(record.key)
@@ -316,6 +332,8 @@ class Union:
         if not substore.holds_all and not substore.keys.have(key):
             return []
         changes = substore.view.leave(record)
+        if self._alone:
+            self._settle_own([key])
         if self._alone or not changes:
             return changes
         if substore.epoch < self.epoch:
@@ -331,8 +349,21 @@ class Union:
             self._leaves(key, "", last=record)
         return self._settled([key], substore)
 
-    def commit(self, substore: Substore, version: str, *, restored: bool = False) -> list[Change]:
-        """Show the staged generation; `restored` says that the server's versions have gone back."""
+    def commit(
+        self, substore: Substore, version: str, *, restored: bool = False, laid: int = 0
+    ) -> list[Change]:
+        """Show the staged generation; `restored` says that the server's versions have gone back. `laid` own
+        writes had been laid when the list began: it has them, whatever its version is.
+        """
+        if restored and substore.epoch == self.epoch:
+            self.own_writes.clear()
+        self.own_writes.wake_all()
+        substore.laid = max(substore.laid, laid)
+        changes = self._commit(substore, version, restored=restored)
+        self.settle_own()
+        return changes
+
+    def _commit(self, substore: Substore, version: str, *, restored: bool) -> list[Change]:
         is_first = not (
             self._rows
             or any(view.holds_any for view in (self._shown, *(each.view for each in self.substores)))
@@ -358,7 +389,7 @@ class Union:
 
     def progress(self, substore: Substore, version: str) -> list[Change]:
         if self._alone:
-            substore.view.progress(version)
+            self._settle_own(substore.reach(version))
             return []
         return self._settled(self._reach(substore, version), substore)
 
@@ -415,6 +446,46 @@ class Union:
         proof = next((each for each in proofs if each is not None), None)
         return Change(record, None, ChangeCause.DELETED if proof else ChangeCause.LEFT, known_by=proof)
 
+    # ---- Own writes.
+
+    def lay(self, write: OwnWrite) -> Sequence[OwnWrite]:
+        """Show an own write. Return the writes that were dropped because there are too many."""
+        dropped = self.own_writes.lay(write)
+        self._settle_own([write.key])
+        return dropped
+
+    def settle_own(self) -> None:
+        """Evaluate all own writes."""
+        self._settle_own([*self.own_writes.writes, *self.own_writes.resting])
+
+    def _settle_own(self, keys: Iterable[ObjectKey]) -> None:
+        own_writes = self.own_writes
+        if not (own_writes.writes or own_writes.resting):
+            return
+        for key in keys:
+            self._doubtful.discard(key)
+            if (write := own_writes.get(key)) is None:
+                continue
+            shown, near = self._shown.held(key), self._could_hold(key)
+            behind = (
+                near if write.is_deletion else [each for each in near if not self._has_passed(each, write)]
+            )
+            own_writes.settle(write, [shown, *(each.view.held(key) for each in behind)], is_passed=not behind)
+            if write.is_deletion:
+                continue
+            for each in behind:
+                each.wait_for(write.version, key)
+            is_shown = shown is None or is_older(shown.version, write.version)
+            if write.record is not None and is_shown and 0 < len(behind) < len(near):
+                self._doubtful.add(key)
+
+    def _has_passed(self, substore: Substore, write: OwnWrite) -> bool:
+        return (
+            substore.version != ""
+            and substore.epoch == self.epoch
+            and (not is_newer(write.version, substore.version) or write.number <= substore.laid)
+        )
+
     # ---- The visible record of a key.
 
     def _could_hold(self, key: ObjectKey) -> tuple[Substore, ...]:
@@ -427,7 +498,8 @@ class Union:
         upcoming = self._next.get(number)
         held = self._shown.held if upcoming is None else upcoming.get
         changes: list[Change] = []
-        for key in dict.fromkeys(keys):
+        keys = dict.fromkeys(keys)
+        for key in keys:
             before, row = held(key), self._rows.get(key)
             after = self._visible(key, before, said, row)
             if after is not before:
@@ -441,7 +513,9 @@ class Union:
             if said.epoch < self.epoch or not self._has_met(self._groups[number]):
                 return []
             changes = self._restarted(number)
-        return self._show(changes, said)
+        changes = self._show(changes, said)
+        self._settle_own(keys)
+        return changes
 
     def _restarted(self, number: int) -> list[Change]:
         """Return the changes that lead readers of a group to the state after the server was restored."""

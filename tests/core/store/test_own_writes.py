@@ -1,4 +1,4 @@
-"""Own writes: which of them reads show, and until when."""
+"""Own writes: which of them reads show, and until when. A and B are two branches of a filter."""
 
 from __future__ import annotations
 
@@ -7,21 +7,26 @@ from dataclasses import replace
 import pytest
 
 from kopf_selectcache.core.store import own_writes
+from kopf_selectcache.core.store import store as store_module
+from kopf_selectcache.core.store import union as union_module
 from kopf_selectcache.core.store.own_writes import OwnWrite, OwnWrites
 from kopf_selectcache.core.store.record import Record
-from kopf_selectcache.core.store.substore import Keys, Substore
+from kopf_selectcache.core.store.substore import Keys
+from kopf_selectcache.core.store.union import Union
+from tests.core.writers import Writer, writers
 from tests.interleaving import stepping
 from tests.rows import each_row
 
 KEY = "shop", "a"
 
 
-def record(version: int, uid: str = "u1", name: str = "a") -> Record:
-    return Record("shop", name, uid, str(version), {}, (), b"{}")
+def record(version: int, uid: str = "u1", name: str = "a", namespace: str = "shop") -> Record:
+    return Record(namespace, name, uid, str(version), {}, (), b"{}")
 
 
-def written(version: int, uid: str = "u1", name: str = "a") -> OwnWrite:
-    return OwnWrite(("shop", name), uid, str(version), record(version, uid, name), at=float(version))
+def written(version: int, uid: str = "u1", name: str = "a", namespace: str = "shop") -> OwnWrite:
+    found = record(version, uid, name, namespace)
+    return OwnWrite(found.key, uid, str(version), found, at=float(version))
 
 
 def outside(version: int, uid: str = "u1") -> OwnWrite:
@@ -29,53 +34,52 @@ def outside(version: int, uid: str = "u1") -> OwnWrite:
     return OwnWrite(KEY, uid, str(version), None, at=float(version), expected=False, outside=found)
 
 
-def deleted(uid: str = "u1") -> OwnWrite:
-    return OwnWrite(KEY, uid, "", None, at=0.0)
+def deleted(uid: str = "u1", name: str = "a") -> OwnWrite:
+    return OwnWrite(("shop", name), uid, "", None, at=0.0)
 
 
-def branch(version: int, namespace: str | None = None) -> Substore:
-    made = Substore(Keys(namespace))
-    made.view.begin()
-    made.view.commit(str(version))
-    return made
+def listed(branch: Writer, version: int, *records: Record, laid: int = 0) -> None:
+    branch.begin()
+    for each in records:
+        branch.put(each)
+    branch.union.commit(branch.substore, str(version), laid=laid)
 
 
-def following(*versions: int) -> tuple[OwnWrites, list[Substore]]:
-    branches, found = [branch(each) for each in versions], OwnWrites()
-    found.follow(branches)
-    return found, branches
+def one(*records: Record, version: int = 10) -> tuple[Union, Writer]:
+    """Return the only branch of a union, which holds these."""
+    union = Union()
+    (branch,) = writers(union)
+    listed(branch, version, *records)
+    return union, branch
 
 
-def progress(writes: OwnWrites, stream: Substore, version: str, held: Record | None = None) -> None:
-    writes.progress(stream, version)
-    writes.settle(lambda _: held)
+def two(*records: Record, version: int = 10) -> tuple[Union, Writer, Writer]:
+    """Return two branches, of which the first holds these."""
+    union = Union([Keys(), Keys()])
+    a, b = writers(union)
+    listed(a, version, *records)
+    listed(b, version)
+    return union, a, b
 
 
-def reported(writes: OwnWrites, version: int, uid: str = "u1") -> None:
-    """Report an object by all streams."""
-    for substore in list(writes._substores):
-        writes.put(record(version, uid), substore)
-    writes.settle(lambda _: record(version, uid))
+def shown(union: Union, key: tuple[str, str] = KEY) -> str | None:
+    """Return the version of what readers see."""
+    held, version = union.store.get(*key)
+    write = union.own_writes.get(key)
+    found = held if write is None else write.instead_of(held, version)
+    return None if found is None else found.version
 
 
-def departs(writes: OwnWrites, record: Record, stream: Substore, held: Record | None = None) -> None:
-    writes.leave(record, stream)
-    writes.settle(lambda _: held)
+def active(union: Union) -> list[str]:
+    return [write.version or "deleted" for write in union.own_writes]
 
 
-def listed(
-    writes: OwnWrites, stream: Substore, laid: int, version: str = "", held: Record | None = None
-) -> None:
-    writes.list(stream, version, laid)
-    writes.settle(lambda _: held)
-
-
-def keys(writes: OwnWrites) -> list[str]:
-    return [write.version or "deleted" for write in writes]
+def resting(union: Union) -> list[str]:
+    return [write.version or "deleted" for write in union.own_writes.resting.values()]
 
 
 @each_row(
-    ("write", "held", "version", "shown"),
+    ("write", "held", "version", "expected"),
     [
         (written(12), record(11), "11", "12"),
         (written(12), None, "11", "12"),
@@ -91,137 +95,258 @@ def keys(writes: OwnWrites) -> list[str]:
     ],
 )
 def test_of_a_stored_object_and_a_write_the_newer_one_is_shown(
-    write: OwnWrite, held: Record | None, version: str, shown: str | None
+    write: OwnWrite, held: Record | None, version: str, expected: str | None
 ) -> None:
     found = write.instead_of(held, version)
-    assert (found.version if found is not None else None) == shown
+    assert (found.version if found is not None else None) == expected
 
 
-def test_a_write_waits_for_each_stream_that_could_hold_its_object() -> None:
-    writes, (one, other) = following(10, 10)
-    writes.lay(written(12))
-    progress(writes, one, "12")
-    assert keys(writes) == ["12"]
-    progress(writes, other, "11")
-    assert keys(writes) == ["12"]
-    progress(writes, other, "13")
-    assert keys(writes) == []
-    assert writes.size == 0
+# ---- Until when.
 
 
-def test_a_write_does_not_wait_for_streams_of_other_namespaces() -> None:
-    writes, near = OwnWrites(), branch(10, "shop")
-    writes.follow([near, branch(10, "elsewhere")])
-    writes.lay(written(12))
-    progress(writes, near, "12")
-    assert keys(writes) == []
+def test_a_write_is_shown_until_its_event_arrives() -> None:
+    union, branch = one(record(9))
+    union.lay(written(12))
+    assert shown(union) == "12"
+    branch.put(record(12))
+    branch.progress("12")
+    assert (shown(union), active(union), resting(union), union.own_writes.size) == ("12", [], [], 0)
 
 
-def test_an_answer_that_comes_after_the_event_is_not_laid_over() -> None:
-    writes, _ = following(12)
-    writes.lay(written(12))
-    assert keys(writes) == []
+def test_a_write_is_over_once_each_branch_that_could_hold_its_object_has_passed_it() -> None:
+    union, a, b = two()
+    union.lay(written(12))
+    b.progress("13")
+    assert (shown(union), active(union)) == ("12", ["12"])
+    a.progress("11")
+    assert active(union) == ["12"]
+    a.progress("12")
+    assert (shown(union), active(union)) == (None, [])
+
+
+def test_a_write_does_not_wait_for_branches_of_other_namespaces() -> None:
+    union = Union([Keys("shop"), Keys("blog")])
+    shop, blog = writers(union)
+    listed(shop, 10)
+    listed(blog, 10)
+    union.lay(written(12))
+    shop.progress("12")
+    assert (active(union), resting(union)) == ([], [])
+
+
+def test_a_write_that_a_branch_shows_rests_until_the_others_have_passed_it() -> None:
+    union, a, b = two()
+    union.lay(written(12))
+    a.put(record(12))
+    a.progress("12")
+    assert (shown(union), active(union), resting(union)) == ("12", [], ["12"])
+    b.progress("12")
+    assert (active(union), resting(union), union.own_writes.size) == ([], [], 0)
+
+
+def test_a_write_stays_while_a_branch_that_is_behind_shows_an_older_object() -> None:
+    union, a, b = two()
+    b.put(record(11))
+    union.lay(written(12))
+    a.put(record(12))
+    a.progress("12")
+    assert active(union) == ["12"], "a read of B alone has the older one"
+    b.leave(record(12))
+    assert (active(union), resting(union)) == ([], [])
+
+
+def test_a_write_that_rests_hides_what_a_branch_reports_from_before_it() -> None:
+    union, a, b = two()
+    union.lay(written(12))
+    a.put(record(12))
+    a.progress("12")
+    b.put(record(11))
+    assert (active(union), shown(union)) == (["12"], "12")
+
+
+def test_a_deletion_by_somebody_else_is_shown_though_a_branch_is_quiet() -> None:
+    union, a, b = two()
+    union.lay(written(12))
+    a.put(record(12))
+    a.leave(record(13))
+    assert shown(union) == "12", "it may be in B"
+    assert union.awaited == {b.substore: "13"}
+    b.jump("13")
+    assert (shown(union), active(union), resting(union)) == (None, [], [])
+
+
+def test_an_object_that_moves_by_an_own_write_does_not_go_back_when_it_is_deleted() -> None:
+    union, a, b = two(record(9))
+    union.lay(written(12))  # From A to B.
+    a.leave(record(12))
+    assert shown(union) == "12"
+    b.put(record(12))
+    assert shown(union) == "12"
+    b.leave(record(13))
+    assert shown(union) == "12"
+    a.progress("13")
+    assert shown(union) is None
+
+
+def test_a_write_that_no_branch_shows_is_in_doubt_once_one_has_passed_it() -> None:
+    union, a, b = two()
+    union.lay(written(12))
+    assert not union.awaits_streams, "its event may be under way"
+    a.progress("13")
+    assert (union.awaits_streams, union.awaited) == (True, {b.substore: "13"})
+    assert union.has_unconfirmed_up_to("12", besides=("shop", "other"))
+    assert not union.has_unconfirmed_up_to("11", besides=("shop", "other"))
+    assert not union.has_unconfirmed_up_to("12", besides=KEY)
+    b.jump("13")
+    assert (shown(union), union.awaits_streams) == (None, False)
+
+
+def test_a_write_that_all_branches_have_passed_stays_while_the_store_shows_an_older_object() -> None:
+    union, branch = one(record(11), version=11)
+    union.lay(written(12))
+    branch.progress("13")
+    assert (shown(union), active(union)) == ("12", ["12"]), "the branch has missed an event"
+    branch.put(record(14))
+    assert active(union) == []
+
+
+def test_an_answer_that_comes_after_the_event_is_not_shown() -> None:
+    union, branch = one(record(12), version=12)
+    branch.leave(record(13))
+    union.lay(written(12))
+    assert (shown(union), active(union), resting(union)) == (None, [], [])
 
 
 def test_before_the_first_list_a_write_is_shown_and_waits_for_a_list_that_has_it() -> None:
-    writes, made = OwnWrites(), Substore(Keys())
-    writes.follow([made])
-    writes.lay(written(12))
-    progress(writes, made, "11")
-    assert keys(writes) == ["12"]
-    progress(writes, made, "12")
-    assert keys(writes) == []
-
-
-@pytest.mark.parametrize(("uid", "left"), [("u1", ["deleted"]), ("u2", [])])
-def test_a_deletion_hides_its_object_until_another_one_of_the_name_comes(uid: str, left: list[str]) -> None:
-    writes, _ = following(10)
-    writes.lay(deleted("u1"))
-    reported(writes, 13, uid)
-    assert keys(writes) == left
-
-
-@pytest.mark.parametrize(("held", "left"), [(None, []), (record(13, "u2"), []), (record(12), ["deleted"])])
-def test_a_deletion_rests_once_the_store_shows_none_of_its_objects(
-    held: Record | None, left: list[str]
-) -> None:
-    writes, (stream,) = following(10)
-    writes.lay(deleted())
-    departs(writes, record(13), stream, held)
-    assert keys(writes) == left
-    assert (KEY in writes.resting) == (not left)
-    assert writes.get(KEY)
-
-
-@pytest.mark.parametrize(("uid", "left"), [("u1", ["deleted"]), ("u2", [])])
-def test_a_deletion_that_rests_hides_its_object_if_that_comes_back(uid: str, left: list[str]) -> None:
-    writes, (stream,) = following(10)
-    writes.lay(deleted())
-    departs(writes, record(11), stream)
-    writes.put(record(12, uid), stream)
-    assert keys(writes) == left
-    departs(writes, record(13, uid), stream)
-    assert keys(writes) == []
-
-
-def test_a_late_answer_does_not_bring_back_an_object_whose_deletion_rests() -> None:
-    writes, (stream,) = following(10)
-    writes.lay(deleted())
-    departs(writes, record(11), stream)
-    writes.lay(written(12))
-    assert keys(writes) == []
-    writes.lay(written(14, "u2"))
-    assert keys(writes) == ["14"]
-    assert not writes.resting
-
-
-def test_what_was_shown_before_another_object_of_the_name_was_deleted_is_gone() -> None:
-    writes, _ = following(10)
-    writes.lay(written(12, "u1"))
-    writes.lay(OwnWrite(KEY, "u2", "", None, at=0.0, deleted=frozenset({"u1"})))
-    assert keys(writes) == ["deleted"]
-    assert writes.writes[KEY].instead_of(record(11, "u1"), "11") is None
-
-
-def test_the_oldest_deletions_that_rest_are_dropped_beyond_a_number() -> None:
-    writes = OwnWrites(most=1)
-    for name in "ab":
-        writes.lay(OwnWrite(("shop", name), "u1", "", None, at=0.0))
-        writes.settle(lambda _: None)
-    assert list(writes.resting) == [("shop", "b")]
+    union = Union()
+    (branch,) = writers(union)
+    union.lay(written(12))
+    listed(branch, 11)
+    assert shown(union) == "12"
+    branch.progress("12")
+    assert (shown(union), active(union)) == (None, [])
 
 
 def test_a_list_says_nothing_before_it_is_complete() -> None:
-    writes, (stream,) = following(10)
-    writes.lay(written(12))
-    writes.lay(OwnWrite(("shop", "b"), "u1", "", None, at=0.0))
-    shown = {("shop", "b"): record(9, name="b")}  # Until the list is complete.
-    stream.view.begin()
-    writes.put(record(12), stream)
-    for each in (record(13), record(13, name="b")):
-        writes.leave(each, stream)
-        writes.settle(shown.get)
-    assert keys(writes) == ["12", "deleted"]
-    listed(writes, stream, 0, "13")
-    assert keys(writes) == []
+    union, branch = one()
+    union.lay(written(12))
+    branch.begin()
+    branch.put(record(13))
+    branch.leave(record(14))
+    assert (shown(union), active(union)) == ("12", ["12"])
+    branch.commit("14")
+    assert (shown(union), active(union)) == (None, [])
 
 
-@pytest.mark.parametrize(("version", "left"), [(11, ["12"]), (12, []), (13, [])])
-def test_an_event_of_the_object_at_the_version_of_the_write_or_later_retires_it(
-    version: int, left: list[str]
-) -> None:
-    writes, _ = following(10)
-    writes.lay(written(12))
-    reported(writes, version)
-    assert keys(writes) == left
+def test_a_newest_list_that_began_after_the_write_ends_it_whatever_its_version() -> None:
+    union, branch = one()
+    union.lay(written(12))
+    listed(branch, 11, laid=0)
+    assert shown(union) == "12"
+    listed(branch, 11, laid=union.own_writes.laid)
+    assert (shown(union), active(union)) == (None, [])
 
 
-@pytest.mark.parametrize(("version", "left"), [(11, ["12"]), (12, ["12"]), (13, [])])
-def test_a_departure_at_the_version_of_the_write_may_be_its_own_effect(version: int, left: list[str]) -> None:
-    writes, (stream, _) = following(10, 10)
-    writes.lay(written(12))
-    writes.leave(record(version), stream)
-    assert keys(writes) == left
+def test_a_newer_write_of_an_object_outlives_the_version_of_the_older_one() -> None:
+    union, branch = one()
+    union.lay(written(12))
+    union.lay(written(14))
+    branch.progress("13")
+    assert active(union) == ["14"]
+    branch.progress("14")
+    assert active(union) == []
+
+
+def test_versions_that_are_no_numbers_are_not_shown() -> None:
+    union, branch = one()
+    union.lay(OwnWrite(KEY, "u1", "abc", record(12), at=0.0))
+    assert active(union) == []
+    union.lay(written(12))
+    branch.progress("abc")
+    assert active(union) == ["12"]
+
+
+def test_a_restored_server_ends_all_writes() -> None:
+    union, branch = one()
+    union.lay(written(12))
+    branch.begin()
+    branch.commit("5", restored=True)
+    assert (shown(union), active(union), union.own_writes.size) == (None, [], 0)
+    union.lay(written(7))
+    assert shown(union) == "7"
+
+
+# ---- Deletions.
+
+
+def test_a_deletion_hides_its_object_until_it_departs_and_rests_then() -> None:
+    union, branch = one(record(9))
+    union.lay(deleted())
+    assert shown(union) is None
+    branch.put(record(11))
+    assert (shown(union), active(union)) == (None, ["deleted"])
+    branch.leave(record(13))
+    assert (active(union), resting(union)) == ([], ["deleted"])
+
+
+@pytest.mark.parametrize(("uid", "expected"), [("u1", None), ("u2", "12")])
+def test_a_deletion_that_rests_hides_its_object_if_that_comes_back(uid: str, expected: str | None) -> None:
+    union, branch = one(record(9))
+    union.lay(deleted())
+    branch.leave(record(11))
+    branch.put(record(12, uid))
+    assert shown(union) == expected
+    branch.leave(record(13, uid))
+    assert active(union) == []
+
+
+def test_a_list_from_before_a_deletion_does_not_show_its_object() -> None:
+    union, branch = one(record(9))
+    union.lay(deleted())
+    branch.leave(record(11))
+    listed(branch, 12, record(9))
+    assert (shown(union), active(union)) == (None, ["deleted"])
+
+
+def test_a_late_answer_does_not_bring_back_an_object_whose_deletion_rests() -> None:
+    union, branch = one(record(9))
+    union.lay(deleted())
+    branch.leave(record(11))
+    union.lay(written(12))
+    assert active(union) == []
+    union.lay(written(14, "u2"))
+    assert (active(union), resting(union)) == (["14"], [])
+
+
+def test_what_was_shown_before_another_object_of_the_name_was_deleted_is_gone() -> None:
+    union, _ = one(record(9))
+    union.lay(written(12, "u1"))
+    union.lay(OwnWrite(KEY, "u2", "", None, at=0.0, deleted=frozenset({"u1"})))
+    assert (shown(union), active(union)) == (None, ["deleted"])
+
+
+def test_a_name_that_was_deleted_created_and_deleted_shows_none_of_its_objects() -> None:
+    union, branch = one(record(5, "u0"))
+    for write in (deleted("u0"), written(12, "u1"), deleted("u1")):
+        union.lay(write)
+    for version, uid in ((6, "u0"), (11, "an older one"), (12, "u1")):
+        branch.put(record(version, uid))
+        assert shown(union) is None
+    branch.put(record(20, "u2"))
+    assert (shown(union), active(union)) == ("20", [])
+
+
+def test_each_deleted_object_of_a_name_stays_hidden() -> None:
+    union, branch = one()
+    union.lay(deleted("u0"))
+    union.lay(deleted("u1"))
+    branch.put(record(11, "u0"))
+    assert shown(union) is None
+    branch.put(record(12, "u1"))
+    assert shown(union) is None
+
+
+# ---- Order and number.
 
 
 @each_row(
@@ -240,77 +365,11 @@ def test_a_departure_at_the_version_of_the_write_may_be_its_own_effect(version: 
 def test_answers_may_arrive_in_another_order_than_the_server_gave_them(
     laid: list[OwnWrite], left: list[str]
 ) -> None:
-    writes, _ = following(10)
+    union, _ = one()
     for write in laid:
-        writes.lay(write)
-    assert keys(writes) == left
-    assert writes.size == sum(write.size for write in writes)
-
-
-def test_a_newer_write_of_an_object_outlives_the_version_of_the_older_one() -> None:
-    writes, (stream,) = following(10)
-    writes.lay(written(12))
-    writes.lay(written(14))
-    progress(writes, stream, "13")
-    assert keys(writes) == ["14"]
-    progress(writes, stream, "14")
-    assert keys(writes) == []
-
-
-def test_versions_that_are_no_numbers_are_not_laid_over() -> None:
-    writes, (stream,) = following(10)
-    writes.lay(OwnWrite(KEY, "u1", "abc", record(12), at=0.0))
-    assert keys(writes) == []
-    writes.lay(written(12))
-    progress(writes, stream, "abc")
-    assert keys(writes) == ["12"]
-
-
-def test_a_restart_waits_for_the_new_streams() -> None:
-    writes, (before,) = following(10)
-    writes.lay(written(12))
-    after = branch(11)
-    writes.follow([after])
-    progress(writes, before, "20")
-    assert keys(writes) == ["12"]
-    writes.follow([branch(12)])
-    assert keys(writes) == []
-
-
-def test_streams_that_the_next_filter_takes_over_have_passed_what_they_had_passed() -> None:
-    writes, (kept, new) = OwnWrites(), (Substore(Keys("shop")), branch(20, "infra"))
-    writes.follow([kept, new])
-    writes.lay(written(12))
-    writes.lay(written(14, name="b"))
-    writes.lay(replace(deleted(), key=("shop", "c")))
-    writes.settle(lambda _: None)  # The next store has no object of a kept stream yet.
-    assert keys(writes) == ["12", "14"]
-    kept.take_over(branch(13, "shop"))
-    writes.join([kept])
-    writes.settle(lambda key: record(11, name="c") if key == ("shop", "c") else None)
-    assert keys(writes) == ["14", "deleted"]
-
-
-def test_the_next_filter_hides_as_well_what_a_kept_stream_may_report_from_before_a_write() -> None:
-    present, (first, second) = OwnWrites(), (branch(10), branch(10))
-    present.follow([first, second], lambda substore, _: substore is first)
-    present.lay(written(12))
-    progress(present, first, "12", record(12))
-    assert keys(present) == []
-    following_writes, (_, kept) = following(12, 10)
-    following_writes.inherit(present, lambda _: True)
-    following_writes.put(record(11), kept)
-    assert keys(following_writes) == ["12"]
-
-
-def test_a_restored_server_ends_all_writes() -> None:
-    writes, (stream,) = following(10)
-    writes.lay(written(12))
-    writes.clear()
-    assert (keys(writes), writes.size) == ([], 0)
-    writes.lay(written(14))
-    progress(writes, stream, "14")
-    assert keys(writes) == []
+        union.lay(replace(write))
+    assert [*active(union), *resting(union)] == left
+    assert union.own_writes.size == sum(write.size for write in union.own_writes)
 
 
 def test_the_oldest_writes_are_dropped_beyond_a_number_and_beyond_a_size() -> None:
@@ -324,89 +383,68 @@ def test_the_oldest_writes_are_dropped_beyond_a_number_and_beyond_a_size() -> No
     assert (len(writes), writes.size) == (2, 4)
 
 
+def test_writes_that_rest_are_dropped_first() -> None:
+    union, a, _ = two()
+    union.own_writes._most_bytes = 3
+    union.lay(written(12, name="c"))
+    a.put(record(12, name="c"))
+    assert resting(union) == ["12"]
+    assert union.lay(written(13, name="d")) == []
+    assert (active(union), resting(union), union.own_writes.size) == (["13"], [], 2)
+
+
+def test_the_oldest_deletions_that_rest_are_dropped_beyond_a_number() -> None:
+    union, _ = one()
+    union.own_writes._most = 1
+    for name in "abc":
+        union.lay(deleted(name=name))
+    assert [*union.own_writes.resting] == [("shop", "b"), ("shop", "c")]
+
+
 def test_writes_from_before_a_time_expire() -> None:
-    writes, _ = following(10)
-    writes.lay(written(12, name="a"))
-    writes.lay(written(13, name="b"))
-    writes.lay(OwnWrite(("shop", "c"), "u1", "", None, at=12.0))
-    writes.lay(OwnWrite(("shop", "d"), "u1", "", None, at=13.0))
-    writes.settle(lambda _: None)
-    assert [each.key[1] for each in writes.expire(13.0)] == ["a"]
-    assert list(writes.resting) == [("shop", "d")]
-    assert [each.key[1] for each in writes] == ["b"]
+    union, _ = one()
+    for write in (written(12, name="a"), written(13, name="b")):
+        union.lay(write)
+    union.lay(replace(deleted(name="c"), at=12.0))
+    union.lay(replace(deleted(name="d"), at=13.0))
+    assert [each.key[1] for each in union.own_writes.expire(13.0)] == ["a"]
+    assert ([*union.own_writes.writes], [*union.own_writes.resting]) == ([("shop", "b")], [("shop", "d")])
 
 
-def test_a_newest_list_that_began_after_the_write_retires_it_whatever_its_version() -> None:
-    writes, (one, other) = following(10, 10)
-    writes.lay(written(12))
-    listed(writes, one, writes.laid)
-    assert keys(writes) == ["12"]
-    listed(writes, other, writes.laid - 1)
-    assert keys(writes) == ["12"]
-    listed(writes, other, writes.laid)
-    assert keys(writes) == []
-
-
-@each_row(("held", "left"), [(None, []), (record(11), ["12"]), (record(12), []), (record(13), [])])
-def test_a_write_that_all_streams_have_passed_stays_while_the_store_shows_an_older_object(
-    held: Record | None, left: list[str]
-) -> None:
-    writes, (one, other) = following(10, 10)
-    writes.lay(written(12))
-    progress(writes, one, "12", held)
-    progress(writes, other, "13", held)
-    assert keys(writes) == left
-    writes.settle(lambda _: None)
-    assert keys(writes) == []
-
-
-@pytest.mark.parametrize("what", ["lay", "follow"])
-def test_a_reader_without_the_lock_always_finds_that_there_is_a_write(what: str) -> None:
-    writes, substores = following(10)
-    writes.lay(written(12))
-    call = (lambda: writes.lay(written(13))) if what == "lay" else (lambda: writes.follow(substores))
+def test_a_reader_without_the_lock_always_finds_that_there_is_a_write() -> None:
+    union, _ = one()
+    union.lay(written(12))
     found: list[bool] = []
-    stepping([own_writes.__file__], call, lambda _: found.append(bool(writes.writes)))
+    stepping(
+        [own_writes.__file__],
+        lambda: union.lay(written(13)),
+        lambda _: found.append(bool(union.own_writes.writes)),
+    )
     assert found
     assert all(found)
 
 
-def test_a_name_that_was_deleted_created_and_deleted_shows_none_of_its_objects() -> None:
-    writes, _ = following(4)
-    for write in (deleted("u0"), written(12, "u1"), deleted("u1")):
-        writes.lay(write)
-    (last,) = writes
-    assert last.instead_of(record(5, "u0"), "5") is None
-    assert last.instead_of(record(12, "u1"), "12") is None
-    reported(writes, 6, "u0")
-    assert keys(writes) == ["deleted"]
-    reported(writes, 11, "an older one")
-    assert keys(writes) == ["deleted"]
-    reported(writes, 20, "u2")
-    assert keys(writes) == []
+# ---- Another filter, and a restart.
 
 
-def test_each_deleted_object_of_a_name_stays_hidden() -> None:
-    writes, _ = following(4)
-    writes.lay(deleted("u0"))
-    writes.lay(deleted("u1"))
-    (last,) = writes
-    assert last.instead_of(record(5, "u0"), "5") is None
-
-
-def test_a_stream_that_reports_a_write_says_nothing_of_the_others() -> None:
-    writes, (one, other) = following(10, 10)
-    writes.lay(written(12))
-    writes.put(record(12), one)
-    writes.settle(lambda _: record(12))
-    assert keys(writes) == ["12"]
-    writes.put(record(12), other)
-    writes.settle(lambda _: record(12))
-    assert keys(writes) == []
+def test_a_restart_waits_for_the_new_streams() -> None:
+    before, stream = one()
+    before.lay(written(12))
+    after = Union(own_writes=before.own_writes)
+    after.settle_own()
+    (new,) = writers(after)
+    stream.progress("12")
+    assert active(before) == [], "until the state is put in place, the former streams go on"
+    before.lay(written(14))
+    after.settle_own()
+    listed(new, 13)
+    assert shown(after) == "14"
+    listed(new, 14)
+    assert active(after) == []
 
 
 @each_row(
-    ("write", "is_selected", "shown"),
+    ("write", "is_selected", "expected"),
     [
         (written(12), True, ["12"]),
         (written(12), None, ["12"]),
@@ -417,31 +455,73 @@ def test_a_stream_that_reports_a_write_says_nothing_of_the_others() -> None:
     ],
 )
 def test_16_the_next_filter_shows_the_writes_that_it_selects(
-    write: OwnWrite, is_selected: bool | None, shown: list[str | None]
+    write: OwnWrite, is_selected: bool | None, expected: list[str | None]
 ) -> None:
-    present, _ = following(10)
-    present.lay(write)
+    present = OwnWrites()
+    present.lay(replace(write))
     following_writes = OwnWrites()
     following_writes.inherit(present, lambda _: is_selected)
-    assert [each.record and each.record.version for each in following_writes] == shown
+    assert [each.record and each.record.version for each in following_writes] == expected
     again = OwnWrites()
     again.inherit(following_writes, lambda _: True)
-    assert [each.record and each.record.version for each in again] == ["12"] * len(shown)
+    assert [each.record and each.record.version for each in again] == ["12"] * len(expected)
 
 
 def test_16_a_filter_with_another_form_of_objects_takes_deletions_over_alone() -> None:
-    present, _ = following(10)
+    present = OwnWrites()
     present.lay(outside(12))
-    present.lay(replace(deleted(), key=("shop", "b")))
+    present.lay(deleted(name="b"))
     following_writes = OwnWrites()
     following_writes.inherit(present, None)
     assert [each.key for each in following_writes] == [("shop", "b")]
 
 
-def test_16_a_write_that_readers_of_the_former_filter_have_seen_pass_is_dropped() -> None:
-    writes, _ = following(10)
-    for write in (written(12), written(14, name="b"), replace(deleted(), key=("shop", "c"))):
-        writes.lay(write)
-    seen = {KEY: record(13), ("shop", "b"): record(13, name="b"), ("shop", "c"): record(20, name="c")}
-    writes.overtake(seen.get)
-    assert [each.key for each in writes] == [("shop", "b"), ("shop", "c")]
+def test_16_the_next_filter_inherits_writes_that_rest() -> None:
+    union, a, _ = two()
+    union.lay(written(12))
+    a.put(record(12))
+    a.progress("12")
+    assert resting(union) == ["12"]
+    following_union = Union([Keys(), Keys()])
+    listed(writers(following_union)[0], 12, record(12))
+    listed(writers(following_union)[1], 10)
+    following_union.own_writes.inherit(union.own_writes, lambda _: True)
+    following_union.settle_own()
+    writers(following_union)[1].put(record(11))
+    assert active(following_union) == ["12"], "a read of the second alternative alone has the older one"
+
+
+def test_16_streams_that_the_next_filter_takes_over_have_passed_what_they_had_passed() -> None:
+    present = Union([Keys("shop"), Keys("blog")])
+    kept, _ = writers(present)
+    listed(kept, 13, record(11, name="c"))
+    following_union = Union([Keys("shop"), Keys("infra")])
+    new_kept, infra = writers(following_union)
+    listed(infra, 20)
+    for write in (written(12), written(14, name="b"), deleted(name="c")):
+        following_union.lay(write)
+    assert (active(following_union), resting(following_union)) == (["12", "14"], ["deleted"])
+    following_union.take_over(present, {kept.substore: new_kept.substore})
+    following_union.settle_own()
+    assert sorted(active(following_union)) == ["14", "deleted"]
+
+
+@pytest.mark.parametrize("by", ["event", "list"])
+def test_a_reader_without_the_lock_never_sees_what_a_deletion_that_rests_hides(by: str) -> None:
+    union, branch = one(record(9))
+    union.lay(deleted())
+    branch.leave(record(11))
+    found: list[Record | None] = []
+
+    def report() -> None:
+        if by == "event":
+            branch.put(record(12))
+        else:
+            listed(branch, 12, record(12))
+
+    def read(_: int) -> None:
+        found.append(None if union.own_writes.writes else union.store.peek(*KEY))
+
+    stepping([own_writes.__file__, union_module.__file__, store_module.__file__], report, read)
+    assert found
+    assert not any(found)
