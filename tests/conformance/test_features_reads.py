@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from contextlib import aclosing
 from secrets import token_hex
@@ -27,6 +28,8 @@ def test_a20_many_objects_are_read_in_pages_of_one_generation(configs: Place) ->
             found = list[str]()
             for page in cache.list_cached("configmaps").batches(3):
                 found += [each["metadata"]["name"] for each in page]
+                holders = [each for each in gc.get_referrers(page) if isinstance(each, list)]
+                assert not holders, "no other page is made yet, and none is kept"
                 configs.delete(found[-1])
             assert sorted(found) == every
 
