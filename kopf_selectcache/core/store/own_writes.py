@@ -14,7 +14,7 @@ that was removed and added before.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from threading import RLock
 
@@ -99,6 +99,8 @@ class OwnWrites:
         """The writes, the oldest first. Whoever only looks if there are any needs no lock."""
         self.resting: dict[ObjectKey, OwnWrite] = {}
         """The writes that change nothing of what readers see, the first that did so first."""
+        self.doubtful: set[ObjectKey] = set()
+        """The objects that only a write shows, though a stream has passed it. They may be gone."""
 
     def __len__(self) -> int:
         return len(self.writes)
@@ -146,6 +148,7 @@ class OwnWrites:
         """Drop all writes: the server was restored to an older state."""
         self.writes.clear()
         self.resting.clear()
+        self.doubtful.clear()
         self.size = 0
 
     def expire(self, before: float) -> Sequence[OwnWrite]:
@@ -196,23 +199,30 @@ class OwnWrites:
         self.writes |= self.resting
         self.resting = {}
 
-    def settle(self, write: OwnWrite, held: Iterable[Record | None], *, is_passed: bool) -> None:
+    def settle(
+        self, write: OwnWrite, held: Record | None, behind: Collection[Record | None], *, passed: int
+    ) -> None:
         """Drop a write that is over, or let it rest if it changes nothing of what readers see. `held` is the
-        stored object, and what each stream holds that could be read without the others. `is_passed` says that
-        all streams have passed the write.
+        stored object. `behind` has what each stream holds that has not passed the write, and could be read
+        without the others; `passed` is the number of the other streams.
         """
-        shown, *claims = held
-        changes = any(
-            each is not None and write.is_newer_than(each, write.version) for each in (shown, *claims)
-        ) or (shown is None and write.record is not None and not is_passed)
-        if changes:
+        is_shown = held is None and write.record is not None and bool(behind)
+        if is_shown or any(
+            each is not None and write.is_newer_than(each, write.version) for each in (held, *behind)
+        ):
             self.writes[write.key] = self.resting.pop(write.key, write)
-        elif is_passed and not write.is_deletion:
+        elif not behind and not write.is_deletion:
             self._drop(write)
         elif write.key in self.writes:
             self.resting[write.key] = self.writes.pop(write.key)
+        is_missing = held is None or write.is_newer_than(held, "")
+        if write.record is not None and is_missing and behind and passed:
+            self.doubtful.add(write.key)
+        else:
+            self.doubtful.discard(write.key)
 
     def _drop(self, write: OwnWrite) -> None:
+        self.doubtful.discard(write.key)
         self.writes.pop(write.key, None)
         self.resting.pop(write.key, None)
         self.size -= write.size

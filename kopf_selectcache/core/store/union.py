@@ -77,8 +77,6 @@ class Union:
         self.own_writes = OwnWrites() if own_writes is None else own_writes
         """The own writes that the substores have not reported yet. Reads show them. Whoever writes to the
         union holds their lock."""
-        self._doubtful: set[ObjectKey] = set()
-        """Keys of own writes that are shown though a substore has passed them, and none shows them."""
         self._request_index = request_index
         self._arrange(
             tuple(Substore(keys, request_index=request_index, tally=tally, epoch=epoch) for keys in substores)
@@ -231,7 +229,7 @@ class Union:
         """True if a departure, the first answer, or the first one after a restore waits until streams are at
         one version.
         """
-        return bool(self._unclaimed or self._doubtful) or (
+        return bool(self._unclaimed or self.own_writes.doubtful) or (
             (not self._union.version or bool(self._next)) and any(map(self._is_meeting, self._groups))
         )
 
@@ -249,7 +247,9 @@ class Union:
         show that.
         """
         found: dict[Substore, str] = {}
-        holding = {each for key in (*self._unclaimed, *self._doubtful) for each in self._could_hold(key)}
+        holding = {
+            each for key in (*self._unclaimed, *self.own_writes.doubtful) for each in self._could_hold(key)
+        }
         for group in self._groups:
             if self._is_meeting(group):
                 holding |= group
@@ -273,7 +273,7 @@ class Union:
         """Return True if another object than `besides` may have left up to this version, unconfirmed."""
         if self._next or any(
             key != besides and (write := self.own_writes.get(key)) and not is_newer(write.version, version)
-            for key in tuple(self._doubtful)
+            for key in tuple(self.own_writes.doubtful)
         ):
             return True
         oldest = self._unclaimed.oldest()
@@ -355,8 +355,6 @@ class Union:
         """Show the staged generation; `restored` says that the server's versions have gone back. `laid` own
         writes had been laid when the list began: it has them, whatever its version is.
         """
-        if restored and substore.epoch == self.epoch:
-            self.own_writes.clear()
         self.own_writes.wake_all()
         substore.laid = max(substore.laid, laid)
         changes = self._commit(substore, version, restored=restored)
@@ -371,7 +369,9 @@ class Union:
         changes = substore.view.commit(version)
         substore.listed, substore.has_missed = version, False
         if self._alone:
-            self.epoch = substore.epoch = self.epoch + restored
+            if restored:
+                self.own_writes.clear()
+                self.epoch = substore.epoch = self.epoch + 1
             return changes
         if substore.epoch < self.epoch:
             substore.epoch = self.epoch
@@ -415,6 +415,7 @@ class Union:
         }
         for substore in self.substores:
             substore.wait_for_nothing()
+        self.own_writes.clear()
         self._rows.clear()
         self._unclaimed.clear()
         self._next = {number: {} for number in range(len(self._groups))}
@@ -463,21 +464,16 @@ class Union:
         if not (own_writes.writes or own_writes.resting):
             return
         for key in keys:
-            self._doubtful.discard(key)
             if (write := own_writes.get(key)) is None:
                 continue
             shown, near = self._shown.held(key), self._could_hold(key)
             behind = (
                 near if write.is_deletion else [each for each in near if not self._has_passed(each, write)]
             )
-            own_writes.settle(write, [shown, *(each.view.held(key) for each in behind)], is_passed=not behind)
-            if write.is_deletion:
-                continue
-            for each in behind:
+            claims = [each.view.held(key) for each in behind]
+            own_writes.settle(write, shown, claims, passed=len(near) - len(behind))
+            for each in () if write.is_deletion else behind:
                 each.wait_for(write.version, key)
-            is_shown = shown is None or is_older(shown.version, write.version)
-            if write.record is not None and is_shown and 0 < len(behind) < len(near):
-                self._doubtful.add(key)
 
     def _has_passed(self, substore: Substore, write: OwnWrite) -> bool:
         return (

@@ -276,6 +276,20 @@ def test_a_restored_server_ends_all_writes() -> None:
     assert shown(union) == "7"
 
 
+def test_a_write_in_doubt_is_so_no_longer_once_it_is_dropped() -> None:
+    for how in ("expired", "restored"):
+        union, a, _ = two()
+        union.lay(written(12))
+        a.progress("13")
+        assert union.awaits_streams
+        if how == "expired":
+            union.own_writes.expire(99.0)
+        else:
+            a.begin()
+            a.commit("5", restored=True)
+        assert not union.awaits_streams, how
+
+
 # ---- Deletions.
 
 
