@@ -69,5 +69,5 @@ WRITES: tuple[Mutant, ...] = (
     Mutant("forget what a split cache has outside when an object is deleted", "cache/own_writes.py", "known = (state.union.store.locate(*key)[0], state", "known = (state.store.peek(*key), state", 9,
            ("tests/world/test_world.py::test_9_an_own_deletion_hides_what_a_split_cache_has_outside_of_the_object_before",)),
     Mutant("show the body of a handler inside of a split cache that has its object outside", "cache/_overlay.py", "is_outside = isinstance(known, OutsideRecord) and", "is_outside = False and", 4,
-           ("tests/world/test_world.py::test_in_the_worlds_of_the_corpus_no_read_contradicts_the_history",)),
+           ("tests/plugin/test_own_object.py::test_4_a_split_cache_that_has_the_object_outside_since_shows_a_later_state",)),
 )

@@ -13,9 +13,13 @@ import pytest
 from kopf._core.intents import causes
 
 from kopf_selectcache.cache._overlay import latest_of
+from kopf_selectcache.core.store.record import OutsideRecord
+from kopf_selectcache.core.store.substore import Keys
+from kopf_selectcache.core.store.union import Union
 from kopf_selectcache.plugin.handlers import with_cache as any_with_cache
 from kopf_selectcache.settings.options import settings_of
 from tests.cache.environment import PODS
+from tests.core.writers import writers
 from tests.kopf_operators import (
     NARROWS,
     Cluster,
@@ -309,3 +313,19 @@ def test_a_body_that_was_made_by_hand_has_no_later_state() -> None:
     state = cast("Any", SimpleNamespace(union=union, resource=PODS))
     body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}}
     assert latest_of(body, state, deleted=False) == (body, False)
+
+
+@each_row(("outside", "is_later"), [("12", True), ("10", False), ("9", False)])
+def test_4_a_split_cache_that_has_the_object_outside_since_shows_a_later_state(
+    outside: str, is_later: bool
+) -> None:
+    """The stream inside of the filter has not reported yet that the object has left it."""
+    union = Union([Keys(), Keys(are_outside=True)])
+    for branch in writers(union):
+        branch.begin()
+        branch.commit("8")
+    writers(union)[1].put(OutsideRecord("shop", "a", "uid", outside, {}, (), b""))
+    state = cast("Any", SimpleNamespace(union=union, resource=PODS, reflectors=()))
+    metadata = {"name": "a", "namespace": "shop", "resourceVersion": "10"}
+    body = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata}
+    assert latest_of(body, state, deleted=False) == (body, is_later)
