@@ -314,7 +314,7 @@ class Union:
         # The selector of a watch may be wider than the substore.
         if not substore.holds_all and not substore.keys.have(record.key):
             return []
-        if self.own_writes.resting:
+        if self.own_writes.resting and substore.view.stages_nothing:
             self.own_writes.wake(record)
         if self._alone:
             changes = substore.view.put(record)
@@ -509,6 +509,8 @@ class Union:
             if said.epoch < self.epoch or not self._has_met(self._groups[number]):
                 return []
             changes = self._restarted(number)
+            self.own_writes.wake_all()
+            keys |= dict.fromkeys(self.own_writes.writes)
         changes = self._show(changes, said)
         self._settle_own(keys)
         return changes

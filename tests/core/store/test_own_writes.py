@@ -290,6 +290,31 @@ def test_a_write_in_doubt_is_so_no_longer_once_it_is_dropped() -> None:
         assert not union.awaits_streams, how
 
 
+def restored(branch: Writer, version: int) -> None:
+    branch.begin()
+    branch.commit(str(version), restored=True)
+
+
+def test_a_write_that_all_branches_pass_before_they_meet_after_a_restore_is_over() -> None:
+    union, a, b = two(version=1000)
+    restored(a, 5)
+    restored(b, 20)
+    union.lay(written(15))
+    a.progress("16")
+    a.progress("20")
+    assert (active(union), union.awaits_streams) == ([], False)
+
+
+def test_a_write_that_rests_is_shown_in_place_of_the_state_from_before_a_restore() -> None:
+    union, a, b = two(record(1000), version=1000)
+    a.leave(record(1001))  # It may be in B.
+    restored(a, 5)
+    restored(b, 4)
+    union.lay(written(8))
+    b.progress("5")
+    assert (shown(union), active(union)) == ("8", ["8"])
+
+
 # ---- Deletions.
 
 
@@ -358,6 +383,17 @@ def test_each_deleted_object_of_a_name_stays_hidden() -> None:
     assert shown(union) is None
     branch.put(record(12, "u1"))
     assert shown(union) is None
+
+
+def test_a_list_that_is_abandoned_wakes_no_write() -> None:
+    union, a, b = two(record(9))
+    union.lay(deleted())
+    a.leave(record(11))
+    b.progress("11")
+    a.begin()
+    a.put(record(9))
+    a.abandon()
+    assert (active(union), resting(union)) == ([], ["deleted"])
 
 
 # ---- Order and number.
