@@ -392,8 +392,8 @@ def stale(request: Request, age: float | None) -> Stale:
 
 def behind(request: Request, version: str, *, pinned: bool = False) -> Stale:
     """Return the error of a cache, or of a snapshot, that is not known to be as new as a read asks for."""
-    # The server has no such read, and a snapshot does not advance.
-    if pinned or request.verb == "list_outside":
+    # A snapshot does not advance, the server has no `list_outside`, and more objects than `list_cached` has.
+    if pinned or request.verb in ("list_cached", "list_outside"):
         when = " before the snapshot is opened" if pinned else ""
         remedy = f"To wait{when}: {call_of('wait_synced', 'at_least=<the object>')}"
     else:

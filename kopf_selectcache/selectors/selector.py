@@ -403,7 +403,10 @@ class AnyOf(Branches):
         if not branches:
             raise BadSelector(
                 "AnyOf([]) selects nothing",
-                remedy="Declare the kind once it has something to select\nSelect a label that no object has",
+                remedy=(
+                    "Declare the kind once it has something to select\n"
+                    "Until then, select a label that no object has"
+                ),
             )
         if len(branches) > MAX_BRANCHES:
             raise too_many("AnyOf()", len(branches), "selectors", MAX_BRANCHES)

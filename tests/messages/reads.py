@@ -273,6 +273,9 @@ WAITS = {
     "a cache that is older than at_least": web(
         lambda cache: cache.list("pods", labels="app=web", at_least="99")
     ),
+    "cached objects that are older than at_least": web(
+        lambda cache: cache.list_cached("pods", at_least="99")
+    ),
     "a snapshot that is older than at_least": fake(
         lambda cache: cache.snapshot("pods").__enter__().list("pods", labels="app=web", at_least="99")
     ),
