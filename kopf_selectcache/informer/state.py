@@ -142,16 +142,14 @@ class InformerState:
 
     store: Store = field(init=False, repr=False)
     """The stored objects of all streams."""
+    own_writes: OwnWrites = field(init=False, repr=False)
+    """The own writes that its streams have not reported yet. Reads show them."""
     stream_conditions: tuple[Condition, ...] = field(init=False, repr=False)
     has_several_streams: bool = field(init=False, repr=False)
 
-    @property
-    def own_writes(self) -> OwnWrites:
-        """The own writes that its streams have not reported yet. Reads show them."""
-        return self.union.own_writes
-
     def __post_init__(self) -> None:
         object.__setattr__(self, "store", self.union.store)
+        object.__setattr__(self, "own_writes", self.union.own_writes)
         object.__setattr__(self, "stream_conditions", tuple(each.condition for each in self.reflectors))
         object.__setattr__(self, "has_several_streams", len(self.reflectors) > 1)
         object.__setattr__(self, "needed", lru_cache(1024)(self._needed()))

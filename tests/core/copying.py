@@ -23,6 +23,7 @@ _OF_MERGING = {
     "_next",
     "_rows",
     "_unclaimed",
+    "_met",
     "_outdated",
     "_near",
     "_by_key",
@@ -76,6 +77,7 @@ def copied(union: Union) -> Union:
         twin.epoch, twin.listed = branch.epoch, branch.listed
         twin.vague, twin.has_missed = set(branch.vague), branch.has_missed
         twin._waits, twin._waiting = branch._waits.copy(), branch._waiting.copy()
+    made._met = {frozenset(twins[each] for each in group) for group in union._met}
     _fill(made._union, union._union)
     made._union.versions = union._union.versions
     made.epoch, made._rows = union.epoch, dict(old["_rows"])

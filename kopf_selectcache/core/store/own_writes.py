@@ -204,18 +204,19 @@ class OwnWrites:
     ) -> None:
         """Drop a write that is over, or let it rest if it changes nothing of what readers see. `held` is the
         stored object. `behind` has what each stream holds that has not passed the write, and could be read
-        without the others; `passed` is the number of the other streams.
+        without the others, or None for the stored object; `passed` is the number of the other streams.
         """
         is_shown = held is None and write.record is not None and bool(behind)
-        if is_shown or any(
-            each is not None and write.is_newer_than(each, write.version) for each in (held, *behind)
-        ):
+        hides = is_outdated = held is not None and write.is_newer_than(held, "")
+        for each in () if hides else behind:
+            hides = hides or (each is not None and write.is_newer_than(each, ""))
+        if is_shown or hides:
             self.writes[write.key] = self.resting.pop(write.key, write)
         elif not behind and not write.is_deletion:
             self._drop(write)
         elif write.key in self.writes:
             self.resting[write.key] = self.writes.pop(write.key)
-        is_missing = held is None or write.is_newer_than(held, "")
+        is_missing = held is None or is_outdated
         if write.record is not None and is_missing and behind and passed:
             self.doubtful.add(write.key)
         else:

@@ -409,8 +409,10 @@ def is_newer(version: str, than: str) -> bool:
     """Return True if one resourceVersion is or may be newer than another. Versions that are not numbers may
     be newer if they differ.
     """
+    if version == than:  # Own writes and lists often repeat a version.
+        return False
     if not (version.isascii() and version.isdecimal() and than.isascii() and than.isdecimal()):
-        return version != than
+        return True
     # Texts of equal length compare as the numbers do.
     return version > than if len(version) == len(than) else rank_of(version) > rank_of(than)
 
@@ -419,6 +421,8 @@ def is_older(version: str, than: str) -> bool:
     """Return True if one resourceVersion is known to be older than another. Versions that are not numbers
     never are.
     """
+    if version == than:
+        return False
     if not (version.isascii() and version.isdecimal() and than.isascii() and than.isdecimal()):
         return False
     return version < than if len(version) == len(than) else rank_of(version) < rank_of(than)

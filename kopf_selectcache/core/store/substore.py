@@ -418,6 +418,8 @@ class Substore:
         """Advance to a version; return the keys that waited for it."""
         self.view.progress(version)
         keys: list[ObjectKey] = []
+        if not self._waits:
+            return keys
         if is_number(self.version):
             reached = rank_of(self.version)
             while self._waits and self._waits[0][0] <= reached:

@@ -93,6 +93,9 @@ class Union:
         """The keys whose departure is awaited."""
         self._unclaimed = Unclaimed()
         """Those of visible records that no substore claims, or only in an older version."""
+        self._met: set[frozenset[Substore]] = set()
+        """The groups that are known to have met. They are looked at again after each list: there may be a
+        hundred streams at each event."""
 
     # ---- Another filter (`core.store.swap`).
 
@@ -318,7 +321,8 @@ class Union:
             self.own_writes.wake(record)
         if self._alone:
             changes = substore.view.put(record)
-            self._settle_own([record.key])
+            if self.own_writes.writes:  # One that still rests is newer than nothing here.
+                self._settle_own([record.key])
             return changes
         if substore.keys.others and substore.keys.is_other(record):
             return self.leave(substore, record)  # It has left for another stream, if it was in this one.
@@ -368,6 +372,7 @@ class Union:
         )
         changes = substore.view.commit(version)
         substore.listed, substore.has_missed = version, False
+        self._met.clear()
         if self._alone:
             if restored:
                 self.own_writes.clear()
@@ -389,7 +394,8 @@ class Union:
 
     def progress(self, substore: Substore, version: str) -> list[Change]:
         if self._alone:
-            self._settle_own(substore.reach(version))
+            if keys := substore.reach(version):
+                self._settle_own(keys)
             return []
         return self._settled(self._reach(substore, version), substore)
 
@@ -397,6 +403,7 @@ class Union:
         """Note that a substore holds what a list as of a newer version has. What happened before is unknown
         to it, as after that list.
         """
+        self._met.clear()
         substore.listed = version
         return self.progress(substore, version)
 
@@ -407,6 +414,7 @@ class Union:
     def _restart(self, first: Substore) -> None:
         """Begin a new epoch, because the list of the first substore shows that the server was restored."""
         self.epoch += 1
+        self._met.clear()
         first.epoch = self.epoch
         self._outdated = {
             substore: MetricReason.RESTORED
@@ -436,6 +444,7 @@ class Union:
             self._leaves(key, version)
         if vague:
             substore.listed = version  # When they left is unknown, as after a list.
+            self._met.clear()
             substore.vague.clear()
         return [*vague, *substore.reach(version)]
 
@@ -467,19 +476,24 @@ class Union:
             if (write := own_writes.get(key)) is None:
                 continue
             shown, near = self._shown.held(key), self._could_hold(key)
-            behind = (
-                near if write.is_deletion else [each for each in near if not self._has_passed(each, write)]
+            is_deletion = write.is_deletion
+            behind = near if is_deletion else [each for each in near if not self._has_passed(each, write)]
+            # Most hold what readers see.
+            claims: list[Record | None] = (
+                [None] * len(behind)
+                if self._alone
+                else [held if (held := each.view.held(key)) is not shown else None for each in behind]
             )
-            claims = [each.view.held(key) for each in behind]
             own_writes.settle(write, shown, claims, passed=len(near) - len(behind))
-            for each in () if write.is_deletion else behind:
+            for each in () if is_deletion else behind:
                 each.wait_for(write.version, key)
 
     def _has_passed(self, substore: Substore, write: OwnWrite) -> bool:
+        version = substore.version
         return (
-            substore.version != ""
+            version != ""
             and substore.epoch == self.epoch
-            and (not is_newer(write.version, substore.version) or write.number <= substore.laid)
+            and (not is_newer(write.version, version) or write.number <= substore.laid)
         )
 
     # ---- The visible record of a key.
@@ -496,9 +510,11 @@ class Union:
         changes: list[Change] = []
         keys = dict.fromkeys(keys)
         for key in keys:
-            before, row = held(key), self._rows.get(key)
+            before, row = held(key), self._rows.get(key) if self._rows else None
             after = self._visible(key, before, said, row)
-            if after is not before:
+            if before is None and after is not None:  # The most frequent one of a list.
+                changes.append(Change(None, after, ChangeCause.ENTERED))
+            elif after is not before:
                 changes += self._changes(before, after, row.last if row is not None else None)
         if upcoming is not None:
             for change in changes:
@@ -564,14 +580,19 @@ class Union:
         """Return True if all streams of a group have reached the lists of each other. An object may have
         moved unseen before a list.
         """
+        if group in self._met:
+            return True
         listed = self._newest_list(group)
-        return all(
+        has_met = all(
             each.epoch == self.epoch
             and not each.has_missed
             and each.version
             and not is_older(each.version, listed)
             for each in group
         )
+        if has_met:
+            self._met.add(group)
+        return has_met
 
     def _visible(
         self, key: ObjectKey, shown: Record | None, said: Substore, row: Row | None
@@ -603,7 +624,8 @@ class Union:
         else:
             found = shown  # All claims are from before it.
         if found is None or found is best or is_claimed:
-            self._unclaimed.pop(key, None)
+            if self._unclaimed:
+                self._unclaimed.pop(key, None)
             return found
         if best is not None:
             self._miss(
@@ -634,5 +656,6 @@ class Union:
     def _miss(self, substores: Iterable[Substore]) -> None:
         """Mark substores to be relisted: they are past a change that the server did not send to them."""
         for substore in substores:
+            self._met.clear()
             substore.has_missed = True
             self._outdated.setdefault(substore, MetricReason.MISSED)
