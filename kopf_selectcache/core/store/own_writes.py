@@ -14,7 +14,7 @@ that was removed and added before.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from threading import RLock
 
@@ -192,12 +192,13 @@ class OwnWrites:
         if write is not None and write.is_newer_than(record, ""):
             self.writes[record.key] = self.resting.pop(record.key)
 
-    def wake_all(self) -> None:
-        """Let all writes hide objects. Call it before readers can see a list: it may have been read before
-        a write. Settle them then.
+    def wake_all(self, keys: Iterable[ObjectKey]) -> None:
+        """Let writes hide objects. Call it before readers can see a list: it may have been read before a
+        write. Settle them then.
         """
-        self.writes |= self.resting
-        self.resting = {}
+        for key in keys:
+            if key in self.resting:
+                self.writes[key] = self.resting.pop(key)
 
     def settle(
         self, write: OwnWrite, held: Record | None, behind: Collection[Record | None], *, passed: int

@@ -4,7 +4,7 @@ that readers use. `core.store.union` decides what the union of several streams s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import count
@@ -223,6 +223,13 @@ class UnionView(View):
     def all_records(self) -> tuple[list[Record], str]:
         with self._lock:
             return [*all_of(self._held), *all_of(self._outside)], self._version
+
+    def all_in(self, namespaces: Collection[str | None]) -> list[Record]:
+        """Return the records inside and outside of the filter of some namespaces; None stands for all."""
+        if None in namespaces:
+            return self.all_records()[0]
+        both = [each.get(space or "", {}) for each in (self._held, self._outside) for space in namespaces]
+        return [record for named in both for record in named.values()]
 
     def version_of(self, groups: Iterable[int]) -> str:
         """Return the oldest version of these groups; empty until all of them are listed."""

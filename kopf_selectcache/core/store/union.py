@@ -359,10 +359,11 @@ class Union:
         """Show the staged generation; `restored` says that the server's versions have gone back. `laid` own
         writes had been laid when the list began: it has them, whatever its version is.
         """
-        self.own_writes.wake_all()
         substore.laid = max(substore.laid, laid)
+        keys = self._own_keys((substore,))
+        self.own_writes.wake_all(keys)
         changes = self._commit(substore, version, restored=restored)
-        self.settle_own()
+        self._settle_own(keys)
         return changes
 
     def _commit(self, substore: Substore, version: str, *, restored: bool) -> list[Change]:
@@ -466,7 +467,12 @@ class Union:
 
     def settle_own(self) -> None:
         """Evaluate all own writes."""
-        self._settle_own([*self.own_writes.writes, *self.own_writes.resting])
+        self._settle_own(self._own_keys(self.substores))
+
+    def _own_keys(self, substores: Collection[Substore]) -> list[ObjectKey]:
+        """Return the keys of the own writes that substores could hold."""
+        keys = (*self.own_writes.writes, *self.own_writes.resting)
+        return [key for key in keys if any(each.keys.have(key) for each in substores)]
 
     def _settle_own(self, keys: Iterable[ObjectKey]) -> None:
         own_writes = self.own_writes
@@ -525,8 +531,9 @@ class Union:
             if said.epoch < self.epoch or not self._has_met(self._groups[number]):
                 return []
             changes = self._restarted(number)
-            self.own_writes.wake_all()
-            keys |= dict.fromkeys(self.own_writes.writes)
+            written = self._own_keys(self._groups[number])
+            self.own_writes.wake_all(written)
+            keys |= dict.fromkeys(written)
         changes = self._show(changes, said)
         self._settle_own(keys)
         return changes
@@ -536,7 +543,7 @@ class Union:
         group, after = self._groups[number], self._next.pop(number)
         before = {
             record.key: record
-            for record in self._shown.all_records()[0]
+            for record in self._union.all_in({each.keys.namespace for each in group})
             if not group.isdisjoint(self._could_hold(record.key))
         }
         return [

@@ -3,8 +3,12 @@ listed, and have reached each other's lists."""
 
 from __future__ import annotations
 
+import pytest
+
+from kopf_selectcache.core.store.record import ObjectKey
+from kopf_selectcache.core.store.substore import Keys, Substore
 from kopf_selectcache.core.store.union import Union
-from tests.core.writers import Writer
+from tests.core.writers import Writer, writers
 
 from .test_union_rules import held, listed, pod, told, two
 
@@ -148,3 +152,29 @@ def test_a_branch_that_is_outdated_by_a_restore_is_not_called_one_that_missed_so
     listed(b, "11", restored=True)
     a.progress("20")
     assert union.pop_streams_to_relist() == {a.substore: "restored"}
+
+
+def looked_at(groups: int, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Restore a server of some namespaces; return the number of keys that are looked at."""
+    union = Union([Keys(f"ns-{number}") for number in range(groups)])
+    for number, branch in enumerate(writers(union)):
+        listed(branch, "1000", pod("900", namespace=f"ns-{number}"))
+    looked: list[ObjectKey] = []
+    could_hold = Union._could_hold
+
+    def counted(union: Union, key: ObjectKey) -> tuple[Substore, ...]:
+        looked.append(key)
+        return could_hold(union, key)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Union, "_could_hold", counted)
+        for number, branch in enumerate(writers(union)):
+            listed(branch, "500", pod("450", namespace=f"ns-{number}"), restored=True)
+    assert {record.version for record in union.store.records()[0]} == {"450"}
+    return len(looked)
+
+
+def test_a_restore_looks_only_at_the_objects_of_the_group_that_was_listed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert looked_at(40, monkeypatch) == 2 * looked_at(20, monkeypatch)
