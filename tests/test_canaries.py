@@ -61,7 +61,8 @@ def log_error(error):
 
 def informer(value):
     store = SimpleNamespace(records=lambda: ([], ''), unreadable={})
-    return SimpleNamespace(key=value, resource=None, health=Health.SYNCED, store=store, age=lambda: None, filter='', message='', remedy='')
+    state = SimpleNamespace(resource=None, health=Health.SYNCED, store=store, age=lambda: None, filter='', message='', remedy='')
+    return SimpleNamespace(key=value, state=state)
 
 def held():
     secret = {'apiVersion': 'v1', 'kind': 'Secret', 'metadata': {'name': 'a', 'namespace': 'shop'}}

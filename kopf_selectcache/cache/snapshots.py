@@ -282,7 +282,7 @@ def open_snapshot(
     that cannot be read.
     """
     state = informer.state
-    store: Readable | None = None if informer.state.has_several_streams else informer.state.ready
+    store: Readable | None = None if state.has_several_streams else state.ready
     if store is None:
         store = require_readable(informer, request)
     if request.max_age is not None:
@@ -498,7 +498,7 @@ class Access:
         state = informer.state
         if (
             state.own_writes.writes
-            or (store := informer.state.ready) is not state.store  # Perhaps it was replaced meanwhile.
+            or (store := state.ready) is None
             or (lossless and state.projection.partial)
             or state.lost
         ):

@@ -82,6 +82,11 @@ def node(name: str, **labels: str) -> Obj:
 class _State(SimpleNamespace):
     """The state of a fake informer, which has the rest."""
 
+    @property
+    def ready(self) -> Store | None:
+        ready: Store | None = self.informer.ready
+        return ready
+
     def __getattr__(self, name: str) -> Any:
         return getattr(self.informer, name)
 

@@ -16,6 +16,7 @@ Part: TypeAlias = tuple[object, ...]
 
 _OF_MERGING = {
     "tally",
+    "own_writes",
     "substores",
     "_alone",
     "_shown",
@@ -38,6 +39,7 @@ _OF_BRANCHES = {
     "view",
     "epoch",
     "listed",
+    "laid",
     "vague",
     "has_missed",
     "_waits",
@@ -71,6 +73,7 @@ def copied(union: Union) -> Union:
     twins = dict(zip(union.substores, made.substores, strict=True))
     old = _known(union, _OF_MERGING)
     assert union.tally is None, "what is counted is not copied"
+    assert not union.own_writes.laid, "own writes are not copied"
     for branch, twin in twins.items():
         _known(branch, _OF_BRANCHES)
         _fill(twin.view, branch.view)

@@ -395,8 +395,10 @@ class Union:
 
     def progress(self, substore: Substore, version: str) -> list[Change]:
         if self._alone:
-            if keys := substore.reach(version):
-                self._settle_own(keys)
+            if self.own_writes.writes or self.own_writes.resting:
+                self._settle_own(substore.reach(version))
+            else:
+                substore.view.progress(version)
             return []
         return self._settled(self._reach(substore, version), substore)
 
