@@ -258,3 +258,15 @@ def test_a_kind_that_goes_and_comes_back_is_told_of_once_each_way(told: Told) ->
                 environment.cluster.create(definition)
 
     run(main())
+
+
+def test_the_condition_of_a_whole_cache_is_about_its_kind_filter_and_objects() -> None:
+    async def main() -> None:
+        async with caching(APART, secret("a", app="web"), secret("b", "infra", app="web")) as environment:
+            informer = environment.informer
+            await until(lambda: informer.state.is_synced)
+            subject, state = informer.state.resolving.subject, informer.state
+            assert (subject.kind, subject.filter) == (informer.kind, state.filter)
+            assert (subject.version, subject.held(), str(subject)) == (state.version, 2, "secrets")
+
+    run(main())

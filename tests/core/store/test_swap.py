@@ -251,3 +251,23 @@ def test_16_a_record_that_both_filters_have_is_in_memory_once() -> None:
     newer, other = pod("4"), pod("4", name="b")
     assert change.share(newer) is newer
     assert change.share(other) is other
+
+
+def test_16_a_kept_group_that_begins_anew_after_a_restore_goes_on_to_do_so() -> None:
+    before, after = Union([SHOP, SHOP, INFRA]), Union([SHOP, SHOP])
+    a, b, _ = listed(before, "100", pod("90"))
+    a.begin()
+    a.put(pod("40"))
+    a.commit("50", restored=True)
+    after.epoch = before.epoch
+    after.take_over(before, dict(zip((a.substore, b.substore), after.substores, strict=True)))
+    assert (version_of(after), after.has_one_epoch) == ("90", False)
+    second = writers(after)[1]
+    second.begin()
+    second.commit("50")
+    assert (version_of(after), after.has_one_epoch) == ("40", True)
+
+
+def version_of(union: Union) -> str | None:
+    found, _ = union.store.get("shop", "a")
+    return None if found is None else found.version

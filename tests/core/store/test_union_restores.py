@@ -178,3 +178,16 @@ def test_a_restore_looks_only_at_the_objects_of_the_group_that_was_listed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert looked_at(40, monkeypatch) == 2 * looked_at(20, monkeypatch)
+
+
+def test_an_object_that_departs_meanwhile_is_in_neither_state() -> None:
+    union = Union([Keys("shop"), Keys("shop", frozenset({"it"})), Keys("shop", frozenset({"other"}))])
+    every, named, other = writers(union)
+    for branch in (every, named, other):
+        listed(branch, "1000")
+    listed(every, "500", pod("450"), restored=True)
+    listed(named, "500", pod("450"), restored=True)
+    every.leave(pod("510"))
+    named.leave(pod("510"))
+    assert listed(other, "510", restored=True) == []
+    assert union.store.records()[0] == []
