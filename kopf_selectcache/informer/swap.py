@@ -1,4 +1,5 @@
-"""Swap: puts the next state of an informer in the place of the present one. Nothing else does.
+"""Swap: puts the next state of an informer in the place of the present one. Others replace
+only fields of it: while its key is resolved, when a namespace loses its label, and when an index is added.
 
 A change of the filter prepares the next state beside the present one, and `swap` keeps what both need
 (`filter_change` says when). `begin` starts the streams of a plan, `replace` those of another declaration.

@@ -132,7 +132,7 @@ class OwnWrites:
             self.size -= before.size
         self.laid += 1
         write.number = self.laid
-        # It is replaced in place: readers without the lock must not find that there is no write.
+        # Replace it in place: a reader without the lock must always find a write.
         self.writes[write.key] = write
         self.resting.pop(write.key, None)
         self.size += write.size
@@ -192,7 +192,7 @@ class OwnWrites:
         if write is not None and write.is_newer_than(record, ""):
             self.writes[record.key] = self.resting.pop(record.key)
 
-    def wake_all(self, keys: Iterable[ObjectKey]) -> None:
+    def wake_keys(self, keys: Iterable[ObjectKey]) -> None:
         """Let writes hide objects. Call it before readers can see a list: it may have been read before a
         write. Settle them then.
         """

@@ -175,10 +175,6 @@ class View(Store):
         """Return the record of a key."""
         return self._held.get(key[0], {}).get(key[1])
 
-    def inside(self, key: ObjectKey) -> Record | None:
-        """Return the record of an object inside of the filter."""
-        return self._held.get(key[0], {}).get(key[1])
-
     def has_outside(self, record: Record) -> bool:
         """Return True if the same object is known to be outside of the filter."""
         found = self.held(record.key)
@@ -225,7 +221,7 @@ class UnionView(View):
             return [*all_of(self._held), *all_of(self._outside)], self._version
 
     def all_in(self, namespaces: Collection[str | None]) -> list[Record]:
-        """Return the records inside and outside of the filter of some namespaces; None stands for all."""
+        """Return all records of some namespaces, also outside of the filter; None stands for all of them."""
         if None in namespaces:
             return self.all_records()[0]
         both = [each.get(space or "", {}) for each in (self._held, self._outside) for space in namespaces]

@@ -69,8 +69,8 @@ class Union:
         epoch: int = 0,
         own_writes: OwnWrites | None = None,
     ) -> None:
-        """`version` is the one as of which a union without substores holds nothing. `own_writes` are those of
-        the union in whose place this one is.
+        """A union without substores holds nothing, as of `version`. `own_writes` are those of the union that
+        this one replaces.
         """
         self.tally = tally
         """The memory accounting of all stores, if there is any."""
@@ -87,12 +87,12 @@ class Union:
         self.epoch = epoch
         """The number of times that the server was seen to be restored."""
         self._next: dict[int, dict[ObjectKey, Record]] = {}
-        """What readers will see of the groups that begin anew, because the server was restored."""
+        """The groups that begin anew after a restore of the server: what readers will see of each."""
         self._outdated: dict[Substore, MetricReason] = {}
         self._rows: dict[ObjectKey, Row] = {}
         """The keys whose departure is awaited."""
         self._unclaimed = Unclaimed()
-        """Those of visible records that no substore claims, or only in an older version."""
+        """The rows of records that readers see, and that no substore claims, or only in an older version."""
         self._met: set[frozenset[Substore]] = set()
         """The groups that are known to have met. They are looked at again after each list: there may be a
         hundred streams at each event."""
@@ -179,7 +179,7 @@ class Union:
 
     def shown(self, key: ObjectKey) -> Record | None:
         """Return the visible record of a key, inside of the filter."""
-        return self._shown.inside(key)
+        return self._shown.peek(*key)
 
     def needed(self, substores: Collection[Substore]) -> Readable:
         """Return the part of the store for a read whose answer only these substores could hold.
@@ -361,7 +361,7 @@ class Union:
         """
         substore.laid = max(substore.laid, laid)
         keys = self._own_keys((substore,))
-        self.own_writes.wake_all(keys)
+        self.own_writes.wake_keys(keys)
         changes = self._commit(substore, version, restored=restored)
         self._settle_own(keys)
         return changes
@@ -534,7 +534,7 @@ class Union:
                 return []
             changes = self._restarted(number)
             written = self._own_keys(self._groups[number])
-            self.own_writes.wake_all(written)
+            self.own_writes.wake_keys(written)
             keys |= dict.fromkeys(written)
         changes = self._show(changes, said)
         self._settle_own(keys)

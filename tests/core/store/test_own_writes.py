@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -245,6 +246,24 @@ def test_a_newest_list_that_began_after_the_write_ends_it_whatever_its_version()
     assert shown(union) == "12"
     listed(branch, 11, laid=union.own_writes.laid)
     assert (shown(union), active(union)) == (None, [])
+
+
+def test_a_list_of_one_namespace_looks_at_no_writes_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    union = Union([Keys("shop"), Keys("blog")])
+    shop, blog = writers(union)
+    listed(shop, 10)
+    listed(blog, 10)
+    for namespace in ("shop", "blog"):
+        union.lay(written(12, namespace=namespace))
+    looked, settle = list[str](), OwnWrites.settle
+
+    def counted(writes: OwnWrites, write: OwnWrite, *parts: Any, **more: Any) -> None:
+        looked.append(write.key[0])
+        settle(writes, write, *parts, **more)
+
+    monkeypatch.setattr(OwnWrites, "settle", counted)
+    listed(shop, 11)
+    assert set(looked) == {"shop"}
 
 
 def test_a_newer_write_of_an_object_outlives_the_version_of_the_older_one() -> None:
