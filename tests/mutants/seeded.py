@@ -218,6 +218,8 @@ MUTANTS: tuple[Mutant, ...] = (
            ("tests/informer/test_own_writes.py::test_9_an_object_that_is_deleted_in_another_version_of_its_api_is_hidden",)),
     Mutant("forget which objects of a name were deleted before", OWN, "        self.deleted |= before.deleted\n", "", 9,
            (OWN_UNIT + "test_each_deleted_object_of_a_name_stays_hidden",)),
+    Mutant("evaluate an own write only when its stream passes it", UNION, " and not self._has_passed(put, write):", ":", 9,
+           (OWN_UNIT + "test_a_write_that_all_branches_have_passed_stays_while_the_store_shows_an_older_object",)),
     Mutant("forget an own write that rests", OWN, "            self.resting[write.key] = self.writes.pop(write.key)", "            self._drop(write)", 9,
            (OWN_UNIT + "test_a_write_that_rests_hides_what_a_branch_reports_from_before_it",)),
     Mutant("forget that an own write was passed before the streams met after a restore", UNION, "            keys |= dict.fromkeys(written)\n", "", 9,

@@ -321,15 +321,14 @@ class Union:
             self.own_writes.wake(record)
         if self._alone:
             changes = substore.view.put(record)
-            if self.own_writes.writes:  # One that still rests is newer than nothing here.
-                self._settle_own([record.key])
+            self._settle_own([record.key], put=substore)
             return changes
         if substore.keys.others and substore.keys.is_other(record):
             return self.leave(substore, record)  # It has left for another stream, if it was in this one.
         shown = self._shown.held(record.key)
         if shown is not None and shown.is_same(record):
             record = shown  # Substores share the record of an object.
-        return self._settled([record.key], said=substore) if substore.view.put(record) else []
+        return self._settled([record.key], substore, is_put=True) if substore.view.put(record) else []
 
     def leave(self, substore: Substore, record: Record) -> list[Change]:
         key = record.key
@@ -476,12 +475,17 @@ class Union:
         keys = (*self.own_writes.writes, *self.own_writes.resting)
         return [key for key in keys if any(each.keys.have(key) for each in substores)]
 
-    def _settle_own(self, keys: Iterable[ObjectKey]) -> None:
+    def _settle_own(self, keys: Iterable[ObjectKey], *, put: Substore | None = None) -> None:
+        """Evaluate the own writes of keys. `put` has reported a record, and will report its version next:
+        then it evaluates the writes that it passes.
+        """
         own_writes = self.own_writes
         if not (own_writes.writes or own_writes.resting):
             return
         for key in keys:
             if (write := own_writes.get(key)) is None:
+                continue
+            if put is not None and not write.is_deletion and not self._has_passed(put, write):
                 continue
             shown, near = self._shown.held(key), self._could_hold(key)
             is_deletion = write.is_deletion
@@ -510,7 +514,7 @@ class Union:
         near = self._near.get(key[0]) or self._near.get(None, ())
         return tuple(substore for substore in near if substore.keys.have(key)) if self._by_key else near
 
-    def _settled(self, keys: Iterable[ObjectKey], said: Substore) -> list[Change]:
+    def _settled(self, keys: Iterable[ObjectKey], said: Substore, *, is_put: bool = False) -> list[Change]:
         """Evaluate keys after a report of a substore, and show the result in one step; return the changes."""
         number = self._group_of[said]
         upcoming = self._next.get(number)
@@ -537,7 +541,7 @@ class Union:
             self.own_writes.wake_keys(written)
             keys |= dict.fromkeys(written)
         changes = self._show(changes, said)
-        self._settle_own(keys)
+        self._settle_own(keys, put=said if is_put else None)
         return changes
 
     def _restarted(self, number: int) -> list[Change]:

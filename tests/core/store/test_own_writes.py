@@ -457,6 +457,7 @@ def test_writes_that_rest_are_dropped_first() -> None:
     union.own_writes._most_bytes = 3
     union.lay(written(12, name="c"))
     a.put(record(12, name="c"))
+    a.progress("12")
     assert resting(union) == ["12"]
     assert union.lay(written(13, name="d")) == []
     assert (active(union), resting(union), union.own_writes.size) == (["13"], [], 2)
