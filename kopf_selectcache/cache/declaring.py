@@ -184,6 +184,8 @@ def _timeout_of(runtime: Runtime, request: Request) -> float:
 
 def _declared_informer(runtime: Runtime, key: KindKey) -> Informer | None:
     """Return the informer of the kind; None if the kind is not declared."""
+    if (informer := runtime.informers.get(key)) is not None:
+        return informer
     same = (each for other, each in runtime.informers.items() if are_one_kind(key, other))
     if (informer := next(same, None)) is not None:
         return informer
@@ -258,8 +260,9 @@ def completed(
     if cached.projection != present.projection and "index" not in options:
         # Indexes that were added read whole objects from now on.
         cached = cached.replaced(indexes=tuple(dataclasses.replace(each, late=False) for each in indexes))
-    with named(key):
-        require_received(cached.indexes, cached.projection)
+    if cached.indexes:
+        with named(key):
+            require_received(cached.indexes, cached.projection)
     return cached
 
 

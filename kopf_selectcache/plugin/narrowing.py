@@ -347,9 +347,9 @@ def narrow(
 def warn_of_filter(
     settings: kopf.OperatorSettings, declared: SelectCacheSettings, key: KindKey, filter_: Branches
 ) -> None:
-    """Warn if a filter of a later time selects objects that the narrowed watch of Kopf does not."""
-    if not declared.narrow_handlers or key not in declared.selectors:
-        return
+    """Warn if a filter of a later time selects objects that the narrowed watch of Kopf does not. The kind was
+    declared at the start.
+    """
     former, kind = declared.effective(key).filter, find(key)
     if not _is_one_watch(former) or _covers(former, filter_, kind):
         return

@@ -216,11 +216,16 @@ class Operator:
 
     def _note_filter(self, runtime: Runtime, key: KindKey, filter_: Branches) -> None:
         """Look at a filter that is declared while the operator runs."""
-        warn_of_filter(self.settings, self._declared, key, filter_)
-        informer = runtime.informers.get(key)
-        is_new = informer is not None and not self.decisions.shown(informer.key)
-        is_later = is_new and key not in self._declared.selectors and self._declared.one_watch
-        if informer is not None and is_later and handlers_of_key(self.registry, key):
+        if key in self._declared.selectors:
+            if self._declared.narrow_handlers:
+                warn_of_filter(self.settings, self._declared, key, filter_)
+            return
+        informer = runtime.informers.get(key) if self._declared.one_watch else None
+        if (
+            informer is not None
+            and not self.decisions.shown(informer.key)
+            and handlers_of_key(self.registry, key)
+        ):
             self.decisions.note(informer, None, DECLARED_LATER)
 
     async def _warn_of_peering(self, runtime: Runtime) -> None:

@@ -207,12 +207,10 @@ class Cached:
         for name, value in attributes.items():
             object.__setattr__(self, name, value)
 
-    def level(self, name: str) -> object:
-        """Return the value of an option as it is declared, or UNSET."""
-        if name not in self.given:
-            return UNSET
-        value = getattr(self.projection if name in STORED else self, name)
-        return EVERYTHING if name == "keep" and value is None else value
+    def values(self) -> dict[str, object]:
+        """Return the options that are set, with their values as they are declared."""
+        values = {name: getattr(self.projection if name in STORED else self, name) for name in self.given}
+        return values | {"keep": EVERYTHING} if values.get("keep", ()) is None else values
 
     def replaced(self, **values: object) -> Cached:
         """Return a copy with these attributes, which are not checked."""
@@ -290,8 +288,8 @@ class Cached:
         """
         kept: dict[str, object] = {"indexes": indexes, "projection": present.projection}
         kept |= {name: getattr(present, name) for name in ("namespaces", "outside", *OPTIONS)}
-        if _has_names(assemble(self.filter, present.namespaces).filter):
-            kept["share_watches"] = present.share_watches
+        if present.share_watches and _has_names(assemble(self.filter, present.namespaces).filter):
+            kept["share_watches"] = True
         names = {"index": "indexes"} | dict.fromkeys(STORED, "projection")
         for name in given:
             kept.pop(names.get(name, name), None)

@@ -151,9 +151,10 @@ def with_defaults(cached: Cached, defaults: Defaults, *, kind: Kind | None, fall
     )
     if not cached.given.isdisjoint(("keep", "drop", "metadata_only")):
         values["keep"] = values["drop"] = UNSET  # They are one value: apart, they could contradict.
+    declared = cached.values()
     decided: dict[str, tuple[Any, Level]] = {}
     for name in (*STORED, *OPTIONS):
-        levels = {Level.KIND: cached.level(name), Level.DEFAULTS: values.get(name, UNSET)}
+        levels = {Level.KIND: declared.get(name, UNSET), Level.DEFAULTS: values.get(name, UNSET)}
         if name in OPTIONS and OPTIONS[name].has_fallback:
             levels[Level.SETTINGS] = getattr(fallback, name)
         decided[name] = first_set(levels)
@@ -162,7 +163,10 @@ def with_defaults(cached: Cached, defaults: Defaults, *, kind: Kind | None, fall
     own = {name: decided[name][0] for name in OPTIONS if decided[name][1] in (Level.KIND, Level.DEFAULTS)}
     if decided["metadata_only"][1] is Level.NOWHERE:
         del decided["metadata_only"]  # It has no default, and is shown where it is declared.
-    options = tuple(Origin(name, _as_written(value), level) for name, (value, level) in decided.items())
+    options = tuple(
+        Origin(name, _as_written(value) if name in STORED else value, level)
+        for name, (value, level) in decided.items()
+    )
     unconfined = assembled.unconfined
     if unconfined is not None:
         unconfined = replace(unconfined, origins=(*unconfined.origins, *options))

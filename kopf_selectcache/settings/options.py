@@ -290,7 +290,8 @@ class SelectCacheSettings:
         with named(key):
             try:
                 completed = with_defaults(cached, self.defaults, kind=kind, fallback=self)
-                check(key, kind, completed)
+                if completed.filter is not cached.filter:  # Else it was checked as it was declared.
+                    check(key, kind, completed)
             except DeclarationError as error:
                 error.what = f"{error.what}, with settings.selectcache.defaults"
                 raise

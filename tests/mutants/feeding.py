@@ -76,8 +76,8 @@ FEEDING: tuple[Mutant, ...] = (
     Mutant(
         "decide nothing for a kind that is declared later",
         "plugin/operator.py",
-        "        is_new = informer is not None and not self.decisions.shown(informer.key)\n",
-        "        is_new = False\n",
+        "        informer = runtime.informers.get(key) if self._declared.one_watch else None\n",
+        "        informer = None\n",
         20,
         (
             "tests/plugin/test_feed_decisions.py::test_20_a_kind_that_is_declared_later_keeps_its_second_watch",

@@ -508,6 +508,5 @@ def test_a_later_filter_is_no_matter_if_kopf_is_not_narrowed(
     for narrows in (False, True):  # Kopf watches no pods for any handler.
         settings_of(declared).narrow_handlers = narrows
         narrow(declared, registry, settings_of(declared))
-        for key in ("pods", "services"):
-            warn_of_filter(declared, settings_of(declared), key, Selector())
+        warn_of_filter(declared, settings_of(declared), "pods", Selector())
     assert warned(caplog) == []
