@@ -41,8 +41,7 @@ from .selectors.selector import AnyOf, Selector
 from .selectors.special_values import ALL_OTHERS, EVERYTHING, UNSET
 from .selectors.text import FieldSelector, LabelSelector
 from .settings.declaration import Cached
-from .settings.defaults import Defaults
-from .settings.options import SelectCacheSettings, settings_of
+from .settings.options import Defaults, SelectCacheSettings, settings_of
 
 __all__ = [
     "ALL_OTHERS",

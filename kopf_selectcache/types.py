@@ -15,8 +15,8 @@ from .core.selection.witness import Answer, Witness
 from .informer.audit import Audit
 from .selectors.selector import Verdict
 from .settings.declaration import Selectors
+from .settings.namespaces import Level, Origin
 from .settings.options import WatchError
-from .settings.precedence import Level, Origin
 from .settings.rights import Right
 
 __all__ = [

@@ -15,7 +15,7 @@ from kopf_selectcache.core.store.siblings import weights_of
 from kopf_selectcache.core.store.store import Readable
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.selectors.selector import AnyOf, Selector
-from kopf_selectcache.settings.precedence import Origin
+from kopf_selectcache.settings.namespaces import Origin
 
 SAMPLES = 500
 """Number of objects that are measured, as a sample of all."""

@@ -11,7 +11,7 @@ from kopf_selectcache.core.redact import one_line
 from kopf_selectcache.informer.memory import Amount
 from kopf_selectcache.plugin.feed_safety import SecondWatch, phrase
 from kopf_selectcache.settings.checks import readable
-from kopf_selectcache.settings.precedence import Level, Origin
+from kopf_selectcache.settings.namespaces import Level, Origin
 from kopf_selectcache.settings.rights import Right
 
 from ._rights import EventRights, plain

@@ -43,10 +43,17 @@ from kopf_selectcache.selectors.special_values import EVERYTHING, UNSET, Everyth
 from kopf_selectcache.selectors.text import LabelDict, LabelSelector
 
 from .checks import OPTIONS, Size
-from .namespaces import Assembled, Namespaces, NamespacesGiven, assemble, namespaces_in, require_namespaced
+from .namespaces import (
+    Assembled,
+    Namespaces,
+    NamespacesGiven,
+    Origin,
+    assemble,
+    namespaces_in,
+    require_namespaced,
+)
 from .outside import require_splittable
 from .planner import Plan, Stream, check_streams, plan
-from .precedence import Origin
 from .retention import indexes, projection, require_received
 
 Filter: TypeAlias = str | LabelDict | Branches | Everything | Sequence[Branches | str]

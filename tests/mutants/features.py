@@ -150,7 +150,7 @@ FEATURES: tuple[FeatureMutant, ...] = (
                   "E3", (TESTS + "e3_writes_are_live_and_have_the_login_of_the_operator",)),
     FeatureMutant("do not follow the labels of namespaces", "informer/namespaces.py", "        for look in tuple(self.looks.values()):\n", "        for look in ():\n",
                   "B5", (SPACES + "b5_namespaces_are_chosen_by_their_labels_as_they_change",)),
-    FeatureMutant("cache without the defaults", "settings/options.py", "completed = with_defaults(cached, self.defaults, kind=kind, fallback=self)", "completed = cached",
+    FeatureMutant("cache without the defaults", "settings/options.py", "completed = _inherited(cached, self.defaults, kind=kind, fallback=self)", "completed = cached",
                   "A6", (SPACES + "a6_defaults_are_those_of_kinds_without_their_own",)),
     FeatureMutant("ignore the selector of a kind for one namespace", "settings/namespaces.py", "entries.entry(place), defaults.entry(place))", "_NOTHING, defaults.entry(place))",
                   "A7", (SPACES + "a7_the_first_level_that_is_set_decides",)),

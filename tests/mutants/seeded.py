@@ -387,7 +387,7 @@ MUTANTS: tuple[Mutant, ...] = (
             f"{DEPARTURES}when_a_kind_under_an_or_disappears_and_returns_only_what_is_gone_departs")),
     Mutant("wait for the stream of all others", "core/store/substore.py", "            and namespace not in self.excluded\n", "", 12,
            ("tests/informer/test_namespaces.py::test_a_departure_in_a_namespace_does_not_wait_for_the_stream_of_all_others",)),
-    Mutant("let a default beat the kind", "settings/precedence.py", "for level in Level:", "for level in reversed(Level):", 1,
+    Mutant("let a default beat the kind", "settings/namespaces.py", "for level in Level:", "for level in reversed(Level):", 1,
            ("tests/settings/test_precedence.py::test_each_namespace_has_its_own_levels",)),
     Mutant("report every departure as a deletion", "settings/planner.py", 'complete=not self.is_outside\n            and not self.selector.requirements\n            and all(term.label == "metadata.namespace" for term in self.selector.terms)', "complete=True", 6,
            (f"{DEPARTURES}of_two_overlapping_branches_the_last_one_makes_an_object_depart_once",)),

@@ -22,7 +22,7 @@ from kopf_selectcache import (
 from kopf_selectcache.core.store.changes import Change
 from kopf_selectcache.errors import ConflictingSelectors
 from kopf_selectcache.plugin.on import change_handlers
-from kopf_selectcache.settings.defaults import Defaults
+from kopf_selectcache.settings.options import Defaults
 from kopf_selectcache.testing import FakeCache
 from tests.cache.environment import pod
 from tests.rows import each_row

@@ -14,8 +14,8 @@ from kopf_selectcache.core.selection.kinds import find
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.errors import ConflictingSelectors
 from kopf_selectcache.selectors.text import LabelSelector
+from kopf_selectcache.settings.namespaces import first_set
 from kopf_selectcache.settings.options import SelectCacheSettings, settings_of
-from kopf_selectcache.settings.precedence import first_set
 from kopf_selectcache.testing import FakeCache
 from kopf_selectcache.types import Kind, Level, Origin
 from tests.rows import each_row
