@@ -64,7 +64,8 @@ class EmbeddedCluster:
 
     Its methods need no HTTP and can be called in any thread. They act as the cluster's admin, and raise
     `Problem` where the server refuses. In the thread of its loop, a write that a webhook is to review raises
-    `RuntimeError`. With `garbage_collection=False`, dependents of deleted owners stay.
+    `RuntimeError`. With `garbage_collection=False`, dependents of deleted owners stay. With
+    `sharded_lists=True`, lists and watches apply a `shardSelector`, which they ignore otherwise.
     """
 
     def __init__(
@@ -74,6 +75,7 @@ class EmbeddedCluster:
         tls: bool = True,
         bookmarks_every: float = 60,
         garbage_collection: bool = True,
+        sharded_lists: bool = False,
         faults: Iterable[Fault] = (),
         now: Callable[[], dt.datetime] = _utc_now,
         random: random.Random = random.SystemRandom(),  # It has no state.  # noqa: B008
@@ -92,6 +94,7 @@ class EmbeddedCluster:
             suffix=self._suffix,
             admin_token=self.token,
             garbage_collection=garbage_collection,
+            sharded_lists=sharded_lists,
         )
         self._admin = Admin(self.api, token=self.token)
         self.port = _checked(port)
@@ -430,6 +433,17 @@ class EmbeddedCluster:
         self._do(lambda: self.api.users.revoke(token))
 
     # ---- Events of servers.
+
+    @property
+    def sharded_lists(self) -> bool:
+        """True if later lists and watches apply a `shardSelector`, as a real server with the feature gate
+        `ShardedListAndWatch` does; can be changed at any time.
+        """
+        return self.api.sharded_lists
+
+    @sharded_lists.setter
+    def sharded_lists(self, value: bool) -> None:
+        self.api.sharded_lists = value
 
     @property
     def version(self) -> int:

@@ -82,8 +82,9 @@ def page(
         if selection(stored):
             chosen.append(stored)
             if limit and len(chosen) == limit and at < len(there):
-                # The server does not check whether the remaining objects are selected.
-                remaining = None if selection.is_narrow else len(there) - at
+                # The server does not check whether the remaining objects are selected, and counts those that
+                # it has passed over.
+                remaining = None if selection.is_narrow else len(there) - limit
                 return Page(chosen, version, _token(version, f"/{_path(selection, stored.key)}"), remaining)
     return Page(chosen, version)
 

@@ -16,6 +16,7 @@ from .history import Stored
 from .kinds import Served
 from .kubectl import tables
 from .listing import Page
+from .shards import Shards
 from .status import Problem, not_acceptable
 
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
@@ -108,12 +109,15 @@ class View:
             case "table":
                 return self._table([stored], {"resourceVersion": str(stored.version)})
 
-    def many(self, page: Page) -> bytes:
+    def many(self, page: Page, *, shards: Shards | None = None) -> bytes:
+        """Return a list. The selector of shards is shown only in lists of whole objects of built-in kinds."""
         meta: dict[str, Any] = {"resourceVersion": str(page.version)}
         if page.continuation:
             meta["continue"] = page.continuation
         if page.remaining is not None:
             meta["remainingItemCount"] = page.remaining
+        if shards is not None and not self.form.conversion and not self.served.custom:
+            meta["shardInfo"] = {"selector": shards.text}
         match self.form.conversion:
             case "":
                 return self._list(page, meta)

@@ -1,5 +1,5 @@
-"""The selection of a query: its label selector, its field selector, its namespace. It does not decode
-objects: it uses the values extracted by the write.
+"""The selection of a query: its label selector, its field selector, its namespace, its shards. It does not
+decode objects: it uses the values extracted by the write.
 """
 
 from __future__ import annotations
@@ -19,9 +19,11 @@ from kopf_selectcache.core.selection.grammar import (
     parse_labels,
 )
 
+from . import shards
 from .history import Stored
 from .kinds import Served
 from .kubectl import wording
+from .shards import Shards
 from .status import Problem, bad_request
 from .strategies import part
 
@@ -33,17 +35,21 @@ class Selection:
     namespace: str = ""
     labels: tuple[LabelRequirement, ...] = ()
     fields: tuple[FieldTerm, ...] = ()
+    shards: Shards | None = None
 
     def __call__(self, stored: Stored) -> bool:
         return (
             (not self.namespace or stored.key[0] == self.namespace)
             and all(requirement.matches(stored.labels) for requirement in self.labels)
             and all(term.matches(stored.fields) for term in self.fields)
+            and (self.shards is None or self.shards(stored))
         )
 
     @property
     def is_narrow(self) -> bool:
-        """True if there are selectors: then the number of remaining objects is not reported."""
+        """True if there are selectors of labels or fields: then the number of remaining objects is not
+        reported.
+        """
         return bool(self.labels or self.fields)
 
     @property
@@ -52,9 +58,11 @@ class Selection:
         return next((term.value for term in self.fields if term.label == "metadata.name" and term.equal), "")
 
 
-def read(served: Served, namespace: str, query: Mapping[str, str]) -> Selection:
+def read(served: Served, namespace: str, query: Mapping[str, str], *, sharded: bool = False) -> Selection:
     """Read the selectors of a query; raise BadRequest (400) for an invalid text, and for unknown field
     labels.
+
+    Unless the server shards, it ignores the `shardSelector`, even an invalid one.
     """
     try:
         labels = parse_labels(query.get("labelSelector", ""))
@@ -70,7 +78,8 @@ def read(served: Served, namespace: str, query: Mapping[str, str]) -> Selection:
             served.fields.field(term.label)
         except BadField:
             raise _unknown(served, term.label) from None
-    return Selection(namespace, labels, fields)
+    asked = query.get("shardSelector", "") if sharded else ""
+    return Selection(namespace, labels, fields, shards.read(asked) if asked else None)
 
 
 def _unknown(served: Served, label: str) -> Problem:

@@ -41,6 +41,7 @@ from .rbac import Rbac, Url
 from .representations import View
 from .request import JSON, Answer, Call, Request, User
 from .reviews import Reviews
+from .selection import Selection
 from .status import (
     Problem,
     bad_request,
@@ -90,7 +91,8 @@ _DELETING: Mapping[str, Callable[[str], object]] = {
 class Api:
     """The API of one cluster: a request in, a response or a watch out.
 
-    `now` is the time, `new_uid` makes unique texts, and `suffix` the letters of generated names.
+    `now` is the time, `new_uid` makes unique texts, and `suffix` the letters of generated names. With
+    `sharded_lists`, it has the feature gate `ShardedListAndWatch`.
     """
 
     def __init__(
@@ -101,7 +103,9 @@ class Api:
         suffix: Callable[[], str],
         admin_token: str,
         garbage_collection: bool = True,
+        sharded_lists: bool = False,
     ) -> None:
+        self.sharded_lists = sharded_lists
         self.history = History()
         self.kinds = Kinds()
         self.objects = Objects(self.history, self.kinds, now=now, new_uid=new_uid, suffix=suffix)
@@ -355,10 +359,14 @@ class Api:
 
     def _many(self, call: Call, view: View, seen: int | None) -> Answer | Watch:
         asked = options.read(call.options, watch=call.verb == "watch")
-        selection = selecting.read(view.served, call.namespace, call.options)
+        selection = self._selection(call, view)
         if asked.watch:
             return Watch(self.watches, view, selection, asked, seen=seen)
-        return _json(200, view.many(page(self.history, view.served, selection, asked, seen=seen)))
+        listed = page(self.history, view.served, selection, asked, seen=seen)
+        return _json(200, view.many(listed, shards=selection.shards))
+
+    def _selection(self, call: Call, view: View) -> Selection:
+        return selecting.read(view.served, call.namespace, call.options, sharded=self.sharded_lists)
 
     def _require_seen(self, call: Call) -> None:
         """Refuse to read an object as of a future version."""
@@ -392,8 +400,9 @@ class Api:
         wish = _deleting(request)
         dry_run = _is_dry(call, "DeleteOptions", wish)
         asked = options.read(call.options, watch=False)
-        listed = page(self.history, served, selecting.read(served, call.namespace, call.options), asked)
-        answer = _json(200, view.many(listed))  # First, because it may be refused.
+        selection = self._selection(call, view)
+        listed = page(self.history, served, selection, asked)
+        answer = _json(200, view.many(listed, shards=selection.shards))  # First, because it may be refused.
         keys, denied = {stored.key for stored in listed.items}, None
         if admission is not None:
             admission.begin(admission.user, call, wish)

@@ -1,0 +1,464 @@
+"""Shards (KEP-5866): lists and watches of the objects whose hash lies in a range.
+
+The servers have the feature gate, which is off by default. The last test asks the servers of all other tests,
+which do not have it."""
+
+import itertools
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any
+
+import pytest
+
+from kopf_selectcache.testing import EmbeddedCluster
+from tests.apiserver.cluster import Cluster
+from tests.apiserver.server import ApiServer
+from tests.conftest import client_of
+
+from .places import (
+    INITIAL,
+    METADATA_LIST,
+    TABLE,
+    Place,
+    fresh_group,
+    fresh_place,
+    names_of,
+    pages,
+    refusal,
+    take,
+)
+
+pytestmark = [
+    pytest.mark.since("1.36", "older servers do not know shards"),
+    pytest.mark.needs("a server with the feature gate ShardedListAndWatch"),
+]
+UID, NAMESPACE = "object.metadata.uid", "object.metadata.namespace"
+FIRST, HALF, LAST, END = (
+    "0x0000000000000000",
+    "0x8000000000000000",
+    "0xffffffffffffffff",
+    "0x10000000000000000",
+)
+NAMES = [f"o{number:02}" for number in range(40)]
+
+
+def of(start: str, end: str, field: str = UID) -> str:
+    return f"shardRange({field}, '{start}', '{end}')"
+
+
+LOWER, UPPER, WHOLE = of(FIRST, HALF), of(HALF, END), of(FIRST, END)
+
+
+def hashed(text: str) -> int:
+    """FNV-1a with 64 bits, written once more: both servers are held to it."""
+    value = 14695981039346656037
+    for byte in text.encode():
+        value = ((value ^ byte) * 1099511628211) % 2**64
+    return value
+
+
+def bound(number: int) -> str:
+    return f"{number:#018x}"
+
+
+def is_lower(obj: dict[str, Any]) -> bool:
+    return hashed(obj["metadata"]["uid"]) < 2**63
+
+
+@pytest.fixture(scope="module")
+def sharded(server: str, request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    """A client of a server with the feature gate."""
+    if server == "real":
+        assets = request.getfixturevalue("assets")
+        with ApiServer(feature_gates={"ShardedListAndWatch": True}, assets=assets) as real:
+            yield real
+    else:
+        with (
+            EmbeddedCluster(garbage_collection=False, sharded_lists=True).in_thread() as cluster,
+            closing(client_of(cluster)) as client,
+        ):
+            yield client
+
+
+@pytest.fixture
+def shop(sharded: Cluster) -> Iterator[Place]:
+    """A fresh namespace on it."""
+    with fresh_place(sharded) as place:
+        yield place
+
+
+@pytest.fixture(scope="module")
+def stocked(sharded: Cluster) -> Iterator[Place]:
+    """A namespace with 40 objects, which nobody changes."""
+    with fresh_place(sharded) as place:
+        for number, name in enumerate(NAMES):
+            place.create(name, labels={"third": str(number % 3)})
+        yield place
+
+
+def selected(place: Place) -> list[str]:
+    """Names of the objects of the lower half."""
+    return [obj["metadata"]["name"] for obj in place.listed()["items"] if is_lower(obj)]
+
+
+# ---- Lists.
+
+
+def test_a_list_has_the_objects_whose_hash_is_in_the_range(stocked: Place) -> None:
+    lower = selected(stocked)
+    assert 0 < len(lower) < len(NAMES)
+    assert stocked.names(shardSelector=LOWER) == lower
+    assert stocked.names(shardSelector=UPPER) == [name for name in NAMES if name not in lower]
+
+
+def test_a_range_has_its_start_but_not_its_end(stocked: Place) -> None:
+    obj = stocked.get(NAMES[0])
+    at = hashed(obj["metadata"]["uid"])
+    assert stocked.names(shardSelector=of(bound(at), bound(at + 1))) == [NAMES[0]]
+    assert NAMES[0] not in stocked.names(shardSelector=of(FIRST, bound(at)))
+
+
+def test_several_ranges_are_one_selection(stocked: Place) -> None:
+    quarters = [0, 1 << 62, 2 << 62, 3 << 62, 1 << 64]
+    ranges = [of(bound(start), bound(end)) for start, end in itertools.pairwise(quarters)]
+    found = [stocked.names(shardSelector=each) for each in ranges]
+    assert sorted(name for names in found for name in names) == NAMES
+    assert stocked.names(shardSelector=" || ".join(ranges)) == NAMES
+    assert stocked.names(shardSelector=f"{ranges[0]} || {ranges[2]}") == sorted(found[0] + found[2])
+    assert stocked.names(shardSelector=f"{ranges[0]} || {ranges[0]}") == found[0]
+
+
+def test_objects_are_divided_by_their_namespaces_as_well(stocked: Place) -> None:
+    at = hashed(stocked.namespace)
+    mine = of(bound(at), bound(at + 1), NAMESPACE)
+    others = f"{of(FIRST, bound(at), NAMESPACE)} || {of(bound(at + 1), END, NAMESPACE)}"
+    found = stocked.listed(everywhere=True, shardSelector=mine)["items"]
+    assert [obj["metadata"]["name"] for obj in found] == NAMES
+    assert {obj["metadata"]["namespace"] for obj in found} == {stocked.namespace}
+    assert stocked.names(shardSelector=others) == []
+
+
+def test_cluster_scoped_objects_have_the_namespace_of_an_empty_text(sharded: Cluster) -> None:
+    at = hashed("")
+    asked = {"shardSelector": of(bound(at), bound(at + 1), NAMESPACE)}
+    listed = sharded.request("GET", "/api/v1/namespaces", query=asked)
+    assert names_of(listed) == names_of(sharded.request("GET", "/api/v1/namespaces"))
+
+
+def test_all_selectors_must_hold(stocked: Place) -> None:
+    lower, third = selected(stocked), stocked.names(labelSelector="third=1")
+    both = stocked.names(shardSelector=LOWER, labelSelector="third=1")
+    assert both == [name for name in lower if name in third]
+    [name, *_] = lower
+    assert stocked.names(shardSelector=LOWER, fieldSelector=f"metadata.name={name}") == [name]
+    assert stocked.names(shardSelector=UPPER, fieldSelector=f"metadata.name={name}") == []
+
+
+@pytest.mark.parametrize("match", ["", "0", "NotOlderThan", "Exact"])
+def test_each_version_of_a_list_is_divided(stocked: Place, match: str) -> None:
+    version = "0" if match == "0" else stocked.version if match else ""
+    how = {"resourceVersionMatch": match} if match not in ("", "0") else {}
+    assert stocked.names(shardSelector=LOWER, resourceVersion=version, **how) == selected(stocked)
+
+
+def test_the_version_of_a_list_is_that_of_the_cluster(stocked: Place) -> None:
+    nothing = stocked.listed(shardSelector=of(FIRST, bound(1)))
+    assert nothing["items"] == []
+    assert nothing["metadata"]["resourceVersion"] == stocked.version
+
+
+@pytest.mark.parametrize(
+    "selector",
+    [
+        f" {LOWER}\n",
+        f"(({LOWER}))",
+        LOWER.replace("'", '"'),
+        LOWER.replace(" ", ""),
+        LOWER.replace("(", " ( ").replace(",", " , "),
+        f"{LOWER} // comment",
+        f"object.{LOWER}",
+    ],
+    ids=["space", "parentheses", "quotes", "dense", "wide", "comment", "method"],
+)
+def test_a_list_repeats_the_selector_in_one_form(stocked: Place, selector: str) -> None:
+    assert stocked.listed(shardSelector=selector, limit=1)["metadata"]["shardInfo"] == {"selector": LOWER}
+
+
+def test_a_list_repeats_all_ranges(stocked: Place) -> None:
+    listed = stocked.listed(shardSelector=f"{LOWER}||({UPPER})", limit=1)
+    assert listed["metadata"]["shardInfo"] == {"selector": f"{LOWER} || {UPPER}"}
+
+
+def test_a_list_without_shards_says_nothing_of_them(stocked: Place) -> None:
+    assert "shardInfo" not in stocked.listed()["metadata"]
+    assert "shardInfo" not in stocked.listed(shardSelector="")["metadata"]
+    assert stocked.names(shardSelector="") == NAMES
+
+
+@pytest.mark.parametrize("accept", [METADATA_LIST, TABLE], ids=["metadata", "table"])
+def test_other_forms_are_divided_and_do_not_say_so(stocked: Place, accept: str) -> None:
+    listed = stocked.listed(accept=accept, shardSelector=LOWER)
+    found = [each.get("object", each)["metadata"]["name"] for each in listed.get("rows", listed.get("items"))]
+    assert found == selected(stocked)
+    assert "shardInfo" not in listed["metadata"]
+
+
+def test_lists_and_watches_of_custom_resources_are_divided_and_do_not_say_so(shop: Place) -> None:
+    group = fresh_group()
+    shop.api.create_crd(group, "v1", "Thing", "things")
+    things = shop.of("things", prefix=f"/apis/{group}/v1", kind="Thing")
+    things.create(*NAMES)
+    listed = things.listed(shardSelector=LOWER)
+    assert names_of(listed) == selected(things)
+    assert "shardInfo" not in listed["metadata"]
+    with things.watch(shardSelector=LOWER, **INITIAL) as watch:
+        *events, end = watch.until(lambda event: event["type"] == "BOOKMARK")
+    assert sorted(event["object"]["metadata"]["name"] for event in events) == selected(things)
+    assert "shardInfo" not in str(end)
+
+
+def test_the_first_of_two_parameters_counts(stocked: Place) -> None:
+    path = f"{stocked.path()}?shardSelector={LOWER.replace(' ', '')}&shardSelector=wrong"
+    assert names_of(stocked.api.request("GET", path)) == selected(stocked)
+
+
+# ---- Pages.
+
+
+def test_pages_are_full_and_count_objects_of_all_shards_as_remaining(stocked: Place) -> None:
+    lower, found, rest = selected(stocked), [], NAMES
+    for page in pages(stocked, shardSelector=LOWER, limit=3):
+        names = names_of(page)
+        found += names
+        assert page["metadata"]["shardInfo"] == {"selector": LOWER}
+        if "continue" in page["metadata"]:
+            assert len(names) == 3
+            assert page["metadata"]["remainingItemCount"] == len(rest) - 3
+            rest = rest[rest.index(names[-1]) + 1 :]
+    assert found == lower
+
+
+def test_what_remains_is_not_counted_under_another_selector(stocked: Place) -> None:
+    metadata = stocked.listed(shardSelector=WHOLE, labelSelector="third=1", limit=3)["metadata"]
+    assert "continue" in metadata
+    assert "remainingItemCount" not in metadata
+
+
+def test_a_token_is_not_bound_to_its_shard(stocked: Place) -> None:
+    first = stocked.listed(shardSelector=LOWER, limit=3)
+    rest = NAMES[NAMES.index(names_of(first)[-1]) + 1 :]
+    token = {"continue": first["metadata"]["continue"]}
+    assert stocked.names(**token) == rest
+    lower = selected(stocked)
+    assert stocked.names(shardSelector=UPPER, **token) == [name for name in rest if name not in lower]
+
+
+def test_a_list_of_any_version_is_one_page(stocked: Place) -> None:
+    listed = stocked.listed(shardSelector=LOWER, resourceVersion="0", limit=1)
+    assert names_of(listed) == selected(stocked)
+    assert "continue" not in listed["metadata"]
+
+
+# ---- Watches.
+
+
+def seen(events: list[dict[str, Any]]) -> list[tuple[str, str]]:
+    return [(event["type"], event["object"]["metadata"].get("name", "")) for event in events]
+
+
+def test_initial_events_are_those_of_the_shard_and_nothing_marks_them(stocked: Place) -> None:
+    with stocked.watch(shardSelector=LOWER, **INITIAL) as watch:
+        *events, end = watch.until(lambda event: event["type"] == "BOOKMARK")
+    assert sorted(seen(events)) == [("ADDED", name) for name in selected(stocked)]
+    assert "shardInfo" not in str(events) + str(end)
+    assert end["object"]["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
+
+
+@pytest.mark.parametrize("version", ["", "0"])
+def test_a_watch_in_the_old_style_is_divided(stocked: Place, version: str) -> None:
+    lower = selected(stocked)
+    asked = {"resourceVersion": version} if version else {}
+    with stocked.watch(shardSelector=LOWER, **asked) as watch:
+        assert sorted(seen(take(watch, len(lower)))) == [("ADDED", name) for name in lower]
+
+
+def test_a_watch_shows_the_changes_of_its_shard(shop: Place) -> None:
+    start = shop.version
+    expected: dict[bool, list[tuple[str, str]]] = {True: [], False: []}
+    for name in NAMES[:10]:
+        made = shop.create(name)
+        shop.label(name, i="1")
+        shop.delete(name)
+        expected[is_lower(made)] += [("ADDED", name), ("MODIFIED", name), ("DELETED", name)]
+    for selector, is_of_it in ((LOWER, True), (UPPER, False)):
+        if expected[is_of_it]:
+            with shop.watch(shardSelector=selector, resourceVersion=start) as watch:
+                assert seen(take(watch, len(expected[is_of_it]))) == expected[is_of_it]
+
+
+def test_an_object_of_the_same_name_may_come_in_another_shard(shop: Place) -> None:
+    start = shop.version
+    uids: list[str] = []
+    while len({hashed(uid) < 2**63 for uid in uids}) < 2:
+        uids.append(shop.create("a")["metadata"]["uid"])
+        shop.delete("a")
+    for selector, is_of_it in ((LOWER, True), (UPPER, False)):
+        own = [uid for uid in uids if (hashed(uid) < 2**63) is is_of_it]
+        with shop.watch(shardSelector=selector, resourceVersion=start) as watch:
+            events = take(watch, 2 * len(own))
+        assert [event["object"]["metadata"]["uid"] for event in events] == [
+            uid for uid in own for _ in ("ADDED", "DELETED")
+        ]
+
+
+def test_within_a_shard_objects_enter_and_leave_the_other_selectors(shop: Place) -> None:
+    made = shop.create("a")
+    own, other = (LOWER, UPPER) if is_lower(made) else (UPPER, LOWER)
+    shop.label("a", app="web")
+    shop.label("a", app="db")
+    asked = {"labelSelector": "app=web", "resourceVersion": made["metadata"]["resourceVersion"]}
+    with shop.watch(shardSelector=own, **asked) as watch:
+        assert seen(take(watch, 2)) == [("ADDED", "a"), ("DELETED", "a")]
+    with shop.watch(shardSelector=other, timeoutSeconds=1, **asked) as watch:
+        assert list(watch) == []
+
+
+# ---- Other requests.
+
+
+def test_one_object_is_read_whatever_the_shard(stocked: Place) -> None:
+    for selector in (of(FIRST, bound(1)), "wrong"):
+        answer = stocked.api.request("GET", stocked.path(NAMES[0]), query={"shardSelector": selector})
+        assert answer["metadata"]["name"] == NAMES[0]
+
+
+def test_a_deletion_of_many_deletes_those_of_the_shard(shop: Place) -> None:
+    shop.create(*NAMES)
+    lower = selected(shop)
+    deleted = shop.api.request("DELETE", shop.path(), query={"shardSelector": LOWER})
+    assert names_of(deleted) == lower
+    assert deleted["metadata"]["shardInfo"] == {"selector": LOWER}
+    assert shop.names() == [name for name in NAMES if name not in lower]
+
+
+# ---- Mistakes.
+
+EITHER = "supported: object.metadata.uid, object.metadata.namespace"
+ONLY = "only shardRange() and || are allowed"
+WANTED = "expected shardRange() call or || operator"
+MISTAKES = {
+    " ": "empty shard selector is not allowed; omit the parameter for unfiltered lists",
+    "x": f"unexpected expression kind 3; {WANTED}",
+    "x.y": f"unexpected expression kind 7; {WANTED}",
+    "'x'": f"unexpected expression kind 5; {WANTED}",
+    f"{LOWER} || x": f"unexpected expression kind 3; {WANTED}",
+    "x()": f'unsupported function "x"; {ONLY}',
+    "shardrange()": f'unsupported function "shardrange"; {ONLY}',
+    f"{LOWER} && {UPPER}": f'unsupported function "_&&_"; {ONLY}',
+    f"{LOWER} || {LOWER} && {UPPER}": f'unsupported function "_&&_"; {ONLY}',
+    f"!{LOWER}": f'unsupported function "!_"; {ONLY}',
+    "shardRange()": "shardRange() requires exactly 3 arguments, got 0",
+    f"shardRange({UID})": "shardRange() requires exactly 3 arguments, got 1",
+    f"shardRange({UID}, '{FIRST}', '{HALF}', 'x')": "shardRange() requires exactly 3 arguments, got 4",
+    of(FIRST, HALF, "object.metadata.name"): f'unsupported field path "object.metadata.name"; {EITHER}',
+    of(FIRST, HALF, "metadata.uid"): f'unsupported field path "metadata.uid"; {EITHER}',
+    of(FIRST, HALF, "'x'"): (
+        "shardRange() first argument: expected field path (e.g. object.metadata.uid), got expression kind 5"
+    ),
+    f"shardRange({UID}, {UID}, '{HALF}')": (
+        "hexStart must be a string literal (e.g. '0xff'), got expression kind 7"
+    ),
+    of("0x0", HALF): (
+        'hexStart must be a 0x-prefixed 16-digit hex value, got "0x0" (did you mean "0x0000000000000000"?)'
+    ),
+    of(FIRST, "0xff"): (
+        'hexEnd must be a 0x-prefixed 16-digit hex value, got "0xff" (did you mean "0x00000000000000ff"?)'
+    ),
+    of("", HALF): "hexStart must have '0x' prefix, got \"\"",
+    of("0X0000000000000000", HALF): "hexStart must have '0x' prefix, got \"0X0000000000000000\"",
+    of("0x", HALF): "hexStart: hex value is required after '0x'",
+    of("0x000000000000000A", HALF): 'hexStart: invalid hex character "A" in "0x000000000000000A"',
+    of(FIRST, "0x10000000000000001"): (
+        "hexEnd: 17-digit hex value must be '0x10000000000000000' (2^64), got \"0x10000000000000001\""
+    ),
+    of(FIRST, "0x000000000000000000"): (
+        'hexEnd: hex value too long (18 chars, max 17): "000000000000000000"'
+    ),
+    of(HALF, HALF): f"shard range start {HALF} must be less than end {HALF}",
+    of(LAST, FIRST): f"shard range start {LAST} must be less than end {FIRST}",
+    f"{LOWER} || {of(HALF, END, NAMESPACE)}": (
+        'all shard ranges must use the same field, got "object.metadata.uid" and "object.metadata.namespace"'
+    ),
+}
+
+
+@pytest.mark.parametrize("verb", ["list", "watch", "delete"])
+@pytest.mark.parametrize("selector", MISTAKES)
+def test_a_mistake_is_an_error_of_the_server_without_a_reason(
+    stocked: Place, selector: str, verb: str
+) -> None:
+    query = {"shardSelector": selector, **({"watch": "1"} if verb == "watch" else {})}
+    method = "DELETE" if verb == "delete" else "GET"
+    assert refusal(stocked.api, method, stocked.path(), query=query) == {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Failure",
+        "message": f"invalid shard selector: {MISTAKES[selector]}",
+        "code": 500,
+    }
+
+
+UNREADABLE = {
+    f"{LOWER} ||": "",
+    f"{LOWER}, {UPPER}": "",
+    f"{LOWER} | {UPPER}": "",
+    f"{LOWER} {UPPER}": "",
+    f"shardRange({UID}": "",
+    f"shardRange({UID}, '0x": "",
+    "||": "",
+    ")": "",
+    "@": "",
+    "(" * 300 + LOWER + ")" * 300: "expression recursion limit exceeded: 250",
+    "x" * 100_001: "expression code point size exceeds limit: size: 100001, limit 100000",
+}
+
+
+@pytest.mark.parametrize("selector", UNREADABLE, ids=lambda text: text[:30])
+def test_what_is_no_expression_is_an_error_of_the_server(stocked: Place, selector: str) -> None:
+    status = refusal(stocked.api, "GET", stocked.path(), query={"shardSelector": selector})
+    assert (status["code"], status.get("reason")) == (500, None)
+    assert status["message"].startswith("invalid shard selector: CEL parse error: ")
+    assert status["message"].endswith(UNREADABLE[selector])
+
+
+def test_other_mistakes_are_found_first_but_for_those_of_versions(stocked: Place) -> None:
+    def code(**query: Any) -> int:
+        status = refusal(stocked.api, "GET", stocked.path(), query={"shardSelector": "x", **query})
+        return int(status["code"])
+
+    assert code(sendInitialEvents="true") == 422
+    assert code(limit="x") == 400
+    assert code(labelSelector="a=b=c") == 400
+    assert code(fieldSelector="x=1") == 400
+    assert code(resourceVersion="x") == 500
+    assert code(**{"continue": "x"}) == 500
+
+
+# ---- Servers without the feature gate.
+
+
+@pytest.mark.parametrize("selector", [of(FIRST, bound(1)), "wrong"])
+def test_without_the_feature_gate_shards_are_ignored_in_silence(place: Place, selector: str) -> None:
+    place.create("a", "b")
+    listed = place.listed(shardSelector=selector)
+    assert names_of(listed) == ["a", "b"]
+    assert listed["metadata"].keys() == place.listed()["metadata"].keys()
+    with place.watch(shardSelector=selector, **INITIAL) as watch:
+        *events, _ = watch.until(lambda event: event["type"] == "BOOKMARK")
+    assert sorted(seen(events)) == [("ADDED", "a"), ("ADDED", "b")]
+    with place.watch(shardSelector=selector, resourceVersion=listed["metadata"]["resourceVersion"]) as watch:
+        place.delete("a")
+        assert seen(take(watch, 1)) == [("DELETED", "a")]
+    assert names_of(place.api.request("DELETE", place.path(), query={"shardSelector": selector})) == ["b"]
+    assert place.names() == []
