@@ -472,7 +472,9 @@ class Union:
 
     def _own_keys(self, substores: Collection[Substore]) -> list[ObjectKey]:
         """Return the keys of the own writes that substores could hold."""
-        keys = (*self.own_writes.writes, *self.own_writes.resting)
+        keys = [*self.own_writes.writes, *self.own_writes.resting]
+        if any(each.holds_all for each in substores):
+            return keys
         return [key for key in keys if any(each.keys.have(key) for each in substores)]
 
     def _settle_own(self, keys: Iterable[ObjectKey], *, put: Substore | None = None) -> None:
