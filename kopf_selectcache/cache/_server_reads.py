@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from kopf_selectcache._errors import NotDeclared, NotSynced
-from kopf_selectcache.client import partial_metadata
+from kopf_selectcache.client.fetcher import METADATA, accept_of, metadata_of
 from kopf_selectcache.client.reading import Refused
 from kopf_selectcache.client.transport import JSON
 from kopf_selectcache.core.errors import Garbled
@@ -44,7 +44,7 @@ async def fetch_object(runtime: Runtime, request: Request) -> Any:
     require_names_of(request)
     require_stored(request, resource, projection)
     read = partial(Reader.of(resource, projection).record, kindless=False)
-    record = await _ask(runtime, request, resource, partial_metadata.accept_of(projection), read)
+    record = await _ask(runtime, request, resource, accept_of(projection), read)
     require_readable(request, [record])
     return object_of(record) if request.form is None else request.form.make(record, None)
 
@@ -78,9 +78,9 @@ async def fetch_uid(runtime: Runtime, request: Request) -> str | None:
     resource = await resource_of(runtime, request)
     require_place(request, resource)
     require_names_of(request)
-    read = partial(partial_metadata.metadata_of, resource)
+    read = partial(metadata_of, resource)
     with suppress(NotFound):
-        return (await _ask(runtime, request, resource, partial_metadata.ONE, read)).uid
+        return (await _ask(runtime, request, resource, METADATA, read)).uid
     return None
 
 
@@ -104,7 +104,7 @@ async def fetch_objects(runtime: Runtime, request: Request) -> Sequence[Any]:
                 path,
                 query,
                 reader,
-                accept=partial_metadata.accept_of(projection, is_list=True),
+                accept=accept_of(projection, is_list=True),
                 page_limit=runtime.settings.page_limit,
                 patience=runtime.settings.sync_timeout,
                 enough=more,

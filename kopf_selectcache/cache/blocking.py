@@ -1,5 +1,5 @@
-"""The awaited reads for sync handlers, which run in threads: each waits for the result of the operator's
-loop.
+"""The awaited methods of a cache, and their twins for sync handlers, which run in threads: each waits for the
+result of the operator's loop.
 
 A thread cannot be ended from outside, and Kopf waits for the threads of its handlers. So each wait ends when
 its handler is stopped, or the operator ends.
@@ -8,7 +8,8 @@ its handler is stopped, or the operator ends.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+import logging
+from collections.abc import Callable, Coroutine, Generator, Iterator, Sequence
 from concurrent.futures import Future, InvalidStateError
 from contextlib import contextmanager, suppress
 from functools import partial, wraps
@@ -19,13 +20,15 @@ from kopf_selectcache._errors import ReadError, caller, for_thread, own_loop
 from kopf_selectcache.informer.environment import Ending
 
 from .declaring import at
-from .misuse import Call, explain_call, with_signature
+from .misuse import explain_call, with_signature
 
 _M = TypeVar("_M", bound=Callable[..., Any])
 _S = TypeVar("_S")
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
+
+_logger = logging.getLogger("kopf_selectcache")
 
 STOPPED = "its daemon is being stopped"
 
@@ -154,6 +157,40 @@ def end_with(stops: Sequence[tuple[asyncio.Event, str]]) -> Iterator[Ending]:
 async def _end_when(stopped: asyncio.Event, ending: Ending, why: str) -> None:
     await stopped.wait()
     ending.end(partial(_ended, why))
+
+
+class Call(Coroutine[Any, Any, _T]):
+    """The call of an awaited method. The log names its place if it is thrown away."""
+
+    __slots__ = ("_is_used", "_method", "_place", "_work")
+
+    def __init__(self, work: Coroutine[Any, Any, _T], method: str, place: str) -> None:
+        self._work, self._method, self._place = work, method, place
+        self._is_used = False
+
+    def __await__(self) -> Generator[Any, Any, _T]:
+        self._is_used = True
+        return self._work.__await__()
+
+    def send(self, value: Any) -> Any:
+        self._is_used = True
+        return self._work.send(value)
+
+    def throw(self, *error: Any) -> Any:
+        self._is_used = True
+        return self._work.throw(*error)
+
+    def close(self) -> None:
+        self._is_used = True
+        self._work.close()
+
+    def __del__(self) -> None:
+        if not self._is_used:
+            _logger.warning(
+                "cache.%(method)s() in %(place)s did nothing, because it was never awaited. Write: await"
+                " cache.%(method)s(...)",
+                {"method": self._method, "place": self._place},
+            )
 
 
 def awaited(method: _M) -> _M:

@@ -1,5 +1,5 @@
-"""Explains calls that do not fit or that nobody awaits, and attributes where keys are meant: Python alone
-would name private classes, and no way out.
+"""Explains calls that do not fit, and attributes where keys are meant: Python alone would name private
+classes, and no way out.
 
 Calls that fit must not get slower. So reads that answer at once take what does not fit themselves, and other
 methods are wrapped.
@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import inspect
 import linecache
-import logging
 import re
 import traceback
-from collections.abc import Callable, Coroutine, Generator, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, TypeVar, cast
 
@@ -31,8 +30,6 @@ from .formats.formats import RAISE
 from .formats.lazy_list import Objects
 from .request import CHECK_NAMESPACE, written_call
 
-_logger = logging.getLogger("kopf_selectcache")
-_T = TypeVar("_T")
 _M = TypeVar("_M", bound=Callable[..., Any])
 
 # ---- Calls that do not fit.
@@ -162,43 +159,6 @@ def _has_positional_namespace(method: Callable[..., object], args: tuple[object,
     if len(args) < 4 or not {"name", "namespace"} <= parameters.keys():
         return False
     return isinstance(args[3], str | None) or not {"changes", "function"} & parameters.keys()
-
-
-# ---- Calls that nobody awaits.
-
-
-class Call(Coroutine[Any, Any, _T]):
-    """The call of an awaited method. The log names its place if it is thrown away."""
-
-    __slots__ = ("_is_used", "_method", "_place", "_work")
-
-    def __init__(self, work: Coroutine[Any, Any, _T], method: str, place: str) -> None:
-        self._work, self._method, self._place = work, method, place
-        self._is_used = False
-
-    def __await__(self) -> Generator[Any, Any, _T]:
-        self._is_used = True
-        return self._work.__await__()
-
-    def send(self, value: Any) -> Any:
-        self._is_used = True
-        return self._work.send(value)
-
-    def throw(self, *error: Any) -> Any:
-        self._is_used = True
-        return self._work.throw(*error)
-
-    def close(self) -> None:
-        self._is_used = True
-        self._work.close()
-
-    def __del__(self) -> None:
-        if not self._is_used:
-            _logger.warning(
-                "cache.%(method)s() in %(place)s did nothing, because it was never awaited. Write: await"
-                " cache.%(method)s(...)",
-                {"method": self._method, "place": self._place},
-            )
 
 
 # ---- Errors of Python itself in handlers. Plain dicts are decoded fastest, and cannot explain themselves.

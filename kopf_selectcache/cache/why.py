@@ -11,7 +11,7 @@ from functools import partial
 from typing import Protocol, cast
 
 from kopf_selectcache._errors import ReadError
-from kopf_selectcache.client import partial_metadata
+from kopf_selectcache.client.fetcher import METADATA, metadata_of, page_of_metadata
 from kopf_selectcache.client.reading import Refused, Unreachable
 from kopf_selectcache.client.transport import Transport
 from kopf_selectcache.core.errors import Garbled
@@ -179,12 +179,12 @@ class MetadataRequest:
         """Return the metadata; None if the object does not exist. Raise Refused, Unreachable or Garbled."""
         path = self._resource.path(self._namespace, self._name)
         try:
-            answer = await self._client.get(path, {}, accept=partial_metadata.ONE)
+            answer = await self._client.get(path, {}, accept=METADATA)
         except Refused as error:
             if (error.refusal.code, error.refusal.reason) == (404, "NotFound"):
                 return None
             raise
-        record = partial_metadata.metadata_of(self._resource, answer)
+        record = metadata_of(self._resource, answer)
         if (record.namespace, record.name) != (self._namespace or "", self._name):
             raise Garbled("another object came than was asked for")
         return record
@@ -208,7 +208,7 @@ class MetadataRequest:
         paging = Paging(query, page_limit=None, patience=60.0)
         path = self._resource.path(self._namespace, None)
         client = cast("Transport", self._client)
-        page = await partial_metadata.page_of_metadata(client, self._resource, path, paging)
+        page = await page_of_metadata(client, self._resource, path, paging)
         return any(record.name == self._name for record in page.records)
 
 

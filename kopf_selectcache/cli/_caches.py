@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from kopf_selectcache.client.discovery import NotServed, resolve
-from kopf_selectcache.client.partial_metadata import pages_of_metadata
+from kopf_selectcache.client.fetcher import pages_of_metadata
 from kopf_selectcache.client.reading import Refused
 from kopf_selectcache.client.transport import KopfTransport
 from kopf_selectcache.core.errors import Garbled

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import kopf
 
-from kopf_selectcache.client.partial_metadata import ONE, metadata_of
+from kopf_selectcache.client.fetcher import METADATA, metadata_of
 from kopf_selectcache.client.reading import Refused, Unreachable
 from kopf_selectcache.client.transport import KopfTransport
 from kopf_selectcache.core.errors import Garbled
@@ -132,7 +132,7 @@ class Remover:
         try:
             for _ in range(TRIES):
                 if record is None:
-                    record = metadata_of(resource, await self._transport.get(path, {}, accept=ONE))
+                    record = metadata_of(resource, await self._transport.get(path, {}, accept=METADATA))
                 obj = record.decode()
                 if (changes := _removal(obj, self._finalizer)) is None:
                     return done("absent", f" does not have {self._finalizer}.")

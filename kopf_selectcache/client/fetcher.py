@@ -1,26 +1,32 @@
-"""Requests to the server for objects that the cache does not hold: joined, paced and paged. Caches no
-answers.
+"""Requests to the server for objects that the cache does not hold: joined, paced and paged; and the lists of
+metadata. Caches no answers.
 
 Identical requests share one answer if it has not been sent yet. A request under way is not shared: the server
 may have answered it before the caller's last write, and the answer would lack a new object. So of identical
 requests at most one is under way and one waits, whatever the number of callers.
+
+Objects are requested as a whole or as metadata only (PartialObjectMetadata), both without `managedFields`,
+unless they are stored. A server may not support a form, and answers with whole objects.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
 from random import random
 from time import monotonic
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
-from kopf_selectcache.core.protocol.decoder import Reader
+from kopf_selectcache.core.errors import Garbled
+from kopf_selectcache.core.protocol.decoder import PARTIAL_KIND, PARTIAL_VERSION, Reader
 from kopf_selectcache.core.protocol.messages import Page, Refusal
 from kopf_selectcache.core.protocol.pager import Paging
+from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.store.projection import ALL, Projection
 from kopf_selectcache.core.store.record import Record
 
 from .reading import Refused
-from .transport import JSON, Transport, ask_in_size
+from .transport import DROP, JSON, Transport, ask_in_size
 
 _T = TypeVar("_T")
 
@@ -208,3 +214,81 @@ class Fetcher:
         for requests in (self._unsent, self._sent):
             if requests.get(key) is request:
                 del requests[key]
+
+
+# ---- The metadata of objects.
+
+METADATA = f"{JSON};as={PARTIAL_KIND};g=meta.k8s.io;v=v1{DROP},{JSON}{DROP}"
+"""The header Accept of a request for one object, or for a watch."""
+
+METADATA_LIST = f"{JSON};as={PARTIAL_KIND}List;g=meta.k8s.io;v=v1{DROP},{JSON}{DROP}"
+"""The header Accept of a list."""
+
+
+class Client(Protocol):
+    """Sends GET requests: a transport, or the fetcher of an operator."""
+
+    async def get(
+        self, path: str, query: Mapping[str, str], *, accept: str = ..., most: int | None = None
+    ) -> bytes: ...
+
+
+_READER = Reader(PARTIAL_VERSION, PARTIAL_KIND)
+
+
+def accept_of(projection: Projection, *, is_list: bool = False) -> str:
+    """Return the header Accept of a request for objects of which this part is stored."""
+    accept = f"{JSON}{DROP}"
+    if projection.metadata_only:
+        accept = METADATA_LIST if is_list else METADATA
+    return accept.replace(DROP, "") if projection.keeps_managed else accept
+
+
+def metadata_of(resource: Resource, answer: bytes) -> Record:
+    """Decode the answer to a request for one object. Raise Garbled."""
+    try:
+        return _READER.record(answer, kindless=False)
+    except Garbled:
+        return Reader.of(resource, ALL).record(answer, kindless=False)
+
+
+async def pages_of_metadata(
+    transport: Transport,
+    resource: Resource,
+    path: str,
+    paging: Paging,
+    *,
+    chance: Callable[[], float],
+    sleep: Callable[[float], Awaitable[None]],
+) -> AsyncGenerator[tuple[Record, ...], None]:
+    """Yield the objects of a list, page by page, to its end; raise Refused, Unreachable or Garbled."""
+    while not paging.is_complete:
+        if pause := paging.take_pause(chance()):
+            await sleep(pause)
+        page = await page_of_metadata(transport, resource, path, paging)
+        paging.turn(page)
+        yield page.records
+
+
+async def exists(client: Client, resource: Resource, namespace: str | None, name: str) -> bool:
+    """Ask whether an object exists, with the permission to list the kind. Raise Refused, Unreachable or
+    Garbled.
+    """
+    paging = Paging({"fieldSelector": f"metadata.name={name}"}, page_limit=1, patience=0.0)
+    page = await page_of_metadata(client, resource, resource.path(namespace), paging)
+    return any(record.name == name for record in page.records)
+
+
+async def page_of_metadata(transport: Client, resource: Resource, path: str, paging: Paging) -> Page:
+    """Return the next page of a list; raise Refused, Unreachable or Garbled."""
+    answer = await ask_in_size(
+        paging.size,
+        lambda: transport.get(path, paging.query, accept=METADATA_LIST, most=paging.size.most_bytes),
+    )
+    try:
+        page = _READER.page(answer)
+    except Garbled:
+        page = Reader.of(resource, ALL).page(answer)
+    if not isinstance(page, Page):
+        raise Refused(page)
+    return page

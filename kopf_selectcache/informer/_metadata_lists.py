@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kopf_selectcache.client.partial_metadata import pages_of_metadata
+from kopf_selectcache.client.fetcher import pages_of_metadata
 from kopf_selectcache.core.protocol.pager import Paging
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.probe import Listed, listed_of

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from kopf_selectcache.client.partial_metadata import accept_of, page_of_metadata, pages_of_metadata
+from kopf_selectcache.client.fetcher import accept_of, page_of_metadata, pages_of_metadata
 from kopf_selectcache.client.reading import Refused
 from kopf_selectcache.client.transport import JSON, Transport, ask_in_size
 from kopf_selectcache.core.protocol.decoder import Reader

@@ -21,8 +21,8 @@ from itertools import islice
 from typing import Protocol
 
 from kopf_selectcache._errors import NotSynced, SelectCacheError, StateError, Superseded
-from kopf_selectcache.client import partial_metadata
-from kopf_selectcache.client.partial_metadata import Client
+from kopf_selectcache.client import fetcher
+from kopf_selectcache.client.fetcher import Client
 from kopf_selectcache.client.reading import Refused
 from kopf_selectcache.core.protocol.backoff import delay
 from kopf_selectcache.core.selection.kinds import BUILT_IN
@@ -441,7 +441,7 @@ async def exists(client: Client, namespace: str) -> bool:
     """Ask whether a namespace exists, with the permission that Kopf needs: to list namespaces. Raise Refused,
     Unreachable or Garbled.
     """
-    return await partial_metadata.exists(client, _NAMESPACES, None, namespace)
+    return await fetcher.exists(client, _NAMESPACES, None, namespace)
 
 
 async def absent(is_there: Callable[[str], Awaitable[bool]], named: Mapping[str, str]) -> str:

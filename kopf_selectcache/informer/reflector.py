@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import replace
 
-from kopf_selectcache.client.partial_metadata import accept_of
+from kopf_selectcache.client.fetcher import accept_of
 from kopf_selectcache.client.reading import IdleTimeout, Lines, NoCredentials, Refused, Unreachable
 from kopf_selectcache.client.transport import ask_in_size
 from kopf_selectcache.core.errors import Garbled, TooLarge

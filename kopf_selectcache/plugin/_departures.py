@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from kopf_selectcache.client.partial_metadata import pages_of_metadata
+from kopf_selectcache.client.fetcher import pages_of_metadata
 from kopf_selectcache.client.reading import Refused, Unreachable
 from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.protocol.backoff import delay

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import kopf
 
 from kopf_selectcache import _kopf
-from kopf_selectcache.client.partial_metadata import Client, exists
+from kopf_selectcache.client.fetcher import Client, exists
 from kopf_selectcache.client.reading import Refused
 from kopf_selectcache.core.selection.kinds import Kind
 from kopf_selectcache.core.selection.resource import Resource

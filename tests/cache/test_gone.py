@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kopf_selectcache import Forbidden, ReadError, Selector
-from kopf_selectcache.client.partial_metadata import ONE
+from kopf_selectcache.client.fetcher import METADATA
 from kopf_selectcache.client.reading import Unreachable
 from kopf_selectcache.client.transport import DROP
 from kopf_selectcache.core.protocol.messages import Refusal
@@ -137,7 +137,7 @@ def test_what_is_not_held_is_asked_for_by_its_metadata_alone() -> None:
             True,
         ]
         assert environment.server.asked == [(PATH, {})] * 2
-        assert environment.server.accepted == [ONE] * 2
+        assert environment.server.accepted == [METADATA] * 2
 
     run(main)
 
@@ -224,7 +224,7 @@ def test_identical_questions_share_an_answer_but_none_with_a_fetch() -> None:
             *(cache.is_deleted("pods", "web-1", namespace="ns", uid=uid) for uid in ("a", "b")),
             cache.fetch("pods", "web-1", namespace="ns"),
         )
-        assert sorted(environment.server.accepted) == sorted([ONE, f"application/json{DROP}"])
+        assert sorted(environment.server.accepted) == sorted([METADATA, f"application/json{DROP}"])
 
     run(main)
 

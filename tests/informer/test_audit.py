@@ -12,7 +12,7 @@ from typing import cast
 import pytest
 
 from kopf_selectcache import Cached, Forbidden, Key, NotSynced, Selector, StateError
-from kopf_selectcache.client.partial_metadata import metadata_of
+from kopf_selectcache.client.fetcher import metadata_of
 from kopf_selectcache.client.reading import Refused
 from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.protocol.machine import Waiting

@@ -16,9 +16,8 @@ import kopf
 from kopf_selectcache import AnyOf, Cached, Selector, settings_of
 from kopf_selectcache._errors import Invalid
 from kopf_selectcache.cache._write_errors import refused_write
-from kopf_selectcache.cache.blocking import Waits
+from kopf_selectcache.cache.blocking import Call, Waits
 from kopf_selectcache.cache.dropped_fields import DroppedFields
-from kopf_selectcache.cache.misuse import Call
 from kopf_selectcache.cache.noting import WriteTarget, Written, notes
 from kopf_selectcache.cache.request import Request
 from kopf_selectcache.client.discovery import Resolution

@@ -296,7 +296,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("show a staged generation", STORE, '        """Stage a new generation. Readers see the current one until `commit`."""\n        self.abandon()\n        self._staged = {}',
            '        """Stage a new generation. Readers see the current one until `commit`."""\n        self.abandon()\n        self._staged = {}\n        self._held = self._staged', 3, (IN_WRITER,), THREADS),
     # ---- What is asked about an object that no branch holds.
-    Mutant("treat the first page of an answer as all of it", "client/partial_metadata.py", "    while not paging.is_complete:\n", "    if not paging.is_complete:\n",
+    Mutant("treat the first page of an answer as all of it", "client/fetcher.py", "    while not paging.is_complete:\n", "    if not paging.is_complete:\n",
            12, (R + "12_a_list_that_breaks_off_after_its_first_page_settles_nothing",)),
     Mutant("list a quiet stream at another version than that of the others", REACH, "self._metadata(exactly(wanted), version=wanted)", "self._metadata(not_older_than(wanted))",
            12, (R + "12_200_leaves_take_one_list_of_the_quiet_stream_as_of_the_newest_version",

@@ -382,7 +382,7 @@ SILENCE: tuple[Mutant, ...] = (
     ),
     Mutant(
         "name a cancelled write as one that nobody has awaited",
-        "cache/misuse.py",
+        "cache/blocking.py",
         "        self._is_used = True\n        return self._work.throw",
         "        return self._work.throw",
         20,

@@ -53,18 +53,21 @@ from ._decoding import (
     Mark,
     Metadata,
     Object,
+    SharedMetadata,
     UsualMetadata,
     UsualObject,
     UsualPartial,
+    can_be_named,
     decode_as,
+    labels_alone,
     line_of,
     named,
     reason_of,
     refusal_of,
     split_list,
     too_long,
+    without_managed,
 )
-from ._metadata import SharedMetadata, can_be_named, labels_alone, without_managed
 from .messages import END_OF_INITIAL_EVENTS, Bookmark, Event, Message, Page, Refusal
 
 

@@ -284,7 +284,7 @@ OVERHEAD = 530
 """Bytes per record besides the object itself: name, uid, version and the place in the store, measured with
 tracemalloc.
 
-Labels and owners are not included, because records share equal ones (`core.protocol._metadata`).
+Labels and owners are not included, because records share equal ones (`core.protocol._decoding`).
 """
 
 

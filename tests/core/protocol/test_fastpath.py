@@ -12,8 +12,7 @@ import pytest
 
 from kopf_selectcache.core.errors import Garbled, Untransformed
 from kopf_selectcache.core.protocol import decoder
-from kopf_selectcache.core.protocol._decoding import split_list
-from kopf_selectcache.core.protocol._metadata import without_managed
+from kopf_selectcache.core.protocol._decoding import split_list, without_managed
 from kopf_selectcache.core.protocol.decoder import APIECE, SLICE, Reader
 from kopf_selectcache.core.protocol.messages import Event, Page
 from kopf_selectcache.core.store.projection import Projection

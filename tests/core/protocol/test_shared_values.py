@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tracemalloc
 
-from kopf_selectcache.core.protocol._metadata import FEW, MOST, Sharing
+from kopf_selectcache.core.protocol._decoding import MOST_RECURRING, MOST_SINGLE, Sharing
 from kopf_selectcache.core.protocol.decoder import Reader
 
 
@@ -22,7 +22,7 @@ def test_equal_texts_have_one_value() -> None:
 
 
 def test_as_many_as_come_again_are_remembered() -> None:
-    texts = [b"%d" % number for number in range(MOST // 2)]
+    texts = [b"%d" % number for number in range(MOST_RECURRING // 2)]
     kept = sharing()
     listed(
         kept, [text for text in texts for _ in range(3)]
@@ -40,7 +40,7 @@ def test_of_what_never_comes_again_only_few_are_remembered() -> None:
         tracemalloc.stop()
         return size
 
-    assert held(20 * FEW) < 3 * held(FEW)
+    assert held(20 * MOST_SINGLE) < 3 * held(MOST_SINGLE)
 
 
 def test_records_of_equal_labels_and_owners_share_them() -> None:
