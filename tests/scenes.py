@@ -12,8 +12,7 @@ import msgspec
 from kopf_selectcache import NotFound, OutsideFilter
 from kopf_selectcache.core.protocol.decoder import Reader
 from kopf_selectcache.core.selection.grammar import parse_labels
-from kopf_selectcache.core.store.indexes import Lookup
-from kopf_selectcache.core.store.postings import IndexedProperty
+from kopf_selectcache.core.store.indexes import IndexedProperty, Lookup
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.core.store.store import Store
 from kopf_selectcache.core.store.union import Union

@@ -14,7 +14,7 @@ from kopf_selectcache.core.protocol.query import written
 from kopf_selectcache.core.redact import clipped, shown
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.index_spec import Failing, Indexed
-from kopf_selectcache.core.store.postings import in_words
+from kopf_selectcache.core.store.indexes import in_words
 from kopf_selectcache.core.store.projection import Keys, Projection, as_written
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.informer.index_builder import Failed, Taken

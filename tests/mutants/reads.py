@@ -7,7 +7,7 @@ from .mutant import CORPUS, Mutant
 AT_LEAST, AS_NEW = "tests/cache/test_at_least.py::test_11_", "cache/_at_least.py"
 
 ANSWERS, REPEATED = "tests/core/store/test_answers.py::test_", "tests/cache/test_repeated.py::test_"
-INDEXES, POSTINGS = "core/store/indexes.py", "core/store/postings.py"
+INDEXES = "core/store/indexes.py"
 PINNED = "tests/cache/test_pinned.py::test_"
 OVERLAY = "cache/_overlay.py"
 WORLD = "tests/world/test_world.py::test_"
@@ -174,7 +174,7 @@ READS: tuple[Mutant, ...] = (
            (PINNED + "11_the_log_names_a_snapshot_that_is_kept_for_minutes",)),
     Mutant("name a snapshot that nobody refers to", "cache/pinned.py", "                del oldest  #", "                pass  #", 11,
            (PINNED + "11_the_log_names_no_snapshot_that_was_dropped_without_its_end",)),
-    Mutant("repeat an answer after a change of its posting", POSTINGS, "            if self._answers.by_lookup:\n                self._answers.drop(self, value)\n            found = self._postings.get(value)\n            if found is None:", "            found = self._postings.get(value)\n            if found is None:", 3,
+    Mutant("repeat an answer after a change of its posting", INDEXES, "            if self._answers.by_lookup:\n                self._answers.drop(self, value)\n            found = self._postings.get(value)\n            if found is None:", "            found = self._postings.get(value)\n            if found is None:", 3,
            (ANSWERS + "3_an_answer_changes_with_an_object_that_comes_and_with_one_that_leaves",)),
     Mutant("repeat an answer without an index after a change", INDEXES, "            self.answers.drop(self, ALL)\n", "", 3,
            (ANSWERS + "3_an_answer_changes_with_an_object_that_comes_and_with_one_that_leaves",)),
@@ -188,13 +188,13 @@ READS: tuple[Mutant, ...] = (
            (ANSWERS + "so_has_one_that_has_the_indexes_built_anew",)),
     Mutant("check many candidates under the lock", INDEXES, "            if best.size > CHECKED and rest != NOTHING:\n", "            if False:\n", 8,
            (ANSWERS + "8_many_candidates_are_checked_without_the_lock_and_the_result_is_repeated",)),
-    Mutant("repeat an answer that has changed while its candidates were checked", "core/store/postings.py", "        if self.by_lookup.get(id(answer.lookup)) is answer:\n", "        if True:\n", 3,
+    Mutant("repeat an answer that has changed while its candidates were checked", "core/store/indexes.py", "        if self.by_lookup.get(id(answer.lookup)) is answer:\n", "        if True:\n", 3,
            (ANSWERS + "3_an_answer_whose_candidates_change_while_they_are_checked_is_not_repeated",)),
     Mutant("write an infinite number as null", "cache/formats/given.py", '"" if isfinite(value) else', '"" if value else', 14,
            ("tests/cache/test_live.py::test_an_object_that_lacks_something_is_not_sent",)),
     Mutant("decode numbers out of range by a decoder of fewer levels", "core/recursion.py", "        pass  # It takes a few levels more", "        raise  # It takes a few levels more", 8,
            ("tests/cache/test_deep_stacks.py::test_contract_8_a_number_out_of_range_is_decoded_as_deeply_as_any",)),
-    Mutant("keep all answers", "core/store/postings.py", "            self._drop(next(iter(self.by_lookup)))\n", "            break\n", 8,
+    Mutant("keep all answers", "core/store/indexes.py", "            self._drop(next(iter(self.by_lookup)))\n", "            break\n", 8,
            (ANSWERS + "there_is_an_end_of_answers_and_of_their_records",)),
     Mutant("memoise a request whatever its label is", "cache/request.py", "                if type(value) is not str:\n                    return None\n", "                pass\n", 1,
            (REPEATED + "a_label_that_may_change_is_read_each_time",)),

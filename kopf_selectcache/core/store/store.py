@@ -16,8 +16,7 @@ import msgspec
 
 from .changes import Change, ChangeCause, KnownBy, replaced
 from .index_spec import Indexed, note
-from .indexes import AT_ONCE, NOTHING, Chosen, Indexes, Lookup
-from .postings import AnsweredRecords, room
+from .indexes import AT_ONCE, NOTHING, AnsweredRecords, Chosen, Indexes, Lookup, room
 from .record import Record, UnreadableRecord, all_of, differing, is_newer, is_older
 from .siblings import Tally, weight
 

@@ -10,10 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kopf_selectcache.core.store import indexes, postings
-from kopf_selectcache.core.store.indexes import IDLE, NOTHING, WORTH, Lookup
-from kopf_selectcache.core.store.indexes import MOST as MOST_INDEXES
-from kopf_selectcache.core.store.postings import MOST, AnsweredRecords
+from kopf_selectcache.core.store import indexes
+from kopf_selectcache.core.store.indexes import (
+    IDLE,
+    MOST_ANSWERS,
+    MOST_INDEXES,
+    NOTHING,
+    WORTH,
+    AnsweredRecords,
+    Lookup,
+)
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.core.store.store import Store
 from kopf_selectcache.core.store.substore import Keys
@@ -232,14 +238,14 @@ def test_3_an_answer_whose_candidates_change_while_they_are_checked_is_not_repea
 def test_there_is_an_end_of_answers_and_of_their_records() -> None:
     store, _ = indexed()
     known = store._indexes.answers
-    many = [by_label("app=a", names=frozenset([f"pod-{number}"])) for number in range(MOST + 5)]
+    many = [by_label("app=a", names=frozenset([f"pod-{number}"])) for number in range(MOST_ANSWERS + 5)]
     for each in many:
         store.chosen(each)
-    assert len(known.by_lookup) == MOST
+    assert len(known.by_lookup) == MOST_ANSWERS
     assert id(many[0]) not in known.by_lookup, "the oldest one made room"
-    with patch.object(postings, "MOST_RECORDS", 150):
+    with patch.object(indexes, "MOST_RECORDS", 150):
         for text in ("app=a", "app in (a)", "app=b"):
             assert len(store.chosen(by_label(text)).records) >= WORTH // 2
         assert sum(len(each.records or ()) for each in known.by_lookup.values()) <= 150
-        with patch.object(postings, "MOST_RECORDS", 50):
+        with patch.object(indexes, "MOST_RECORDS", 50):
             assert len(store.chosen(by_label("app==a")).records) >= WORTH // 2

@@ -12,10 +12,9 @@ from unittest.mock import patch
 import pytest
 
 from kopf_selectcache.core.errors import BadIndex, Undecodable
-from kopf_selectcache.core.store import indexes, postings
+from kopf_selectcache.core.store import indexes
 from kopf_selectcache.core.store.index_spec import Indexed, note
-from kopf_selectcache.core.store.indexes import Lookup
-from kopf_selectcache.core.store.postings import IndexedProperty
+from kopf_selectcache.core.store.indexes import IndexedProperty, Lookup
 from kopf_selectcache.core.store.siblings import Tally, weight
 from kopf_selectcache.core.store.substore import Keys
 from kopf_selectcache.core.store.union import Union
@@ -99,7 +98,7 @@ def test_containers_are_weighed_when_the_lock_is_held_no_more() -> None:
         assert not store._lock.locked()
         return sys.getsizeof(each)
 
-    with patch.object(postings, "getsizeof", weighed):
+    with patch.object(indexes, "getsizeof", weighed):
         weights = store.weights()
     assert weights.keys() == {"", "index node"}
     assert weights["index node"] > 2 * sys.getsizeof(set(range(100)).copy())

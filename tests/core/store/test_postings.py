@@ -16,11 +16,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kopf_selectcache.core.selection.grammar import LabelRequirement, parse_labels
-from kopf_selectcache.core.store import indexes, postings
+from kopf_selectcache.core.store import indexes
 from kopf_selectcache.core.store.changes import Change, ChangeCause
 from kopf_selectcache.core.store.index_spec import Indexed
-from kopf_selectcache.core.store.indexes import IDLE, MOST, WORTH, Lookup
-from kopf_selectcache.core.store.postings import OWNER, IndexedProperty
+from kopf_selectcache.core.store.indexes import IDLE, MOST_INDEXES, OWNER, WORTH, IndexedProperty, Lookup
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.core.store.store import Readable, Store
 from kopf_selectcache.core.store.substore import Keys, Section, UnionView
@@ -197,10 +196,7 @@ STEPS = st.lists(
 @contextmanager
 def small() -> Iterator[None]:
     """Let every read be worth an index, and what is few, many and all at once be small numbers."""
-    with (
-        patch.multiple(indexes, WORTH=0, AT_ONCE=6, MOST=3, IDLE=4),
-        patch.multiple(postings, FEW=3, LARGE=6),
-    ):
+    with patch.multiple(indexes, WORTH=0, AT_ONCE=6, MOST_INDEXES=3, IDLE=4, FEW=3, LARGE=6):
         yield
 
 
@@ -369,8 +365,8 @@ def test_names_are_looked_up_and_not_for() -> None:
 
 def test_there_is_an_end_of_indexes_until_one_is_idle() -> None:
     store = filled(WORTH + 1, lambda i: record(f"pod-{i}", app="a"))
-    wanted = [store.chosen(by_label(f"key-{number}=a")).missing for number in range(MOST + 1)]
-    assert (len(set(wanted)), wanted[-1]) == (MOST + 1, None)
+    wanted = [store.chosen(by_label(f"key-{number}=a")).missing for number in range(MOST_INDEXES + 1)]
+    assert (len(set(wanted)), wanted[-1]) == (MOST_INDEXES + 1, None)
     build(store, 1000)
     assert store.chosen(Lookup(owner="x")).missing == OWNER, "owners always have one"
     for _ in range(IDLE - 1):
