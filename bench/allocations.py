@@ -22,9 +22,9 @@ from kopf_selectcache import Key, Selector
 from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.core.protocol.decoder import Reader
 from kopf_selectcache.core.protocol.messages import Event
+from kopf_selectcache.core.store.packing import SAMPLES, SiblingPacking, learned
 from kopf_selectcache.core.store.projection import ALL
-from kopf_selectcache.core.store.record import SAMPLES, Record, learned
-from kopf_selectcache.core.store.siblings import SiblingPacking
+from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.core.store.store import Store
 from tests.cache.environment import PODS, Environment, pod
 

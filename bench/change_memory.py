@@ -20,7 +20,7 @@ from bench.checkout import Followed, Server, pod
 from kopf_selectcache import Cached
 from kopf_selectcache.core.protocol.decoder import Reader
 from kopf_selectcache.core.protocol.messages import Page
-from kopf_selectcache.core.store.siblings import weight
+from kopf_selectcache.core.store.packing import weight
 
 CHANGES: Mapping[str, Cached] = {
     "another filter, the same objects": Cached("app=web"),

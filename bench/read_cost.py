@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 
 from bench.datasets import SETS, dataset
 from kopf_selectcache import Cached, Key
-from kopf_selectcache.core.store.record import Record, learned
-from kopf_selectcache.core.store.siblings import SiblingPacking
+from kopf_selectcache.core.store.packing import SiblingPacking, learned
+from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.errors import OutsideFilter
 from kopf_selectcache.testing import FakeCache
 

@@ -17,8 +17,8 @@ from kopf_selectcache.core.protocol.query import written
 from kopf_selectcache.core.redact import clipped
 from kopf_selectcache.core.selection.kinds import KindKey
 from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.store.packing import weights_of
 from kopf_selectcache.core.store.record import Record
-from kopf_selectcache.core.store.siblings import weights_of
 from kopf_selectcache.informer.checks import Reviewer, Unreviewed
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime

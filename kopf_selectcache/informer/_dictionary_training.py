@@ -17,8 +17,8 @@ from functools import partial
 from threading import Thread
 from typing import NamedTuple, TypeVar
 
-from kopf_selectcache.core.store.record import FEWEST, SAMPLES, Record, is_newer, learned
-from kopf_selectcache.core.store.siblings import SiblingPacking, Tally
+from kopf_selectcache.core.store.packing import FEWEST, SAMPLES, SiblingPacking, Tally, learned
+from kopf_selectcache.core.store.record import Record, is_newer
 from kopf_selectcache.core.store.store import Store
 
 AT_ONCE = 50

@@ -14,8 +14,8 @@ from dataclasses import replace
 
 from kopf_selectcache.core.errors import BadIndex
 from kopf_selectcache.core.store.index_spec import Indexed, Values, with_values
+from kopf_selectcache.core.store.packing import Tally, weight
 from kopf_selectcache.core.store.record import Record
-from kopf_selectcache.core.store.siblings import Tally, weight
 from kopf_selectcache.core.store.union import Union
 
 from .reflector import Reflector

@@ -25,18 +25,23 @@ from kopf_selectcache.core.recursion import decoded
 from kopf_selectcache.core.selection.kinds import KindKey, find
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.index_spec import Indexed, without_value
-from kopf_selectcache.core.store.projection import ALL, Keys, Projection
-from kopf_selectcache.core.store.record import FEWEST, SAMPLES, Record, Storage, bare, compact_json, learned
-from kopf_selectcache.core.store.siblings import (
+from kopf_selectcache.core.store.packing import (
+    FEWEST,
     OVERHEAD,
     ROOM,
+    SAMPLES,
     WARM,
     SiblingPacking,
+    Storage,
     Tally,
     Template,
+    bare,
+    learned,
     packing_of,
     weights_of,
 )
+from kopf_selectcache.core.store.projection import ALL, Keys, Projection
+from kopf_selectcache.core.store.record import Record, compact_json
 from kopf_selectcache.selectors.kind_keys import text_of
 from kopf_selectcache.selectors.selector import AnyOf, Selector
 from kopf_selectcache.selectors.text import LabelSelector

@@ -19,7 +19,7 @@ from kopf_selectcache.core.selection.kinds import Kind
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.changes import Change
 from kopf_selectcache.core.store.index_spec import Indexed
-from kopf_selectcache.core.store.siblings import SiblingPacking, packing_of
+from kopf_selectcache.core.store.packing import SiblingPacking, packing_of
 from kopf_selectcache.core.store.swap import Swap
 from kopf_selectcache.core.store.union import Union
 from kopf_selectcache.selectors.kind_keys import called, text_of

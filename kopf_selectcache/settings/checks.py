@@ -12,7 +12,7 @@ from typing import TypeAlias, get_args
 
 from kopf_selectcache._errors import DeclarationError
 from kopf_selectcache.core.redact import clipped
-from kopf_selectcache.core.store.record import Storage
+from kopf_selectcache.core.store.packing import Storage
 from kopf_selectcache.selectors.signatures import near
 
 Size: TypeAlias = int | str

@@ -25,6 +25,7 @@ from kopf_selectcache.core.selection.kinds import Kind, KindKey, find, parse_key
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.selection.values import is_dns_subdomain
 from kopf_selectcache.core.store.index_spec import Function, Indexed
+from kopf_selectcache.core.store.packing import Storage
 from kopf_selectcache.core.store.projection import (
     ALL,
     EVERY,
@@ -35,7 +36,6 @@ from kopf_selectcache.core.store.projection import (
     Projection,
     Transform,
 )
-from kopf_selectcache.core.store.record import Storage
 from kopf_selectcache.selectors.kind_keys import SETTINGS, AnyKey, Site, checked_key, key_of, text_of
 from kopf_selectcache.selectors.selector import AnyOf, Branches, Selector, labels_of_namespaces
 from kopf_selectcache.selectors.signatures import check_call, nearest_argument

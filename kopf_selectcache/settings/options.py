@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias, cast, get_a
 from kopf_selectcache._errors import DeclarationError, require
 from kopf_selectcache.core.redact import shown
 from kopf_selectcache.core.selection.kinds import Kind, KindKey, find
+from kopf_selectcache.core.store.packing import Storage
 from kopf_selectcache.core.store.projection import Path, Transform, as_written
-from kopf_selectcache.core.store.record import Storage
 from kopf_selectcache.selectors.kind_keys import AnyKey, key_of
 from kopf_selectcache.selectors.selector import AnyOf, Selector, make_selector
 from kopf_selectcache.selectors.signatures import check_call, is_async, near

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kopf_selectcache import Cache, Cached, DeclarationError, Forbidden, NotDeclared, Selector
-from kopf_selectcache.core.store.siblings import weight, weights_of
+from kopf_selectcache.core.store.packing import weight, weights_of
 from kopf_selectcache.errors import Missing
 from kopf_selectcache.informer.checks import Reviewer
 from kopf_selectcache.informer.state import Relist

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from kopf_selectcache import AnyOf, FieldSelector, Key, LabelSelector, NotFound, OutsideFilter, Selector
 from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.core.selection.grammar import LabelRequirement
-from kopf_selectcache.core.store.record import Packing
+from kopf_selectcache.core.store.packing import Packing
 from kopf_selectcache.errors import Stalled
 from kopf_selectcache.testing import FakeCache
 from kopf_selectcache.types import Reason

@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from kopf_selectcache.cli.check import add_arguments, checked
-from kopf_selectcache.core.store.siblings import OVERHEAD
+from kopf_selectcache.core.store.packing import OVERHEAD
 from kopf_selectcache.settings.checks import readable
 from kopf_selectcache.testing import EmbeddedCluster
 from kopf_selectcache.testing.faults import Refuse

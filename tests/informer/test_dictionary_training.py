@@ -18,8 +18,8 @@ import pytest
 from kopf_selectcache import Cached, DeclarationError, Selector
 from kopf_selectcache.core.protocol.decoder import APIECE, SLICE
 from kopf_selectcache.core.protocol.pager import EMPTY_PAGES
-from kopf_selectcache.core.store.record import FEWEST, SAMPLES, Record, Storage
-from kopf_selectcache.core.store.siblings import SiblingPacking
+from kopf_selectcache.core.store.packing import FEWEST, SAMPLES, SiblingPacking, Storage
+from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.core.store.store import Store
 from kopf_selectcache.informer import _dictionary_training
 from kopf_selectcache.informer._dictionary_training import (

@@ -11,7 +11,7 @@ import pytest
 from kopf_selectcache import Cached, Forbidden, NotSynced, Selector
 from kopf_selectcache._errors import Superseded
 from kopf_selectcache.core.store.changes import Change
-from kopf_selectcache.core.store.siblings import SiblingPacking
+from kopf_selectcache.core.store.packing import SiblingPacking
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.state import Relist, Split, split_streams
 from kopf_selectcache.informer.swap import PreparedState, Swapper

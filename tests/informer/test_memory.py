@@ -17,9 +17,9 @@ from msgspec.structs import replace
 from kopf_selectcache import Cached, Selector
 from kopf_selectcache._errors import in_one_line
 from kopf_selectcache.core.protocol.decoder import Reader
+from kopf_selectcache.core.store.packing import OVERHEAD, SiblingPacking, Template, weight
 from kopf_selectcache.core.store.projection import ALL
 from kopf_selectcache.core.store.record import Record
-from kopf_selectcache.core.store.siblings import OVERHEAD, SiblingPacking, Template, weight
 from kopf_selectcache.errors import Oversized
 from kopf_selectcache.informer.health import Health
 from kopf_selectcache.informer.informer import Informer

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kopf_selectcache import Cached, DeclarationError
-from kopf_selectcache.core.store.siblings import OVERHEAD, Tally, weight
+from kopf_selectcache.core.store.packing import OVERHEAD, Tally, weight
 from kopf_selectcache.informer.memory import expected
 from kopf_selectcache.settings.checks import bytes_in
 from kopf_selectcache.settings.options import SelectCacheSettings

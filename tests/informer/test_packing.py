@@ -10,8 +10,8 @@ from weakref import ref
 
 import pytest
 
-from kopf_selectcache.core.store.record import SAMPLES, Record, learned
-from kopf_selectcache.core.store.siblings import SiblingPacking, Tally, Template, weight
+from kopf_selectcache.core.store.packing import SAMPLES, SiblingPacking, Tally, Template, learned, weight
+from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.core.store.store import Store
 from kopf_selectcache.informer import _dictionary_training
 from kopf_selectcache.informer._dictionary_training import STILL, DictionaryTraining

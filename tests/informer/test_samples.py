@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 from kopf_selectcache.core.protocol.decoder import Reader
+from kopf_selectcache.core.store.packing import FEWEST, OVERHEAD, learned, packing_of, weights_of
 from kopf_selectcache.core.store.projection import ALL
-from kopf_selectcache.core.store.record import FEWEST, Record, learned
-from kopf_selectcache.core.store.siblings import OVERHEAD, packing_of, weights_of
+from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.informer.memory import Samples
 from kopf_selectcache.settings.retention import indexes, projection
 from tests.cache.environment import PODS, pod

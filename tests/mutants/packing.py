@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .mutant import Mutant
 
-RECORD, SIBLINGS = "core/store/record.py", "core/store/siblings.py"
+RECORD, PACKED_RECORDS = "core/store/record.py", "core/store/packing.py"
 PACKED, SHARED = "tests/core/store/test_siblings.py::test_7_", "tests/informer/test_packing.py::test_7_"
 STILL = "tests/informer/test_packing.py::test_"
 
@@ -35,7 +35,7 @@ PACKING: tuple[Mutant, ...] = (
     ),
     Mutant(
         "let a template follow the changes of its object",
-        SIBLINGS,
+        PACKED_RECORDS,
         "                _exchange(record, packed, template, charging)\n",
         "                _exchange(record, packed, template, charging); template.stored = self.pack(data)\n",
         7,
@@ -43,7 +43,7 @@ PACKING: tuple[Mutant, ...] = (
     ),
     Mutant(
         "pack an object against the template of another group",
-        SIBLINGS,
+        PACKED_RECORDS,
         "        compressor = self._compressors.get(template)\n",
         "        compressor = next(iter(self._compressors.values()), None)\n",
         7,
@@ -51,7 +51,7 @@ PACKING: tuple[Mutant, ...] = (
     ),
     Mutant(
         "keep templates without records",
-        SIBLINGS,
+        PACKED_RECORDS,
         "self._templates: WeakValueDictionary[str, Template] = WeakValueDictionary()",
         "self._templates: dict[str, Template] = {}",
         7,
@@ -88,7 +88,7 @@ PACKING: tuple[Mutant, ...] = (
     ),
     Mutant(
         "return the object of a former record that had the same identity",
-        "core/store/store.py",
+        "core/store/record.py",
         "self.record = record  #",
         "self.record = None  #",
         7,

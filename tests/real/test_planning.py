@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kopf_selectcache.core.store.siblings import weight
+from kopf_selectcache.core.store.packing import weight
 from kopf_selectcache.informer.state import Relist
 from kopf_selectcache.settings.rights import READ
 from tests.apiserver.server import ApiServer

@@ -34,14 +34,13 @@ from kopf_selectcache.core.selection.field_values import Extractor
 from kopf_selectcache.core.selection.grammar import EVERYTHING, LabelRequirement, Sent, Unselected
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.index_spec import Indexed, Values, with_values
+from kopf_selectcache.core.store.packing import Packing, bare
 from kopf_selectcache.core.store.projection import ALL, Projection, parts_of
 from kopf_selectcache.core.store.record import (
     OutsideRecord,
-    Packing,
     PartialRecord,
     Record,
     UnreadableRecord,
-    bare,
     compact_json,
 )
 

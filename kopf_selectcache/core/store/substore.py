@@ -14,6 +14,7 @@ from kopf_selectcache.core.selection.grammar import FieldTerm, LabelRequirement
 
 from .changes import Change, ChangeCause, KnownBy
 from .indexes import Chosen, Lookup
+from .packing import Tally
 from .record import (
     ObjectKey,
     OutsideRecord,
@@ -26,7 +27,6 @@ from .record import (
     is_older,
     rank_of,
 )
-from .siblings import Tally
 from .store import Records, Store
 
 

@@ -35,8 +35,8 @@ from kopf_selectcache.core.reasons import MetricReason
 
 from .changes import Change, ChangeCause, replaced
 from .own_writes import OwnWrite, OwnWrites
+from .packing import Tally
 from .record import ObjectKey, Record, is_newer, is_older
-from .siblings import Tally
 from .store import Readable, Store
 from .substore import (
     Keys,

@@ -9,8 +9,15 @@ from concurrent.futures import ThreadPoolExecutor
 import msgspec
 import pytest
 
-from kopf_selectcache.core.store.record import OUTGROWN, SAMPLES, WORTHWHILE, Packing, Record, learned
-from kopf_selectcache.core.store.siblings import SiblingPacking
+from kopf_selectcache.core.store.packing import (
+    OUTGROWN,
+    SAMPLES,
+    WORTHWHILE,
+    Packing,
+    SiblingPacking,
+    learned,
+)
+from kopf_selectcache.core.store.record import Record
 
 
 def objects(count: int, *, seed: int = 1, word: str = "container") -> list[bytes]:

@@ -12,9 +12,9 @@ from weakref import WeakSet
 import pytest
 
 from kopf_selectcache.core.store.changes import Change, ChangeCause
-from kopf_selectcache.core.store.record import Packing, Record
-from kopf_selectcache.core.store.siblings import Tally
-from kopf_selectcache.core.store.store import OFTEN_READ_ENTRY, READ_ONCE, OftenRead, Store
+from kopf_selectcache.core.store.packing import Packing, Tally
+from kopf_selectcache.core.store.record import OFTEN_READ_ENTRY, READ_ONCE, OftenRead, Record
+from kopf_selectcache.core.store.store import Store
 from kopf_selectcache.core.store.substore import UnionView
 
 PACKING = Packing(always=True)

@@ -14,22 +14,24 @@ import msgspec
 import pytest
 import zstandard
 
+from kopf_selectcache.core.store import packing as packing_module
 from kopf_selectcache.core.store import record as record_module
-from kopf_selectcache.core.store import siblings as siblings_module
-from kopf_selectcache.core.store.record import SAMPLES, Record, learned
-from kopf_selectcache.core.store.siblings import (
+from kopf_selectcache.core.store.packing import (
     ATTEMPTS,
     FIRSTS,
     LARGEST,
     OVERHEAD,
     ROOM,
+    SAMPLES,
     SiblingPacking,
     Tally,
     Template,
     frame_of,
+    learned,
     weight,
     weights_of,
 )
+from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.core.store.store import Store
 from tests.interleaving import stepping
 
@@ -211,7 +213,7 @@ def test_7_a_template_exists_as_long_as_its_records(learnt: Learnt) -> None:
 def test_a_template_that_was_read_is_freed_when_others_are_read(
     learnt: Learnt, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(siblings_module, "WARM", 4 * len(pod("web", 0)))
+    monkeypatch.setattr(packing_module, "WARM", 4 * len(pod("web", 0)))
     packing = learnt()
     groups = [group(packing, f"app-{number}") for number in range(12)]
     for _ in range(2):
@@ -224,7 +226,7 @@ def test_a_template_that_was_read_is_freed_when_others_are_read(
 def test_a_template_that_is_read_outlasts_those_that_are_not(
     learnt: Learnt, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(siblings_module, "WARM", 4 * len(pod("web", 0)))
+    monkeypatch.setattr(packing_module, "WARM", 4 * len(pod("web", 0)))
     packing = learnt()
     groups = [group(packing, f"app-{number}") for number in range(12)]
     for each in groups:
@@ -337,7 +339,7 @@ def test_7_an_object_is_read_as_it_is_in_the_midst_of_its_packing(learnt: Learnt
         for each in found:
             packing.pack_record(each)
 
-    stepping([siblings_module.__file__, record_module.__file__], pack, look, finely=True)
+    stepping([packing_module.__file__, record_module.__file__], pack, look, finely=True)
     assert all(isinstance(each.packing, Template) for each in found)
 
 
@@ -363,7 +365,7 @@ def _is_over(packing: SiblingPacking, at: int, way: str) -> bool:
     def read() -> bytes:
         return seen(found[at % 2], way)
 
-    files = [record_module.__file__, siblings_module.__file__]
+    files = [record_module.__file__, packing_module.__file__]
     assert stepping(files, read, pack, finely=True) == pod("web", at % 2)
     return len(steps) <= at
 
@@ -371,7 +373,7 @@ def _is_over(packing: SiblingPacking, at: int, way: str) -> bool:
 def test_7_threads_read_siblings_of_many_groups_at_once(
     learnt: Learnt, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(siblings_module, "WARM", 3 * len(pod("web", 0)))
+    monkeypatch.setattr(packing_module, "WARM", 3 * len(pod("web", 0)))
     packing = learnt()
     groups = {f"app-{number}": group(packing, f"app-{number}") for number in range(12)}
 

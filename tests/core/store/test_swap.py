@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import pytest
 
 from kopf_selectcache.core.store.changes import Change
+from kopf_selectcache.core.store.packing import Tally
 from kopf_selectcache.core.store.record import Record
-from kopf_selectcache.core.store.siblings import Tally
 from kopf_selectcache.core.store.substore import Keys, Substore
 from kopf_selectcache.core.store.swap import Swap
 from kopf_selectcache.core.store.union import Union
