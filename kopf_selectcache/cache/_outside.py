@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from kopf_selectcache.core.store.own_writes import OwnWrite
+from kopf_selectcache.core.store.claims import OwnWrite
 from kopf_selectcache.core.store.record import OutsideRecord, Record, is_older, rank_of
 from kopf_selectcache.selectors.object_key import names_hint
 from kopf_selectcache.selectors.selecting import failures, failures_outside

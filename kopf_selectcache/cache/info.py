@@ -8,8 +8,8 @@ from functools import partial
 from sys import getsizeof
 
 from kopf_selectcache.core.redact import clipped
+from kopf_selectcache.core.store.claims import OwnWrites
 from kopf_selectcache.core.store.indexes import in_words
-from kopf_selectcache.core.store.own_writes import OwnWrites
 from kopf_selectcache.core.store.packing import weights_of
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.core.store.store import Readable

@@ -18,8 +18,8 @@ from kopf_selectcache._errors import DeclarationError, NotDeclared, NotSynced, R
 from kopf_selectcache.core.errors import BadField, Untransformed
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.selection.witness import Answer
+from kopf_selectcache.core.store.claims import OwnWrites
 from kopf_selectcache.core.store.indexes import Chosen, Lookup
-from kopf_selectcache.core.store.own_writes import OwnWrites
 from kopf_selectcache.core.store.packing import RAW
 from kopf_selectcache.core.store.projection import Projection, at
 from kopf_selectcache.core.store.record import (

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from kopf_selectcache.client.fetcher import pages_of_metadata
 from kopf_selectcache.core.protocol.pager import Paging
 from kopf_selectcache.core.selection.resource import Resource
-from kopf_selectcache.core.store.probe import Listed, listed_of
+from kopf_selectcache.core.store.claims import Listed, listed_of
 from kopf_selectcache.settings.planner import Stream
 
 from .environment import Environment

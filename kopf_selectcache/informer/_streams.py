@@ -13,9 +13,9 @@ from kopf_selectcache._errors import context_of_loop
 from kopf_selectcache.core.errors import let_exit
 from kopf_selectcache.core.reasons import ReasonLabel
 from kopf_selectcache.core.store.changes import Change
+from kopf_selectcache.core.store.claims import Substore
 from kopf_selectcache.core.store.packing import SiblingPacking
 from kopf_selectcache.core.store.projection import METADATA_ONLY, where_of
-from kopf_selectcache.core.store.substore import Substore
 from kopf_selectcache.settings.options import OnWatchError, WatchError
 from kopf_selectcache.settings.planner import Stream
 

@@ -11,7 +11,7 @@ from contextlib import suppress
 from kopf_selectcache._errors import own_loop
 from kopf_selectcache.core.redact import printable_name
 from kopf_selectcache.core.store.changes import Change, ChangeCause
-from kopf_selectcache.core.store.own_writes import OwnWrite, OwnWrites
+from kopf_selectcache.core.store.claims import OwnWrite, OwnWrites
 
 from .environment import Environment
 from .state import InformerState

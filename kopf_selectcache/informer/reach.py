@@ -3,7 +3,7 @@
 A busy stream learns its version from its own events. A quiet one learns it from a bookmark, about once a
 minute. Whoever can't wait that long asks the `Comparison` of the stream, which makes a *probe*: it lists the
 metadata of the stream. Once the stream holds exactly what was listed, it has reached the version of the list
-(`core.store.probe`). One list at a time serves all who wait for the stream.
+(`core.store.claims`). One list at a time serves all who wait for the stream.
 
 Handlers and `at_least=` wait for a version that the cluster has shown them. Their list is at least as new. It
 also shows that the open watch has delivered all that happened before it was opened, so one list for each
@@ -28,9 +28,8 @@ from kopf_selectcache.core.protocol.query import exactly, not_older_than
 from kopf_selectcache.core.reasons import MetricReason
 from kopf_selectcache.core.redact import printable
 from kopf_selectcache.core.selection.resource import Resource
-from kopf_selectcache.core.store.probe import Listed, Probe
+from kopf_selectcache.core.store.claims import Listed, Probe, Substore
 from kopf_selectcache.core.store.record import is_newer, is_number, is_older, is_reached, rank_of
-from kopf_selectcache.core.store.substore import Substore
 from kopf_selectcache.core.store.union import Union
 from kopf_selectcache.settings.planner import Stream
 

@@ -44,11 +44,11 @@ from kopf_selectcache.core.reasons import MetricReason
 from kopf_selectcache.core.selection.grammar import Unselected
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.changes import Change
+from kopf_selectcache.core.store.claims import Substore
 from kopf_selectcache.core.store.index_spec import Indexed
 from kopf_selectcache.core.store.packing import SiblingPacking
 from kopf_selectcache.core.store.projection import Projection
 from kopf_selectcache.core.store.record import Record, is_number, is_older
-from kopf_selectcache.core.store.substore import Substore
 from kopf_selectcache.core.store.union import Union
 from kopf_selectcache.selectors.selector import Selector
 from kopf_selectcache.settings.planner import Stream

@@ -18,13 +18,13 @@ from typing import Any, NamedTuple, Protocol
 
 from kopf_selectcache._errors import NotSynced, StateError
 from kopf_selectcache.core.redact import clipped
+from kopf_selectcache.core.selection.keys import Keys, groups_of
 from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.store.claims import OwnWrites
 from kopf_selectcache.core.store.index_spec import Indexed
-from kopf_selectcache.core.store.own_writes import OwnWrites
 from kopf_selectcache.core.store.projection import Projection
 from kopf_selectcache.core.store.record import ObjectKey
 from kopf_selectcache.core.store.store import Readable, Store
-from kopf_selectcache.core.store.substore import Keys, groups_of
 from kopf_selectcache.core.store.union import Union
 from kopf_selectcache.selectors.selector import AnyOf, Selector
 from kopf_selectcache.selectors.text import LabelSelector

@@ -43,8 +43,8 @@ from kopf_selectcache.core.selection.grammar import Unselected
 from kopf_selectcache.core.selection.kinds import Kind
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.changes import Change
+from kopf_selectcache.core.store.claims import Substore
 from kopf_selectcache.core.store.record import Record
-from kopf_selectcache.core.store.substore import Substore
 from kopf_selectcache.core.store.union import Union
 from kopf_selectcache.selectors.selector import Branches
 from kopf_selectcache.settings.planner import Stream

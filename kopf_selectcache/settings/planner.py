@@ -27,13 +27,13 @@ from dataclasses import dataclass
 from kopf_selectcache._errors import ConflictingSelectors, DeclarationError
 from kopf_selectcache.core.redact import clipped
 from kopf_selectcache.core.selection.grammar import LabelRequirement, Sent, Unselected
+from kopf_selectcache.core.selection.keys import Keys, Selected
 from kopf_selectcache.core.selection.kinds import Kind, KindKey, parse_key
 from kopf_selectcache.core.selection.regions import THE_NAME, THE_NAMESPACE, Box, Dimension, field_dimension
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.selection.values import LabelValues, Strings
 from kopf_selectcache.core.selection.witness import Answer
 from kopf_selectcache.core.store.record import Record
-from kopf_selectcache.core.store.substore import Keys, Selected
 from kopf_selectcache.selectors.selector import AnyOf, Selector, labels_of_namespaces, make_selector, query_of
 from kopf_selectcache.selectors.text import FieldSelector, LabelSelector
 

@@ -21,8 +21,8 @@ from kopf_selectcache.core.protocol.messages import Refusal
 from kopf_selectcache.core.selection.kinds import Kind, KindKey, find
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.changes import Change
+from kopf_selectcache.core.store.claims import OwnWrites
 from kopf_selectcache.core.store.index_spec import Indexed
-from kopf_selectcache.core.store.own_writes import OwnWrites
 from kopf_selectcache.core.store.projection import ALL, Projection
 from kopf_selectcache.core.store.store import Store
 from kopf_selectcache.errors import StateError

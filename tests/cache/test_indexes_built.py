@@ -12,11 +12,12 @@ from typing import Any, cast
 import pytest
 
 from kopf_selectcache.core.selection.grammar import parse_labels
+from kopf_selectcache.core.selection.keys import Keys
 from kopf_selectcache.core.store.index_spec import Indexed
 from kopf_selectcache.core.store.indexes import WORTH, Lookup
 from kopf_selectcache.core.store.packing import Tally, weight
 from kopf_selectcache.core.store.record import Record
-from kopf_selectcache.core.store.substore import Keys, Section
+from kopf_selectcache.core.store.store import Section
 from kopf_selectcache.core.store.union import Union
 from kopf_selectcache.informer.index_builder import DECODED, SLICE, Failed, IndexBuilder, Taken
 from kopf_selectcache.informer.reflector import Reflector

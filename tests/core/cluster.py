@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeAlias
 
+from kopf_selectcache.core.selection.keys import Keys
 from kopf_selectcache.core.store.record import ObjectKey
-from kopf_selectcache.core.store.substore import Keys
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias
 
+from kopf_selectcache.core.store.claims import Substore
 from kopf_selectcache.core.store.record import ObjectKey, Record
-from kopf_selectcache.core.store.store import Records, Store
-from kopf_selectcache.core.store.substore import Substore, UnionView
+from kopf_selectcache.core.store.store import Records, Store, UnionView
 from kopf_selectcache.core.store.union import Union
 
 Part: TypeAlias = tuple[object, ...]

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from kopf_selectcache.core.protocol import machine
 from kopf_selectcache.core.protocol.messages import Bookmark, Event, Page, Refusal
 from kopf_selectcache.core.store.changes import Change
-from kopf_selectcache.core.store.probe import Listed, Probe
+from kopf_selectcache.core.store.claims import Listed, Probe
 from kopf_selectcache.core.store.record import ObjectKey, Record
 from kopf_selectcache.core.store.union import Union
 

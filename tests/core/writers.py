@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from kopf_selectcache.core.selection.keys import Keys
 from kopf_selectcache.core.store.changes import Change
+from kopf_selectcache.core.store.claims import Substore
 from kopf_selectcache.core.store.record import Record
-from kopf_selectcache.core.store.substore import Keys, Substore, View
+from kopf_selectcache.core.store.store import View
 from kopf_selectcache.core.store.union import Union
 
 

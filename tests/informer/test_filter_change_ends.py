@@ -10,7 +10,7 @@ import pytest
 from kopf_selectcache import Cached, Forbidden, Key, NotSynced, Selector
 from kopf_selectcache._errors import Superseded
 from kopf_selectcache.core.reasons import MetricReason
-from kopf_selectcache.core.store.own_writes import OwnWrite
+from kopf_selectcache.core.store.claims import OwnWrite
 from kopf_selectcache.core.store.swap import Swap
 from kopf_selectcache.errors import Stalled
 from kopf_selectcache.informer.health import Health

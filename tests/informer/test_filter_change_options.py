@@ -13,7 +13,7 @@ import pytest
 
 from kopf_selectcache import Cached, Forbidden, NotSynced, Selector
 from kopf_selectcache.core.reasons import MetricReason
-from kopf_selectcache.core.store.own_writes import OwnWrite
+from kopf_selectcache.core.store.claims import OwnWrite
 from kopf_selectcache.errors import Missing, Oversized
 from kopf_selectcache.informer.health import Health
 from kopf_selectcache.informer.index_builder import Failed

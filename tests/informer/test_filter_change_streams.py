@@ -15,8 +15,7 @@ import pytest
 from kopf_selectcache import Cached, Forbidden, ReadError, Selector
 from kopf_selectcache.core.protocol.machine import Known, Waiting
 from kopf_selectcache.core.store.changes import Change
-from kopf_selectcache.core.store.own_writes import OwnWrites
-from kopf_selectcache.core.store.substore import Row
+from kopf_selectcache.core.store.claims import OwnWrites, Row
 from kopf_selectcache.informer.health import Health
 from kopf_selectcache.informer.reflector import Reflector
 from kopf_selectcache.informer.state import Relist, split_streams

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kopf_selectcache.cache import snapshots
-from kopf_selectcache.core.store import own_writes, store
+from kopf_selectcache.core.store import claims, store
 from kopf_selectcache.errors import OutsideFilter
 from kopf_selectcache.informer import stream_writer
 from tests.informer.own_writes_model import FILTERS, Model
@@ -48,7 +48,7 @@ def _written() -> Model:
 @pytest.mark.parametrize("read", READS)
 @pytest.mark.parametrize("events", [1, 2])
 def test_9_a_thread_reads_its_own_write_wherever_the_stream_interrupts_it(read: str, events: int) -> None:
-    files, at, seen = (snapshots.__file__, own_writes.__file__, store.__file__), 0, 1
+    files, at, seen = (snapshots.__file__, claims.__file__, store.__file__), 0, 1
     while at < seen:
         model, done = _written(), False
 
@@ -79,7 +79,7 @@ def test_9_a_stream_shows_the_own_write_wherever_a_reader_interrupts_it(read: st
         if not state.own_writes.lock._is_owned() and not state.store._lock.locked():  # type: ignore[attr-defined]
             answers.append(READS[read](model))
 
-    files = (stream_writer.__file__, own_writes.__file__, store.__file__)
+    files = (stream_writer.__file__, claims.__file__, store.__file__)
 
     def report() -> None:
         for _ in range(2):

@@ -18,8 +18,8 @@ from kopf_selectcache.client.reading import Refused, Unreachable
 from kopf_selectcache.core.protocol.messages import Refusal
 from kopf_selectcache.core.reasons import MetricReason
 from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.store.claims import Substore
 from kopf_selectcache.core.store.record import Record
-from kopf_selectcache.core.store.substore import Substore
 from kopf_selectcache.core.store.union import Union
 from kopf_selectcache.informer import environment as injected
 from kopf_selectcache.informer._streams import PAGES_AT_ONCE

@@ -12,7 +12,7 @@ PINNED = "tests/cache/test_pinned.py::test_"
 OVERLAY = "cache/_overlay.py"
 WORLD = "tests/world/test_world.py::test_"
 CURRENT = "tests/plugin/test_current.py::test_9_"
-OWN, WRITTEN = "core/store/own_writes.py", "tests/informer/test_own_writes.py::test_9_"
+CLAIMS, WRITTEN = "core/store/claims.py", "tests/informer/test_own_writes.py::test_9_"
 
 READS: tuple[Mutant, ...] = (
     Mutant(
@@ -71,7 +71,7 @@ READS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "forget an own write that one of two streams shows as it was before",
-        OWN,
+        CLAIMS,
         "for each in () if hides else behind",
         "for each in ()",
         9,
@@ -156,7 +156,7 @@ READS: tuple[Mutant, ...] = (
            (PINNED + "3_reads_of_a_snapshot_are_of_one_generation_of_each_kind",)),
     Mutant("answer a read of a snapshot from the fast path", "cache/pinned.py", "    def get_fast(self,", "    def get_slow(self,", 3,
            (PINNED + "3_reads_of_a_snapshot_are_of_one_generation_of_each_kind",)),
-    Mutant("let later own writes into a snapshot", "core/store/own_writes.py", "frozen.writes, frozen.resting = self.writes.copy(), self.resting.copy()", "frozen.writes, frozen.resting = self.writes, self.resting", 3,
+    Mutant("let later own writes into a snapshot", "core/store/claims.py", "frozen.writes, frozen.resting = self.writes.copy(), self.resting.copy()", "frozen.writes, frozen.resting = self.writes, self.resting", 3,
            (PINNED + "3_a_snapshot_shows_the_own_writes_from_before_it",)),
     Mutant("let a later body into a snapshot", "cache/pinned.py", "            body = copy(opened.body)", "            body = opened.body", 3,
            (PINNED + "3_a_snapshot_shows_the_handlers_own_object_as_it_was",)),

@@ -64,7 +64,7 @@ WRITES: tuple[Mutant, ...] = (
            ("tests/world/test_world.py::test_1_an_own_write_is_not_shown_once_a_split_cache_knows_that_the_object_has_left_since",)),
     Mutant("forget that a deleted object was newer than what is shown", "cache/own_writes.py", '            floor = version if isinstance(version, str) else ""\n', '            floor = ""\n', 9,
            ("tests/world/test_world.py::test_9_a_deletion_that_another_client_hands_over_hides_what_was_there_before_the_object",)),
-    Mutant("take a deletion for older than the own write of an object before", "core/store/own_writes.py", "known.uid in write.deleted or is_older(known.version, write.floor)", "known.uid in write.deleted", 9,
+    Mutant("take a deletion for older than the own write of an object before", "core/store/claims.py", "known.uid in write.deleted or is_older(known.version, write.floor)", "known.uid in write.deleted", 9,
            ("tests/world/test_world.py::test_9_a_deletion_that_another_client_hands_over_follows_an_own_write_of_the_object_before",)),
     Mutant("forget what a split cache has outside when an object is deleted", "cache/own_writes.py", "known = (state.union.store.locate(*key)[0], state", "known = (state.store.peek(*key), state", 9,
            ("tests/world/test_world.py::test_9_an_own_deletion_hides_what_a_split_cache_has_outside_of_the_object_before",)),

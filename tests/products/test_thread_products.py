@@ -15,8 +15,8 @@ from typing import Any, cast
 import pytest
 
 import kopf_selectcache
+from kopf_selectcache.core.store import claims as claims_module
 from kopf_selectcache.core.store import store as store_module
-from kopf_selectcache.core.store import substore as branches_module
 from kopf_selectcache.core.store import union as merging_module
 from kopf_selectcache.core.store.store import Store
 from kopf_selectcache.core.store.union import Union
@@ -98,7 +98,7 @@ STORE = ("store.get", "store.records", "store.chosen")
 ALTERNATING = ("put", "leave", "progress", "relist")
 WINDOW = 4
 """A reader continues at the latest this many lines after it was interrupted, or when the writer is done."""
-CORE = (store_module.__file__, branches_module.__file__, merging_module.__file__)
+CORE = (store_module.__file__, claims_module.__file__, merging_module.__file__)
 WITH_READS = (
     *CORE,
     *(f"{kopf_selectcache.__path__[0]}/cache/_{name}.py" for name in ("overlay", "snapshot")),

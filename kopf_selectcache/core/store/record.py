@@ -251,6 +251,34 @@ def rank_of(version: str) -> tuple[int, str]:
     return len(digits), digits
 
 
+def least(versions: Iterable[str]) -> str:
+    """Return the oldest version. An empty one is older than all others."""
+    found, *others = all_ = tuple(versions)
+    if not all(all_):
+        return ""
+    if len(set(map(len, all_))) == 1 and are_numbers(all_):
+        # Much faster than comparisons in pairs: there may be a hundred versions at each event.
+        return min(all_)
+    for version in others:
+        if is_older(version, found):
+            found = version
+    return found
+
+
+def newest_of(versions: Iterable[str]) -> str:
+    """Return the newest version; empty if there is none. The first one, if they cannot be compared."""
+    found = ""
+    for version in versions:
+        if not found or is_older(found, version):
+            found = version
+    return found
+
+
+def older_of(one: str, other: str) -> str:
+    """Return the older of two versions; empty if one of them is unknown."""
+    return "" if not one or not other else other if is_older(other, one) else one
+
+
 Held: TypeAlias = Mapping[str, Mapping[str, Record]]
 """Records by namespace and name."""
 

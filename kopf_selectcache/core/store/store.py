@@ -1,5 +1,5 @@
 """Store: the records of one kind, with one writer and many readers, in generations. Readers see all of a
-relist or nothing of it.
+relist or nothing of it. `UnionView` is the store of a filter with several streams, `Section` a part of it.
 
 The writer's methods return their changes; the protocol machine (`core.protocol.machine`) decides when they
 are called. The store ensures that an object never goes back to an older version, because servers replay,
@@ -8,7 +8,7 @@ duplicate and reorder events.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from threading import Lock
 from typing import Protocol
 
@@ -16,7 +16,18 @@ from .changes import Change, ChangeCause, KnownBy, replaced
 from .index_spec import Indexed, note
 from .indexes import AT_ONCE, NOTHING, AnsweredRecords, Chosen, Indexes, Lookup, room
 from .packing import Tally, weight
-from .record import OftenRead, Record, UnreadableRecord, all_of, differing, is_newer, is_older
+from .record import (
+    ObjectKey,
+    OftenRead,
+    OutsideRecord,
+    Record,
+    UnreadableRecord,
+    all_of,
+    differing,
+    is_newer,
+    is_older,
+    least,
+)
 
 Records = dict[str, dict[str, Record]]
 """Records by namespace and name."""
@@ -373,3 +384,208 @@ def _supersedes(record: Record, held: Record | None) -> bool:
 
 def _departs(record: Record, held: Record | None) -> bool:
     return held is None or (held.uid == record.uid and not is_older(record.version, held.version))
+
+
+class View(Store):
+    """A store with unlocked reads for its writer."""
+
+    @property
+    def holds_any(self) -> bool:
+        return bool(self._held)
+
+    @property
+    def stages_nothing(self) -> bool:
+        return self._staged is None
+
+    def held(self, key: ObjectKey) -> Record | None:
+        """Return the record of a key."""
+        return self._held.get(key[0], {}).get(key[1])
+
+    def has_outside(self, record: Record) -> bool:
+        """Return True if the same object is known to be outside of the filter."""
+        found = self.held(record.key)
+        return isinstance(found, OutsideRecord) and found.uid == record.uid
+
+
+class UnionView(View):
+    """The visible union of several substores. Groups of substores have no key in common, so each group has
+    its own version.
+    """
+
+    def __init__(
+        self,
+        groups: int,
+        *,
+        request_index: Callable[[], None] = lambda: None,
+        tally: Tally | None = None,
+        version: str = "",
+    ) -> None:
+        super().__init__(request_index=request_index, tally=tally)
+        self.versions = ("",) * groups
+        self._version = version if not groups else ""
+        self._outside: Records = {}
+        """The visible records of objects outside of the filter. No read of several objects sees them."""
+
+    @property
+    def holds_any(self) -> bool:
+        return bool(self._held or self._outside)
+
+    def held(self, key: ObjectKey) -> Record | None:
+        """Return the visible record, inside or outside the filter."""
+        return self._held.get(key[0], {}).get(key[1]) or self._outside.get(key[0], {}).get(key[1])
+
+    def locate(self, namespace: str, name: str) -> tuple[Record | None, str]:
+        with self._lock:  # There may be no groups, as in a filter whose label no namespace has.
+            return self.held((namespace, name)), self._version
+
+    def locate_of(self, groups: Iterable[int], namespace: str, name: str) -> tuple[Record | None, str]:
+        with self._lock:
+            return self.held((namespace, name)), self.version_of(groups)
+
+    def all_records(self) -> tuple[list[Record], str]:
+        with self._lock:
+            return [*all_of(self._held), *all_of(self._outside)], self._version
+
+    def all_in(self, namespaces: Collection[str | None]) -> list[Record]:
+        """Return all records of some namespaces, also outside of the filter; None stands for all of them."""
+        if None in namespaces:
+            return self.all_records()[0]
+        both = [each.get(space or "", {}) for each in (self._held, self._outside) for space in namespaces]
+        return [record for named in both for record in named.values()]
+
+    def version_of(self, groups: Iterable[int]) -> str:
+        """Return the oldest version of these groups; empty until all of them are listed."""
+        versions = self.versions
+        return least(versions[each] for each in groups)
+
+    def get_of(self, groups: Iterable[int], namespace: str, name: str) -> tuple[Record | None, str]:
+        with self._lock:
+            return self._held.get(namespace, {}).get(name), self.version_of(groups)
+
+    def records_of(self, groups: Iterable[int]) -> tuple[list[Record], str]:
+        with self._lock:
+            return list(all_of(self._held)), self.version_of(groups)
+
+    def chosen_of(
+        self, groups: Iterable[int], lookup: Lookup, key: ObjectKey | None, *, asking: bool
+    ) -> Chosen:
+        with self._lock:
+            chosen = self._chosen(lookup, key, self.version_of(groups), asking=asking)
+        if asking and chosen.missing is not None:
+            self._request_index()
+        return chosen
+
+    def show(self, changes: list[Change], moved: Mapping[int, str]) -> None:
+        """Apply changes and the new versions of some groups in one step. Other groups retain their
+        versions.
+        """
+        seen = seen_of(changes)
+        self._note_all(seen)
+        versions, of_all = list(self.versions), self._version
+        moved = {group: version for group, version in moved.items() if version != versions[group]}
+        for group, version in moved.items():
+            versions[group] = version
+        # There may be a hundred groups, so the minimum is computed only if the oldest one has advanced.
+        if any(
+            self.versions[group] == of_all or is_older(version, of_all) for group, version in moved.items()
+        ):
+            of_all = least(versions)
+        with self._lock:
+            self.versions, self._version = tuple(versions), of_all
+            forgotten = self._index(seen)
+            for change in changes:
+                before, after = change.before, change.after
+                self._replaced(before, after)
+                if after is not None:
+                    self._home(after).setdefault(after.namespace, {})[after.name] = after
+                    if before is None or self._home(before) is self._home(after):
+                        continue
+                assert before is not None, "a change of nothing"
+                named = self._home(before)[before.namespace]
+                del named[before.name]
+                if not named:
+                    del self._home(before)[before.namespace]
+        if forgotten:
+            self._request_index()
+
+    def frozen(self) -> Store:
+        frozen = FrozenUnion()
+        with self._lock:
+            frozen.take(self._held, self._outside, self._version, self.unreadable)
+        return frozen
+
+    def _home(self, record: Record) -> Records:
+        return self._outside if isinstance(record, OutsideRecord) else self._held
+
+
+class FrozenUnion(Store):
+    """A copy of a union that nobody writes to."""
+
+    def take(
+        self, held: Records, outside: Records, version: str, unreadable: Mapping[ObjectKey, UnreadableRecord]
+    ) -> None:
+        """Copy the contents of a union."""
+        self._held = {space: named.copy() for space, named in held.items()}
+        self._outside = {space: named.copy() for space, named in outside.items()}
+        self._version, self.unreadable = version, unreadable
+
+    def locate(self, namespace: str, name: str) -> tuple[Record | None, str]:
+        found, version = self.get(namespace, name)
+        return found or self._outside.get(namespace, {}).get(name), version
+
+    def all_records(self) -> tuple[list[Record], str]:
+        records, version = self.records()
+        return [*records, *all_of(self._outside)], version
+
+
+def seen_of(changes: list[Change]) -> list[Change]:
+    """Return changes as readers see them: objects enter and leave the filter, and there are no others."""
+    if not any(
+        isinstance(each.before or each.after, OutsideRecord) or isinstance(each.after, OutsideRecord)
+        for each in changes
+    ):
+        return changes
+    seen = []
+    for change in changes:
+        before = None if isinstance(change.before, OutsideRecord) else change.before
+        after = None if isinstance(change.after, OutsideRecord) else change.after
+        if before is change.before and after is change.after:
+            seen.append(change)
+        elif after is not None:
+            seen.append(Change(None, after, ChangeCause.ENTERED))
+        elif before is not None:
+            seen.append(Change(before, None, ChangeCause.LEFT, known_by="metadata"))
+    return seen
+
+
+class Section:
+    """A view of the union with the version of some groups. Records of other groups are included."""
+
+    def __init__(self, union: UnionView, groups: Iterable[int]) -> None:
+        self._union = union
+        self._groups = tuple(groups)
+
+    @property
+    def version(self) -> str:
+        return self._union.version_of(self._groups)
+
+    def get(self, namespace: str, name: str) -> tuple[Record | None, str]:
+        return self._union.get_of(self._groups, namespace, name)
+
+    def locate(self, namespace: str, name: str) -> tuple[Record | None, str]:
+        return self._union.locate_of(self._groups, namespace, name)
+
+    def all_records(self) -> tuple[list[Record], str]:
+        return self._union.all_records()
+
+    def records(self) -> tuple[list[Record], str]:
+        return self._union.records_of(self._groups)
+
+    def chosen(self, lookup: Lookup, key: ObjectKey | None = None, *, asking: bool = True) -> Chosen:
+        return self._union.chosen_of(self._groups, lookup, key, asking=asking)
+
+    def checked(self, chosen: Chosen) -> Chosen:
+        return self._union.checked(chosen)
+
+    def weights(self) -> dict[str, int]:
+        return self._union.weights()

@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping
 from itertools import chain
 
 from .changes import Change, ChangeCause, KnownBy, replaced
+from .claims import Substore
 from .record import Record, is_older, rank_of
-from .substore import Substore
 from .union import Union
 
 Selects = Callable[[Record], bool | None]

@@ -13,7 +13,7 @@ that this stream claims, by the rules of `core.store.store`. Streams that could 
 2. A record that nobody claims stays visible until every stream that could hold its key has reached the
    version at which it left, and the newest *list* of each other: what happened before a list is unknown to
    its stream. A substore that does not hold the object then did not hold it at that version. A quiet stream
-   is compared with a list of the server, and jumps to the version of that (`core.store.probe`).
+   is compared with a list of the server, and jumps to the version of that (`core.store.claims`).
 3. The version of a group is the least of its streams, as long as each has reached the lists of the others.
    Otherwise it stays.
 4. A substore that is past a change and claims the state before it has *missed* the change, and is relisted.
@@ -32,28 +32,13 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from msgspec.structs import replace
 
 from kopf_selectcache.core.reasons import MetricReason
+from kopf_selectcache.core.selection.keys import Keys, groups_of
 
 from .changes import Change, ChangeCause, replaced
-from .own_writes import OwnWrite, OwnWrites
+from .claims import OwnWrite, OwnWrites, Row, Substore, Unclaimed, disproved_by, supersedes
 from .packing import Tally
-from .record import ObjectKey, Record, is_newer, is_older
-from .store import Readable, Store
-from .substore import (
-    Keys,
-    Row,
-    Section,
-    Substore,
-    Unclaimed,
-    UnionView,
-    View,
-    disproved_by,
-    groups_of,
-    least,
-    newest_of,
-    older_of,
-    seen_of,
-    supersedes,
-)
+from .record import ObjectKey, Record, is_newer, is_older, least, newest_of, older_of
+from .store import Readable, Section, Store, UnionView, View, seen_of
 
 
 class Union:
@@ -454,7 +439,7 @@ class Union:
         """Return the departure of an object that no stream holds inside of the filter."""
         if self._shown.has_outside(record):
             return Change(record, None, ChangeCause.LEFT, known_by="metadata")
-        proofs = [substore.keys.proof for substore in self._could_hold(record.key)]
+        proofs = [substore.proof for substore in self._could_hold(record.key)]
         proof = next((each for each in proofs if each is not None), None)
         return Change(record, None, ChangeCause.DELETED if proof else ChangeCause.LEFT, known_by=proof)
 

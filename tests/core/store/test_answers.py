@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kopf_selectcache.core.selection.keys import Keys
 from kopf_selectcache.core.store import indexes
 from kopf_selectcache.core.store.indexes import (
     IDLE,
@@ -22,7 +23,6 @@ from kopf_selectcache.core.store.indexes import (
 )
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.core.store.store import Store
-from kopf_selectcache.core.store.substore import Keys
 from kopf_selectcache.core.store.union import Union
 from tests.core.store.test_postings import (
     LOOKUPS,

@@ -9,9 +9,10 @@ from itertools import pairwise
 
 import pytest
 
+from kopf_selectcache.core.selection.keys import Keys
 from kopf_selectcache.core.store.changes import Change, ChangeCause, Narrowing, PendingChanges
+from kopf_selectcache.core.store.claims import Substore
 from kopf_selectcache.core.store.record import Record
-from kopf_selectcache.core.store.substore import Keys, Substore
 from kopf_selectcache.core.store.union import Union
 
 

@@ -12,11 +12,11 @@ from unittest.mock import patch
 import pytest
 
 from kopf_selectcache.core.errors import BadIndex, Undecodable
+from kopf_selectcache.core.selection.keys import Keys
 from kopf_selectcache.core.store import indexes
 from kopf_selectcache.core.store.index_spec import Indexed, note
 from kopf_selectcache.core.store.indexes import IndexedProperty, Lookup
 from kopf_selectcache.core.store.packing import Tally, weight
-from kopf_selectcache.core.store.substore import Keys
 from kopf_selectcache.core.store.union import Union
 from tests.core.writers import writers
 from tests.rows import each_row

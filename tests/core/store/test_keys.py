@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import product
 
-from kopf_selectcache.core.store.substore import Keys
+from kopf_selectcache.core.selection.keys import Keys
 
 SPACES, NAMES = ("a", "b", "c"), ("x", "y")
 ALL = [*product(SPACES, NAMES)]

@@ -14,8 +14,7 @@ import pytest
 from kopf_selectcache.core.store.changes import Change, ChangeCause
 from kopf_selectcache.core.store.packing import Packing, Tally
 from kopf_selectcache.core.store.record import OFTEN_READ_ENTRY, READ_ONCE, OftenRead, Record
-from kopf_selectcache.core.store.store import Store
-from kopf_selectcache.core.store.substore import UnionView
+from kopf_selectcache.core.store.store import Store, UnionView
 
 PACKING = Packing(always=True)
 SIZE = 300

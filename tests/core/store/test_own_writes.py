@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from kopf_selectcache.core.store import own_writes
+from kopf_selectcache.core.selection.keys import Keys
+from kopf_selectcache.core.store import claims
 from kopf_selectcache.core.store import store as store_module
 from kopf_selectcache.core.store import union as union_module
-from kopf_selectcache.core.store.own_writes import OwnWrite, OwnWrites
+from kopf_selectcache.core.store.claims import OwnWrite, OwnWrites
 from kopf_selectcache.core.store.record import Record
-from kopf_selectcache.core.store.substore import Keys
 from kopf_selectcache.core.store.union import Union
 from tests.core.writers import Writer, writers
 from tests.interleaving import stepping
@@ -486,7 +486,7 @@ def test_a_reader_without_the_lock_always_finds_that_there_is_a_write() -> None:
     union.lay(written(12))
     found: list[bool] = []
     stepping(
-        [own_writes.__file__],
+        [claims.__file__],
         lambda: union.lay(written(13)),
         lambda _: found.append(bool(union.own_writes.writes)),
     )
@@ -592,6 +592,6 @@ def test_a_reader_without_the_lock_never_sees_what_a_deletion_that_rests_hides(b
     def read(_: int) -> None:
         found.append(None if union.own_writes.writes else union.store.peek(*KEY))
 
-    stepping([own_writes.__file__, union_module.__file__, store_module.__file__], report, read)
+    stepping([claims.__file__, union_module.__file__, store_module.__file__], report, read)
     assert found
     assert not any(found)

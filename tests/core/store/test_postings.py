@@ -16,13 +16,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kopf_selectcache.core.selection.grammar import LabelRequirement, parse_labels
+from kopf_selectcache.core.selection.keys import Keys
 from kopf_selectcache.core.store import indexes
 from kopf_selectcache.core.store.changes import Change, ChangeCause
 from kopf_selectcache.core.store.index_spec import Indexed
 from kopf_selectcache.core.store.indexes import IDLE, MOST_INDEXES, OWNER, WORTH, IndexedProperty, Lookup
 from kopf_selectcache.core.store.record import Record
-from kopf_selectcache.core.store.store import Readable, Store
-from kopf_selectcache.core.store.substore import Keys, Section, UnionView
+from kopf_selectcache.core.store.store import Readable, Section, Store, UnionView
 from kopf_selectcache.core.store.union import Union
 from tests.core.writers import Writer, writers
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from kopf_selectcache.core.store.probe import Listed, Probe, listed_of
+from kopf_selectcache.core.selection.keys import Keys
+from kopf_selectcache.core.store.claims import Listed, Probe, listed_of
 from kopf_selectcache.core.store.record import Record
-from kopf_selectcache.core.store.substore import Keys
 from kopf_selectcache.core.store.union import Union
 from tests.core.writers import Writer, writers
 

@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from kopf_selectcache.core.selection.grammar import FieldTerm, LabelRequirement
+from kopf_selectcache.core.selection.keys import Keys, Selected
 from kopf_selectcache.core.store.changes import Change, ChangeCause
-from kopf_selectcache.core.store.probe import Listed, listed_of
+from kopf_selectcache.core.store.claims import Listed, listed_of
 from kopf_selectcache.core.store.record import OutsideRecord, Record
-from kopf_selectcache.core.store.substore import Keys, Selected, UnionView
+from kopf_selectcache.core.store.store import UnionView
 from kopf_selectcache.core.store.swap import Swap
 from kopf_selectcache.core.store.union import Union
 from kopf_selectcache.informer.subscribers import Subscribers

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 import pytest
 
+from kopf_selectcache.core.selection.keys import Keys
 from kopf_selectcache.core.store.changes import Change
+from kopf_selectcache.core.store.claims import Substore
 from kopf_selectcache.core.store.packing import Tally
 from kopf_selectcache.core.store.record import Record
-from kopf_selectcache.core.store.substore import Keys, Substore
 from kopf_selectcache.core.store.swap import Swap
 from kopf_selectcache.core.store.union import Union
 from tests.core.writers import Writer, writers

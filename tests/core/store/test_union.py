@@ -9,7 +9,7 @@ from types import ModuleType
 
 import pytest
 
-from kopf_selectcache.core.store import substore as branches_module
+from kopf_selectcache.core.store import claims as claims_module
 from kopf_selectcache.core.store import union as merging_module
 from kopf_selectcache.core.store.union import Union
 from tests.core.transits import Rules, Violation, histories, walks
@@ -191,7 +191,7 @@ MUTANTS: list[tuple[str, str, str, Rules, tuple[str, ...]]] = [
 
 
 def mutated(old: str, new: str) -> type[Union]:
-    modules = (branches_module, merging_module)
+    modules = (claims_module, merging_module)
     sources = [inspect.getsource(module) for module in modules]
     found = sum(source.count(old) for source in sources)
     assert found == 1, f"this is {found} times in the files: {old}"
@@ -199,7 +199,7 @@ def mutated(old: str, new: str) -> type[Union]:
     made.__package__ = merging_module.__package__
     sys.modules[made.__name__] = made  # Dataclasses look their own module up.
     for each in sources:
-        source = each.replace(old, new).replace("from .substore import", "from .mutant import")
+        source = each.replace(old, new).replace("from .claims import", "from .mutant import")
         # The files under test, with one thing wrong.
         exec(compile(source, "mutant", "exec"), made.__dict__)  # noqa: S102
     cls: type[Union] = made.Union

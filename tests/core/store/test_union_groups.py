@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
+from kopf_selectcache.core.selection.keys import Keys
 from kopf_selectcache.core.store.changes import Change
-from kopf_selectcache.core.store.record import Record
-from kopf_selectcache.core.store.substore import Keys, Substore, least
+from kopf_selectcache.core.store.claims import Substore
+from kopf_selectcache.core.store.record import Record, least
 from kopf_selectcache.core.store.union import Union
 from tests.core.writers import writers
 from tests.rows import each_row

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import pytest
 
+from kopf_selectcache.core.selection.keys import Keys
+from kopf_selectcache.core.store.claims import Substore
 from kopf_selectcache.core.store.record import ObjectKey
-from kopf_selectcache.core.store.substore import Keys, Substore
 from kopf_selectcache.core.store.union import Union
 from tests.core.writers import Writer, writers
 

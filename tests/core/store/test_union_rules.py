@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+from kopf_selectcache.core.selection.keys import Keys
 from kopf_selectcache.core.store.changes import Change, ChangeCause
 from kopf_selectcache.core.store.record import OutsideRecord, Record
-from kopf_selectcache.core.store.substore import Keys, seen_of
+from kopf_selectcache.core.store.store import seen_of
 from kopf_selectcache.core.store.union import Union
 from tests.core.writers import Writer, writers
 from tests.rows import each_row
