@@ -20,11 +20,11 @@ from kopf_selectcache.settings.options import OnWatchError, WatchError
 from kopf_selectcache.settings.planner import Stream
 
 from ._messages import Subject
-from ._versions import SharedVersion
 from .environment import Environment, Work, run_again
 from .health import Condition, context_of_stream
 from .memory import Share
 from .metrics import Counts
+from .reach import SharedVersion
 from .reflector import Reflector
 from .state import InformerState
 from .stream_writer import StreamWriter

@@ -21,9 +21,9 @@ from kopf_selectcache.core.store.record import UnreadableRecord
 from kopf_selectcache.selectors.object_key import Key
 from kopf_selectcache.settings.planner import Stream
 
-from ._metadata_lists import metadata_as_of
 from .environment import Environment
 from .metrics import Counts
+from .reach import metadata_as_of
 from .state import InformerState
 
 

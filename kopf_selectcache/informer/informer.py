@@ -19,7 +19,6 @@ from kopf_selectcache.settings.declaration import Cached
 from kopf_selectcache.settings.planner import Plan
 
 from ._messages import Mistake
-from ._versions import AwaitedVersions
 from .audit import Auditor
 from .environment import Ending, Environment
 from .filter_change import FilterChange
@@ -28,6 +27,7 @@ from .laying import Laying
 from .memory import Budget
 from .metrics import Counts
 from .namespaces import ChosenNamespaces, NamespacesByLabel, unfollowed
+from .reach import AwaitedVersions
 from .resolving import Claims, Resolver
 from .state import InformerState
 from .subscribers import Completed, Deliver, Listener, Resyncer, Subscribers

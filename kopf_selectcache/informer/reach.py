@@ -1,4 +1,4 @@
-"""Reach: finds out how far a quiet stream is, by a list of its metadata.
+"""Reach: brings streams to a version, and wakes those who wait for that. Used on one event loop.
 
 A busy stream learns its version from its own events. A quiet one learns it from a bookmark, about once a
 minute. Whoever can't wait that long asks the `Comparison` of the stream, which makes a *probe*: it lists the
@@ -13,29 +13,167 @@ The `Prober` waits for the streams of a *group*, which could hold the same objec
 different versions, an object that has left one of them may be in another (contract 12), and nothing can be
 read before their first lists meet. Its lists are exactly as of the newest version of the group: otherwise two
 quiet streams would chase each other.
+
+`SharedVersion` is that of the first lists of a group. If all of its streams list as of the version of the
+first answer, they need not wait for each other. Each stream uses it for its first list only: minutes later
+the version is outdated.
+
+`AwaitedVersions` wakes the waits for one stream, which moves forward with every event. A heap by version
+wakes only the futures whose version is reached: to wake all of them with each event would take quadratic
+time.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from heapq import heappop, heappush
 from typing import NamedTuple
 
+from kopf_selectcache.client.fetcher import pages_of_metadata
 from kopf_selectcache.client.reading import Refused, Unreachable
 from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.protocol.backoff import delay
-from kopf_selectcache.core.protocol.query import exactly, not_older_than
+from kopf_selectcache.core.protocol.messages import Page, Refusal
+from kopf_selectcache.core.protocol.pager import Paging
+from kopf_selectcache.core.protocol.query import exactly, is_beyond_server, not_older_than
 from kopf_selectcache.core.reasons import MetricReason
 from kopf_selectcache.core.redact import printable
 from kopf_selectcache.core.selection.resource import Resource
-from kopf_selectcache.core.store.claims import Listed, Probe, Substore
+from kopf_selectcache.core.store.claims import Listed, Probe, Substore, listed_of
 from kopf_selectcache.core.store.record import is_newer, is_number, is_older, is_reached, rank_of
 from kopf_selectcache.core.store.union import Union
 from kopf_selectcache.settings.planner import Stream
 
-from ._metadata_lists import metadata_as_of
-from ._versions import refuses_version
 from .environment import Environment, sleep_until
+
+
+class _Goal:
+    """A version, and the futures that wait for it."""
+
+    __slots__ = ("futures", "version")
+
+    def __init__(self, version: str) -> None:
+        self.version = version
+        self.futures: set[asyncio.Future[bool]] = set()
+
+    def __lt__(self, other: _Goal) -> bool:
+        return is_older(self.version, other.version)
+
+    def release(self, *, reached: bool) -> None:
+        for future in self.futures:
+            if not future.done():
+                future.set_result(reached)
+
+
+class AwaitedVersions:
+    """The versions that futures wait for, the oldest first. False if there are none.
+
+    Versions that are not numbers have no order: each is reached when the stream is at exactly that version.
+    """
+
+    def __init__(self) -> None:
+        self._goals: dict[str, _Goal] = {}
+        self._heap: list[_Goal] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._goals)
+
+    def wait(self, version: str) -> asyncio.Future[bool]:
+        """Return a future: True once the version is reached, False if `wake` is called before."""
+        goal = self._goals.get(version)
+        if goal is None:
+            goal = self._goals[version] = _Goal(version)
+            if is_number(version):
+                heappush(self._heap, goal)
+        future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        goal.futures.add(future)
+        return future
+
+    def discard(self, version: str, future: asyncio.Future[bool]) -> None:
+        """Cancel a future. Its goal stays until the stream has reached it, or `wake` is called."""
+        future.cancel()
+        if (goal := self._goals.get(version)) is not None:
+            goal.futures.discard(future)
+
+    def reach(self, version: str) -> None:
+        """Release the futures of this version and of older ones."""
+        if (exact := self._goals.get(version)) is not None and not is_number(version):
+            del self._goals[version]
+            exact.release(reached=True)
+        while self._heap and not is_newer(self._heap[0].version, version):
+            goal = heappop(self._heap)
+            del self._goals[goal.version]
+            goal.release(reached=True)
+
+    def wake(self) -> None:
+        """Release all futures with False: each waiter checks the stream again."""
+        goals, self._goals, self._heap = self._goals, {}, []
+        for goal in goals.values():
+            goal.release(reached=False)
+
+
+REFUSED = frozenset({400, 410, 422, 504})
+"""Codes by which servers refuse a version, and possibly other things: it is invalid, expired, or in the
+future."""
+
+
+class SharedVersion:
+    """The version of the first list among several streams."""
+
+    def __init__(self) -> None:
+        self._asking = asyncio.Lock()
+        self._version = ""
+        self._unreachable = False
+
+    async def page(self, ask: Callable[[Mapping[str, str]], Awaitable[Page | Refusal]]) -> Page | Refusal:
+        """Return the first page of a list as of that version; raise what `ask` raises.
+
+        The first caller asks for the newest version, and all others wait for that answer. After a refusal the
+        next caller is the first. If the server is unreachable, which may take long to detect, nobody waits
+        any more.
+        """
+        async with self._asking:
+            if not (self._version or self._unreachable):
+                return await self._first(ask)
+        if self._version:
+            try:
+                answer = await ask(exactly(self._version))
+            except Refused as refused:
+                answer = refused.refusal
+            # A refused version costs one more request, for the newest version.
+            if (
+                not isinstance(answer, Refusal)
+                or not refuses_version(answer)
+                or answer.retry_after is not None
+            ):
+                return answer
+        return await ask({})
+
+    async def _first(self, ask: Callable[[Mapping[str, str]], Awaitable[Page | Refusal]]) -> Page | Refusal:
+        try:
+            answer = await ask({})
+        except Unreachable:
+            self._unreachable = True
+            raise
+        if isinstance(answer, Page):
+            self._version = answer.version
+        return answer
+
+
+def refuses_version(refusal: Refusal) -> bool:
+    """Return True if a server has refused the version of a list, and may answer for another one."""
+    return refusal.code in REFUSED or is_beyond_server(refusal)
+
+
+def shared_versions(union: Union) -> tuple[SharedVersion | None, ...]:
+    """Return for each substore the version that it shares with substores that could hold the same objects;
+    None if there are no others.
+    """
+    shared = {group: SharedVersion() if len(group) > 1 else None for group in union.groups}
+    of_each = {substore: found for group, found in shared.items() for substore in group}
+    return tuple(map(of_each.__getitem__, union.substores))
+
 
 SOON = 1.0
 """Seconds that streams get to reach each other by themselves; also the shortest rest between two lists."""
@@ -49,6 +187,37 @@ time."""
 
 LARGE = 5_000
 """Maximum of objects of a stream that is listed for a departure."""
+
+
+async def metadata_as_of(
+    stream: Stream,
+    resource: Resource,
+    first: Mapping[str, str],
+    *,
+    version: str = "",
+    environment: Environment,
+) -> tuple[str, Listed]:
+    """List the metadata of a stream, with these parameters for its version; return the version and the list.
+    Raise Refused, Unreachable or Garbled, also if the list is as of another `version` than is required.
+    """
+    listed: Listed = {}
+    paging = Paging(
+        stream.query(),
+        page_limit=environment.settings.page_limit,
+        patience=environment.settings.sync_timeout,
+        first=first,
+        version=version,
+    )
+    async for records in pages_of_metadata(
+        environment.transport,
+        resource,
+        stream.path(resource),
+        paging,
+        chance=environment.chance,
+        sleep=environment.sleep,
+    ):
+        listed |= listed_of(stream.within(records))
+    return paging.version, listed
 
 
 class Comparison:
@@ -79,7 +248,7 @@ class Comparison:
         # Shared by the streams of an informer: there may be a hundred.
         self._turns = turns or asyncio.Semaphore()
         self._is_open = asyncio.Event()
-        self._waiting: dict[asyncio.Future[bool], _Goal] = {}
+        self._waiting: dict[asyncio.Future[bool], _Wanted] = {}
         self._is_urgent = asyncio.Event()
         """Set if somebody waits who does not let the stream rest."""
         self._task: asyncio.Task[None] | None = None
@@ -171,7 +340,7 @@ class Comparison:
         """
         future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         future.add_done_callback(self._forget)
-        self._waiting[future] = _Goal(version, exact, patient)
+        self._waiting[future] = _Wanted(version, exact, patient)
         if not patient:
             self._is_urgent.set()
         if self._task is None:
@@ -294,7 +463,7 @@ class Comparison:
         )
 
 
-class _Goal(NamedTuple):
+class _Wanted(NamedTuple):
     """The version that a future waits for."""
 
     version: str
@@ -302,7 +471,7 @@ class _Goal(NamedTuple):
     patient: bool
 
 
-def _newest_last(wanted: _Goal) -> tuple[bool, tuple[int, str], bool]:
+def _newest_last(wanted: _Wanted) -> tuple[bool, tuple[int, str], bool]:
     """Return a key that sorts what is waited for. Only a list of the present state is as new as a version
     without order.
     """

@@ -56,12 +56,11 @@ from kopf_selectcache.settings.planner import Stream
 from ._checked_reader import CheckedReader
 from ._dictionary_training import DictionaryTraining, run_in_thread, trim_heap
 from ._messages import Mistake
-from ._versions import AwaitedVersions, SharedVersion
 from .environment import Environment, run_again, sleep_until
 from .health import Condition, Health, context_of_stream
 from .memory import Share
 from .metrics import Counts
-from .reach import Comparison
+from .reach import AwaitedVersions, Comparison, SharedVersion
 from .stream_writer import StreamWriter, failure_of
 
 LIVED = 60.0

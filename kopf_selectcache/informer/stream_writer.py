@@ -51,9 +51,9 @@ from kopf_selectcache.settings.planner import Stream
 
 from ._checked_reader import Uncertain
 from ._messages import Subject
-from ._versions import AwaitedVersions
 from .health import Condition, context_of_stream, reason_of
 from .metrics import Counts
+from .reach import AwaitedVersions
 
 Command: TypeAlias = List | Watch | Wait
 

@@ -31,13 +31,12 @@ from kopf_selectcache.settings.planner import Plan, Stream
 from ._dictionary_training import run_in_thread, trim_heap
 from ._messages import Subject
 from ._streams import StreamFactory, StreamTasks
-from ._versions import AwaitedVersions, shared_versions
 from .environment import Environment, sleep_until
 from .health import Condition, Health, StateLog, context_of, warn_of_needless
 from .index_builder import IndexBuilder
 from .memory import AGAIN, LetGo, Share, indexed_bytes
 from .metrics import Counts
-from .reach import Prober
+from .reach import AwaitedVersions, Prober, shared_versions
 from .reflector import Reflector
 from .resolving import Resolver
 from .state import (

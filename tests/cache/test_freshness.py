@@ -15,7 +15,7 @@ import pytest
 from kopf_selectcache import DeclarationError, Forbidden, ReadError, Selector, Stale
 from kopf_selectcache.core.reasons import MetricReason
 from kopf_selectcache.errors import Oversized
-from kopf_selectcache.informer._versions import AwaitedVersions
+from kopf_selectcache.informer.reach import AwaitedVersions
 from kopf_selectcache.plugin.handlers import with_cache
 from kopf_selectcache.testing.faults import DropEvents, Refuse, Silence
 from tests.faults.environment import until

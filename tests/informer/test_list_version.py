@@ -16,7 +16,7 @@ from kopf_selectcache.core.protocol.query import exactly
 from kopf_selectcache.core.reasons import MetricReason
 from kopf_selectcache.core.selection.keys import Keys
 from kopf_selectcache.core.store.union import Union
-from kopf_selectcache.informer._versions import SharedVersion, shared_versions
+from kopf_selectcache.informer.reach import SharedVersion, shared_versions
 from kopf_selectcache.testing import EmbeddedCluster
 from kopf_selectcache.testing.faults import NoWatchList, Refuse, Silence
 from kopf_selectcache.testing.request_log import Asked
