@@ -28,8 +28,8 @@ from .memory import Budget
 from .metrics import Counts
 from .namespaces import ChosenNamespaces, NamespacesByLabel, unfollowed
 from .reach import AwaitedVersions
-from .resolving import Claims, Resolver
 from .state import InformerState
+from .streams import Claims, Resolver
 from .subscribers import Completed, Deliver, Listener, Resyncer, Subscribers
 from .swap import Swapper
 

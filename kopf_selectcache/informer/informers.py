@@ -38,7 +38,7 @@ from .health import Health, context_of
 from .informer import Informer
 from .memory import Budget
 from .namespaces import AbsentNamespaces, Follower, NamespacesByLabel, named_by
-from .resolving import Claims
+from .streams import Claims
 
 KEPT_ALIVE = 20.0
 """Seconds after which idle connections are closed: aiohttp keeps them for 15."""

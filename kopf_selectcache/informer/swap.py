@@ -30,7 +30,6 @@ from kopf_selectcache.settings.planner import Plan, Stream
 
 from ._dictionary_training import run_in_thread, trim_heap
 from ._messages import Subject
-from ._streams import StreamFactory, StreamTasks
 from .environment import Environment, sleep_until
 from .health import Condition, Health, StateLog, context_of, warn_of_needless
 from .index_builder import IndexBuilder
@@ -38,7 +37,6 @@ from .memory import AGAIN, LetGo, Share, indexed_bytes
 from .metrics import Counts
 from .reach import AwaitedVersions, Prober, shared_versions
 from .reflector import Reflector
-from .resolving import Resolver
 from .state import (
     Derived,
     InformerState,
@@ -47,6 +45,7 @@ from .state import (
     can_be_read,
     split_streams,
 )
+from .streams import Resolver, StreamFactory, StreamTasks
 from .subscribers import Subscribers
 
 

@@ -37,8 +37,8 @@ from kopf_selectcache.informer.filter_change import FilterChange
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.namespaces import NamespacesByLabel
 from kopf_selectcache.informer.reflector import Reflector
-from kopf_selectcache.informer.resolving import Claims
 from kopf_selectcache.informer.stream_writer import failure_of
+from kopf_selectcache.informer.streams import Claims
 from kopf_selectcache.settings.declaration import Cached, named
 from kopf_selectcache.settings.options import SelectCacheSettings
 

@@ -31,7 +31,7 @@ from kopf_selectcache.informer.environment import Ending, Environment, Extension
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import InformersByName, Removal, Runtime, close, withdrawn
 from kopf_selectcache.informer.namespaces import Follower, NamespacesByLabel
-from kopf_selectcache.informer.resolving import Claims
+from kopf_selectcache.informer.streams import Claims
 from kopf_selectcache.selectors.kind_keys import assigned, called
 from kopf_selectcache.selectors.selector import Selector
 from kopf_selectcache.selectors.signatures import check_call, miscalled

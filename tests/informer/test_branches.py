@@ -13,8 +13,8 @@ from kopf_selectcache import Cached, Forbidden, NotFound, NotSynced, OutsideFilt
 from kopf_selectcache.core.protocol.machine import Lost
 from kopf_selectcache.core.reasons import MetricReason
 from kopf_selectcache.errors import Missing
-from kopf_selectcache.informer._streams import PAGES_AT_ONCE
 from kopf_selectcache.informer.health import Health
+from kopf_selectcache.informer.streams import PAGES_AT_ONCE
 from kopf_selectcache.settings.planner import MOST_STREAMS
 from kopf_selectcache.testing import EmbeddedCluster, FakeCache
 from kopf_selectcache.testing.faults import Disconnect, Fault, MalformedJSON, NotServed, Refuse, Silence

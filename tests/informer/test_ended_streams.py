@@ -9,7 +9,7 @@ import pytest
 
 from kopf_selectcache import ReadError
 from kopf_selectcache.core.reasons import MetricReason
-from kopf_selectcache.informer._streams import StreamTasks
+from kopf_selectcache.informer.streams import StreamTasks
 from tests.faults.environment import operating, run
 from tests.faults.server import Server, listed, pod
 from tests.rows import each_row

@@ -22,8 +22,8 @@ from kopf_selectcache.core.store.claims import Substore
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.core.store.union import Union
 from kopf_selectcache.informer import environment as injected
-from kopf_selectcache.informer._streams import PAGES_AT_ONCE
 from kopf_selectcache.informer.reach import LARGE, Comparison, Prober
+from kopf_selectcache.informer.streams import PAGES_AT_ONCE
 from kopf_selectcache.settings.planner import Stream
 from kopf_selectcache.testing.faults import OldVersionOnDelete, Refuse
 from tests.cache.environment import builtin

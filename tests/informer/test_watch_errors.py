@@ -10,8 +10,8 @@ import pytest
 
 from kopf_selectcache import Selector
 from kopf_selectcache.core.reasons import StatusCode
-from kopf_selectcache.informer._streams import WatchErrors
 from kopf_selectcache.informer.health import Health
+from kopf_selectcache.informer.streams import WatchErrors
 from kopf_selectcache.types import WatchError
 from tests.faults.environment import operating, run, until
 from tests.faults.server import Server, ended, error, event, listed, pod, refused, streamed

@@ -25,7 +25,7 @@ from kopf_selectcache import (
     settings_of,
     with_cache,
 )
-from kopf_selectcache.informer.resolving import Claims
+from kopf_selectcache.informer.streams import Claims
 from kopf_selectcache.plugin.access import note_activity
 from kopf_selectcache.plugin.handlers import check_handlers
 from kopf_selectcache.plugin.narrowing import narrow

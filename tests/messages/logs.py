@@ -36,8 +36,8 @@ from kopf_selectcache.informer.informers import BEAT, LoopMonitor, Runtime
 from kopf_selectcache.informer.metrics import Counts
 from kopf_selectcache.informer.namespaces import AbsentNamespaces
 from kopf_selectcache.informer.reach import Comparison
-from kopf_selectcache.informer.resolving import Claims, warn_provisional
 from kopf_selectcache.informer.stream_writer import StreamWriter
+from kopf_selectcache.informer.streams import Claims, warn_provisional
 from kopf_selectcache.informer.subscribers import Subscribers
 from kopf_selectcache.plugin._brake import LIMIT, Brake, Chains
 from kopf_selectcache.plugin._calls import call, make_plain

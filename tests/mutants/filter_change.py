@@ -65,7 +65,7 @@ FILTER_CHANGE: tuple[Mutant, ...] = (
            ("tests/core/store/test_union_groups.py::test_1_a_union_of_no_streams_knows_that_an_object_is_absent",)),
     Mutant("leave the limit of the former filter unchecked", "informer/swap.py", "            prepared.share.give_up()\n", "", 16,
            ("tests/informer/test_filter_change.py::test_16_a_change_that_fails_leaves_the_limit_of_the_former_filter",)),
-    Mutant("exchange the streams while they end", "informer/_streams.py", "            ends()\n            tasks = [*beside, *self._streams.values()]\n", "            tasks = [*beside, *self._streams.values()]\n            await asyncio.gather(*(task for task in tasks if task in self._cancelled or task.cancel()), return_exceptions=True)\n            ends()\n", 16,
+    Mutant("exchange the streams while they end", "informer/streams.py", "            ends()\n            tasks = [*beside, *self._streams.values()]\n", "            tasks = [*beside, *self._streams.values()]\n            await asyncio.gather(*(task for task in tasks if task in self._cancelled or task.cancel()), return_exceptions=True)\n            ends()\n", 16,
            ("tests/informer/test_filter_change_streams.py::test_16_a_change_during_the_end_of_the_streams_starts_each_stream_once",)),
     Mutant("leave who waits for a stream that ends", "informer/swap.py", "            reflector.condition.dismiss()", "            pass", 16,
            ("tests/informer/test_filter_change_streams.py::test_16_waiters_for_a_stream_that_ends_wait_for_the_next_filter",)),
