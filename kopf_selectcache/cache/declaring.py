@@ -26,7 +26,7 @@ from kopf_selectcache.core.selection.kinds import KindKey, find
 from kopf_selectcache.core.store.index_spec import Function
 from kopf_selectcache.core.store.packing import Storage
 from kopf_selectcache.core.store.projection import Path, Transform
-from kopf_selectcache.informer.index_builder import Failed
+from kopf_selectcache.informer.background import Failed
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime, remedy_of_withdrawn
 from kopf_selectcache.selectors.kind_keys import AnyKey, assigned, checked_key, declared_like, likely

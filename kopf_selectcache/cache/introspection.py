@@ -17,7 +17,7 @@ from kopf_selectcache.core.store.index_spec import Failing, Indexed
 from kopf_selectcache.core.store.indexes import in_words
 from kopf_selectcache.core.store.projection import Keys, Projection, as_written
 from kopf_selectcache.core.store.record import Record
-from kopf_selectcache.informer.index_builder import Failed, Taken
+from kopf_selectcache.informer.background import Failed, Taken
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.selectors.selector import Verdict

@@ -20,9 +20,9 @@ from kopf_selectcache.selectors.selector import Branches
 from kopf_selectcache.settings.declaration import Cached
 from kopf_selectcache.settings.planner import Plan
 
+from .background import Failed
 from .environment import Environment
 from .health import Health, context_of, warn_of_needless
-from .index_builder import Failed
 from .reflector import Reflector
 from .swap import PreparedState, Swapper
 

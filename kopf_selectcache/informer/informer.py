@@ -23,14 +23,13 @@ from .audit import Auditor
 from .environment import Ending, Environment
 from .filter_change import FilterChange
 from .health import Health, context_of
-from .laying import Laying
 from .memory import Budget
 from .metrics import Counts
 from .namespaces import ChosenNamespaces, NamespacesByLabel, unfollowed
 from .reach import AwaitedVersions
 from .state import InformerState
 from .streams import Claims, Resolver
-from .subscribers import Completed, Deliver, Listener, Resyncer, Subscribers
+from .subscribers import Completed, Deliver, Laying, Listener, Resyncer, Subscribers
 from .swap import Swapper
 
 

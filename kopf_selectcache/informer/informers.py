@@ -31,8 +31,8 @@ from kopf_selectcache.selectors.text import LabelSelector
 from kopf_selectcache.settings.declaration import Cached
 from kopf_selectcache.settings.options import SelectCacheSettings
 
-from ._dictionary_training import run_in_thread, trim_heap
 from ._messages import LOOKED_FOR
+from .background import run_in_thread, trim_heap
 from .environment import Ending, Environment, Extensions, Memo, Retries, ended
 from .health import Health, context_of
 from .informer import Informer

@@ -48,7 +48,7 @@ from kopf_selectcache.selectors.text import LabelSelector
 from kopf_selectcache.settings.checks import Size, bytes_in, readable
 from kopf_selectcache.settings.planner import Stream
 
-from ._dictionary_training import run_in_thread
+from .background import run_in_thread
 
 AGAIN = 600.0
 """Mean seconds until an informer whose store was dropped lists again: objects may have been deleted."""

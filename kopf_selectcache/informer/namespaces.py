@@ -32,9 +32,9 @@ from kopf_selectcache.selectors.selector import AnyOf, Branches, Selector, label
 from kopf_selectcache.selectors.text import LabelSelector
 from kopf_selectcache.settings.declaration import Cached
 
+from .background import Failed
 from .environment import Environment, sleep_until
 from .health import Condition
-from .index_builder import Failed
 from .state import Derived, InformerState, Present
 
 MOST_ASKED = 100

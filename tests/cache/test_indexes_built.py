@@ -19,7 +19,7 @@ from kopf_selectcache.core.store.packing import Tally, weight
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.core.store.store import Section
 from kopf_selectcache.core.store.union import Union
-from kopf_selectcache.informer.index_builder import DECODED, SLICE, Failed, IndexBuilder, Taken
+from kopf_selectcache.informer.background import DECODED, SLICE, Failed, IndexBuilder, Taken
 from kopf_selectcache.informer.reflector import Reflector
 from tests.core.writers import writers
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from kopf_selectcache.informer.laying import Laying
+from kopf_selectcache.informer.subscribers import Laying
 
 
 @pytest.fixture

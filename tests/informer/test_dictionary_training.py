@@ -21,8 +21,8 @@ from kopf_selectcache.core.protocol.pager import EMPTY_PAGES
 from kopf_selectcache.core.store.packing import FEWEST, SAMPLES, SiblingPacking, Storage
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.core.store.store import Store
-from kopf_selectcache.informer import _dictionary_training
-from kopf_selectcache.informer._dictionary_training import (
+from kopf_selectcache.informer import background
+from kopf_selectcache.informer.background import (
     MAPPED,
     SPARE,
     DictionaryTraining,
@@ -294,7 +294,7 @@ def test_it_is_asked_for_where_the_c_library_keeps_it(
         return library
 
     CALLED.clear()
-    monkeypatch.setattr("kopf_selectcache.informer._dictionary_training.ctypes.CDLL", load)
+    monkeypatch.setattr("kopf_selectcache.informer.background.ctypes.CDLL", load)
     trim_heap()
     assert called == CALLED
 
@@ -453,7 +453,7 @@ def test_namespaces_with_few_objects_each_are_packed_as_one_kind() -> None:
 def test_the_heap_is_limited_unless_the_environment_sets_it_up(monkeypatch: pytest.MonkeyPatch) -> None:
     options: list[tuple[int, int]] = []
     library = SimpleNamespace(mallopt=lambda *option: options.append(option))
-    monkeypatch.setattr(_dictionary_training, "ctypes", SimpleNamespace(CDLL=lambda _: library))
+    monkeypatch.setattr(background, "ctypes", SimpleNamespace(CDLL=lambda _: library))
     for name in ("MALLOC_ARENA_MAX", "MALLOC_TRIM_THRESHOLD_", "GLIBC_TUNABLES"):
         monkeypatch.delenv(name, raising=False)
     limit_spare_heap()

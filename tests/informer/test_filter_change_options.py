@@ -15,8 +15,8 @@ from kopf_selectcache import Cached, Forbidden, NotSynced, Selector
 from kopf_selectcache.core.reasons import MetricReason
 from kopf_selectcache.core.store.claims import OwnWrite
 from kopf_selectcache.errors import Missing, Oversized
+from kopf_selectcache.informer.background import Failed
 from kopf_selectcache.informer.health import Health
-from kopf_selectcache.informer.index_builder import Failed
 from kopf_selectcache.informer.swap import PreparedState
 from kopf_selectcache.testing.faults import NotServed, Refuse, Silence
 from tests.faults.environment import run, until

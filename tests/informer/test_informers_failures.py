@@ -13,7 +13,7 @@ import pytest
 from kopf._cogs.structs.credentials import Vault
 
 from kopf_selectcache.client.transport import KopfTransport
-from kopf_selectcache.informer._dictionary_training import DictionaryTraining
+from kopf_selectcache.informer.background import DictionaryTraining
 from kopf_selectcache.informer.health import Health
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.settings.options import SelectCacheSettings

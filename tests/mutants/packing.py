@@ -69,7 +69,7 @@ PACKING: tuple[Mutant, ...] = (
     ),
     Mutant(
         "pack a replayed object instead of the newer one",
-        "informer/_dictionary_training.py",
+        "informer/background.py",
         "        if held is not None and not is_newer(record.version, held.version):\n",
         "        if False:\n",
         8,
@@ -77,7 +77,7 @@ PACKING: tuple[Mutant, ...] = (
     ),
     Mutant(
         "share the stored bytes of another object",
-        "informer/_dictionary_training.py",
+        "informer/background.py",
         " or not held.is_same(record):",
         ":",
         7,

@@ -56,7 +56,7 @@ WRITES: tuple[Mutant, ...] = (
            ("tests/cache/test_live.py::test_what_a_new_object_lacks_is_told_at_once",)),
     Mutant("propose an adoption that fails", "cache/_adoption.py", " if is_enough else _relabel()", "", 14,
            ("tests/cache/test_live.py::test_ensure_proposes_to_adopt_only_what_it_can_adopt",)),
-    Mutant("let the next filter keep own writes that no stream reports", "informer/laying.py", "        for state in self._states():\n", "        for state in self._states()[:1]:\n", 9,
+    Mutant("let the next filter keep own writes that no stream reports", "informer/subscribers.py", "        for state in self._states():\n", "        for state in self._states()[:1]:\n", 9,
            ("tests/informer/test_own_writes.py::test_9_a_write_that_only_the_next_filter_awaits_is_dropped_as_well",)),
     Mutant("read an own write of an object that a split cache has outside since", "cache/snapshots.py", "            held, version = self.store.locate(namespace, name)  # It", "            held, version = self.store.get(namespace, name)  # It", 1,
            ("tests/world/test_world.py::test_1_an_own_write_is_not_shown_once_a_split_cache_knows_that_the_object_has_left_since",)),
