@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from . import events, metadata, options, strategies
-from .history import Stored
+from .history import ObjectKey, Stored
 from .kinds import Served
 from .status import CHANGED, Problem, already_exists, bad_request, conflict, invalid
 
@@ -49,12 +49,15 @@ def require_kind(served: Served, kind: str, api_version: str, body: Mapping[str,
 def require_version(served: Served, old: Stored, version: str) -> None:
     if version == "0":
         return
+    if _number(version) != old.version:
+        raise conflict(served.plural, old.key[1], CHANGED, group=served.group)
+
+
+def _number(version: str) -> int:
     try:
-        number = options.unsigned(version)
+        return options.unsigned(version)
     except ValueError as error:
         raise Problem(500, "", str(error)) from None
-    if number != old.version:
-        raise conflict(served.plural, old.key[1], CHANGED, group=served.group)
 
 
 def check(
@@ -107,11 +110,17 @@ def taken(served: Served, there: Stored) -> Problem:
     return problem
 
 
-def other_uid(served: Served, old: Stored, uid: str) -> str:
-    path = "/".join(
-        filter(None, ("/registry", served.group if served.custom else "", served.plural, *old.key))
-    )
-    return (
+def require_no_uid(served: Served, key: ObjectKey, said: Mapping[str, Any]) -> None:
+    """Refuse to replace an absent object by one that names its uid; a wrong version is an error as ever."""
+    if "uid" in said:
+        raise other_uid(served, key, said["uid"], "")
+    _number(said.get("resourceVersion", "0"))
+
+
+def other_uid(served: Served, key: ObjectKey, given: str, there: str) -> Problem:
+    path = "/".join(filter(None, ("/registry", served.group if served.custom else "", served.plural, *key)))
+    why = (
         f"StorageError: invalid object, Code: 4, Key: {path}, ResourceVersion: 0, AdditionalErrorMsg: "
-        f"Precondition failed: UID in precondition: {uid}, UID in object meta: {old.uid}"
+        f"Precondition failed: UID in precondition: {given}, UID in object meta: {there}"
     )
+    return conflict(served.plural, key[1], why, group=served.group)

@@ -191,13 +191,8 @@ class Objects:
         new["metadata"] = said
         old = self.history.get(served.table, (namespace, name))
         if old is None and served.creates_on_update and not subresource:
-            if version := said.pop("resourceVersion", ""):
-                raise conflict(
-                    served.plural,
-                    name,
-                    f"the object has been deleted or never existed at version {version}",
-                    group=served.group,
-                )
+            checks.require_no_uid(served, (namespace, name), said)
+            said.pop("resourceVersion", None)  # The server ignores it.
             return self.create(served, namespace, new, dry_run=dry_run, admission=admission, writer=writer)
         if old is None:
             raise not_found(served.plural, name, group=served.group)
@@ -211,9 +206,7 @@ class Objects:
             raise invalid(served.plural, name, [unsaid], group=served.group)
         checks.require_version(served, old, version)
         if said.get("uid", old.uid) != old.uid:
-            raise conflict(
-                served.plural, name, checks.other_uid(served, old, said["uid"]), group=served.group
-            )
+            raise checks.other_uid(served, old.key, said["uid"], old.uid)
         return self._change(
             served,
             old,

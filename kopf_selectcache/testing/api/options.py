@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -9,6 +10,10 @@ from .status import Problem, bad_request, invalid
 
 EXACT, NOT_OLDER = "Exact", "NotOlderThan"
 _LARGEST = 2**64 - 1
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)", re.ASCII)
+_DURATION = re.compile(
+    rf"[+-]?0|{_NUMBER.pattern}(ns|us|µs|ms|s|m|h)((\d+\.?\d*|\.\d+)(ns|us|µs|ms|s|m|h))*", re.ASCII
+)
 _DIGITS = 21  # The largest allowed number has one digit fewer.
 
 
@@ -84,6 +89,15 @@ def read(query: Mapping[str, str], *, watch: bool) -> ListOptions:
     if causes:
         raise invalid("ListOptions", "", causes, group="meta.k8s.io")
     return options
+
+
+def check_timeout(query: Mapping[str, str]) -> None:
+    """Refuse (400) a `timeout` that is no duration with a unit. Otherwise it has no effect here."""
+    text = query.get("timeout", "")
+    if not text or _DURATION.fullmatch(text):
+        return
+    missing = "missing unit in" if _NUMBER.fullmatch(text) else "invalid"
+    raise bad_request(f'invalid timeout specified in the request URL - time: {missing} duration "{text}"')
 
 
 def integer(text: str) -> int:

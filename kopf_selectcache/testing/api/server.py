@@ -163,6 +163,8 @@ class Api:
     def _answer(self, request: Request, seen: int | None, admission: Admission | None) -> Answer | Watch:
         user = self.users.authenticate(request.headers)
         call = routing.read(request)
+        if call is None or call.verb != "watch":
+            options.check_timeout(request.query)
         verb = request.method.lower()
         user = self._impersonation.effective(user, request.headers, call or Url(verb, request.path))
         if call is None:

@@ -10,7 +10,7 @@ import base64
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
-from . import events, types, webhooks
+from . import events, leases, types, webhooks
 from .kinds import Served
 from .metadata import StatusCause, forbidden, invalid_value
 
@@ -63,7 +63,7 @@ def part(body: Mapping[str, Any], key: str) -> dict[str, Any]:
 
 def read_data(served: Served, body: Body) -> None:
     """Read the data of ConfigMaps and Secrets: null is dropped, and Secrets must be base64, else 400. So must
-    the certificates of webhooks.
+    the certificates of webhooks. The times of leases must be times.
     """
     if served.table in webhooks.TABLES and body.get("webhooks"):
         body["webhooks"] = types.without_nulls(types.fields_of(served)["webhooks"], body["webhooks"])
@@ -71,6 +71,8 @@ def read_data(served: Served, body: Body) -> None:
             bundle = part(hook, "clientConfig").get("caBundle")
             if bundle and (at := not_base64(bundle)) is not None:
                 raise types.unhandled(served, f"illegal base64 data at input byte {at}")
+    if served.table == leases.TABLE:
+        leases.read(served, body)
     if served.table not in {("", "configmaps"), ("", "secrets")}:
         return
     for key in ("data", "stringData", "binaryData"):
@@ -129,6 +131,8 @@ def problems_of(served: Served, body: Mapping[str, Any]) -> list[StatusCause]:
         return webhooks.problems(body)
     if served.table == events.TABLE:
         return events.problems(served.group, body)
+    if served.table == leases.TABLE:
+        return leases.problems(body)
     if served.table not in {("", "configmaps"), ("", "secrets")}:
         return []
     return [

@@ -24,6 +24,7 @@ _TEXTS = frozenset(
         "string",
         "types.UID",
         "v1.CauseType",
+        "v1.CoordinatedLeaseStrategy",
         "v1.DeletionPropagation",
         "v1.FailurePolicyType",
         "v1.FinalizerName",
@@ -60,6 +61,15 @@ _WEBHOOK: Fields = {
     "matchConditions": "[]v1.MatchCondition",
 }
 _STRUCTS: Mapping[str, Fields] = {
+    "v1.LeaseSpec": {
+        "holderIdentity": "string",
+        "leaseDurationSeconds": "int32",
+        "acquireTime": "string",
+        "renewTime": "string",
+        "leaseTransitions": "int32",
+        "strategy": "v1.CoordinatedLeaseStrategy",
+        "preferredHolder": "string",
+    },
     "v1.NamespaceSpec": {"finalizers": "[]v1.FinalizerName"},
     "v1.PodSpec": {
         "activeDeadlineSeconds": "int64",
