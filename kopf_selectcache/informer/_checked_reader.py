@@ -117,7 +117,8 @@ class CheckedReader:
 
     def index(self, indexes: tuple[Indexed, ...]) -> None:
         """Read the values of these indexes from now on."""
-        self.reader = replace(self.reader, indexes=indexes)
+        if indexes or self.reader.indexes:
+            self.reader = replace(self.reader, indexes=indexes)
 
     async def page(self, data: bytes, *, first: int = 0) -> Page | Refusal:
         """Read the answer to a list, slice by slice; raise Unselected or Garbled."""

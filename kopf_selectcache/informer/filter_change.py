@@ -221,14 +221,15 @@ class FilterChange:
     def _log_beginning(self, attempt: _Attempt, prepared: PreparedState | None = None) -> None:
         attempt.has_begun = True
         filter_ = attempt.declared.filter if prepared is None else prepared.state.filter
+        context = context_of(self._informer)
         self._environment.logger.info(
             "The filter of %(resource)s is being changed to %(filter)s: %(streams)s.",
             {
-                "resource": str(self._informer),
+                "resource": context["resource"],
                 "filter": clipped(filter_),
                 "streams": "all watches are new" if prepared is None else str(prepared.split),
             },
-            extra=context_of(self._informer),
+            extra=context,
         )
 
     def _log_failure(self, attempt: _Attempt, error: BaseException) -> None:
@@ -253,22 +254,17 @@ class FilterChange:
             )
 
     def _log_end(self) -> None:
-        number = self._informer.state.held()
+        number, context = self._informer.state.held(), context_of(self._informer)
         self._environment.logger.info(
             "The filter of %(resource)s is now %(filter)s, with %(objects)s.",
-            {
-                "resource": str(self._informer),
-                "filter": clipped(self._informer.state.filter),
-                "objects": f"{number:,} object{'' if number == 1 else 's'}",
-            },
-            extra=context_of(self._informer),
+            context | {"objects": f"{number:,} object{'' if number == 1 else 's'}"},
+            extra=context,
         )
 
     async def _sync(self, prepared: PreparedState) -> None:
         """Run the new streams until all lists are complete."""
         moved = prepared.moved  # Tasks of streams outlive the change, and must not hold the former store.
         for each in prepared.new:
-            each.index(tuple(prepared.state.indexes.values()))
             task = self._start(each)
             if task is not None:
                 prepared.tasks[each] = task
@@ -302,6 +298,8 @@ class FilterChange:
     async def _reach(self, prepared: PreparedState, *, until: Callable[[], bool] = lambda: False) -> None:
         """Bring the new streams to the version that readers have seen by now."""
         version = prepared.swap.seen
+        if prepared.swap.has_reached(version):
+            return
         reaching = asyncio.ensure_future(prepared.prober.reach(version))
         reaching.add_done_callback(lambda _: prepared.moved.set())
         try:

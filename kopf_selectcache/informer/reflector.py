@@ -8,7 +8,7 @@ readers or handlers.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import replace
 
@@ -88,6 +88,7 @@ class Reflector:
         environment: Environment,
         counts: Counts,
         projection: Projection,
+        indexes: Iterable[Indexed] = (),
         packing: SiblingPacking | None = None,
         share: Share | None = None,
         all_kept: Callable[[], Sequence[Record]] = list,
@@ -105,6 +106,7 @@ class Reflector:
             projection,
             accepts=stream.keys.have if stream.is_wider else None,
             packing=packing,
+            indexes=indexes,
             sent=stream.sent(resource),
             is_outside=stream.is_outside,
         )
@@ -482,34 +484,23 @@ class Reflector:
         """Request a page. If even the smallest page is too large to be read as a whole, read it in pieces.
         Raise what `_page` raises, or TimeoutError.
         """
-        page = None if size.is_split else await self._page_as_a_whole(path, query, size, shared_version)
-        if page is not None:
-            yield page
-        else:
-            async with aclosing(self._pieces(path, query, size)) as pieces:
-                async for piece in pieces:
-                    yield piece
-
-    async def _page_as_a_whole(
-        self,
-        path: str,
-        query: Mapping[str, str],
-        size: PageSize,
-        shared_version: SharedVersion | None,
-    ) -> Page | Refusal | None:
-        """Request a page; return None if even the smallest one is too large. Raise what `_page` raises."""
-        try:
-            page = await (
-                self._page(path, query, size)
-                if shared_version is None
-                else shared_version.page(lambda as_of: self._page(path, {**query, **as_of}, size))
-            )
-        except TooLarge:
-            size.split()
-            return None
-        if isinstance(page, Page):
-            size.learn(page)
-        return page
+        if not size.is_split:
+            try:
+                page = await (
+                    self._page(path, query, size)
+                    if shared_version is None
+                    else shared_version.page(lambda as_of: self._page(path, {**query, **as_of}, size))
+                )
+            except TooLarge:
+                size.split()
+            else:
+                if isinstance(page, Page):
+                    size.learn(page)
+                yield page
+                return
+        async with aclosing(self._pieces(path, query, size)) as pieces:
+            async for piece in pieces:
+                yield piece
 
     async def _pieces(
         self, path: str, query: Mapping[str, str], size: PageSize
@@ -541,13 +532,15 @@ class Reflector:
 
     async def _page(self, path: str, query: Mapping[str, str], size: PageSize) -> Page | Refusal:
         """Request a page; raise Refused, Unreachable or Garbled."""
-        async with self._turns:
-            data = await ask_in_size(size, lambda: self._data(path, {**query, **size.query}, size.most_bytes))
-            return await self._checked.page(data)
 
-    async def _data(self, path: str, query: Mapping[str, str], most: int | None) -> bytes:
-        self._counts.lists += 1
-        return await self._environment.transport.get(path, query, accept=self.list_accept, most=most)
+        def ask() -> Awaitable[bytes]:
+            self._counts.lists += 1
+            return self._environment.transport.get(
+                path, {**query, **size.query}, accept=self.list_accept, most=size.most_bytes
+            )
+
+        async with self._turns:
+            return await self._checked.page(await ask_in_size(size, ask))
 
     async def _watched(self, path: str, query: dict[str, str], command: Watch) -> AsyncGenerator[Input, None]:
         """Read a watch to its end; raise Refused, Unreachable, Garbled, or TimeoutError if it is dead.

@@ -152,7 +152,8 @@ class InformerState:
         object.__setattr__(self, "own_writes", self.union.own_writes)
         object.__setattr__(self, "stream_conditions", tuple(each.condition for each in self.reflectors))
         object.__setattr__(self, "has_several_streams", len(self.reflectors) > 1)
-        object.__setattr__(self, "needed", lru_cache(1024)(self._needed()))
+        if self.has_several_streams:
+            object.__setattr__(self, "needed", lru_cache(1024)(self._needed()))
 
     def _needed(self) -> Callable[[Selector], Needed]:
         # A cached method would hold this state, and so all objects, until the next garbage collection.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 
 from kopf_selectcache._errors import ConflictingSelectors, DeclarationError, context_of_loop
 from kopf_selectcache.client.discovery import NotServed, Resolution, search, settle
@@ -23,8 +23,10 @@ from kopf_selectcache.core.selection.kinds import KindKey
 from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.changes import Change
 from kopf_selectcache.core.store.claims import Substore
+from kopf_selectcache.core.store.index_spec import Indexed
 from kopf_selectcache.core.store.packing import SiblingPacking
-from kopf_selectcache.core.store.projection import METADATA_ONLY, where_of
+from kopf_selectcache.core.store.projection import METADATA_ONLY, Projection, where_of
+from kopf_selectcache.core.store.union import Union
 from kopf_selectcache.selectors.kind_keys import text_of
 from kopf_selectcache.settings.declaration import Cached
 from kopf_selectcache.settings.options import OnWatchError, WatchError
@@ -38,7 +40,6 @@ from .metrics import Counts
 from .namespaces import ChosenNamespaces
 from .reach import SharedVersion
 from .reflector import Reflector
-from .state import InformerState
 from .stream_writer import StreamWriter, failure_of
 
 RESOLVED_AGAIN = 60.0
@@ -269,21 +270,23 @@ class StreamFactory:
     def make(
         self,
         stream: Stream,
+        resource: Resource,
+        union: Union,
         substore: Substore,
         shared_version: SharedVersion | None,
-        state: InformerState,
         *,
+        projection: Projection,
+        indexes: Iterable[Indexed],
         packing: SiblingPacking | None,
         share: Share,
         new_condition: Callable[[Subject], Condition],
         notify: Callable[[Sequence[Change]], None],
     ) -> Reflector:
-        """Return the reflector that writes to a substore of the union of this state."""
-        assert state.resource is not None, "planned before it was resolved"
+        """Return the reflector that writes to a substore of a union."""
         writer = StreamWriter(
             stream,
-            state.resource,
-            state.union,
+            resource,
+            union,
             substore,
             new_condition=new_condition,
             clock=self._environment.clock,
@@ -296,13 +299,14 @@ class StreamFactory:
         return Reflector(
             stream,
             writer,
-            state.resource,
+            resource,
             environment=self._environment,
             counts=self._counts,
-            projection=METADATA_ONLY if stream.is_outside else state.projection,
+            projection=METADATA_ONLY if stream.is_outside else projection,
+            indexes=() if stream.is_outside else indexes,
             packing=None if stream.is_outside else packing,
             share=share,
-            all_kept=state.union.writing,
+            all_kept=union.writing,
             shared_version=shared_version,
             turns=self._turns,
             comparing=self._comparing,

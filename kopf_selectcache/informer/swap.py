@@ -20,6 +20,7 @@ from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.store.changes import Change
 from kopf_selectcache.core.store.index_spec import Indexed
 from kopf_selectcache.core.store.packing import SiblingPacking, packing_of
+from kopf_selectcache.core.store.projection import Projection
 from kopf_selectcache.core.store.swap import Swap
 from kopf_selectcache.core.store.union import Union
 from kopf_selectcache.selectors.kind_keys import called, text_of
@@ -83,7 +84,7 @@ class PreparedState:
         """Note a report of one of the streams."""
         if not self.state.union.is_alone:
             self.state.relist_where_needed()
-        self.prober.look()
+            self.prober.look()
         self.moved.set()
 
     @property
@@ -229,6 +230,8 @@ class Swapper:
         union: Union,
         kept: Mapping[Stream, Reflector],
         *,
+        projection: Projection,
+        indexes: Mapping[str, Indexed],
         packing: SiblingPacking | None,
         share: Share,
         new_condition: Callable[[Subject], Condition],
@@ -236,24 +239,17 @@ class Swapper:
     ) -> tuple[InformerState, Prober]:
         """Return a state with the streams of a plan, new but for those that are kept, and their prober."""
         assert state.resource is not None, "planned before it was resolved"
-        planned_state = replace(
-            state,
-            filter=planned.filter,
-            plan=planned,
-            union=union,
-            reflectors=(),
-            derived=Derived(),
-            followed=self._chosen.of(planned.labels),
-            lost=frozenset(),
-        )
         reflectors = tuple(
             kept[stream]
             if stream in kept
             else self._factory.make(
                 stream,
+                state.resource,
+                union,
                 substore,
                 shared_version,
-                planned_state,
+                projection=projection,
+                indexes=indexes.values(),
                 packing=packing,
                 share=share,
                 new_condition=new_condition,
@@ -264,7 +260,19 @@ class Swapper:
             )
         )
         prober = Prober(union, [each.comparison for each in reflectors], environment=self._environment)
-        return replace(planned_state, reflectors=reflectors), prober
+        planned_state = replace(
+            state,
+            filter=planned.filter,
+            projection=projection,
+            indexes=indexes,
+            plan=planned,
+            union=union,
+            reflectors=reflectors,
+            derived=Derived(),
+            followed=self._chosen.of(planned.labels),
+            lost=frozenset(),
+        )
+        return planned_state, prober
 
     def _put(self, state: InformerState, prober: Prober | None) -> None:
         """Put a state in place, which its own writes follow. The caller holds their lock."""
@@ -307,6 +315,8 @@ class Swapper:
             planned,
             union,
             {},
+            projection=former.projection,
+            indexes=former.indexes,
             packing=self.packing,
             share=self.share,
             new_condition=self._new_stream_condition,
@@ -445,14 +455,12 @@ class Swapper:
             state,
         )
         prepared.state, prepared.prober = self._made(
-            replace(
-                state,
-                projection=declared.projection,
-                indexes=self.indexing.with_slots(declared.indexes),
-            ),
+            state,
             planned,
             union,
             split.kept,
+            projection=declared.projection,
+            indexes=self.indexing.with_slots(declared.indexes),
             packing=packing,
             share=share,
             new_condition=prepared.new_condition,

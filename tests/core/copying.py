@@ -31,7 +31,6 @@ _OF_MERGING = {
     "_groups",
     "_group_of",
     "_request_index",
-    "_union",
 }
 _OF_BRANCHES = {
     "keys",
@@ -71,7 +70,7 @@ def copied(union: Union) -> Union:
     """Return a copy that shares nothing with the original that changes."""
     made = Union([branch.keys for branch in union.substores])
     twins = dict(zip(union.substores, made.substores, strict=True))
-    old = _known(union, _OF_MERGING)
+    old = _known(union, _OF_MERGING if union.is_alone else _OF_MERGING | {"_union"})
     assert union.tally is None, "what is counted is not copied"
     assert not union.own_writes.laid, "own writes are not copied"
     for branch, twin in twins.items():
@@ -81,8 +80,9 @@ def copied(union: Union) -> Union:
         twin.vague, twin.has_missed = set(branch.vague), branch.has_missed
         twin._waits, twin._waiting = branch._waits.copy(), branch._waiting.copy()
     made._met = {frozenset(twins[each] for each in group) for group in union._met}
-    _fill(made._union, union._union)
-    made._union.versions = union._union.versions
+    if not union.is_alone:
+        _fill(made._union, union._union)
+        made._union.versions = union._union.versions
     made.epoch, made._rows = union.epoch, dict(old["_rows"])
     made._next = {number: dict(records) for number, records in union._next.items()}
     for key, row in union._unclaimed.items():
@@ -109,7 +109,7 @@ def as_a_whole(union: Union) -> Part:
     branches = union.substores
     return (
         union.epoch,
-        union._union.versions,
+        () if union.is_alone else union._union.versions,
         repr(sorted(union._next)),
         *(
             (branch.version, branch.epoch, branch.listed, branch.has_missed, branch.view._staged is None)

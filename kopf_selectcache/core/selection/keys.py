@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import Protocol, TypeVar
 
 from .grammar import FieldTerm, LabelRequirement
@@ -104,8 +105,16 @@ class Keys:
 
 def groups_of(streams: Iterable[_HasKeys]) -> tuple[frozenset[_HasKeys], ...]:
     """Return groups of streams, or of their substores. Those of different groups have no key in common."""
-    groups: list[frozenset[_HasKeys]] = []
+    within: dict[str | None, list[_HasKeys]] = {}
     for stream in streams:
-        near = [group for group in groups if any(stream.keys.meet(other.keys) for other in group)]
-        groups = [*(group for group in groups if group not in near), frozenset({stream}).union(*near)]
-    return tuple(groups)
+        within.setdefault(stream.keys.namespace, []).append(stream)
+    # There may be a thousand namespaces. Only a stream of all of them has a key in common with several.
+    parts = [[*chain(*within.values())]] if None in within else within.values()
+    found: list[frozenset[_HasKeys]] = []
+    for part in parts:
+        groups: list[frozenset[_HasKeys]] = []
+        for stream in part:
+            near = [group for group in groups if any(stream.keys.meet(other.keys) for other in group)]
+            groups = [*(group for group in groups if group not in near), frozenset({stream}).union(*near)]
+        found += groups
+    return tuple(found)

@@ -61,8 +61,11 @@ class Swap:
         return max(versions, key=rank_of, default="")
 
     def has_reached(self, version: str) -> bool:
-        """Return True if the new groups are as new as this version."""
-        return self.is_complete and not (self._new and is_older(self.after.version_of(self._new), version))
+        """Return True if the lists of the new groups are complete, and as new as this version."""
+        if not self._new:
+            return True
+        reached = self.after.version_of(self._new)
+        return reached != "" and not is_older(reached, version)
 
     def records(self) -> list[Record]:
         """Return the records of all streams of the next union."""

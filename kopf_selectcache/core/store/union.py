@@ -67,8 +67,13 @@ class Union:
             tuple(Substore(keys, request_index=request_index, tally=tally, epoch=epoch) for keys in substores)
         )
         self._alone = len(self.substores) == 1
-        self._union = UnionView(len(self._groups), request_index=request_index, tally=tally, version=version)
-        self._shown: View = self.substores[0].view if self._alone else self._union
+        self._shown: View
+        if self._alone:
+            self._shown = self.substores[0].view
+        else:
+            self._shown = self._union = UnionView(
+                len(self._groups), request_index=request_index, tally=tally, version=version
+            )
         self.epoch = epoch
         """The number of times that the server was seen to be restored."""
         self._next: dict[int, dict[ObjectKey, Record]] = {}
@@ -217,8 +222,9 @@ class Union:
         """True if a departure, the first answer, or the first one after a restore waits until streams are at
         one version.
         """
-        return bool(self._unclaimed or self.own_writes.doubtful) or (
-            (not self._union.version or bool(self._next)) and any(map(self._is_meeting, self._groups))
+        return not self._alone and (
+            bool(self._unclaimed or self.own_writes.doubtful)
+            or ((not self._union.version or bool(self._next)) and any(map(self._is_meeting, self._groups)))
         )
 
     def _is_meeting(self, group: frozenset[Substore]) -> bool:
@@ -235,6 +241,8 @@ class Union:
         show that.
         """
         found: dict[Substore, str] = {}
+        if self._alone:
+            return found
         holding = {
             each for key in (*self._unclaimed, *self.own_writes.doubtful) for each in self._could_hold(key)
         }
