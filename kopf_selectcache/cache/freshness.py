@@ -254,7 +254,7 @@ class _HandlerWait:
             self._event,
             reflector.comparison,
             reflector.awaited,
-            reflector.lists,
+            reflector.writer.lists,
         )
         version, is_by_itself = self._goal(reflector)
         reached = awaited.wait(version)
@@ -265,7 +265,7 @@ class _HandlerWait:
                 await self._tick(reached, *compared)
                 if any(map(_is_true, (reached, *compared))) or self._has_reached(reflector, version):
                     return
-                if reflector.newest_list > lists_before:
+                if reflector.writer.newest_list > lists_before:
                     if is_older(reflector.version, event.version):
                         reflector.note_foreign(event.uid, event.version)
                     return

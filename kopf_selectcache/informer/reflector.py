@@ -130,7 +130,8 @@ class Reflector:
         self._opened: float | None = None
         """The time at which the server accepted the present watch; None for a list."""
         self._running: asyncio.Timeout | None = None
-        self.writer.is_ordered = False
+        self._is_ordered = False
+        """True if a list was ordered: a failure meanwhile is not its reason."""
         self.comparison = Comparison(
             stream,
             writer.substore,
@@ -183,21 +184,6 @@ class Reflector:
     def awaited(self) -> AwaitedVersions:
         """Futures that wait for this stream to reach a version."""
         return self.writer.awaited
-
-    @property
-    def commits(self) -> int:
-        """The number of complete lists."""
-        return self.writer.commits
-
-    @property
-    def lists(self) -> int:
-        """The number of lists that have begun."""
-        return self.writer.lists
-
-    @property
-    def newest_list(self) -> int:
-        """The number of the last consistent list that is complete."""
-        return self.writer.newest_list
 
     def hold(self) -> None:
         """Apply no input before `release`: readers shall not see the store move."""
@@ -257,7 +243,7 @@ class Reflector:
     @property
     def can_jump(self) -> bool:
         """True if a probe may count: the stream watches, is not held, and no list was ordered."""
-        return self.is_watching and self._held is None and not self.writer.is_ordered
+        return self.is_watching and self._held is None and not self._is_ordered
 
     def _jump(self, version: str) -> bool:
         """Note that the stream holds what a list as of a version has; return False if it can't move now.
@@ -332,7 +318,7 @@ class Reflector:
                 state = self._anew()
 
     def _anew(self) -> Idle:
-        self.writer.is_ordered = False
+        self._is_ordered = False
         # The server may have been restored since: the list must be consistent, and its version is compared
         # with that of the stored objects.
         return Idle(
@@ -350,7 +336,7 @@ class Reflector:
         if isinstance(self.writer.state, Watching) or (
             isinstance(self.writer.state, Waiting) and self.writer.state.paused is None
         ):
-            self.writer.is_ordered = True
+            self._is_ordered = True
             self.writer.note_reason(reason)
         self.resume()
 
@@ -367,7 +353,7 @@ class Reflector:
 
     def _after_interruption(self) -> State:
         """Return the state that `resume` or `relist` leads to."""
-        state, relisting, self.writer.is_ordered = self.writer.state, self.writer.is_ordered, False
+        state, relisting, self._is_ordered = self.writer.state, self._is_ordered, False
         if isinstance(state, Watching) and not relisting:
             return Waiting(state.known, resume=state.version)
         # The list must be consistent: a cached answer of the server may be as outdated as the stored objects.
@@ -419,8 +405,8 @@ class Reflector:
             self.condition.repeat()
             pause -= left
         await sleep_until(self._again, self._environment.sleep(pause))
-        if self.writer.is_ordered:
-            self.writer.is_ordered = False
+        if self._is_ordered:
+            self._is_ordered = False
             self.writer.state = Waiting(self.writer.state.known.going_beyond())
         yield Due()
 

@@ -108,8 +108,6 @@ class StreamWriter:
         self.reason: ReasonLabel | None = None
         """The reason for which a list is due; None if none is due, or after an error of this package. A
         failure of that list does not change it."""
-        self.is_ordered = False
-        """True if a list was ordered: a failure meanwhile is not its reason."""
         self.share: Callable[[Record], Record] | None = None
         """Returns the same object as another union holds it, while the filter changes to that of this one."""
         self._laid = 0  # The number of own writes that were laid when the list began.

@@ -383,7 +383,7 @@ def test_a_leave_at_the_version_of_the_event_is_waited_for_no_longer_while_the_s
             environment.cluster.delete(pod("b"), grace_period=0)
             changed = environment.cluster.patch(pod("a"), {"metadata": {"annotations": {"seen": "new"}}})
             first.relist(MetricReason.BEHIND)
-            await until(lambda: first.commits == 2)
+            await until(lambda: first.writer.commits == 2)
             (((_, name), row),) = environment.informer.state.union.unconfirmed.items()
             assert (name, row.left) == ("b", changed["metadata"]["resourceVersion"])
             environment.cluster.faults.add(Refuse(503), verb="list", resource="pods")

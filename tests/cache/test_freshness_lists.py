@@ -97,15 +97,15 @@ def test_a_list_whose_pages_fail_is_not_begun_anew_by_those_who_ask_for_one() ->
                 failed.add(token)
                 return is_first
 
-            lists = reflector.lists
+            lists = reflector.writer.lists
             environment.cluster.faults.add(Gone(), verb="watch", resource="pods", times=1)
             environment.cluster.faults.add(Refuse(500), verb="list", resource="pods", where=fails_once)
             environment.cluster.cut("watch", "pods")
-            await environment.clock.move_until(lambda: reflector.lists == lists + 1)
-            while reflector.commits < 2 and reflector.lists < lists + 3:
+            await environment.clock.move_until(lambda: reflector.writer.lists == lists + 1)
+            while reflector.writer.commits < 2 and reflector.writer.lists < lists + 3:
                 reflector.relist(MetricReason.AUDIT)  # So do handlers that have waited for 15 s.
                 await pass_time(environment, 1)
-            assert reflector.lists == lists + 1
+            assert reflector.writer.lists == lists + 1
 
     run(main())
 

@@ -123,7 +123,7 @@ def test_an_initial_state_of_a_server_that_lags_does_not_show_that_the_watch_has
             environment.cluster.cut("watch", "pods")
             (reflector,) = environment.informer.state.reflectors
             await environment.clock.move_until(
-                lambda: reflector.commits == 2 and reflector.comparison.is_open
+                lambda: reflector.writer.commits == 2 and reflector.comparison.is_open
             )
             environment.cluster.create(pod("b", **WEB))
             (other,) = environment.cluster.create(pod("other", app="db"))
@@ -225,8 +225,8 @@ def test_a_restore_that_another_stream_finds_does_not_end_the_wait_for_this_one(
             await settle()
             held = environment.cluster.faults.add(Silence(), verb="list", resource="pods", namespace="shop")
             infra.relist(MetricReason.AUDIT)
-            commits = infra.commits
-            await environment.clock.move_until(lambda: infra.commits > commits or call.done())
+            commits = infra.writer.commits
+            await environment.clock.move_until(lambda: infra.writer.commits > commits or call.done())
             await environment.clock.move(6)
             await settle_sockets()
             assert not is_done(call)

@@ -84,7 +84,7 @@ def test_contract_8_an_object_that_cannot_be_decoded_costs_itself_alone_in_a_lis
             environment.informer.state.reflectors[0].relist(MetricReason.AUDIT)
             await until(
                 lambda: (
-                    environment.informer.state.reflectors[0].commits == 2
+                    environment.informer.state.reflectors[0].writer.commits == 2
                     or environment.informer.counts.failures["garbled"]
                 )
             )
@@ -185,10 +185,12 @@ def test_an_object_that_may_have_been_damaged_on_its_way_is_listed_anew_by_the_n
     async def main() -> None:
         async with holding_deep(declared, value=VALUES[what][0]) as (environment, fault):
             await until(lambda: environment.informer.state.is_synced and unreadable(environment))
-            commits = [each.commits + 1 for each in environment.informer.state.reflectors]
+            commits = [each.writer.commits + 1 for each in environment.informer.state.reflectors]
             found = await environment.cache.audit("secrets")
             assert set(found.outdated) == {Key.stored(DEEP)}
-            await until(lambda: [each.commits for each in environment.informer.state.reflectors] == commits)
+            await until(
+                lambda: [each.writer.commits for each in environment.informer.state.reflectors] == commits
+            )
             assert unreadable(environment) == {DEEP}  # It is damaged again.
             await until(lambda: environment.informer.state.is_synced)
             assert environment.informer.counts.relists == {"audit": len(commits)}
@@ -527,7 +529,7 @@ def test_unreadable_objects_are_named_in_the_log_once_a_version_and_in_the_probe
                 == f"shop/deep (it is nested too deeply, version {version})"
             )
             environment.informer.state.reflectors[0].relist(MetricReason.AUDIT)
-            await until(lambda: environment.informer.state.reflectors[0].commits == 2)
+            await until(lambda: environment.informer.state.reflectors[0].writer.commits == 2)
             assert len(lines()) == 1
             for number in range(7):
                 environment.cluster.namespace(f"n-{number}")

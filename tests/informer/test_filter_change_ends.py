@@ -363,9 +363,9 @@ def test_16_a_relist_of_a_stream_of_both_filters_reaches_both() -> None:
             (reflector,) = informer.state.reflectors
             environment.cluster.patch(WEB, labelled(app="db"))
             await until(lambda: "web" not in names(environment))
-            commits = reflector.commits
+            commits = reflector.writer.commits
             reflector.relist(MetricReason.AUDIT)
-            await until(lambda: reflector.commits > commits)
+            await until(lambda: reflector.writer.commits > commits)
             silence.release()
             await changing  # There is no bookmark.
             assert reflector in informer.state.reflectors
@@ -413,11 +413,11 @@ def test_16_a_stream_of_the_next_filter_that_has_missed_a_change_lists_again(
             union, reflector = following.state.union, following.new[0]
             await until(lambda: reflector.is_watching)
             outdated = {union.substores[0]: MetricReason.MISSED}
-            commits = reflector.commits
+            commits = reflector.writer.commits
             with monkeypatch.context() as patched:
                 patched.setattr(union, "pop_streams_to_relist", lambda: outdated)
                 following.notify()
-            await until(lambda: reflector.commits > commits)
+            await until(lambda: reflector.writer.commits > commits)
             silence.release()
             changing.cancel()
             await asyncio.wait({changing})

@@ -127,7 +127,7 @@ def test_contract_1_where_labels_are_ignored_later_what_was_held_is_not_answered
             await rejected(environment)
             with pytest.raises(Rejected):
                 environment.cache.get("secrets", "web", namespace="shop")
-            commits = environment.informer.state.reflectors[0].commits
+            commits = environment.informer.state.reflectors[0].writer.commits
             before = len(environment.time.slept)
             await until(lambda: len(environment.time.slept) > before + 3)
             assert environment.informer.state.health is Health.REJECTED, (
@@ -135,7 +135,7 @@ def test_contract_1_where_labels_are_ignored_later_what_was_held_is_not_answered
             )
             ignored.release()
             await until(lambda: environment.informer.state.is_synced)
-            assert environment.informer.state.reflectors[0].commits == commits + 1
+            assert environment.informer.state.reflectors[0].writer.commits == commits + 1
             assert named(environment.cache.list("secrets", labels="app=web")) == ["web"]
             assert watcher.seen <= {"web", "moved"}
 
@@ -371,7 +371,7 @@ def test_contract_1_an_error_in_our_table_of_fields_is_no_outage_although_the_ob
             await until(
                 lambda: (
                     environment.informer.state.health is Health.REJECTED
-                    or environment.informer.state.reflectors[0].commits == 2
+                    or environment.informer.state.reflectors[0].writer.commits == 2
                 )
             )
             assert environment.informer.state.health is not Health.REJECTED

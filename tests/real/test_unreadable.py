@@ -108,7 +108,7 @@ def test_contract_8_an_object_of_1500_levels_costs_itself_alone(real_api: Cluste
             assert cache.exists(kind, "deep-1", namespace=namespace)
             assert not await cache.is_deleted(kind, "deep-1", namespace=namespace)
             informer.state.reflectors[0].relist(MetricReason.AUDIT)
-            await until(lambda: informer.state.reflectors[0].commits == 2, "it is listed anew")
+            await until(lambda: informer.state.reflectors[0].writer.commits == 2, "it is listed anew")
             await holds(cache, ["db", "web-1", "web-2"], ["deep-1"])
         async with keeping(
             Vault({"login": credentials(api)}),
