@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from heapq import heappop, heappush
@@ -22,6 +22,7 @@ from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.client.transport import KopfTransport
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
+from kopf_selectcache.informer.reach import Comparison
 from kopf_selectcache.plugin.operator import Operator, launch
 from kopf_selectcache.settings.options import settings_of
 from kopf_selectcache.testing import EmbeddedCluster
@@ -139,6 +140,19 @@ class _Transport(KopfTransport):
             yield stream
 
 
+def count_openings(comparison: Comparison) -> Callable[[], int]:
+    """Return a function that returns how many watches of the stream were opened since."""
+    opened, was_opened = 0, comparison.open
+
+    def open_() -> None:
+        nonlocal opened
+        opened += 1
+        was_opened()
+
+    comparison.open = open_  # type: ignore[method-assign]
+    return lambda: opened
+
+
 async def settle() -> None:
     """Let everything go on that needs nothing from outside, and what is on its way over sockets a little."""
     for _ in range(20):
@@ -165,13 +179,13 @@ class Gated:
     async def cut(self, fault: Fault = _SILENT) -> Planned:
         """End all watches, and let the fault happen to those that come next."""
         planned = self.cluster.faults.add(fault, verb="watch", resource="pods")
-        openings = [each.comparison.openings for each in self.informer.state.reflectors]
+        openings = [count_openings(each.comparison) for each in self.informer.state.reflectors]
         self.cluster.cut("watch", "pods")
         if fault != _REFUSED:
             await self.clock.move_until(
                 lambda: all(
-                    each.comparison.is_open and each.comparison.openings > opening
-                    for each, opening in zip(self.informer.state.reflectors, openings, strict=True)
+                    each.comparison.is_open and opened()
+                    for each, opened in zip(self.informer.state.reflectors, openings, strict=True)
                 )
             )
         else:

@@ -237,8 +237,6 @@ class Comparison:
         self.substore = substore
         self.has_caught_up = False
         """True if the open watch has delivered all that happened before it was opened."""
-        self.openings = 0
-        """The number of watches that were opened."""
         self._stream = stream
         self._resource = resource
         self._environment = environment
@@ -280,7 +278,6 @@ class Comparison:
 
     def open(self) -> None:
         """Note that the server has accepted the watch."""
-        self.openings += 1
         self._is_open.set()
 
     def close(self) -> None:

@@ -22,7 +22,7 @@ from kopf_selectcache.testing.faults import Gone, Lag, Refuse, Silence
 from tests.cache.test_freshness import WEB, handling, names, names_later, pod
 from tests.cache.test_freshness_ends import overlapping, with_an_unconfirmed_leave
 from tests.faults.environment import until
-from tests.gated import Gated, gated, settle
+from tests.gated import Gated, count_openings, gated, settle
 from tests.kopf_operators import called, changing, only, run, spawned
 
 
@@ -147,9 +147,10 @@ def test_a_bookmark_that_is_older_than_what_is_waited_for_does_not_show_that_the
                 Lag(environment.cluster.version), verb="watch", resource="pods"
             )
             environment.cluster.faults.add(Silence(), verb="list", resource="pods")
-            environment.cluster.cut("watch", "pods")
             (reflector,) = environment.informer.state.reflectors
-            await environment.clock.move_until(lambda: reflector.comparison.openings == 2)
+            opened = count_openings(reflector.comparison)
+            environment.cluster.cut("watch", "pods")
+            await environment.clock.move_until(opened)
             environment.cluster.create(pod("b", **WEB))
             (other,) = environment.cluster.create(pod("other", app="db"))
             first = handling("event")(other)

@@ -121,7 +121,7 @@ MUTANTS: tuple[Mutant, ...] = (
            (f"{FRESH}_a_handler_waits_until_the_stream_has_progressed_to_its_body",)),
     Mutant("a handler does not wait for an object that has left the filter and is still cached", FRESHNESS, "if held is not None and held.uid == self.uid:", "if False:", 9,
            (f"{FRESH}_an_object_that_has_left_the_filter_is_waited_for_as_long_as_it_is_held",)),
-    Mutant("an open watch counts as one that has caught up", COMPARISON, "        self.openings += 1\n", "        self.has_caught_up = True\n", 9,
+    Mutant("an open watch counts as one that has caught up", COMPARISON, "        self._is_open.set()\n", "        self._is_open.set()\n        self.has_caught_up = True\n", 9,
            (f"{FRESH}_what_the_list_shows_is_awaited_from_the_watch",)),
     Mutant("the changes that a comparison finds are not awaited", CLAIMS, "        [key for key, found in listed.items() if key in held and not _is_equal(held[key], found)],\n", "        [],\n", 9,
            (f"{FRESH}_what_the_list_shows_is_awaited_from_the_watch",)),
