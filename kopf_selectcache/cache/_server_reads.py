@@ -10,9 +10,9 @@ from typing import Any, TypeVar
 import msgspec
 
 from kopf_selectcache._errors import NotDeclared, NotSynced
-from kopf_selectcache.client.fetcher import METADATA, accept_of, metadata_of
+from kopf_selectcache.client.fetcher import metadata_of
 from kopf_selectcache.client.reading import Refused
-from kopf_selectcache.client.transport import JSON
+from kopf_selectcache.client.transport import JSON, METADATA, accept_of
 from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.protocol.decoder import Reader
 from kopf_selectcache.core.recursion import decoded

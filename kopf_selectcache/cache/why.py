@@ -11,9 +11,9 @@ from functools import partial
 from typing import Protocol, cast
 
 from kopf_selectcache._errors import ReadError
-from kopf_selectcache.client.fetcher import METADATA, metadata_of, page_of_metadata
+from kopf_selectcache.client.fetcher import metadata_of, page_of_metadata
 from kopf_selectcache.client.reading import Refused, Unreachable
-from kopf_selectcache.client.transport import Transport
+from kopf_selectcache.client.transport import METADATA, Transport
 from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.protocol.pager import Paging
 from kopf_selectcache.core.redact import clipped

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 import kopf
 
-from kopf_selectcache.client.fetcher import METADATA, metadata_of
+from kopf_selectcache.client.fetcher import metadata_of
 from kopf_selectcache.client.reading import Refused, Unreachable
-from kopf_selectcache.client.transport import KopfTransport
+from kopf_selectcache.client.transport import METADATA, KopfTransport
 from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.plugin.finalizers import finalizers_of, is_terminating, removal_of

@@ -4,9 +4,6 @@ metadata. Caches no answers.
 Identical requests share one answer if it has not been sent yet. A request under way is not shared: the server
 may have answered it before the caller's last write, and the answer would lack a new object. So of identical
 requests at most one is under way and one waits, whatever the number of callers.
-
-Objects are requested as a whole or as metadata only (PartialObjectMetadata), both without `managedFields`,
-unless they are stored. A server may not support a form, and answers with whole objects.
 """
 
 from __future__ import annotations
@@ -22,11 +19,11 @@ from kopf_selectcache.core.protocol.decoder import PARTIAL_KIND, PARTIAL_VERSION
 from kopf_selectcache.core.protocol.messages import Page, Refusal
 from kopf_selectcache.core.protocol.pager import Paging
 from kopf_selectcache.core.selection.resource import Resource
-from kopf_selectcache.core.store.projection import ALL, Projection
+from kopf_selectcache.core.store.projection import ALL
 from kopf_selectcache.core.store.record import Record
 
-from .reading import Refused
-from .transport import DROP, JSON, Transport, ask_in_size
+from .reading import Refused, decode_in_slices
+from .transport import JSON, METADATA_LIST, Transport, ask_in_size
 
 _T = TypeVar("_T")
 
@@ -71,16 +68,6 @@ async def _outcome(work: Coroutine[Any, Any, _T]) -> tuple[_T] | Exception:
         return (await work,)
     except Exception as error:  # noqa: BLE001  # Each caller raises it.
         return error
-
-
-async def decode_in_slices(reader: Reader, data: bytes, *, first: int = 0) -> Page | Refusal:
-    """Decode the answer to a list in slices; other tasks run after each slice. Raise Garbled."""
-    answer = None
-    for answer in reader.slices(data, first=first):
-        if answer is None:
-            await asyncio.sleep(0)
-    assert answer is not None, "the last slice is the answer"
-    return answer
 
 
 Query: TypeAlias = Mapping[str, str]
@@ -218,12 +205,6 @@ class Fetcher:
 
 # ---- The metadata of objects.
 
-METADATA = f"{JSON};as={PARTIAL_KIND};g=meta.k8s.io;v=v1{DROP},{JSON}{DROP}"
-"""The header Accept of a request for one object, or for a watch."""
-
-METADATA_LIST = f"{JSON};as={PARTIAL_KIND}List;g=meta.k8s.io;v=v1{DROP},{JSON}{DROP}"
-"""The header Accept of a list."""
-
 
 class Client(Protocol):
     """Sends GET requests: a transport, or the fetcher of an operator."""
@@ -234,14 +215,6 @@ class Client(Protocol):
 
 
 _READER = Reader(PARTIAL_VERSION, PARTIAL_KIND)
-
-
-def accept_of(projection: Projection, *, is_list: bool = False) -> str:
-    """Return the header Accept of a request for objects of which this part is stored."""
-    accept = f"{JSON}{DROP}"
-    if projection.metadata_only:
-        accept = METADATA_LIST if is_list else METADATA
-    return accept.replace(DROP, "") if projection.keeps_managed else accept
 
 
 def metadata_of(resource: Resource, answer: bytes) -> Record:

@@ -26,7 +26,8 @@ from typing import TypeVar
 import aiohttp
 
 from kopf_selectcache.core.errors import Garbled, TooLarge
-from kopf_selectcache.core.protocol.messages import Refusal
+from kopf_selectcache.core.protocol.decoder import Reader
+from kopf_selectcache.core.protocol.messages import Page, Refusal
 from kopf_selectcache.core.redact import printable
 
 BUFFER = 256 * 1024
@@ -109,6 +110,16 @@ async def read_whole(response: aiohttp.ClientResponse, most: int) -> bytes:
                 )
             await asyncio.sleep(0)  # A piece that only needs decompression is ready at once.
     return b"".join(pieces)
+
+
+async def decode_in_slices(reader: Reader, data: bytes, *, first: int = 0) -> Page | Refusal:
+    """Decode the answer to a list in slices; other tasks run after each slice. Raise Garbled."""
+    answer = None
+    for answer in reader.slices(data, first=first):
+        if answer is None:
+            await asyncio.sleep(0)
+    assert answer is not None, "the last slice is the answer"
+    return answer
 
 
 async def _pieces(response: aiohttp.ClientResponse) -> AsyncGenerator[bytes, None]:

@@ -1,5 +1,5 @@
-"""HTTP requests to the API server: one answer, or a stream of chunks. Knows URLs and credentials, but no
-objects and no protocol.
+"""HTTP requests to the API server: one answer, or a stream of chunks. Knows URLs, credentials and the forms
+of objects, but no protocol.
 
 Requests use the operator's own credentials: Kopf's vault hands them out, and logs in again when the server
 refuses them or no safe connection can be made with them (see `Logins`). If the server refuses the
@@ -31,8 +31,9 @@ from aiohttp.abc import AbstractStreamWriter
 from kopf_selectcache import _kopf
 from kopf_selectcache.core.errors import TooLarge
 from kopf_selectcache.core.protocol.backoff import SLOW, delay
-from kopf_selectcache.core.protocol.decoder import read_refusal
+from kopf_selectcache.core.protocol.decoder import PARTIAL_KIND, read_refusal
 from kopf_selectcache.core.protocol.pager import PageSize
+from kopf_selectcache.core.store.projection import Projection
 
 from .reading import (
     BATCH_DELAY,
@@ -174,6 +175,12 @@ JSON = "application/json"
 DROP = ";drop=metadata.managedFields"
 """Follows a media type in the header Accept: the server leaves `managedFields` out (KEP-5958). Servers that
 do not know it ignore it, or answer 406."""
+
+METADATA = f"{JSON};as={PARTIAL_KIND};g=meta.k8s.io;v=v1{DROP},{JSON}{DROP}"
+"""The header Accept of a request for one object, or for a watch."""
+
+METADATA_LIST = f"{JSON};as={PARTIAL_KIND}List;g=meta.k8s.io;v=v1{DROP},{JSON}{DROP}"
+"""The header Accept of a list."""
 
 NOT_ACCEPTABLE = 406
 UNAUTHORIZED = 401
@@ -420,6 +427,17 @@ class KopfTransport:
                     raise
             await self._sleep(delay(failures, self._chance()))
         return await send()
+
+
+def accept_of(projection: Projection, *, is_list: bool = False) -> str:
+    """Return the header Accept of a request for objects of which this part is stored: as a whole or as
+    metadata only (PartialObjectMetadata), both without `managedFields`, unless they are stored. A server may
+    not support a form, and answers with whole objects.
+    """
+    accept = f"{JSON}{DROP}"
+    if projection.metadata_only:
+        accept = METADATA_LIST if is_list else METADATA
+    return accept.replace(DROP, "") if projection.keeps_managed else accept
 
 
 async def ask_in_size(size: PageSize, ask: Callable[[], Awaitable[_T]]) -> _T:

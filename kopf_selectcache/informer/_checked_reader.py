@@ -15,8 +15,7 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import replace
 from enum import Enum, auto
 
-from kopf_selectcache.client.fetcher import decode_in_slices
-from kopf_selectcache.client.reading import Refused
+from kopf_selectcache.client.reading import Refused, decode_in_slices
 from kopf_selectcache.client.transport import Transport
 from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.protocol.backoff import delay

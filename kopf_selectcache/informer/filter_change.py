@@ -9,6 +9,7 @@ leaves the present state as it is.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
 from copy import copy
@@ -220,6 +221,8 @@ class FilterChange:
 
     def _log_beginning(self, attempt: _Attempt, prepared: PreparedState | None = None) -> None:
         attempt.has_begun = True
+        if not self._environment.logger.isEnabledFor(logging.INFO):
+            return
         filter_ = attempt.declared.filter if prepared is None else prepared.state.filter
         context = context_of(self._informer)
         self._environment.logger.info(
@@ -254,6 +257,8 @@ class FilterChange:
             )
 
     def _log_end(self) -> None:
+        if not self._environment.logger.isEnabledFor(logging.INFO):
+            return
         number, context = self._informer.state.held(), context_of(self._informer)
         self._environment.logger.info(
             "The filter of %(resource)s is now %(filter)s, with %(objects)s.",

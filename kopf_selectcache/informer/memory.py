@@ -15,9 +15,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from kopf_selectcache.client.fetcher import accept_of, page_of_metadata, pages_of_metadata
+from kopf_selectcache.client.fetcher import page_of_metadata, pages_of_metadata
 from kopf_selectcache.client.reading import Refused
-from kopf_selectcache.client.transport import JSON, Transport, ask_in_size
+from kopf_selectcache.client.transport import JSON, Transport, accept_of, ask_in_size
 from kopf_selectcache.core.protocol.decoder import Reader
 from kopf_selectcache.core.protocol.messages import Refusal
 from kopf_selectcache.core.protocol.pager import PageSize, Paging

@@ -12,9 +12,8 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mappi
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import replace
 
-from kopf_selectcache.client.fetcher import accept_of
 from kopf_selectcache.client.reading import IdleTimeout, Lines, NoCredentials, Refused, Unreachable
-from kopf_selectcache.client.transport import ask_in_size
+from kopf_selectcache.client.transport import accept_of, ask_in_size
 from kopf_selectcache.core.errors import Garbled, TooLarge
 from kopf_selectcache.core.protocol.backoff import delay
 from kopf_selectcache.core.protocol.decoder import APIECE, SLICE, Reader
@@ -39,7 +38,6 @@ from kopf_selectcache.core.protocol.machine import (
 )
 from kopf_selectcache.core.protocol.messages import Event, Page, Piece, Refusal
 from kopf_selectcache.core.protocol.pager import PageSize
-from kopf_selectcache.core.protocol.query import listing, watching
 from kopf_selectcache.core.reasons import MetricReason
 from kopf_selectcache.core.selection.grammar import Unselected
 from kopf_selectcache.core.selection.resource import Resource
@@ -421,7 +419,7 @@ class Reflector:
                 async with aclosing(
                     self._listed(
                         path,
-                        query | listing(command),
+                        query | command.query(),
                         PageSize(None) if command.whole else self._page_size,
                         shared_version,
                     )
@@ -435,7 +433,7 @@ class Reflector:
                 self._counts.watches += 1
                 # No single page was large enough to train a dictionary; train on everything listed so far.
                 await self._storing.taken()
-                query |= watching(command, bookmarks=self._environment.settings.bookmarks)
+                query |= command.query(bookmarks=self._environment.settings.bookmarks)
                 async with aclosing(self._watched(path, query, command)) as messages:
                     async for message in messages:
                         yield message

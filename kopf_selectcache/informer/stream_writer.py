@@ -37,7 +37,6 @@ from kopf_selectcache.core.protocol.machine import (
     step,
 )
 from kopf_selectcache.core.protocol.messages import Bookmark, Event, Refusal
-from kopf_selectcache.core.protocol.query import asks_for_newest
 from kopf_selectcache.core.reasons import MetricReason, ReasonLabel
 from kopf_selectcache.core.selection.grammar import Unselected
 from kopf_selectcache.core.selection.kinds import Kind
@@ -197,7 +196,9 @@ class StreamWriter:
                     union.begin(substore)
                     self.lists += 1
                     self._laid = union.own_writes.laid
-                    self.is_consistent = not self.shares_list and any(map(asks_for_newest, effects))
+                    self.is_consistent = not self.shares_list and any(
+                        isinstance(each, (List, Watch)) and each.asks_for_newest for each in effects
+                    )
                 case Abandon():
                     union.abandon(substore)
                 case Jump(version):

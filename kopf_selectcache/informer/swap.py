@@ -496,8 +496,8 @@ class Swapper:
             for name, each in prepared.state.indexes.items()
             if not (name in present and present[name].stored_as == each.stored_as)
         ]
-        # New streams have read the values off whole objects.
-        await self.indexing.compute(added, prepared.swap.records(), prepared.share.tally)
+        if added:  # New streams have read the values off whole objects.
+            await self.indexing.compute(added, prepared.swap.records(), prepared.share.tally)
 
     def oversized(self, prepared: PreparedState) -> StateError:
         """Return the error of a next state that is larger than it may be."""

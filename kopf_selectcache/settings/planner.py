@@ -287,13 +287,14 @@ def _confined(
     if resource.kind.namespaced is False:
         said[THE_NAMESPACE] = []  # An empty namespace is that of all objects, and needs no words.
     terms = tuple(term for term in branch.terms if said.get(field_dimension(term.label, kind)[0]) is None)
-    return make_selector(
+    confined = make_selector(
         branch.labels,
         FieldSelector(terms) if terms else None,
         None if names is None else tuple(names),
         None if spaces is None else tuple(sorted(filter(None, spaces))),
         by_label if labelled is not None else None,
     )
+    return branch if confined == branch else confined  # The box of the branch is known.
 
 
 def _nowhere(
@@ -332,9 +333,9 @@ def _cells(branch: Selector, *, share_watches: bool) -> Iterable[Selector]:
     groups = [branch.names] if branch.names is None or share_watches else [(name,) for name in branch.names]
     for namespace in branch.namespaces or (None,):
         for names in groups:
-            yield make_selector(
-                branch.labels, branch.fields, names, None if namespace is None else (namespace,)
-            )
+            spaces = None if namespace is None else (namespace,)
+            cell = make_selector(branch.labels, branch.fields, names, spaces)
+            yield branch if cell == branch else cell  # The box of the branch is known.
 
 
 # ---- Rule 3.

@@ -29,7 +29,6 @@ from kopf_selectcache.core.protocol.machine import (
     Wait,
     Watch,
 )
-from kopf_selectcache.core.protocol.query import listing, watching
 from kopf_selectcache.core.selection.kinds import KindKey
 from kopf_selectcache.errors import Missing, ReadError
 from kopf_selectcache.informer.environment import Environment
@@ -240,14 +239,14 @@ class _FakeStream:
     def _answer(self, command: List) -> Input:
         """Return a page, or the failure of the request."""
         try:
-            request = self._request(listing(command))
+            request = self._request(command.query())
             return self.reflector.reader.page(self._served.ask(*request, self.reflector.list_accept))
         except (Refused, Garbled) as error:
             return failure_of(error)
 
     def _open(self, command: Watch) -> None:
         try:
-            request = self._request(watching(command))
+            request = self._request(command.query())
             self._watch = self._served.stream(*request, self.reflector.watch_accept)
         except Refused as refused:
             self._take(refused.refusal)

@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from kopf_selectcache import Forbidden, ReadError, Selector
-from kopf_selectcache.client.fetcher import METADATA
 from kopf_selectcache.client.reading import Unreachable
-from kopf_selectcache.client.transport import DROP
+from kopf_selectcache.client.transport import DROP, METADATA
 from kopf_selectcache.core.protocol.messages import Refusal
 from kopf_selectcache.errors import Missing, Stalled
 from kopf_selectcache.testing import FakeCache

@@ -324,7 +324,7 @@ def test_16_a_timeout_of_the_users_function_is_not_that_of_the_change(
             async def compute(*_: Any, **__: Any) -> None:
                 raise TimeoutError("of the function")
 
-            monkeypatch.setattr(informer.swapper.indexing, "compute", compute)
+            monkeypatch.setattr(informer.swapper, "index", compute)
             with pytest.raises(TimeoutError, match="of the function"):
                 await change(informer, "tier=gold")
 

@@ -109,7 +109,7 @@ MUTANTS: tuple[Mutant, ...] = (
            (RESTORES + "handlers_wait_while_readers_see_the_former_state",)),
     Mutant("look at the objects of all namespaces after the list of one of them", STORE, "        if None in namespaces:\n", "        if True:\n", 5,
            (RESTORES + "a_restore_looks_only_at_the_objects_of_the_group_that_was_listed",)),
-    Mutant("wait for bookmarks after a restore", UNION, "            (not self._union.version or bool(self._next)) and", "            not self._union.version and", 5,
+    Mutant("wait for bookmarks after a restore", UNION, "(not self._union.version or bool(self._next)) and", "not self._union.version and", 5,
            (RESTORES + "readers_see_the_former_state_until_all_branches_have_reached_the_newest_list",)),
     Mutant("treat a version that is no number as newer than all numbers", PROTOCOL, "if not is_number(record.version) and is_number(version):", "if False:", 4,
            ("tests/core/store/test_mixed_versions.py::test_a_version_that_is_no_number_ends_a_watch_of_numbers",)),

@@ -53,6 +53,7 @@ from kopf_selectcache.core.store.record import Record, are_numbers, is_newer, is
 
 from .messages import Bookmark, Event, Page, Piece, Refusal
 from .pager import FEW, NO_PAGES, Pager
+from .query import not_older_than
 
 PATIENCE = 3
 """The number of failures in a row after which another way to a complete state is tried."""
@@ -146,6 +147,20 @@ class List:
     whole: bool = False
     """True to request all objects in one page."""
 
+    @property
+    def asks_for_newest(self) -> bool:
+        """True if it asks for the newest state that the server has."""
+        return not self.not_older_than and not self.token
+
+    def query(self) -> dict[str, str]:
+        """Return the parameters of the URL: the page and the version.
+
+        >>> List(not_older_than='100').query()
+        {'resourceVersion': '100', 'resourceVersionMatch': 'NotOlderThan'}
+        """
+        query = {"continue": self.token} if self.token else {}
+        return query | (not_older_than(self.not_older_than) if self.not_older_than else {})
+
 
 @dataclass(frozen=True, slots=True)
 class Watch:
@@ -155,6 +170,27 @@ class Watch:
 
     version: str
     initial: bool = False
+
+    @property
+    def asks_for_newest(self) -> bool:
+        """True if it asks for the newest state that the server has."""
+        return self.initial and not self.version
+
+    def query(self, *, bookmarks: bool = True) -> dict[str, str]:
+        """Return the parameters of the URL: the version, and whether the watch begins with the present
+        objects. Such a beginning ends with a bookmark.
+
+        >>> Watch('100').query()
+        {'watch': 'true', 'allowWatchBookmarks': 'true', 'resourceVersion': '100'}
+        >>> Watch('100').query(bookmarks=False)
+        {'watch': 'true', 'resourceVersion': '100'}
+        """
+        query = {"watch": "true"} | ({"allowWatchBookmarks": "true"} if bookmarks or self.initial else {})
+        if self.version:
+            query["resourceVersion"] = self.version
+        if self.initial:
+            query |= {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
+        return query
 
 
 @dataclass(frozen=True, slots=True)

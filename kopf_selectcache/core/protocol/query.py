@@ -1,10 +1,9 @@
-"""URL queries of the requests that the commands of the protocol machine stand for. Sends nothing."""
+"""URL parameters of the versions of lists, and what servers say that have not reached one. Sends nothing."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from .machine import Effect, List, Watch
 from .messages import Refusal
 
 _BEYOND = ("Too large resource version", "required revision is a future revision")
@@ -20,18 +19,6 @@ def written(path: str, query: Mapping[str, str]) -> str:
     ('/api/v1/pods?labelSelector=app=web', '/api/v1/pods')
     """
     return path + ("?" if query else "") + "&".join(f"{key}={value}" for key, value in query.items())
-
-
-def listing(command: List) -> dict[str, str]:
-    """Return the parameters of a list: its page, and its version.
-
-    >>> listing(List(not_older_than='100'))
-    {'resourceVersion': '100', 'resourceVersionMatch': 'NotOlderThan'}
-    """
-    query = {"continue": command.token} if command.token else {}
-    if command.not_older_than:
-        query |= not_older_than(command.not_older_than)
-    return query
 
 
 def exactly(version: str) -> dict[str, str]:
@@ -63,31 +50,3 @@ def not_older_than(version: str) -> dict[str, str]:
     {'resourceVersion': '100', 'resourceVersionMatch': 'NotOlderThan'}
     """
     return {"resourceVersion": version, "resourceVersionMatch": "NotOlderThan"}
-
-
-def watching(command: Watch, *, bookmarks: bool = True) -> dict[str, str]:
-    """Return the parameters of a watch: its version, and if it begins with the present objects. Such a
-    beginning ends with a bookmark.
-
-    >>> watching(Watch('100'))
-    {'watch': 'true', 'allowWatchBookmarks': 'true', 'resourceVersion': '100'}
-    >>> watching(Watch('100'), bookmarks=False)
-    {'watch': 'true', 'resourceVersion': '100'}
-    """
-    query = {"watch": "true"} | ({"allowWatchBookmarks": "true"} if bookmarks or command.initial else {})
-    if command.version:
-        query["resourceVersion"] = command.version
-    if command.initial:
-        query |= {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
-    return query
-
-
-def asks_for_newest(effect: Effect) -> bool:
-    """Return True if the effect asks for the newest state that the server has."""
-    match effect:
-        case List(not_older_than="", token=""):
-            return True
-        case Watch(version="", initial=True):
-            return True
-        case _:
-            return False

@@ -158,6 +158,8 @@ class Projection:
     """True if the server is asked for metadata: it sends nothing else, and nothing else is stored."""
     leaves_finalizers: bool = field(default=False, repr=False, compare=False)
     """True if the transform must leave the finalizers as they are, too."""
+    keeps_managed: bool = field(init=False, repr=False, compare=False)
+    """True if any of `managedFields` is stored."""
     _stored: Tree = field(init=False, repr=False, compare=False)
 
     @classmethod
@@ -195,6 +197,7 @@ class Projection:
         if not any(path[: len(MANAGED)] == MANAGED for path in self.keep or ()):
             rules.append((MANAGED, False))
         object.__setattr__(self, "_stored", _tree(rules, rest=kept is None))
+        object.__setattr__(self, "keeps_managed", not self.lost(MANAGED))
 
     def __repr__(self) -> str:
         options = {"keep": self.keep, "drop": self.drop or None}
@@ -232,11 +235,6 @@ class Projection:
     @property
     def _keeps_all(self) -> bool:
         return self.keep is None or EVERY in self.keep
-
-    @property
-    def keeps_managed(self) -> bool:
-        """True if any of `managedFields` is stored."""
-        return not self.lost(MANAGED)
 
     @property
     def part(self) -> Part:
