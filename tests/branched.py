@@ -12,7 +12,7 @@ import msgspec
 
 from kopf_selectcache import Selector
 from kopf_selectcache.core.protocol.decoder import Reader
-from kopf_selectcache.core.selection.keys import Keys
+from kopf_selectcache.core.selection.regions import Keys
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.core.store.union import Union
 from kopf_selectcache.informer.state import ReadablePart

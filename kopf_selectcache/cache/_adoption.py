@@ -12,7 +12,7 @@ import msgspec
 from kopf_selectcache._errors import AlreadyExists, HiddenByFilter, call_of
 from kopf_selectcache.core.redact import clipped
 from kopf_selectcache.core.selection.field_values import as_mapping
-from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.selection.kinds import Resource
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.selectors.selecting import failures
 from kopf_selectcache.selectors.selector import Branches

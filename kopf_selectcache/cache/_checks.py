@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from kopf_selectcache._errors import BadSelector, ReadError
 from kopf_selectcache.core.redact import clipped, shown, shown_by_type
-from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.selection.kinds import Resource
 from kopf_selectcache.core.store.index_spec import Indexed, joined, key_of, wrong_key
 from kopf_selectcache.core.store.projection import Projection, keys_of
 from kopf_selectcache.selectors.client_classes import stands_for

@@ -18,7 +18,7 @@ import msgspec
 from kopf_selectcache.core.errors import Garbled, Untransformed
 from kopf_selectcache.core.protocol.decoder import Reader
 from kopf_selectcache.core.recursion import with_room
-from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.selection.kinds import Resource
 from kopf_selectcache.core.store.index_spec import ODD, Indexed
 from kopf_selectcache.core.store.indexes import Chosen, Lookup
 from kopf_selectcache.core.store.projection import Projection

@@ -17,7 +17,7 @@ from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.protocol.decoder import Reader
 from kopf_selectcache.core.recursion import decoded
 from kopf_selectcache.core.selection.grammar import Sent
-from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.selection.kinds import Resource
 from kopf_selectcache.core.store.projection import ALL, Projection
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.informer.audit import Audit

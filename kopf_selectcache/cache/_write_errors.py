@@ -25,7 +25,7 @@ from kopf_selectcache._errors import (
 from kopf_selectcache.client.writer import Unsettled
 from kopf_selectcache.core.protocol.messages import FieldCause, Refusal
 from kopf_selectcache.core.redact import clipped
-from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.selection.kinds import Resource
 from kopf_selectcache.informer.health import cause_of
 
 from .errors import NotFound, again, forbidden, not_served, target_of

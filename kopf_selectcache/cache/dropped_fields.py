@@ -20,7 +20,7 @@ from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.protocol.lost_answer import Verb, Write, contains
 from kopf_selectcache.core.recursion import decoded
 from kopf_selectcache.core.redact import printable
-from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.selection.kinds import Resource
 
 _logger = logging.getLogger("kopf_selectcache")
 

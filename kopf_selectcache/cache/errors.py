@@ -38,7 +38,7 @@ from kopf_selectcache.core.protocol.backoff import ASKED
 from kopf_selectcache.core.protocol.messages import Refusal
 from kopf_selectcache.core.redact import clipped
 from kopf_selectcache.core.selection.grammar import Unselected
-from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.selection.kinds import Resource
 from kopf_selectcache.core.selection.witness import Answer, Witness
 from kopf_selectcache.core.store.projection import Keys, Projection, as_written
 from kopf_selectcache.core.store.record import Record, UnreadableRecord

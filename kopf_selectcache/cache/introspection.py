@@ -12,7 +12,7 @@ from kopf_selectcache._errors import DeclarationError, NotKept, ReadError, await
 from kopf_selectcache.core.errors import NO_VALUE, BadField
 from kopf_selectcache.core.protocol.query import written
 from kopf_selectcache.core.redact import clipped, shown
-from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.selection.kinds import Resource
 from kopf_selectcache.core.store.index_spec import Failing, Indexed
 from kopf_selectcache.core.store.indexes import in_words
 from kopf_selectcache.core.store.projection import Keys, Projection, as_written

@@ -18,7 +18,7 @@ from kopf_selectcache._errors import ReadError
 from kopf_selectcache.core.errors import BadField, TooManyBoxes
 from kopf_selectcache.core.selection.grammar import FieldTerm, LabelRequirement
 from kopf_selectcache.core.selection.kinds import Field as Column
-from kopf_selectcache.core.selection.kinds import Kind
+from kopf_selectcache.core.selection.kinds import Kind, Resource
 from kopf_selectcache.core.selection.regions import (
     THE_NAME,
     THE_NAMESPACE,
@@ -26,7 +26,6 @@ from kopf_selectcache.core.selection.regions import (
     overlap,
     uncovered,
 )
-from kopf_selectcache.core.selection.resource import Resource
 from kopf_selectcache.core.selection.witness import Answer, Witness
 from kopf_selectcache.core.store.index_spec import Indexed, is_same, key_of
 from kopf_selectcache.core.store.indexes import NOTHING, Lookup

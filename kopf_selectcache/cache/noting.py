@@ -16,7 +16,7 @@ from kopf_selectcache.core.protocol.decoder import Reader
 from kopf_selectcache.core.protocol.lost_answer import Verb, Write
 from kopf_selectcache.core.recursion import decoded
 from kopf_selectcache.core.redact import printable_name
-from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.selection.kinds import Resource
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime

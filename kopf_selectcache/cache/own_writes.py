@@ -19,7 +19,7 @@ from kopf_selectcache.core.errors import Garbled, Untransformed
 from kopf_selectcache.core.protocol.decoder import Reader
 from kopf_selectcache.core.recursion import with_room
 from kopf_selectcache.core.redact import shown
-from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.selection.kinds import Resource
 from kopf_selectcache.core.store.claims import OwnWrite, OwnWrites
 from kopf_selectcache.core.store.record import is_older
 from kopf_selectcache.informer.informer import Informer

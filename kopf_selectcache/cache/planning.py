@@ -15,8 +15,7 @@ from kopf_selectcache._errors import NotDeclared
 from kopf_selectcache.client.reading import Refused
 from kopf_selectcache.core.protocol.query import written
 from kopf_selectcache.core.redact import clipped
-from kopf_selectcache.core.selection.kinds import KindKey
-from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.selection.kinds import KindKey, Resource
 from kopf_selectcache.core.store.packing import weights_of
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.informer.checks import Reviewer, Unreviewed

@@ -18,8 +18,7 @@ from kopf_selectcache.core.protocol.decoder import Reader
 from kopf_selectcache.core.protocol.lost_answer import Verb, Write
 from kopf_selectcache.core.recursion import decoded, with_room
 from kopf_selectcache.core.redact import clipped, shown
-from kopf_selectcache.core.selection.kinds import find, parse_key
-from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.selection.kinds import Resource, find, parse_key
 from kopf_selectcache.core.selection.values import is_dns_label
 from kopf_selectcache.core.store.projection import ALL, Projection
 from kopf_selectcache.core.store.record import Record, UnreadableRecord

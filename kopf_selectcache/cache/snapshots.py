@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from kopf_selectcache._errors import DeclarationError, NotDeclared, NotSynced, ReadError, Stalled, own_loop
 from kopf_selectcache.core.errors import BadField, Untransformed
-from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.selection.kinds import Resource
 from kopf_selectcache.core.selection.witness import Answer
 from kopf_selectcache.core.store.claims import OwnWrites
 from kopf_selectcache.core.store.indexes import Chosen, Lookup

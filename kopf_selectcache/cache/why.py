@@ -17,7 +17,7 @@ from kopf_selectcache.client.transport import METADATA, Transport
 from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.protocol.pager import Paging
 from kopf_selectcache.core.redact import clipped
-from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.selection.kinds import Resource
 from kopf_selectcache.core.store.projection import Projection
 from kopf_selectcache.core.store.record import OutsideRecord, Record
 from kopf_selectcache.informer import namespaces

@@ -11,7 +11,7 @@ from typing import Any
 from kopf_selectcache._errors import AlreadyExists, Conflict, InvalidObject, OutcomeUnknown
 from kopf_selectcache.core.protocol.lost_answer import Verb, Write
 from kopf_selectcache.core.redact import shown
-from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.selection.kinds import Resource
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.informer.informers import Runtime
 

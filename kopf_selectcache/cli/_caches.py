@@ -14,8 +14,7 @@ from kopf_selectcache.client.transport import KopfTransport
 from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.protocol.pager import Paging
 from kopf_selectcache.core.redact import one_line
-from kopf_selectcache.core.selection.kinds import KindKey
-from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.selection.kinds import KindKey, Resource
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.errors import SelectCacheError
 from kopf_selectcache.informer.memory import PAGE_LIMIT, PATIENCE, labelled_namespaces

@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 from kopf_selectcache.client.discovery import NotServed, resolve
 from kopf_selectcache.client.transport import KopfTransport
 from kopf_selectcache.core.errors import BadText, Garbled
-from kopf_selectcache.core.selection.kinds import find
-from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.selection.kinds import Resource, find
 from kopf_selectcache.errors import SelectCacheError
 from kopf_selectcache.selectors.kind_keys import checked_key, likely
 

@@ -7,7 +7,7 @@ from contextlib import suppress
 from kopf_selectcache.client.reading import Refused
 from kopf_selectcache.client.transport import Transport
 from kopf_selectcache.core.errors import Garbled
-from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.selection.kinds import Resource
 from kopf_selectcache.core.store.projection import Keys
 from kopf_selectcache.informer.checks import mistaken, shown
 from kopf_selectcache.informer.memory import Samples

@@ -14,8 +14,7 @@ from kopf_selectcache.client.discovery import NotServed, resolve
 from kopf_selectcache.client.reading import Refused, Unreachable
 from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.redact import one_line
-from kopf_selectcache.core.selection.kinds import Kind, KindKey, find, parse_key
-from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.selection.kinds import Kind, KindKey, Resource, find, parse_key
 from kopf_selectcache.errors import SelectCacheError
 from kopf_selectcache.plugin.on import change_handlers
 from kopf_selectcache.plugin.reconcile import reconcilers

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator,
 from dataclasses import dataclass, replace
 from typing import Any
 
-from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.selection.kinds import Resource
 from kopf_selectcache.recorder.events import Api
 from kopf_selectcache.settings.rights import READ, Right, merged
 

@@ -18,8 +18,7 @@ from kopf_selectcache.client.discovery import NotServed, resolve
 from kopf_selectcache.client.reading import Refused
 from kopf_selectcache.core.errors import Garbled, Untransformed
 from kopf_selectcache.core.redact import NOTHING
-from kopf_selectcache.core.selection.kinds import KindKey, find
-from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.selection.kinds import KindKey, Resource, find
 from kopf_selectcache.core.store.changes import ChangeCause
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.errors import SelectCacheError

@@ -16,8 +16,7 @@ from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.protocol.decoder import Reader
 from kopf_selectcache.core.protocol.messages import Refusal
 from kopf_selectcache.core.protocol.pager import Paging
-from kopf_selectcache.core.selection.kinds import KindKey
-from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.selection.kinds import KindKey, Resource
 from kopf_selectcache.core.store.projection import ALL
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.informer.memory import PAGE_LIMIT, PATIENCE

@@ -12,7 +12,7 @@ from typing import Any
 
 from kopf_selectcache.cache.why import Standing, Why, ask_server
 from kopf_selectcache.client.reading import Refused
-from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.selection.kinds import Resource
 from kopf_selectcache.settings.rights import Right, merged, of_cache
 
 from . import _late, operator_loader, output

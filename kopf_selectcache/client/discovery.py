@@ -21,8 +21,7 @@ import msgspec
 from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.protocol.backoff import SLOW, delay
 from kopf_selectcache.core.selection.field_values import as_list
-from kopf_selectcache.core.selection.kinds import BUILT_IN, Kind, KindKey, find, parse_key
-from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.selection.kinds import BUILT_IN, Kind, KindKey, Resource, find, parse_key
 
 from .fetcher import Fetcher, Shared
 from .reading import Refused

@@ -18,7 +18,7 @@ from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.protocol.decoder import PARTIAL_KIND, PARTIAL_VERSION, Reader
 from kopf_selectcache.core.protocol.messages import Page, Refusal
 from kopf_selectcache.core.protocol.pager import Paging
-from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.selection.kinds import Resource
 from kopf_selectcache.core.store.projection import ALL
 from kopf_selectcache.core.store.record import Record
 

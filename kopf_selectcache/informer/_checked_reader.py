@@ -24,7 +24,7 @@ from kopf_selectcache.core.protocol.messages import Message, Page, Piece, Refusa
 from kopf_selectcache.core.protocol.pager import PAGE_BYTES
 from kopf_selectcache.core.protocol.splitter import Splitter
 from kopf_selectcache.core.selection.grammar import EVERYTHING, FieldTerm, Sent, Unselected
-from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.selection.kinds import Resource
 from kopf_selectcache.core.store.index_spec import Indexed
 from kopf_selectcache.core.store.projection import ALL
 from kopf_selectcache.core.store.record import Record

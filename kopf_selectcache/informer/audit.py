@@ -15,7 +15,7 @@ from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.protocol.query import exactly, is_beyond_server
 from kopf_selectcache.core.reasons import MetricReason
 from kopf_selectcache.core.redact import printable_name
-from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.selection.kinds import Resource
 from kopf_selectcache.core.store.claims import Substore, differences
 from kopf_selectcache.core.store.record import UnreadableRecord
 from kopf_selectcache.selectors.object_key import Key

@@ -19,7 +19,7 @@ from kopf_selectcache.client.reading import Refused, Unreachable
 from kopf_selectcache.client.transport import Transport
 from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.selection.field_values import as_mapping, as_mappings, as_text
-from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.selection.kinds import Resource
 from kopf_selectcache.core.store.index_spec import without_value
 from kopf_selectcache.core.store.projection import Keys, as_written
 from kopf_selectcache.core.store.record import OutsideRecord, UnreadableRecord

@@ -23,8 +23,7 @@ from kopf_selectcache.client.fetcher import Fetcher
 from kopf_selectcache.client.transport import WritingTransport
 from kopf_selectcache.client.writer import Writer
 from kopf_selectcache.core.redact import clipped
-from kopf_selectcache.core.selection.kinds import Kind, KindKey, find, parse_key
-from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.selection.kinds import Kind, KindKey, Resource, find, parse_key
 from kopf_selectcache.selectors.kind_keys import SETTINGS, Site, are_alike, called, not_declared, text_of
 from kopf_selectcache.selectors.selector import Branches, Selector
 from kopf_selectcache.selectors.text import LabelSelector

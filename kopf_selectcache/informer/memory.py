@@ -22,8 +22,7 @@ from kopf_selectcache.core.protocol.decoder import Reader
 from kopf_selectcache.core.protocol.messages import Refusal
 from kopf_selectcache.core.protocol.pager import PageSize, Paging
 from kopf_selectcache.core.recursion import decoded
-from kopf_selectcache.core.selection.kinds import KindKey, find
-from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.selection.kinds import KindKey, Resource, find
 from kopf_selectcache.core.store.index_spec import Indexed, without_value
 from kopf_selectcache.core.store.packing import (
     FEWEST,

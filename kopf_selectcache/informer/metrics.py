@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
-    from kopf_selectcache.core.selection.resource import Resource
+    from kopf_selectcache.core.selection.kinds import Resource
     from kopf_selectcache.core.store.store import Store
 
 from .health import Health

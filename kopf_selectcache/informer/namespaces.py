@@ -25,8 +25,7 @@ from kopf_selectcache.client import fetcher
 from kopf_selectcache.client.fetcher import Client
 from kopf_selectcache.client.reading import Refused
 from kopf_selectcache.core.protocol.backoff import delay
-from kopf_selectcache.core.selection.kinds import BUILT_IN
-from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.selection.kinds import BUILT_IN, Resource
 from kopf_selectcache.core.store.record import rank_of
 from kopf_selectcache.selectors.selector import AnyOf, Branches, Selector, labels_of_namespaces
 from kopf_selectcache.selectors.text import LabelSelector

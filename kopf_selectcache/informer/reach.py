@@ -39,7 +39,7 @@ from kopf_selectcache.core.protocol.pager import Paging
 from kopf_selectcache.core.protocol.query import exactly, is_beyond_server, not_older_than
 from kopf_selectcache.core.reasons import MetricReason
 from kopf_selectcache.core.redact import printable
-from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.selection.kinds import Resource
 from kopf_selectcache.core.store.claims import Listed, Probe, Substore, listed_of
 from kopf_selectcache.core.store.record import is_newer, is_number, is_older, is_reached, rank_of
 from kopf_selectcache.core.store.union import Union

@@ -40,7 +40,7 @@ from kopf_selectcache.core.protocol.messages import Event, Page, Piece, Refusal
 from kopf_selectcache.core.protocol.pager import PageSize
 from kopf_selectcache.core.reasons import MetricReason
 from kopf_selectcache.core.selection.grammar import Unselected
-from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.selection.kinds import Resource
 from kopf_selectcache.core.store.changes import Change
 from kopf_selectcache.core.store.claims import Substore
 from kopf_selectcache.core.store.index_spec import Indexed

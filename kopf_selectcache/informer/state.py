@@ -18,8 +18,8 @@ from typing import Any, NamedTuple, Protocol
 
 from kopf_selectcache._errors import NotSynced, StateError
 from kopf_selectcache.core.redact import clipped
-from kopf_selectcache.core.selection.keys import Keys, groups_of
-from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.selection.kinds import Resource
+from kopf_selectcache.core.selection.regions import Keys, groups_of
 from kopf_selectcache.core.store.claims import OwnWrites
 from kopf_selectcache.core.store.index_spec import Indexed
 from kopf_selectcache.core.store.projection import Projection

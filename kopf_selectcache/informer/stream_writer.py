@@ -39,8 +39,7 @@ from kopf_selectcache.core.protocol.machine import (
 from kopf_selectcache.core.protocol.messages import Bookmark, Event, Refusal
 from kopf_selectcache.core.reasons import MetricReason, ReasonLabel
 from kopf_selectcache.core.selection.grammar import Unselected
-from kopf_selectcache.core.selection.kinds import Kind
-from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.selection.kinds import Kind, Resource
 from kopf_selectcache.core.store.changes import Change
 from kopf_selectcache.core.store.claims import Substore
 from kopf_selectcache.core.store.record import Record

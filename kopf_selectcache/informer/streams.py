@@ -19,8 +19,7 @@ from kopf_selectcache.core.errors import Garbled, let_exit
 from kopf_selectcache.core.protocol.backoff import delay
 from kopf_selectcache.core.reasons import ReasonLabel
 from kopf_selectcache.core.redact import printable
-from kopf_selectcache.core.selection.kinds import KindKey
-from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.selection.kinds import KindKey, Resource
 from kopf_selectcache.core.store.changes import Change
 from kopf_selectcache.core.store.claims import Substore
 from kopf_selectcache.core.store.index_spec import Indexed

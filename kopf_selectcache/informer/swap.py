@@ -15,8 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from kopf_selectcache._errors import StateError
-from kopf_selectcache.core.selection.kinds import Kind
-from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.selection.kinds import Kind, Resource
 from kopf_selectcache.core.store.changes import Change
 from kopf_selectcache.core.store.index_spec import Indexed
 from kopf_selectcache.core.store.packing import SiblingPacking, packing_of

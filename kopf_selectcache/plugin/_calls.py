@@ -33,8 +33,7 @@ from kopf_selectcache.cache.formats.given import plain
 from kopf_selectcache.cache.formats.views import record_of
 from kopf_selectcache.cache.misuse import explain_attribute
 from kopf_selectcache.core.redact import function_name
-from kopf_selectcache.core.selection.kinds import KindKey
-from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.selection.kinds import KindKey, Resource
 from kopf_selectcache.informer.environment import let_end
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime

@@ -16,8 +16,7 @@ from kopf_selectcache.cache.formats.formats import Form, form_of
 from kopf_selectcache.cache.matcher import Field, Label, Namespaces
 from kopf_selectcache.cache.request import Request, require_where
 from kopf_selectcache.core.redact import shown
-from kopf_selectcache.core.selection.kinds import Kind, KindKey, find, parse_key
-from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.selection.kinds import Kind, KindKey, Resource, find, parse_key
 from kopf_selectcache.core.store.projection import Projection
 from kopf_selectcache.selectors.selector import Selector, listed_namespaces
 from kopf_selectcache.selectors.signatures import FIELD_OR_PATH

@@ -10,8 +10,7 @@ from kopf_selectcache import _kopf
 from kopf_selectcache._errors import DeclarationError, NotDeclared, NotSynced, ReadError
 from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.core.redact import clipped, printable_name
-from kopf_selectcache.core.selection.kinds import Kind, KindKey, find
-from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.selection.kinds import Kind, KindKey, Resource, find
 from kopf_selectcache.core.store.projection import FINALIZERS
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime

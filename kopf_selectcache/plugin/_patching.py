@@ -24,7 +24,7 @@ from kopf_selectcache.cache.noting import Path, paths_of
 from kopf_selectcache.cache.request import Request
 from kopf_selectcache.client.discovery import has_subresource
 from kopf_selectcache.core.redact import printable_name
-from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.selection.kinds import Resource
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.selectors.object_key import Key

@@ -21,7 +21,7 @@ from kopf_selectcache.cache.request import Request
 from kopf_selectcache.cache.snapshots import open_snapshot
 from kopf_selectcache.core.protocol.backoff import delay
 from kopf_selectcache.core.redact import printable_name
-from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.selection.kinds import Resource
 from kopf_selectcache.core.store.changes import Change, ChangeCause
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime

@@ -21,7 +21,7 @@ from kopf_selectcache._errors import DeclarationError, NotSynced, ReadError, Sel
 from kopf_selectcache.cache.access import require_stored
 from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.core.protocol.backoff import delay
-from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.selection.kinds import Resource
 from kopf_selectcache.informer.environment import let_end
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.reactions.engine import Worker

@@ -25,8 +25,7 @@ from kopf_selectcache.cache.blocking import refuse_thread
 from kopf_selectcache.cache.cache import AnyCache, Cache, SyncCache
 from kopf_selectcache.client.fetcher import Fetcher
 from kopf_selectcache.client.writer import Writer
-from kopf_selectcache.core.selection.kinds import KindKey
-from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.selection.kinds import KindKey, Resource
 from kopf_selectcache.informer.environment import Ending, Extensions, Memo, Retries, ended
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import InformersByName, Runtime

@@ -12,7 +12,7 @@ import kopf
 from kopf_selectcache import _kopf
 from kopf_selectcache._errors import NotDeclared
 from kopf_selectcache.cache.own_writes import informers_of
-from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.selection.kinds import Resource
 from kopf_selectcache.core.store.changes import Change
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.reactions.predicates import Predicate

@@ -17,8 +17,7 @@ import kopf
 from kopf_selectcache import _kopf
 from kopf_selectcache._errors import DeclarationError, NotDeclared
 from kopf_selectcache.core.redact import NOTHING, Phrase, clipped
-from kopf_selectcache.core.selection.kinds import Kind, KindKey, find, parse_key
-from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.selection.kinds import Kind, KindKey, Resource, find, parse_key
 from kopf_selectcache.informer.health import Health, context_of
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime

@@ -13,8 +13,7 @@ import kopf
 from kopf_selectcache import _kopf
 from kopf_selectcache.client.fetcher import Client, exists
 from kopf_selectcache.client.reading import Refused
-from kopf_selectcache.core.selection.kinds import Kind
-from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.selection.kinds import Kind, Resource
 from kopf_selectcache.informer.informers import Runtime
 
 AFTER = 10.0

@@ -15,8 +15,7 @@ from datetime import date, datetime
 from typing import Any, NamedTuple, NoReturn
 
 from kopf_selectcache._errors import NoClient, NotKept, UnknownKind
-from kopf_selectcache.core.selection.kinds import BUILT_IN, Kind
-from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.selection.kinds import BUILT_IN, Kind, Resource
 
 _EXAMPLE = "Write 'v1/pods', or a class such as kubernetes.client.V1Pod or pykube.Pod"
 _CLIENTS = ("kubernetes", "kubernetes_asyncio", "pykube")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kopf_selectcache.core.selection.kinds import Field as Column
-from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.selection.kinds import Resource
 from kopf_selectcache.core.store.projection import ALL, Projection
 from kopf_selectcache.core.store.record import Record
 

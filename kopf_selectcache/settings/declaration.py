@@ -21,8 +21,7 @@ from kopf_selectcache._errors import (
     require,
 )
 from kopf_selectcache.core.redact import clipped, shown
-from kopf_selectcache.core.selection.kinds import Kind, KindKey, find, parse_key
-from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.selection.kinds import Kind, KindKey, Resource, find, parse_key
 from kopf_selectcache.core.selection.values import is_dns_subdomain
 from kopf_selectcache.core.store.index_spec import Function, Indexed
 from kopf_selectcache.core.store.packing import Storage

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from kopf_selectcache._errors import ConflictingSelectors, DeclarationError
 from kopf_selectcache.core.selection.grammar import FieldTerm, LabelRequirement
-from kopf_selectcache.core.selection.keys import Selected
+from kopf_selectcache.core.selection.regions import Selected
 from kopf_selectcache.selectors.selector import Branches, Selector, make_selector
 from kopf_selectcache.selectors.text import FieldSelector, LabelSelector
 

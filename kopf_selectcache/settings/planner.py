@@ -27,10 +27,16 @@ from dataclasses import dataclass
 from kopf_selectcache._errors import ConflictingSelectors, DeclarationError
 from kopf_selectcache.core.redact import clipped
 from kopf_selectcache.core.selection.grammar import LabelRequirement, Sent, Unselected
-from kopf_selectcache.core.selection.keys import Keys, Selected
-from kopf_selectcache.core.selection.kinds import Kind, KindKey, parse_key
-from kopf_selectcache.core.selection.regions import THE_NAME, THE_NAMESPACE, Box, Dimension, field_dimension
-from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.selection.kinds import Kind, KindKey, Resource, parse_key
+from kopf_selectcache.core.selection.regions import (
+    THE_NAME,
+    THE_NAMESPACE,
+    Box,
+    Dimension,
+    Keys,
+    Selected,
+    field_dimension,
+)
 from kopf_selectcache.core.selection.values import LabelValues, Strings
 from kopf_selectcache.core.selection.witness import Answer
 from kopf_selectcache.core.store.record import Record

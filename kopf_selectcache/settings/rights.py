@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.selection.kinds import Resource
 
 from .planner import Plan
 

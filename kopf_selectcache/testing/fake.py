@@ -24,8 +24,7 @@ from kopf_selectcache.client.discovery import Kinds
 from kopf_selectcache.client.fetcher import Fetcher
 from kopf_selectcache.client.transport import Transport
 from kopf_selectcache.client.writer import Writer
-from kopf_selectcache.core.selection.kinds import KindKey
-from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.selection.kinds import KindKey, Resource
 from kopf_selectcache.errors import ReadError
 from kopf_selectcache.informer.environment import Ending, Environment, Extensions, Memo, Retries
 from kopf_selectcache.informer.informer import Informer

@@ -18,8 +18,7 @@ from kopf_selectcache.client.fetcher import Fetcher
 from kopf_selectcache.client.reading import Refused
 from kopf_selectcache.core.protocol.decoder import Reader
 from kopf_selectcache.core.protocol.messages import Refusal
-from kopf_selectcache.core.selection.kinds import Kind, KindKey, find
-from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.selection.kinds import Kind, KindKey, Resource, find
 from kopf_selectcache.core.store.changes import Change
 from kopf_selectcache.core.store.claims import OwnWrites
 from kopf_selectcache.core.store.index_spec import Indexed

@@ -14,8 +14,7 @@ from kopf_selectcache.cache import changes as module
 from kopf_selectcache.cache.blocking import Waits
 from kopf_selectcache.cache.formats.views import Views
 from kopf_selectcache.cache.request import Request
-from kopf_selectcache.core.selection.kinds import Kind, find
-from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.selection.kinds import Kind, Resource, find
 from kopf_selectcache.core.store.changes import Change, ChangeCause
 from kopf_selectcache.core.store.record import Record, UnreadableRecord
 from kopf_selectcache.errors import NotKept, Stalled

@@ -24,7 +24,7 @@ from kopf_selectcache.cache.freshness import event_of
 from kopf_selectcache.core import recursion
 from kopf_selectcache.core.protocol.decoder import Reader
 from kopf_selectcache.core.recursion import decoded, with_room
-from kopf_selectcache.core.selection.keys import Keys
+from kopf_selectcache.core.selection.regions import Keys
 from kopf_selectcache.core.store.projection import Projection
 from kopf_selectcache.core.store.record import Record, UnreadableRecord
 from kopf_selectcache.core.store.union import Union

@@ -14,8 +14,7 @@ from kopf_selectcache.client.discovery import NotServed
 from kopf_selectcache.client.reading import Refused, Unreachable
 from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.protocol.messages import Refusal
-from kopf_selectcache.core.selection.kinds import Kind
-from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.selection.kinds import Kind, Resource
 from kopf_selectcache.errors import Missing, NotKept, Rejected, Stalled
 from tests.rows import each_row
 

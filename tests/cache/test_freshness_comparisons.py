@@ -12,7 +12,7 @@ import pytest
 
 from kopf_selectcache import Selector
 from kopf_selectcache.cache.freshness import event_of, wait_until_fresh
-from kopf_selectcache.core.selection.keys import Keys
+from kopf_selectcache.core.selection.regions import Keys
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.informer.streams import PAGES_AT_ONCE
 from kopf_selectcache.testing.faults import Silence

@@ -18,9 +18,8 @@ from kopf._core.engines.posting import settings_var
 from kopf_selectcache import Forbidden, Selector
 from kopf_selectcache.cache.freshness import LONGEST, TICK, event_of
 from kopf_selectcache.core.reasons import MetricReason
-from kopf_selectcache.core.selection.keys import Keys
-from kopf_selectcache.core.selection.kinds import Kind
-from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.selection.kinds import Kind, Resource
+from kopf_selectcache.core.selection.regions import Keys
 from kopf_selectcache.core.store.claims import SPARE, Row, Unclaimed
 from kopf_selectcache.core.store.union import Union
 from kopf_selectcache.errors import Oversized

@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 
 from kopf_selectcache.core.selection.grammar import parse_labels
-from kopf_selectcache.core.selection.keys import Keys
+from kopf_selectcache.core.selection.regions import Keys
 from kopf_selectcache.core.store.index_spec import Indexed
 from kopf_selectcache.core.store.indexes import WORTH, Lookup
 from kopf_selectcache.core.store.packing import Tally, weight

@@ -12,8 +12,7 @@ import pytest
 
 from kopf_selectcache.cache.matcher import Obj
 from kopf_selectcache.core.protocol.decoder import Reader
-from kopf_selectcache.core.selection.kinds import Kind
-from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.selection.kinds import Kind, Resource
 from kopf_selectcache.core.store.indexes import WORTH
 from kopf_selectcache.core.store.projection import ALL, Projection
 from kopf_selectcache.settings.retention import indexes

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from kopf_selectcache.cache.cache import Cache
-from kopf_selectcache.core.selection.kinds import BUILT_IN, Kind
-from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.selection.kinds import BUILT_IN, Kind, Resource
 from kopf_selectcache.core.store.projection import Keys, Path, Projection
 from kopf_selectcache.errors import NotKept
 from kopf_selectcache.selectors.selector import Selector

@@ -28,8 +28,7 @@ from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.cache.changes import match_for
 from kopf_selectcache.cache.matcher import Match
 from kopf_selectcache.cache.request import Request
-from kopf_selectcache.core.selection.kinds import Kind
-from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.selection.kinds import Kind, Resource
 from kopf_selectcache.errors import Missing, NotKept, Rejected, Stalled
 from kopf_selectcache.testing import FakeCache
 from tests.rows import each_row

@@ -14,8 +14,7 @@ import pytest
 from kopf_selectcache import Cached, NotFound, OutsideFilter, Selector
 from kopf_selectcache.cache._overlay import own_of
 from kopf_selectcache.cache.cache import Cache
-from kopf_selectcache.core.selection.kinds import Kind
-from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.selection.kinds import Kind, Resource
 from kopf_selectcache.core.store.claims import OwnWrite
 from kopf_selectcache.core.store.projection import ALL, Projection
 from kopf_selectcache.errors import Stalled

@@ -9,8 +9,7 @@ import pytest
 
 from kopf_selectcache import Cached, LabelSelector, NotDeclared, ReadError, Selector
 from kopf_selectcache.cache.why import ask_server
-from kopf_selectcache.core.selection.kinds import find
-from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.selection.kinds import Resource, find
 from kopf_selectcache.testing import FakeCache
 from kopf_selectcache.testing.faults import Refuse
 from kopf_selectcache.types import BranchResult, Standing, Why

@@ -13,8 +13,7 @@ from kopf_selectcache.client.discovery import RETRIES, NotServed, resolve, settl
 from kopf_selectcache.client.reading import Refused
 from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.protocol.messages import Refusal
-from kopf_selectcache.core.selection.kinds import KindKey
-from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.selection.kinds import KindKey, Resource
 from tests.client.connections import connected, login
 from tests.faults.environment import run
 from tests.faults.server import Answer, Script, Server, answer, refused

@@ -12,8 +12,7 @@ import pytest
 from kopf_selectcache.client.reading import Refused, Unreachable
 from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.protocol.messages import Refusal
-from kopf_selectcache.core.selection.kinds import Kind
-from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.selection.kinds import Kind, Resource
 from kopf_selectcache.informer.checks import Schema, UnknownKey, schema_of
 from tests.cache.environment import PODS, Server
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise, product
 from typing import TypeAlias
 
-from kopf_selectcache.core.selection.keys import Keys
+from kopf_selectcache.core.selection.regions import Keys
 from kopf_selectcache.core.store.changes import Change
 from kopf_selectcache.core.store.claims import Listed, Probe, listed_of
 from kopf_selectcache.core.store.record import Record

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kopf_selectcache.core.selection.keys import Keys
+from kopf_selectcache.core.selection.regions import Keys
 from kopf_selectcache.core.store.changes import Change
 from kopf_selectcache.core.store.claims import Substore
 from kopf_selectcache.core.store.record import Record

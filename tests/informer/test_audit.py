@@ -18,7 +18,7 @@ from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.protocol.machine import Waiting
 from kopf_selectcache.core.protocol.pager import EMPTY_PAGES
 from kopf_selectcache.core.reasons import MetricReason
-from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.selection.kinds import Resource
 from kopf_selectcache.core.store.claims import Substore
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.core.store.union import Union

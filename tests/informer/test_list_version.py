@@ -14,7 +14,7 @@ from kopf_selectcache.core.protocol.machine import Watching
 from kopf_selectcache.core.protocol.messages import Page, Refusal
 from kopf_selectcache.core.protocol.query import exactly
 from kopf_selectcache.core.reasons import MetricReason
-from kopf_selectcache.core.selection.keys import Keys
+from kopf_selectcache.core.selection.regions import Keys
 from kopf_selectcache.core.store.union import Union
 from kopf_selectcache.informer.reach import SharedVersion, shared_versions
 from kopf_selectcache.testing import EmbeddedCluster

@@ -12,8 +12,7 @@ import kopf
 from prometheus_client import CollectorRegistry, generate_latest
 
 import kopf_selectcache as selectcache
-from kopf_selectcache.core.selection.kinds import find
-from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.selection.kinds import Resource, find
 from kopf_selectcache.core.store.record import Record, UnreadableRecord
 from kopf_selectcache.core.store.store import Store
 from kopf_selectcache.informer.health import Health

@@ -20,7 +20,7 @@ from kopf_selectcache.cache.own_writes import (
     shown_uids,
 )
 from kopf_selectcache.core.protocol.messages import Refusal
-from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.selection.kinds import Resource
 from kopf_selectcache.core.store.union import Union
 from kopf_selectcache.errors import ReadError
 from kopf_selectcache.testing import FakeCache

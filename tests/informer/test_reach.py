@@ -17,7 +17,7 @@ from kopf_selectcache import Selector
 from kopf_selectcache.client.reading import Refused, Unreachable
 from kopf_selectcache.core.protocol.messages import Refusal
 from kopf_selectcache.core.reasons import MetricReason
-from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.selection.kinds import Resource
 from kopf_selectcache.core.store.claims import Substore
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.core.store.union import Union

@@ -14,8 +14,7 @@ from kopf_selectcache.client.fetcher import Fetcher
 from kopf_selectcache.client.transport import WritingTransport
 from kopf_selectcache.core.protocol.decoder import APIECE, SLICE, Reader
 from kopf_selectcache.core.protocol.pager import Paging
-from kopf_selectcache.core.selection.kinds import find
-from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.selection.kinds import Resource, find
 from kopf_selectcache.core.store.projection import ALL
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.settings.options import SelectCacheSettings

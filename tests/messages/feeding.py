@@ -8,7 +8,7 @@ from typing import Any, cast
 import kopf
 
 from kopf_selectcache import EVERYTHING, Selector, _kopf
-from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.selection.kinds import Resource
 from kopf_selectcache.core.store.projection import Projection
 from kopf_selectcache.informer.health import Health
 from kopf_selectcache.plugin.feed import BROKEN, REMOVED

@@ -24,7 +24,7 @@ from kopf_selectcache.client.discovery import Resolution
 from kopf_selectcache.client.reading import Refused, Unreachable
 from kopf_selectcache.core.protocol.machine import Due, Lost, Start
 from kopf_selectcache.core.protocol.messages import FieldCause, Page, Refusal
-from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.selection.kinds import Resource
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.core.store.store import Store
 from kopf_selectcache.core.store.union import Union

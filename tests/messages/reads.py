@@ -11,8 +11,7 @@ import msgspec
 
 from kopf_selectcache import AnyOf, Cached, LabelSelector, Selector
 from kopf_selectcache.cache.cache import Cache
-from kopf_selectcache.core.selection.kinds import Kind
-from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.selection.kinds import Kind, Resource
 from kopf_selectcache.core.store.projection import Projection
 from kopf_selectcache.testing import FakeCache
 from kopf_selectcache.types import PinnedReads

@@ -385,7 +385,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("restart an informer without departures", "informer/swap.py", "drop(records, is", "drop((), is", 6,
            (f"{DEPARTURES}when_max_bytes_evicts_a_cache_what_is_gone_departs_once",
             f"{DEPARTURES}when_a_kind_under_an_or_disappears_and_returns_only_what_is_gone_departs")),
-    Mutant("wait for the stream of all others", "core/selection/keys.py", "            and namespace not in self.excluded\n", "", 12,
+    Mutant("wait for the stream of all others", "core/selection/regions.py", "            and namespace not in self.excluded\n", "", 12,
            ("tests/informer/test_namespaces.py::test_a_departure_in_a_namespace_does_not_wait_for_the_stream_of_all_others",)),
     Mutant("let a default beat the kind", "settings/namespaces.py", "for level in Level:", "for level in reversed(Level):", 1,
            ("tests/settings/test_precedence.py::test_each_namespace_has_its_own_levels",)),

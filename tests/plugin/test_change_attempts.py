@@ -13,8 +13,7 @@ import pytest
 
 import kopf_selectcache as selectcache
 from kopf_selectcache import _kopf
-from kopf_selectcache.core.selection.kinds import find
-from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.selection.kinds import Resource, find
 from kopf_selectcache.core.store.changes import Change, ChangeCause
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.informer.environment import Retries

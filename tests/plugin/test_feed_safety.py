@@ -10,8 +10,7 @@ import pytest
 
 import kopf_selectcache as selectcache
 from kopf_selectcache import AnyOf, LabelSelector, Selector, _kopf
-from kopf_selectcache.core.selection.kinds import find
-from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.selection.kinds import Resource, find
 from kopf_selectcache.core.store.projection import Projection
 from kopf_selectcache.plugin.feed_safety import FeedSource, labelled, why_not_fed, without_namespaces
 from kopf_selectcache.settings.declaration import Cached

@@ -14,8 +14,7 @@ import kopf_selectcache as selectcache
 from kopf_selectcache import Cached, DeclarationError
 from kopf_selectcache.cache.formats.formats import form_of
 from kopf_selectcache.cache.formats.views import Views, record_of
-from kopf_selectcache.core.selection.kinds import find
-from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.selection.kinds import Resource, find
 from kopf_selectcache.core.store.changes import Change, ChangeCause
 from kopf_selectcache.core.store.record import Record
 from tests.cache.clients import Pod, V1Pod, model

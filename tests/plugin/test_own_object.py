@@ -13,7 +13,7 @@ import pytest
 from kopf._core.intents import causes
 
 from kopf_selectcache.cache._overlay import latest_of
-from kopf_selectcache.core.selection.keys import Keys
+from kopf_selectcache.core.selection.regions import Keys
 from kopf_selectcache.core.store.record import OutsideRecord
 from kopf_selectcache.core.store.union import Union
 from kopf_selectcache.plugin.handlers import with_cache as any_with_cache

@@ -10,8 +10,7 @@ import pytest
 
 from kopf_selectcache import Key
 from kopf_selectcache.cache.formats.views import Views
-from kopf_selectcache.core.selection.kinds import find
-from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.selection.kinds import Resource, find
 from kopf_selectcache.core.store.changes import Change, ChangeCause
 from kopf_selectcache.core.store.record import EvictedRecord, Record, compact_json
 from kopf_selectcache.reactions.engine import Deliveries

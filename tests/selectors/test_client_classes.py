@@ -13,8 +13,7 @@ import kopf
 import pytest
 
 from kopf_selectcache import NotDeclared, ReadError, Selector, settings_of, with_cache
-from kopf_selectcache.core.selection.kinds import BUILT_IN, Kind
-from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.selection.kinds import BUILT_IN, Kind, Resource
 from kopf_selectcache.errors import ConflictingSelectors, NoClient, UnknownKind
 from kopf_selectcache.selectors.kind_keys import key_of
 from kopf_selectcache.testing import FakeCache

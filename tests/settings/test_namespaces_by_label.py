@@ -20,8 +20,7 @@ from kopf_selectcache import (
     Selector,
     settings_of,
 )
-from kopf_selectcache.core.selection.kinds import Kind, find
-from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.selection.kinds import Kind, Resource, find
 from kopf_selectcache.errors import ConflictingSelectors
 from kopf_selectcache.selectors.selector import labels_of_namespaces
 from kopf_selectcache.settings.declaration import checked, select_alike

@@ -11,9 +11,8 @@ import pytest
 
 from kopf_selectcache import AnyOf, Cached, NotFound, OutsideFilter, ReadError, Selector
 from kopf_selectcache.cache.snapshots import Snapshot
-from kopf_selectcache.core.selection.keys import Selected
-from kopf_selectcache.core.selection.kinds import find
-from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.selection.kinds import Resource, find
+from kopf_selectcache.core.selection.regions import Selected
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.errors import DeclarationError
 from kopf_selectcache.settings.declaration import Selectors

@@ -6,9 +6,8 @@ from itertools import product
 
 import pytest
 
-from kopf_selectcache.core.selection.keys import Keys
-from kopf_selectcache.core.selection.kinds import Kind, find
-from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.selection.kinds import Kind, Resource, find
+from kopf_selectcache.core.selection.regions import Keys
 from kopf_selectcache.errors import ConflictingSelectors, DeclarationError, NotSelectable
 from kopf_selectcache.selectors.selector import AnyOf, Selector
 from kopf_selectcache.settings.planner import MOST_STREAMS, MOST_UNJOINED, Plan, plan

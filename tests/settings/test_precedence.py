@@ -10,8 +10,7 @@ import kopf
 import pytest
 
 from kopf_selectcache import ALL_OTHERS, EVERYTHING, UNSET, AnyOf, Cached, DeclarationError, Selector
-from kopf_selectcache.core.selection.kinds import find
-from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.selection.kinds import Resource, find
 from kopf_selectcache.errors import ConflictingSelectors
 from kopf_selectcache.selectors.text import LabelSelector
 from kopf_selectcache.settings.namespaces import first_set

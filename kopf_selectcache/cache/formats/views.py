@@ -14,7 +14,7 @@ import msgspec
 from kopf_selectcache import _kopf
 from kopf_selectcache._errors import ReadOnly
 from kopf_selectcache.core.recursion import decoded, with_room
-from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.selection.kinds import Resource
 from kopf_selectcache.core.store.projection import Tree
 from kopf_selectcache.core.store.record import PartialRecord, Record, compact_json
 

@@ -383,7 +383,7 @@ _DOTS = frozenset({".", ".."})
 
 
 def can_be_named(namespace: str, name: str) -> bool:
-    """Return True if requests can name the object: in a path (`core.selection.resource`), and in a field
+    """Return True if requests can name the object: in a path (`core.selection.kinds`), and in a field
     selector.
     """
     return not (

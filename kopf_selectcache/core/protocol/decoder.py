@@ -32,7 +32,7 @@ from kopf_selectcache.core.recursion import SURELY_DECODED, decode_exactly, deco
 from kopf_selectcache.core.scanner import Listed, Outline, Unscannable, identity, outline
 from kopf_selectcache.core.selection.field_values import Extractor
 from kopf_selectcache.core.selection.grammar import EVERYTHING, LabelRequirement, Sent, Unselected
-from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.selection.kinds import Resource
 from kopf_selectcache.core.store.index_spec import Indexed, Values, with_values
 from kopf_selectcache.core.store.packing import Packing, bare
 from kopf_selectcache.core.store.projection import ALL, Projection, parts_of

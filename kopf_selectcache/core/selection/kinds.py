@@ -1,4 +1,5 @@
-"""The kinds of objects, the keys that name them, and the field labels by which the server selects them.
+"""The kinds of objects, the keys that name them, and the field labels by which the server selects them. A
+resource is a kind in one of its versions.
 
 A field label is no JSON path: the server decides which ones a kind has, and renames some before it compares
 (a pod's `spec.host` is `spec.nodeName`). The labels are generated from Kubernetes' own code
@@ -11,8 +12,9 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, TypeAlias
+from urllib.parse import quote
 
-from kopf_selectcache.core.errors import BadField
+from kopf_selectcache.core.errors import BadField, BadText
 
 from ._field_table import KINDS
 from .field_values import (
@@ -213,6 +215,53 @@ def is_version(text: str) -> bool:
     """
     major, _, minor = text.removeprefix("v").replace("alpha", "beta", 1).partition("beta")
     return text.startswith("v") and major.isdecimal() and (minor.isdecimal() or text == f"v{major}")
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """A kind and the version in which it is read.
+
+    >>> jobs = Resource(find('jobs'), 'v1')
+    >>> str(jobs), jobs.path('shop'), jobs.path('shop', 'nightly')
+    ('jobs.batch', '/apis/batch/v1/namespaces/shop/jobs', '/apis/batch/v1/namespaces/shop/jobs/nightly')
+    """
+
+    kind: Kind
+    version: str
+    fields_known: bool = True
+    """False for a custom resource whose definition may not be read: it may have further field labels."""
+
+    def __str__(self) -> str:
+        return f"{self.kind.plural}.{self.kind.group}" if self.kind.group else self.kind.plural
+
+    @property
+    def domains(self) -> Kind | None:
+        """The kind for verdicts. None if its field labels are not known: then fields are free strings."""
+        return self.kind if self.fields_known else None
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.kind.group}/{self.version}" if self.kind.group else self.version
+
+    def path(self, namespace: str | None = None, name: str | None = None) -> str:
+        """Return the path of all objects, of those in a namespace, or of one object.
+
+        Names often come from objects of others. A name must not lead to another object, a subresource, or all
+        objects.
+        """
+        parts = ["/apis" if self.kind.group else "/api", self.api_version]
+        if namespace:
+            parts += ["namespaces", _segment(namespace)]
+        parts += [self.kind.plural, *([_segment(name)] if name is not None else [])]
+        return "/".join(parts)
+
+
+def _segment(name: str) -> str:
+    # Kubernetes refuses these names for every kind. Encoding a slash would not help: the server decodes the
+    # path before it splits it.
+    if name in ("", ".", "..") or "/" in name or "%" in name:
+        raise BadText("no object can have this name", text=name, column=1)
+    return quote(name, safe="")
 
 
 _NAME = Field("metadata.name", NAME, "metadata.name", String((("metadata", "name"),)))

@@ -40,7 +40,7 @@ from itertools import count
 from threading import RLock
 from typing import NamedTuple, TypeAlias
 
-from kopf_selectcache.core.selection.keys import Keys
+from kopf_selectcache.core.selection.regions import Keys
 
 from .changes import KnownBy
 from .packing import Tally

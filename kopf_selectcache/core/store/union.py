@@ -32,7 +32,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from msgspec.structs import replace
 
 from kopf_selectcache.core.reasons import MetricReason
-from kopf_selectcache.core.selection.keys import Keys, groups_of
+from kopf_selectcache.core.selection.regions import Keys, groups_of
 
 from .changes import Change, ChangeCause, replaced
 from .claims import OwnWrite, OwnWrites, Row, Substore, Unclaimed, disproved_by, supersedes

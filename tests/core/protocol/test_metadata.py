@@ -13,8 +13,7 @@ from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.protocol.decoder import Reader
 from kopf_selectcache.core.protocol.messages import Bookmark, Event, Page
 from kopf_selectcache.core.selection.grammar import FieldTerm, LabelRequirement, Sent, Unselected
-from kopf_selectcache.core.selection.kinds import find
-from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.selection.kinds import Resource, find
 from kopf_selectcache.core.store.index_spec import Indexed
 from kopf_selectcache.core.store.projection import ALL, IDENTITY_ALONE, Projection
 from kopf_selectcache.core.store.record import OutsideRecord

@@ -14,7 +14,7 @@ from kopf_selectcache.core.protocol._decoding import MOST_SAID
 from kopf_selectcache.core.protocol.decoder import Reader, read_refusal
 from kopf_selectcache.core.protocol.messages import Bookmark, Event, Message, Refusal
 from kopf_selectcache.core.selection.grammar import FieldTerm, LabelRequirement, Sent
-from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.selection.kinds import Resource
 from kopf_selectcache.core.store.projection import ALL
 from tests.cache.environment import builtin
 from tests.rows import each_row

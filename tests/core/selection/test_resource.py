@@ -6,8 +6,7 @@ from __future__ import annotations
 import pytest
 
 from kopf_selectcache.core.errors import BadText
-from kopf_selectcache.core.selection.kinds import find
-from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.selection.kinds import Resource, find
 from tests.rows import each_row
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kopf_selectcache.core.selection.keys import Keys
+from kopf_selectcache.core.selection.regions import Keys
 from kopf_selectcache.core.store import indexes
 from kopf_selectcache.core.store.indexes import (
     IDLE,

@@ -12,7 +12,7 @@ from unittest.mock import patch
 import pytest
 
 from kopf_selectcache.core.errors import BadIndex, Undecodable
-from kopf_selectcache.core.selection.keys import Keys
+from kopf_selectcache.core.selection.regions import Keys
 from kopf_selectcache.core.store import indexes
 from kopf_selectcache.core.store.index_spec import Indexed, note
 from kopf_selectcache.core.store.indexes import IndexedProperty, Lookup

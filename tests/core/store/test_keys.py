@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import pytest
 
-from kopf_selectcache.core.selection.keys import Keys, groups_of
+from kopf_selectcache.core.selection.regions import Keys, groups_of
 
 SPACES, NAMES = ("a", "b", "c"), ("x", "y")
 ALL = [*product(SPACES, NAMES)]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kopf_selectcache.core.selection.keys import Keys
+from kopf_selectcache.core.selection.regions import Keys
 from kopf_selectcache.core.store import claims
 from kopf_selectcache.core.store import store as store_module
 from kopf_selectcache.core.store import union as union_module

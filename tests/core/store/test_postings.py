@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kopf_selectcache.core.selection.grammar import LabelRequirement, parse_labels
-from kopf_selectcache.core.selection.keys import Keys
+from kopf_selectcache.core.selection.regions import Keys
 from kopf_selectcache.core.store import indexes
 from kopf_selectcache.core.store.changes import Change, ChangeCause
 from kopf_selectcache.core.store.index_spec import Indexed

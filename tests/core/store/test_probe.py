@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kopf_selectcache.core.selection.keys import Keys
+from kopf_selectcache.core.selection.regions import Keys
 from kopf_selectcache.core.store.claims import Listed, Probe, listed_of
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.core.store.union import Union

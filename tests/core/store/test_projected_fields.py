@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from kopf_selectcache.core.protocol.decoder import Reader
-from kopf_selectcache.core.selection.kinds import BUILT_IN, Kind
-from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.selection.kinds import BUILT_IN, Kind, Resource
 from kopf_selectcache.core.store.projection import ALL, Keys, Projection
 from kopf_selectcache.core.store.record import Record
 from tests.rows import each_row

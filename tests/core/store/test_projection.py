@@ -19,8 +19,7 @@ from hypothesis import strategies as st
 
 from kopf_selectcache.core.errors import BadPath, Garbled
 from kopf_selectcache.core.protocol.decoder import Reader
-from kopf_selectcache.core.selection.kinds import BUILT_IN
-from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.selection.kinds import BUILT_IN, Resource
 from kopf_selectcache.core.store import projection as projection_module
 from kopf_selectcache.core.store.projection import (
     ALL,

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kopf_selectcache.core.selection.grammar import FieldTerm, LabelRequirement
-from kopf_selectcache.core.selection.keys import Keys, Selected
+from kopf_selectcache.core.selection.regions import Keys, Selected
 from kopf_selectcache.core.store.changes import Change, ChangeCause
 from kopf_selectcache.core.store.claims import Listed, listed_of
 from kopf_selectcache.core.store.record import OutsideRecord, Record

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from kopf_selectcache.core.protocol.decoder import Reader
 from kopf_selectcache.core.protocol.messages import Page
-from kopf_selectcache.core.selection.keys import Keys
+from kopf_selectcache.core.selection.regions import Keys
 from kopf_selectcache.core.store.changes import Change, ChangeCause
 from kopf_selectcache.core.store.record import Record, UnreadableRecord, is_newer, is_older
 from kopf_selectcache.core.store.store import Store

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from kopf_selectcache.core.selection.keys import Keys
+from kopf_selectcache.core.selection.regions import Keys
 from kopf_selectcache.core.store.changes import Change
 from kopf_selectcache.core.store.claims import Substore
 from kopf_selectcache.core.store.packing import Tally

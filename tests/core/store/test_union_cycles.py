@@ -7,7 +7,7 @@ import weakref
 
 import pytest
 
-from kopf_selectcache.core.selection.keys import Keys
+from kopf_selectcache.core.selection.regions import Keys
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.core.store.union import Union
 from tests.core.writers import Writer, writers

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kopf_selectcache.core.selection.keys import Keys
+from kopf_selectcache.core.selection.regions import Keys
 from kopf_selectcache.core.store.changes import Change
 from kopf_selectcache.core.store.claims import Substore
 from kopf_selectcache.core.store.record import Record, least

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from kopf_selectcache.core.selection.keys import Keys
+from kopf_selectcache.core.selection.regions import Keys
 from kopf_selectcache.core.store.claims import Substore
 from kopf_selectcache.core.store.record import ObjectKey
 from kopf_selectcache.core.store.union import Union
