@@ -35,7 +35,7 @@ from kopf_selectcache.core.selection.grammar import EVERYTHING, LabelRequirement
 from kopf_selectcache.core.selection.kinds import Resource
 from kopf_selectcache.core.store.index_spec import Indexed, Values, with_values
 from kopf_selectcache.core.store.packing import Packing, bare
-from kopf_selectcache.core.store.projection import ALL, Projection, parts_of
+from kopf_selectcache.core.store.projection import ALL, METADATA_ONLY, Projection, parts_of
 from kopf_selectcache.core.store.record import (
     OutsideRecord,
     PartialRecord,
@@ -159,7 +159,7 @@ class Reader:
         object.__setattr__(self, "_shared", SharedMetadata(self.sent))
         starts = tuple(b"{" + said + _SAYS_NO_KIND[1:] for said in (kind + version, b"", version + kind))
         object.__setattr__(self, "_keeps_managed", self.projection.keeps_managed)
-        is_metadata = self.projection.is_metadata
+        is_metadata = self.projection == METADATA_ONLY
         object.__setattr__(self, "_is_metadata", is_metadata)
         object.__setattr__(self, "_starts", (_PARTIAL_START,) if is_metadata else starts)
         object.__setattr__(self, "_head", starts[0])

@@ -158,6 +158,9 @@ class Projection:
     """True if the server is asked for metadata: it sends nothing else, and nothing else is stored."""
     leaves_finalizers: bool = field(default=False, repr=False, compare=False)
     """True if the transform must leave the finalizers as they are, too."""
+    partial: bool = field(init=False, repr=False, compare=False)
+    """True if stored objects lack content, so that writing them back would delete it. `managedFields` do not
+    count."""
     keeps_managed: bool = field(init=False, repr=False, compare=False)
     """True if any of `managedFields` is stored."""
     _stored: Tree = field(init=False, repr=False, compare=False)
@@ -180,7 +183,8 @@ class Projection:
         for path in (*(self.keep or ()), *self.drop):
             if not path or not all(path):
                 raise BadPath(path, "has an empty key")
-        kept = None if self._keeps_all else self.keep
+        kept = None if self.keep is None or EVERY in self.keep else self.keep
+        lacks = kept is not None or any(path[: len(MANAGED)] != MANAGED for path in self.drop)
         if self.metadata_only:
             if beside := [path for path in self.keep or () if path[:1] != METADATA and path not in IDENTITY]:
                 raise BadPath(beside[0], "isn't metadata, and metadata_only=True asks for metadata only")
@@ -197,6 +201,7 @@ class Projection:
         if not any(path[: len(MANAGED)] == MANAGED for path in self.keep or ()):
             rules.append((MANAGED, False))
         object.__setattr__(self, "_stored", _tree(rules, rest=kept is None))
+        object.__setattr__(self, "partial", lacks or self.transform is not None or self.metadata_only)
         object.__setattr__(self, "keeps_managed", not self.lost(MANAGED))
 
     def __repr__(self) -> str:
@@ -221,22 +226,6 @@ class Projection:
         return ", ".join(said)
 
     @property
-    def partial(self) -> bool:
-        """True if stored objects lack content, so that writing them back would delete it. `managedFields` do
-        not count.
-        """
-        return (
-            not self._keeps_all
-            or any(path[: len(MANAGED)] != MANAGED for path in self.drop)
-            or self.transform is not None
-            or self.metadata_only
-        )
-
-    @property
-    def _keeps_all(self) -> bool:
-        return self.keep is None or EVERY in self.keep
-
-    @property
     def part(self) -> Part:
         """The stored part, as partial objects name it."""
         part = Part(self)
@@ -248,11 +237,6 @@ class Projection:
             part.tree = Tree(rest, {**parts, METADATA[0]: WHOLE})
             part.exact = Tree(rest, {**parts, METADATA[0]: Tree(metadata.rest, below)})
         return part
-
-    @property
-    def is_metadata(self) -> bool:
-        """True if all metadata is stored as it is received, and nothing else."""
-        return self == METADATA_ONLY
 
     def with_finalizers(self) -> Projection:
         """Return it with a transform that must leave the finalizers as they are."""
