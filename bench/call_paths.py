@@ -1,7 +1,8 @@
 """Count the Python calls of short paths: lists, a refused get, a declaration, a line of a watch.
 
 `python -m bench.call_paths` prints the counts. With `--show on.change` or `--show reconcile` it prints the
-calls from a line of a watch to such a handler, in their order and by file.
+calls from a line of a watch to such a handler, in their order and by file; with `--show change` those of a
+change of a filter.
 
 Only functions that are written in a file of the package count, each resumption of a coroutine or generator
 as a call. A module is a file. A switch is a call in another module than the call before it. The counts do not
@@ -99,8 +100,8 @@ def measure_paths() -> Mapping[str, Counts]:
         "refused": _refused(),
         "declare": _declare(),
         "line": asyncio.run(_line()),
-        "change": asyncio.run(_change_filter()),
-    } | {name: summarize(trace_handler(name)) for name in HANDLERS}
+        "change": summarize(trace("change")),
+    } | {name: summarize(trace(name)) for name in HANDLERS}
 
 
 def _pod(name: str, **labels: str) -> Obj:
@@ -178,16 +179,16 @@ async def _line() -> Counts:
         return min([await _count_line(cluster, cache, str(number)) for number in range(LINES)])
 
 
-async def _change_filter() -> Counts:
-    """Count all calls from a change of a filter in a running operator until it returns."""
-    found = []
+async def _trace_change() -> Sequence[Call]:
+    """Return all calls from a change of a filter in a running operator until it returns."""
+    paths = []
     async with _cached() as (_, cache):
         for number in range(LINES):
             calls: list[Call] = []
             with recording(calls):
                 await cache.declare("v1/pods", f"app in (web,other-{number})", replace=True)
-            found.append(summarize([call for call in calls if call.function.rpartition(".")[2] not in PARTS]))
-    return min(found)
+            paths.append([call for call in calls if call.function.rpartition(".")[2] not in PARTS])
+    return min(paths, key=len)
 
 
 @asynccontextmanager
@@ -353,9 +354,11 @@ _SCHEDULES = asyncio.Handle.__init__.__code__
 _RUNS = asyncio.Handle._run.__code__  # Nothing public shows the steps of a loop.  # noqa: SLF001
 
 
-def trace_handler(name: str) -> Sequence[Call]:
-    """Return the calls from a line of a watch to a handler of an operator that has no other."""
-    return asyncio.run(_trace_handler(HANDLERS[name]))
+def trace(name: str) -> Sequence[Call]:
+    """Return the calls from a line of a watch to a handler of an operator that has no other; or those of a
+    change of a filter.
+    """
+    return asyncio.run(_trace_handler(HANDLERS[name]) if name in HANDLERS else _trace_change())
 
 
 async def _trace_handler(decorator: Callable[..., Callable[..., Any]]) -> Sequence[Call]:
@@ -407,11 +410,13 @@ def main() -> None:
         prog="python -m bench.call_paths", description=(__doc__ or "").partition("\n")[0]
     )
     parser.add_argument(
-        "--show", choices=HANDLERS, help="print the calls from a line of a watch to a handler"
+        "--show",
+        choices=("change", *HANDLERS),
+        help="print the calls of a change of a filter, or from a line of a watch to a handler",
     )
     given = parser.parse_args()
     if given.show:
-        print(show(trace_handler(given.show)))
+        print(show(trace(given.show)))
     else:
         for name, counts in measure_paths().items():
             print(

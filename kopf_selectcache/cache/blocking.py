@@ -211,7 +211,7 @@ def awaited(method: _M) -> _M:
 
     @wraps(method)
     def call(self: Any, /, *args: Any, **kwargs: Any) -> Any:
-        name = getattr(self, "_prefix", "") + method.__name__
+        name = self._prefix + method.__name__
         if own_loop() is not self._runtime.loop:
             raise refuse_thread(name)
         work = read(self, *args, **kwargs)

@@ -160,6 +160,9 @@ class Cache(AnyCache):
     cached. `waits` are the waits of the handler's threads, so that they can be ended.
     """
 
+    _prefix = ""
+    """Precedes the names of its methods in messages."""
+
     @property
     def blocking(self) -> SyncCache:
         """The same cache for threads of your own, where nothing is awaited."""
