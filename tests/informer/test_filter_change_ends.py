@@ -11,12 +11,11 @@ from kopf_selectcache import Cached, Forbidden, Key, NotSynced, Selector
 from kopf_selectcache._errors import Superseded
 from kopf_selectcache.core.reasons import MetricReason
 from kopf_selectcache.core.store.claims import OwnWrite
-from kopf_selectcache.core.store.swap import Swap
 from kopf_selectcache.errors import Stalled
 from kopf_selectcache.informer.health import Health
 from kopf_selectcache.informer.reach import Prober
 from kopf_selectcache.informer.reflector import Reflector
-from kopf_selectcache.informer.swap import PreparedState
+from kopf_selectcache.informer.swap import PreparedState, Swap
 from kopf_selectcache.testing.faults import NotServed, Refuse, Silence
 from tests.faults.environment import run, until
 from tests.informer.test_filter_change import Follower, begin_change, change, gold, names

@@ -9,10 +9,10 @@ import pytest
 
 from kopf_selectcache import Cached
 from kopf_selectcache.cache.cache import Cache
-from kopf_selectcache.core.store.swap import Swap
 from kopf_selectcache.errors import NotKept, ReadError
 from kopf_selectcache.informer.background import IndexBuilder
 from kopf_selectcache.informer.state import Relist
+from kopf_selectcache.informer.swap import Swap
 from kopf_selectcache.testing.faults import Silence
 from tests.faults.environment import run, until
 from tests.secrets import Environment, caching, named, secret

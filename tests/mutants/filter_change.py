@@ -7,7 +7,7 @@ LABELLED = "tests/informer/test_namespaces_by_label.py::test_"
 ORDERS, UNKNOWN = "tests/informer/test_filter_change_orders.py::test_", "tests/informer/test_unknown_namespaces.py::test_"
 DECLARING = "tests/cache/test_declaring.py::"
 FILTER_CHANGE_OPTIONS, PLANNING = "tests/informer/test_filter_change_options.py::test_16_", "tests/cache/test_planning.py::test_a_plan_"
-SWAP, SWAPS = "core/store/swap.py", "tests/core/store/test_swap.py::test_16_"
+SWAP, SWAPS = "informer/swap.py", "tests/informer/test_swap.py::test_16_"
 UNION, REACH = "core/store/union.py", "informer/reach.py"
 
 FILTER_CHANGE: tuple[Mutant, ...] = (
@@ -35,9 +35,9 @@ FILTER_CHANGE: tuple[Mutant, ...] = (
     Mutant("wait for what a stream has seen of the server before its restore", SWAP, " if each.epoch == self._epoch)", ")", 16,
            (SWAPS + "a_swap_after_a_restore_compares_versions_of_the_restored_server",)),
     Mutant("lose the departures that a kept group waits for", UNION, "        self._rows |= {key: row for key, row in before._rows.items() if is_taken(key)}\n", "", 12,
-           ("tests/core/store/test_swap.py::test_12_a_departure_that_a_kept_group_waits_for_is_still_waited_for",)),
+           ("tests/informer/test_swap.py::test_12_a_departure_that_a_kept_group_waits_for_is_still_waited_for",)),
     Mutant("lose what waits for a stream of a kept group", "core/store/claims.py", "        self.has_missed, self._waits, self._waiting = other.has_missed, other._waits, other._waiting\n", "", 12,
-           ("tests/core/store/test_swap.py::test_12_a_departure_that_a_kept_group_waits_for_is_still_waited_for",)),
+           ("tests/informer/test_swap.py::test_12_a_departure_that_a_kept_group_waits_for_is_still_waited_for",)),
     Mutant("lose the list in progress of a kept stream", "core/store/store.py", "            self._gone = other._gone.copy()\n", "            self._staged = {}\n", 16,
            (SWAPS + "a_list_of_a_kept_stream_that_is_in_progress_goes_on",)),
     Mutant("keep a stream whose objects may move to a new one", "informer/state.py", "if group not in groups or any(found.values()):", "if any(found.values()):", 16,

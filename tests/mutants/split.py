@@ -22,7 +22,7 @@ SPLIT_CACHES: tuple[Mutant, ...] = (
     ),
     Mutant(
         "take each departure from a split cache for one into its outer streams",
-        "core/store/swap.py",
+        "informer/swap.py",
         '"metadata" if self.after.store.has_outside(record) else None',
         '"metadata"',
         6,

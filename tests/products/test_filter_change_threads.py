@@ -26,7 +26,7 @@ def files(*folders: str) -> frozenset[str]:
 
 
 READING = files("cache", "informer", "core/store")
-CHANGING = files("informer") | {str(PACKAGE / "core/store/swap.py")}
+CHANGING = files("informer")
 
 
 def config(name: str, **labels: str) -> dict[str, Any]:

@@ -87,7 +87,7 @@ class Union:
         """The groups that are known to have met. They are looked at again after each list: there may be a
         hundred streams at each event."""
 
-    # ---- Another filter (`core.store.swap`).
+    # ---- Another filter (`informer.swap`).
 
     def take_over(self, before: Union, kept: Mapping[Substore, Substore]) -> None:
         """Take over whole groups of another union. `kept` maps their substores to those of this one, which

@@ -15,9 +15,9 @@ from kopf_selectcache.core.store.changes import Change, ChangeCause
 from kopf_selectcache.core.store.claims import Listed, listed_of
 from kopf_selectcache.core.store.record import OutsideRecord, Record
 from kopf_selectcache.core.store.store import UnionView
-from kopf_selectcache.core.store.swap import Swap
 from kopf_selectcache.core.store.union import Union
 from kopf_selectcache.informer.subscribers import Subscribers
+from kopf_selectcache.informer.swap import Swap
 from tests.core.transits import FIRST, History, Rules, System, Violation, walks
 from tests.core.writers import writers
 from tests.rows import each_row

@@ -11,8 +11,8 @@ from kopf_selectcache.core.store.changes import Change
 from kopf_selectcache.core.store.claims import Substore
 from kopf_selectcache.core.store.packing import Tally
 from kopf_selectcache.core.store.record import Record
-from kopf_selectcache.core.store.swap import Swap
 from kopf_selectcache.core.store.union import Union
+from kopf_selectcache.informer.swap import Swap
 from tests.core.writers import Writer, writers
 
 SHOP, INFRA, ELSEWHERE = Keys("shop"), Keys("infra"), Keys("elsewhere")
