@@ -448,6 +448,8 @@ def test_what_the_list_shows_is_awaited_from_the_watch(change: str) -> None:
                     each["metadata"]["name"]: each["metadata"] for each in cache.list_cached("pods")
                 },
             )(other)
+            await until(lambda: call.done() or environment.comparisons())
+            assert not call.done(), "it must wait for the watch"
             await environment.compared()
             assert not call.done()
             silence.release()
