@@ -2,7 +2,7 @@
 the server's messages to the stream writer.
 
 Failures are retried with backoff, and reported to the condition of the stream. A reflector never awaits
-readers or handlers.
+readers or handlers. `StreamRequests` sends its lists and watches.
 """
 
 from __future__ import annotations
@@ -67,11 +67,253 @@ LIVED = 60.0
 LASTED = 5.0
 """Seconds that a stream must have been open for the next one to be opened at once."""
 
-MOST_FOREIGN = 1_000
-"""Maximum of bodies of another epoch that are remembered."""
-
 UNMARKED = 4.0
 """Factor of the idle timeout for a server that has never sent a bookmark."""
+
+
+class StreamRequests:
+    """The requests of one stream."""
+
+    def __init__(
+        self,
+        stream: Stream,
+        writer: StreamWriter,
+        resource: Resource,
+        *,
+        environment: Environment,
+        counts: Counts,
+        projection: Projection,
+        indexes: Iterable[Indexed],
+        packing: SiblingPacking | None,
+        storing: DictionaryTraining,
+        comparison: Comparison,
+        shared_version: SharedVersion | None,
+        turns: asyncio.Semaphore | None,
+    ) -> None:
+        reader = Reader.of(
+            resource,
+            projection,
+            accepts=stream.keys.have if stream.is_wider else None,
+            packing=packing,
+            indexes=indexes,
+            sent=stream.sent(resource),
+            is_outside=stream.is_outside,
+        )
+        self.checked = CheckedReader(reader, resource, environment=environment)
+        """Reads the answers."""
+        self.list_accept, self.watch_accept = accept_of(projection, is_list=True), accept_of(projection)
+        self._stream = stream
+        self._writer = writer
+        self._resource = resource
+        self._environment = environment
+        self._counts = counts
+        self._storing = storing
+        self._comparison = comparison
+        # For the first list, if other streams could hold the same objects.
+        self._shared_version = shared_version
+        writer.shares_list = shared_version is not None
+        # Held during the request for a page: an informer may have a hundred streams.
+        self._turns = turns or asyncio.Semaphore()
+        # The size that one list has learned holds for the next one.
+        self._page_size = PageSize(environment.settings.page_limit)
+        self._opened: float | None = None
+        """The time at which the server accepted the present watch; None for a list."""
+
+    async def inputs(self, command: List | Watch) -> AsyncGenerator[Input, None]:
+        """Send a request; yield the inputs of the protocol that its answer brings, and its failure as the
+        last one.
+        """
+        self._writer.verb = "list" if isinstance(command, List) else "watch"
+        shared_version, self._shared_version = self._shared_version, None  # For the first request only.
+        self._writer.shares_list = False
+        path, query = self._stream.path(self._resource), self._stream.query()
+        self._opened = None
+        try:
+            if isinstance(command, List):
+                async with aclosing(
+                    self._listed(
+                        path,
+                        query | command.query(),
+                        PageSize(None) if command.whole else self._page_size,
+                        shared_version,
+                    )
+                ) as answers:
+                    async for answer in answers:
+                        if not isinstance(answer, Refusal):
+                            # From the first page on, so that few objects are ever stored unpacked.
+                            await self._storing.taken(answer.records)
+                        yield answer
+            else:
+                self._counts.watches += 1
+                # No single page was large enough to train a dictionary; train on everything listed so far.
+                await self._storing.taken()
+                query |= command.query(bookmarks=self._environment.settings.bookmarks)
+                async with aclosing(self._watched(path, query, command)) as messages:
+                    async for message in messages:
+                        yield message
+        except Unreachable as lost:
+            yield replace(self._lost(str(lost)), unauthorized=isinstance(lost, NoCredentials))
+        except (Refused, Garbled) as error:
+            failure = failure_of(error)
+            if (
+                isinstance(error, TooLarge)
+                and isinstance(failure, Lost)
+                and isinstance(self._writer.state, Listing)
+                and (last := self._writer.state.pager.greatest)
+            ):
+                # The page had a limit of one object.
+                failure = replace(failure, why=f"{error}: the object after {last}")
+            yield failure
+        except TimeoutError:
+            within = (
+                f"{self._environment.settings.request_timeout:g} s (settings.selectcache.request_timeout)"
+            )
+            yield (
+                Silent() if isinstance(command, Watch) else self._lost(f"a list did not end within {within}")
+            )
+
+    async def _listed(
+        self,
+        path: str,
+        query: Mapping[str, str],
+        size: PageSize,
+        shared_version: SharedVersion | None,
+    ) -> AsyncGenerator[Piece | Page | Refusal, None]:
+        """Request a page. If even the smallest page is too large to be read as a whole, read it in pieces.
+        Raise what `_page` raises, or TimeoutError.
+        """
+        if not size.is_split:
+            try:
+                page = await (
+                    self._page(path, query, size)
+                    if shared_version is None
+                    else shared_version.page(lambda as_of: self._page(path, {**query, **as_of}, size))
+                )
+            except TooLarge:
+                size.split()
+            else:
+                if isinstance(page, Page):
+                    size.learn(page)
+                yield page
+                return
+        async with aclosing(self._pieces(path, query, size)) as pieces:
+            async for piece in pieces:
+                yield piece
+
+    async def _pieces(
+        self, path: str, query: Mapping[str, str], size: PageSize
+    ) -> AsyncGenerator[Piece | Page | Refusal, None]:
+        """Read a page in pieces as it comes; raise Refused, Unreachable, Garbled, or TimeoutError if the
+        server is silent for `request_timeout`.
+        """
+        settings, patience = self._environment.settings, IdleTimeout()
+        objects = taken = 0
+        self._counts.lists += 1
+        async with self._turns, AsyncExitStack() as stack:
+            async with asyncio.timeout(settings.request_timeout):
+                chunks = await stack.enter_async_context(
+                    self._environment.transport.watch(path, {**query, **size.query}, accept=self.list_accept)
+                )
+            stack.callback(patience.end)
+            in_time = await stack.enter_async_context(
+                aclosing(patience.all(chunks, within=settings.request_timeout))
+            )
+            answers = await stack.enter_async_context(
+                aclosing(self.checked.pieces(in_time, most=settings.page_bytes()))
+            )
+            async for answer in answers:
+                if isinstance(answer, Piece):
+                    objects, taken = objects + len(answer.records), taken + answer.size
+                elif isinstance(answer, Page):
+                    size.learn(answer, objects=objects, size=taken)
+                yield answer
+
+    async def _page(self, path: str, query: Mapping[str, str], size: PageSize) -> Page | Refusal:
+        """Request a page; raise Refused, Unreachable or Garbled."""
+
+        def ask() -> Awaitable[bytes]:
+            self._counts.lists += 1
+            return self._environment.transport.get(
+                path, {**query, **size.query}, accept=self.list_accept, most=size.most_bytes
+            )
+
+        async with self._turns:
+            return await self.checked.page(await ask_in_size(size, ask))
+
+    async def _watched(self, path: str, query: dict[str, str], command: Watch) -> AsyncGenerator[Input, None]:
+        """Read a watch to its end; raise Refused, Unreachable, Garbled, or TimeoutError if it is dead.
+
+        Signs of life are messages that move the stream forward, bookmarks of the version that it has reached,
+        and deletions of stored objects. Half lines, blank lines, events and bookmarks of the past can also
+        come from a proxy, or from a server that does not follow the cluster any more.
+        """
+        clock, settings = self._environment.clock, self._environment.settings
+        idle, lines, filling, taken = settings.idle_timeout, Lines(), command.initial, 0
+        # Until the first bookmark, silence is no failure: the server may have no bookmarks, and no events.
+        unmarked = idle * UNMARKED
+        patience = IdleTimeout()
+        async with AsyncExitStack() as stack:
+            # Servers accept a watch before they have an event.
+            async with asyncio.timeout(idle):
+                chunks = await stack.enter_async_context(
+                    self._environment.transport.watch(path, query, accept=self.watch_accept)
+                )
+            stack.callback(patience.end)
+            stack.callback(self._comparison.close)
+            self._opened = opened = clock()
+            self._comparison.open()
+            yield Opened()
+            alive = True
+            while (
+                chunk := await patience.next(
+                    chunks,
+                    within=idle if filling or self._writer.state.known.marked else unmarked,
+                    alive=alive,
+                )
+            ) is not None:
+                alive = False
+                for line in lines.feed(chunk):
+                    try:
+                        message = self.checked.reader.line(line)
+                    except Unselected as unselected:
+                        message = await self.checked.line_again(line, unselected)
+                    if isinstance(message, Event):
+                        self._counts.events += 1
+                        if message.type != "DELETED":
+                            self._storing.changed(message.record, is_initial=filling)
+                    yield message
+                    # The writer has processed the message by now.
+                    alive = alive or self._writer.has_moved
+                    filling = isinstance(self._writer.state, Filling)
+                    taken += APIECE + len(line)
+                    if taken >= SLICE:
+                        taken = 0
+                        await self._let_others_run()
+                if filling and clock() - opened > settings.request_timeout:
+                    # Some servers never send the bookmark that ends the initial state.
+                    raise TimeoutError
+                # Chunks may come without a pause. After an invalid chunk aiohttp also does not wake a reader
+                # that waits already, but raises for one that asks for the next chunk afterwards.
+                await asyncio.sleep(0)
+            yield self.checked.reader.rest(lines.rest) or self._lost(
+                "the watch ended", clean=not lines.rest.strip()
+            )
+
+    def _lost(self, why: str, *, clean: bool = False) -> Lost:
+        """Return the failure of a request that broke off. `lived` and `lasted` are for watches: the time of a
+        list proves nothing.
+        """
+        age = 0.0 if self._opened is None else self._environment.clock() - self._opened
+        return Lost(why, lived=age > LIVED, lasted=age >= LASTED, clean=clean)
+
+    async def _let_others_run(self) -> None:
+        """Yield to other tasks. A busy stream never waits for its next chunk, and would block the loop."""
+        await asyncio.sleep(0)
+        await self._storing.taken()
+
+
+MOST_FOREIGN = 1_000
+"""Maximum of bodies of another epoch that are remembered."""
 
 
 class Reflector:
@@ -98,18 +340,6 @@ class Reflector:
         self.writer = writer
         self.resource = resource
         self._environment = environment
-        self._counts = counts
-        reader = Reader.of(
-            resource,
-            projection,
-            accepts=stream.keys.have if stream.is_wider else None,
-            packing=packing,
-            indexes=indexes,
-            sent=stream.sent(resource),
-            is_outside=stream.is_outside,
-        )
-        self._checked = CheckedReader(reader, resource, environment=environment)
-        self.list_accept, self.watch_accept = accept_of(projection, is_list=True), accept_of(projection)
         self._storing = DictionaryTraining(
             packing,
             view=writer.substore.view,
@@ -117,16 +347,6 @@ class Reflector:
             tally=share.tally if share is not None else None,
         )
         self._share = share
-        self._shared_version = (
-            shared_version  # For the first list, if other streams could hold the same objects.
-        )
-        writer.shares_list = shared_version is not None
-        # Held during the request for a page: an informer may have a hundred streams.
-        self._turns = turns or asyncio.Semaphore()
-        # The size that one list has learned holds for the next one.
-        self._page_size = PageSize(environment.settings.page_limit)
-        self._opened: float | None = None
-        """The time at which the server accepted the present watch; None for a list."""
         self._running: asyncio.Timeout | None = None
         self._is_ordered = False
         """True if a list was ordered: a failure meanwhile is not its reason."""
@@ -140,6 +360,20 @@ class Reflector:
             turns=comparing,
         )
         """Finds out how far the open watch is."""
+        self.requests = StreamRequests(
+            stream,
+            writer,
+            resource,
+            environment=environment,
+            counts=counts,
+            projection=projection,
+            indexes=indexes,
+            packing=packing,
+            storing=self._storing,
+            comparison=self.comparison,
+            shared_version=shared_version,
+            turns=turns,
+        )
         self._again = asyncio.Event()
         """Set if the kind may be served again, so that its pause ends."""
         self._held: asyncio.Event | None = None
@@ -153,11 +387,6 @@ class Reflector:
     @property
     def filter(self) -> Selector:
         return self.stream.selector
-
-    @property
-    def reader(self) -> Reader:
-        """Reads the pages and events of the stream."""
-        return self._checked.reader
 
     @property
     def substore(self) -> Substore:
@@ -220,7 +449,7 @@ class Reflector:
     def index(self, indexes: tuple[Indexed, ...]) -> None:
         """Read the values of these indexes from objects that come from now on."""
         if not self.stream.is_outside:
-            self._checked.index(indexes)
+            self.requests.checked.index(indexes)
 
     def age(self) -> float | None:
         """Return the seconds since the server last confirmed the stored objects; None before the first
@@ -262,7 +491,7 @@ class Reflector:
     @property
     def has_misread(self) -> bool:
         """True if a field of the selector was misread: an object does not show if the stream selects it."""
-        return self._checked.has_misread
+        return self.requests.checked.has_misread
 
     def note_foreign(self, uid: str, version: str) -> None:
         """Note a body of another epoch. Kopf may call timers with it repeatedly."""
@@ -389,7 +618,7 @@ class Reflector:
             assert command is not None, f"nothing to do in {self.writer.state}"
             if missing and not isinstance(command, Wait):
                 return
-            source = self._waited(command) if isinstance(command, Wait) else self._inputs(command)
+            source = self._waited(command) if isinstance(command, Wait) else self.requests.inputs(command)
 
     async def _waited(self, command: Wait) -> AsyncGenerator[Input, None]:
         self._again.clear()
@@ -407,195 +636,6 @@ class Reflector:
             self._is_ordered = False
             self.writer.state = Waiting(self.writer.state.known.going_beyond())
         yield Due()
-
-    async def _inputs(self, command: List | Watch) -> AsyncGenerator[Input, None]:
-        self.writer.verb = "list" if isinstance(command, List) else "watch"
-        shared_version, self._shared_version = self._shared_version, None  # For the first request only.
-        self.writer.shares_list = False
-        path, query = self.stream.path(self.resource), self.stream.query()
-        self._opened = None
-        try:
-            if isinstance(command, List):
-                async with aclosing(
-                    self._listed(
-                        path,
-                        query | command.query(),
-                        PageSize(None) if command.whole else self._page_size,
-                        shared_version,
-                    )
-                ) as answers:
-                    async for answer in answers:
-                        if not isinstance(answer, Refusal):
-                            # From the first page on, so that few objects are ever stored unpacked.
-                            await self._storing.taken(answer.records)
-                        yield answer
-            else:
-                self._counts.watches += 1
-                # No single page was large enough to train a dictionary; train on everything listed so far.
-                await self._storing.taken()
-                query |= command.query(bookmarks=self._environment.settings.bookmarks)
-                async with aclosing(self._watched(path, query, command)) as messages:
-                    async for message in messages:
-                        yield message
-        except Unreachable as lost:
-            yield replace(self._lost(str(lost)), unauthorized=isinstance(lost, NoCredentials))
-        except (Refused, Garbled) as error:
-            failure = failure_of(error)
-            if (
-                isinstance(error, TooLarge)
-                and isinstance(failure, Lost)
-                and isinstance(self.writer.state, Listing)
-                and (last := self.writer.state.pager.greatest)
-            ):
-                # The page had a limit of one object.
-                failure = replace(failure, why=f"{error}: the object after {last}")
-            yield failure
-        except TimeoutError:
-            within = (
-                f"{self._environment.settings.request_timeout:g} s (settings.selectcache.request_timeout)"
-            )
-            yield (
-                Silent() if isinstance(command, Watch) else self._lost(f"a list did not end within {within}")
-            )
-
-    async def _listed(
-        self,
-        path: str,
-        query: Mapping[str, str],
-        size: PageSize,
-        shared_version: SharedVersion | None,
-    ) -> AsyncGenerator[Piece | Page | Refusal, None]:
-        """Request a page. If even the smallest page is too large to be read as a whole, read it in pieces.
-        Raise what `_page` raises, or TimeoutError.
-        """
-        if not size.is_split:
-            try:
-                page = await (
-                    self._page(path, query, size)
-                    if shared_version is None
-                    else shared_version.page(lambda as_of: self._page(path, {**query, **as_of}, size))
-                )
-            except TooLarge:
-                size.split()
-            else:
-                if isinstance(page, Page):
-                    size.learn(page)
-                yield page
-                return
-        async with aclosing(self._pieces(path, query, size)) as pieces:
-            async for piece in pieces:
-                yield piece
-
-    async def _pieces(
-        self, path: str, query: Mapping[str, str], size: PageSize
-    ) -> AsyncGenerator[Piece | Page | Refusal, None]:
-        """Read a page in pieces as it comes; raise Refused, Unreachable, Garbled, or TimeoutError if the
-        server is silent for `request_timeout`.
-        """
-        settings, patience = self._environment.settings, IdleTimeout()
-        objects = taken = 0
-        self._counts.lists += 1
-        async with self._turns, AsyncExitStack() as stack:
-            async with asyncio.timeout(settings.request_timeout):
-                chunks = await stack.enter_async_context(
-                    self._environment.transport.watch(path, {**query, **size.query}, accept=self.list_accept)
-                )
-            stack.callback(patience.end)
-            in_time = await stack.enter_async_context(
-                aclosing(patience.all(chunks, within=settings.request_timeout))
-            )
-            answers = await stack.enter_async_context(
-                aclosing(self._checked.pieces(in_time, most=settings.page_bytes()))
-            )
-            async for answer in answers:
-                if isinstance(answer, Piece):
-                    objects, taken = objects + len(answer.records), taken + answer.size
-                elif isinstance(answer, Page):
-                    size.learn(answer, objects=objects, size=taken)
-                yield answer
-
-    async def _page(self, path: str, query: Mapping[str, str], size: PageSize) -> Page | Refusal:
-        """Request a page; raise Refused, Unreachable or Garbled."""
-
-        def ask() -> Awaitable[bytes]:
-            self._counts.lists += 1
-            return self._environment.transport.get(
-                path, {**query, **size.query}, accept=self.list_accept, most=size.most_bytes
-            )
-
-        async with self._turns:
-            return await self._checked.page(await ask_in_size(size, ask))
-
-    async def _watched(self, path: str, query: dict[str, str], command: Watch) -> AsyncGenerator[Input, None]:
-        """Read a watch to its end; raise Refused, Unreachable, Garbled, or TimeoutError if it is dead.
-
-        Signs of life are messages that move the stream forward, bookmarks of the version that it has reached,
-        and deletions of stored objects. Half lines, blank lines, events and bookmarks of the past can also
-        come from a proxy, or from a server that does not follow the cluster any more.
-        """
-        clock, settings = self._environment.clock, self._environment.settings
-        idle, lines, filling, taken = settings.idle_timeout, Lines(), command.initial, 0
-        # Until the first bookmark, silence is no failure: the server may have no bookmarks, and no events.
-        unmarked = idle * UNMARKED
-        patience = IdleTimeout()
-        async with AsyncExitStack() as stack:
-            # Servers accept a watch before they have an event.
-            async with asyncio.timeout(idle):
-                chunks = await stack.enter_async_context(
-                    self._environment.transport.watch(path, query, accept=self.watch_accept)
-                )
-            stack.callback(patience.end)
-            stack.callback(self.comparison.close)
-            self._opened = opened = clock()
-            self.comparison.open()
-            yield Opened()
-            alive = True
-            while (
-                chunk := await patience.next(
-                    chunks,
-                    within=idle if filling or self.writer.state.known.marked else unmarked,
-                    alive=alive,
-                )
-            ) is not None:
-                alive = False
-                for line in lines.feed(chunk):
-                    try:
-                        message = self._checked.reader.line(line)
-                    except Unselected as unselected:
-                        message = await self._checked.line_again(line, unselected)
-                    if isinstance(message, Event):
-                        self._counts.events += 1
-                        if message.type != "DELETED":
-                            self._storing.changed(message.record, is_initial=filling)
-                    yield message
-                    # The writer has processed the message by now.
-                    alive = alive or self.writer.has_moved
-                    filling = isinstance(self.writer.state, Filling)
-                    taken += APIECE + len(line)
-                    if taken >= SLICE:
-                        taken = 0
-                        await self._let_others_run()
-                if filling and clock() - opened > settings.request_timeout:
-                    # Some servers never send the bookmark that ends the initial state.
-                    raise TimeoutError
-                # Chunks may come without a pause. After an invalid chunk aiohttp also does not wake a reader
-                # that waits already, but raises for one that asks for the next chunk afterwards.
-                await asyncio.sleep(0)
-            yield self._checked.reader.rest(lines.rest) or self._lost(
-                "the watch ended", clean=not lines.rest.strip()
-            )
-
-    def _lost(self, why: str, *, clean: bool = False) -> Lost:
-        """Return the failure of a request that broke off. `lived` and `lasted` are for watches: the time of a
-        list proves nothing.
-        """
-        age = 0.0 if self._opened is None else self._environment.clock() - self._opened
-        return Lost(why, lived=age > LIVED, lasted=age >= LASTED, clean=clean)
-
-    async def _let_others_run(self) -> None:
-        """Yield to other tasks. A busy stream never waits for its next chunk, and would block the loop."""
-        await asyncio.sleep(0)
-        await self._storing.taken()
 
 
 async def _just(input_: Input) -> AsyncGenerator[Input, None]:

@@ -214,7 +214,7 @@ class _FakeStream:
         if watch is None:
             return
         for line in watch.lines():
-            self._take(self.reflector.reader.line(line.rstrip(b"\n")))
+            self._take(self.reflector.requests.checked.reader.line(line.rstrip(b"\n")))
         if watch.ended and watch is self._watch:
             self._take(Lost("the watch ended", lived=True))
 
@@ -239,15 +239,15 @@ class _FakeStream:
     def _answer(self, command: List) -> Input:
         """Return a page, or the failure of the request."""
         try:
-            request = self._request(command.query())
-            return self.reflector.reader.page(self._served.ask(*request, self.reflector.list_accept))
+            request, requests = self._request(command.query()), self.reflector.requests
+            return requests.checked.reader.page(self._served.ask(*request, requests.list_accept))
         except (Refused, Garbled) as error:
             return failure_of(error)
 
     def _open(self, command: Watch) -> None:
         try:
             request = self._request(command.query())
-            self._watch = self._served.stream(*request, self.reflector.watch_accept)
+            self._watch = self._served.stream(*request, self.reflector.requests.watch_accept)
         except Refused as refused:
             self._take(refused.refusal)
         else:

@@ -153,7 +153,7 @@ class Model:
         writer.take(Opened())
 
     def record(self, stream: Reflector, name: str, state: State) -> Record:
-        return stream.reader.record(msgspec.json.encode(self.obj(name, state)), leaves=True)
+        return stream.requests.checked.reader.record(msgspec.json.encode(self.obj(name, state)), leaves=True)
 
     @staticmethod
     def selects(stream: Reflector, state: State) -> bool:

@@ -517,7 +517,7 @@ MUTANTS: tuple[Mutant, ...] = (
            (PAGE_SIZE + "as_many_objects_are_asked_for_as_make_a_page_of_4_mb_and_never_more_than_the_page_limit",)),
     Mutant("propose a fetch of objects that are too large", "informer/_messages.py", "                fetch=None,\n", "", 8,
            (PAGE_SIZES + "35_a_page_without_an_end_stalls_the_cache_with_the_kind_and_the_setting_and_few_requests",)),
-    Mutant("leave the position of an object that is too large out of the message", "informer/reflector.py", "and (last := self.writer.state.pager.greatest)", 'and (last := "")', 8,
+    Mutant("leave the position of an object that is too large out of the message", "informer/reflector.py", "and (last := self._writer.state.pager.greatest)", 'and (last := "")', 8,
            (PAGE_SIZES + "35_one_object_without_an_end_is_told_by_the_object_before_it",)),
     Mutant("read a first page of any size", PAGING, "            MOST_PAGE_BYTES if", "            None if", 8,
            (PAGE_SIZE + "as_many_objects_are_asked_for_as_make_a_page_of_4_mb_and_never_more_than_the_page_limit",

@@ -109,7 +109,7 @@ def test_35_a_list_in_pieces_has_the_objects_of_the_list_in_pages(
         async with operating(real_api, namespace, {KIND: "app=web"}) as operator:
             informer, names = operator.runtime.informer(KIND), operator.holds(KIND)
             asked.clear()
-            informer.state.reflectors[0]._page_size.split()
+            informer.state.reflectors[0].requests._page_size.split()
             informer.state.reflectors[0].relist(MetricReason.AUDIT)
             await until(lambda: informer.counts.relists["audit"], "it is listed anew")
             assert [("continue" in query) for query in asked] == [True], (
