@@ -179,6 +179,10 @@ async def _line() -> Counts:
         return min([await _count_line(cluster, cache, str(number)) for number in range(LINES)])
 
 
+def _files_and_calls(calls: Sequence[Call]) -> tuple[int, int]:
+    return len({call.file for call in calls}), len(calls)
+
+
 async def _trace_change() -> Sequence[Call]:
     """Return all calls from a change of a filter in a running operator until it returns."""
     paths = []
@@ -188,7 +192,7 @@ async def _trace_change() -> Sequence[Call]:
             with recording(calls):
                 await cache.declare("v1/pods", f"app in (web,other-{number})", replace=True)
             paths.append([call for call in calls if call.function.rpartition(".")[2] not in PARTS])
-    return min(paths, key=len)
+    return min(paths, key=_files_and_calls)  # Other tasks of the operator run in the midst of some.
 
 
 @asynccontextmanager
