@@ -64,6 +64,7 @@ ROWS: Mapping[str, Row] = {
     "lines": Row("lines of the product, formatted", [17_884], [15_500]),
     "what": Row('"what" per 1,000 words of docstrings', [25], [3]),
     "longest": Row("lines of the longest file, formatted", [], [700]),
+    "store files": Row("files in core/store/", [], [10]),
     "informer files": Row("files in informer/", [], [20]),
     "informer": Row("methods, attributes, imports: Informer", [], [35, 20, 25]),
 }
@@ -97,6 +98,7 @@ def measure() -> Found:
             "lines": count_lines(product),
             "what": round(rate_what(package), 1),
             "longest": longest,
+            "store files": count_files(ROOT / PACKAGE / "core" / "store"),
             "informer files": count_files(ROOT / PACKAGE / "informer"),
         }
         places = [
