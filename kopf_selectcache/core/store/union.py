@@ -314,7 +314,8 @@ class Union:
             self.own_writes.wake(record)
         if self._alone:
             changes = substore.view.put(record)
-            self._settle_own([record.key], put=substore)
+            if self.own_writes.writes or self.own_writes.resting:
+                self._settle_own([record.key], put=substore)
             return changes
         if substore.keys.others and substore.keys.is_other(record):
             return self.leave(substore, record)  # It has left for another stream, if it was in this one.
