@@ -54,7 +54,7 @@ demo: $(WITH_DEMO)  ## Show what it does, in about a minute and without a cluste
 
 # Enumerations, explorations, simulations, attacks, comparisons with brute force and with Go: several times as long where coverage is
 # measured, which needs none of them; and one interpreter computes what every other does.
-PROOFS := tests/oracle tests/hostile tests/model tests/world $(addprefix tests/,products selectors/test_containment.py selectors/test_properties.py) \
+PROOFS := tests/oracle tests/hostile tests/model tests/assignment tests/world $(addprefix tests/,products selectors/test_containment.py selectors/test_properties.py) \
 	$(addprefix tests/core/,$(addprefix store/test_,union.py change_orders.py split.py) test_exploration.py) tests/faults/test_soak.py
 # What other interpreters need not be asked again: the API as a server has it, whose code all other tests go through as well; texts;
 # pages, commands, whole operators beside servers, other clients and the bench, which are processes for the most part.

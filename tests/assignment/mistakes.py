@@ -1,0 +1,227 @@
+"""Mistakes: small changes of the rules, each against one of their sentences. The exploration must find each.
+
+The first ones are what went wrong for others (see SCALE in the issue); the last ones are ours."""
+
+# ruff: noqa: E501
+
+from __future__ import annotations
+
+import sys
+from enum import Enum
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import NamedTuple
+
+from msgspec import Struct
+
+from kopf_selectcache.core.assignment import knowledge, machine, replica
+
+from .world import Rules
+
+
+class Mistake(NamedTuple):
+    """A change of the text of a module."""
+
+    name: str
+    scope: str
+    """The name of the scope that finds it."""
+    says: str
+    """A part of the judge's sentence."""
+    of: ModuleType
+    before: str
+    """It occurs once."""
+    after: str
+    seen_at: str = ""
+    """Where it happened to others."""
+
+
+TWO = "on range"
+UNSERVED = "is not served"
+
+MISTAKES = (
+    # ---- What went wrong for others.
+    Mistake(
+        "take from a replica whose Lease has expired, without swapping it",
+        "no watch of a",
+        TWO,
+        machine,
+        """                self.effects.append(SwapLease(state.burial.number, buried))
+                return
+""",
+        """                state.gone |= state.burial.buries
+                state.burial = None
+                return
+""",
+        "the plain expiry of leader elections",
+    ),
+    Mistake(
+        "count members that can't own ranges",
+        "crashes",
+        UNSERVED,
+        machine,
+        "if lease is None or not lease.holder or lease.follows != nonce or lease.is_leaving:",
+        "if lease is None or lease.is_leaving:",
+        "argo-cd#29476, knative/pkg#3384",
+    ),
+    Mistake(
+        "don't replay the keys of a range that was handed over",
+        "parts",
+        UNSERVED,
+        machine,
+        "                self.effects.append(Start(hold.range, hold.term))\n",
+        "                if not hold.is_clean:\n                    self.effects.append(Start(hold.range, hold.term))\n",
+        "knative/pkg#2473, #1835: keys skipped, never queued again",
+    ),
+    Mistake(
+        "go on draining after the deadline",
+        "a stops while it drains",
+        TWO,
+        replica,
+        "            return max(0.0, deadline_of(state) - at) if is_acting else 0.0",
+        "            if hold.stage is Stage.DRAINING:\n"
+        "                return state.options.timing.write\n"
+        "            return max(0.0, deadline_of(state) - at) if is_acting else 0.0",
+        "cilium#42920: a shutdown that ran past the renew deadline",
+    ),
+    Mistake(
+        "make the assignment anew under the same nonce",
+        "strangers",
+        "from an earlier term",
+        machine,
+        'nonce = f"{options.nonce}-{state.life}-{number}"',
+        'nonce = "same"',
+        "golem#3834: a wiped record minted an old epoch again",
+    ),
+    Mistake(
+        "fence by the range alone",
+        "strangers",
+        "from an earlier term",
+        replica,
+        "is_acting = hold.term == term and hold.stage in (Stage.ACTING, Stage.DRAINING)",
+        "is_acting = hold.stage in (Stage.ACTING, Stage.DRAINING)",
+        "multicluster-runtime#172: a path that bypassed ownership",
+    ),
+    # ---- The rest.
+    Mistake(
+        "mark a range that another replica has marked",
+        "two that see other members",
+        "a hot loop",
+        machine,
+        "share.warm not in live.values():",
+        "share.warm != me:",
+    ),
+    Mistake(
+        "act until the Lease can expire",
+        "a is cut off, b is fast",
+        TWO,
+        replica,
+        "return state.renewed_at + timing.lease - timing.margin",
+        "return state.renewed_at + timing.lease",
+    ),
+    Mistake(
+        "act right after taking a range from the dead",
+        "a stopped server",
+        TWO,
+        replica,
+        "return since if hold.is_clean else since + state.options.timing.write",
+        "return since",
+    ),
+    Mistake(
+        "believe that every range was freed by its owner",
+        "a stopped server",
+        TWO,
+        knowledge,
+        "self.now, all(ways))",
+        "self.now, True)",
+    ),
+    Mistake(
+        "free a range that was never acted on as clean",
+        "a stopped server while one joins",
+        TWO,
+        machine,
+        "return replace(hold, stage=Stage.DRAINED)",
+        "return replace(hold, stage=Stage.DRAINED, is_clean=True)",
+    ),
+    Mistake(
+        "free a range before its handlers have ended",
+        "hand-over",
+        TWO,
+        machine,
+        "return replace(hold, stage=Stage.DRAINING)",
+        "return replace(hold, stage=Stage.DRAINED)",
+    ),
+    Mistake(
+        "don't notice that an earlier assignment was put back",
+        "a drains without a watch",
+        TWO,
+        knowledge,
+        "is_earlier = went_back or new.serial <= old.serial",
+        "is_earlier = False",
+    ),
+    Mistake(
+        "act by a new assignment while others act by an earlier one",
+        "no watch of a",
+        TWO,
+        machine,
+        "if state.clear is None and state.listed == assignment.nonce and not is_blocked:",
+        "if state.clear is None and state.listed == assignment.nonce:",
+    ),
+    Mistake(
+        "take a deleted Lease for a dead replica",
+        "b starts, and a has no watch",
+        TWO,
+        knowledge,
+        """            if (listed := by_name.get(replica_of(owner))) is not None
+            and listed.lease is not None
+            and listed.lease.holder != owner
+""",
+        """            if (listed := by_name.get(replica_of(owner))) is None
+            or (listed.lease is not None and listed.lease.holder != owner)
+""",
+    ),
+    Mistake(
+        "bury a replica although its Lease has changed",
+        "no watch of a",
+        TWO,
+        knowledge,
+        "self._note(Other(read, self.now, has_renewed",
+        "self._note(Other(read, known.since, has_renewed",
+    ),
+    Mistake(
+        "wait forever for a dead replica whose Lease was deleted",
+        "strangers and crashes",
+        UNSERVED,
+        machine,
+        "            elif read.uid or owned:\n",
+        "            elif read.uid:\n",
+    ),
+)
+
+
+def with_mistake(mistake: Mistake) -> Rules:
+    """Return the rules with a mistake. Structs and enums stay those of the product."""
+    source = Path(str(mistake.of.__file__)).read_text(encoding="utf-8")
+    found = source.count(mistake.before)
+    assert found == 1, f"{mistake.name!r} changes {found} places"
+    originals = (replica, knowledge, machine)
+    copies: dict[str, ModuleType] = {}
+    try:
+        for original in originals:
+            text = Path(str(original.__file__)).read_text(encoding="utf-8")
+            if original is mistake.of:
+                text = text.replace(mistake.before, mistake.after)
+            copy = ModuleType(original.__name__)
+            copy.__package__ = original.__package__
+            # The text is that of the product, but for one sentence.
+            exec(compile(text, f"{original.__file__}, {mistake.name}", "exec"), copy.__dict__)  # noqa: S102
+            for name, value in vars(original).items():
+                if isinstance(value, type) and issubclass(value, (Struct, Enum)):
+                    setattr(copy, name, value)
+            copies[original.__name__] = sys.modules[original.__name__] = copy
+    finally:
+        for original in originals:
+            sys.modules[original.__name__] = original
+    rules, questions = copies[machine.__name__], copies[replica.__name__]
+    return SimpleNamespace(
+        step=rules.step, begin=questions.begin, time_left=questions.time_left, may_act=questions.may_act
+    )

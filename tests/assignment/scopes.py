@@ -1,0 +1,156 @@
+"""Scopes: what can happen in each exploration."""
+
+from __future__ import annotations
+
+from kopf_selectcache.core.assignment.replica import Timing
+
+from .world import Fault, Part, Scope
+
+STRANGERS = (Fault.DELETE, Fault.EDIT, Fault.DELETE_LEASE, Fault.EDIT_LEASE, Fault.PUT_BACK)
+PARTS = tuple(Part)
+MANY = (*STRANGERS[:-1], Fault.CRASH, Fault.LEAVE)
+
+SMALL = (
+    Scope("all begin at once", replicas=3, ranges=3, faults=0, is_cold=True),
+    Scope("parts", parts=PARTS, faults=1),
+    Scope("other clocks", parts=PARTS, faults=1, offsets=(0, 20)),
+    Scope("crashes", kinds=(Fault.CRASH,), faults=2),
+    Scope("strangers", kinds=STRANGERS, faults=1),
+    Scope("strangers and crashes", kinds=(Fault.DELETE_LEASE, Fault.CRASH), faults=2),
+    Scope("no watch of a", parts=PARTS, kinds=STRANGERS, faults=1, story=("a: watch blocked",)),
+    Scope(
+        "a is cut off, b is fast",
+        kinds=(Fault.FAST,),
+        faults=2,
+        at="b",
+        story=("a: requests blocked", "a: watch blocked"),
+    ),
+    Scope(
+        "a is cut off and slow",
+        kinds=(Fault.SLOW,),
+        faults=2,
+        at="a",
+        story=("a: requests blocked", "a: watch blocked"),
+    ),
+    Scope(
+        "the assignment is deleted while all begin",
+        is_cold=True,
+        parts=(Part.WATCH,),
+        kinds=(Fault.DELETE,),
+        faults=2,
+    ),
+    Scope(
+        "b starts, and a has no watch",
+        late=1,
+        ranges=2,
+        kinds=STRANGERS[:-1],
+        faults=1,
+        story=("a: watch blocked",),
+    ),
+    Scope("a stopped server", parts=(Part.SERVER,), kinds=(Fault.CRASH,), faults=2),
+    Scope(
+        "a stopped server while one joins",
+        ranges=2,
+        parts=(Part.SERVER,),
+        faults=1,
+        late=1,
+        timing=Timing(lease=5, renew=2, margin=2, write=3, retry=1),
+    ),
+    Scope(
+        "slow answers",
+        parts=(Part.ANSWERS, Part.REQUESTS),
+        story=("a: watch blocked",),
+        at="a",
+        faults=2,
+        client_patience=4,
+        timing=Timing(lease=5, renew=1, margin=1, write=1, retry=1),
+    ),
+    Scope("hand-over", ranges=2, parts=PARTS, kinds=(Fault.CRASH, Fault.LEAVE), faults=1, late=1),
+    Scope(
+        "a stops while it drains",
+        ranges=2,
+        parts=(Part.PROCESS,),
+        at="a",
+        faults=1,
+        late=1,
+        story=("a: work blocked",),
+    ),
+    Scope(
+        "a drains without a watch",
+        ranges=2,
+        parts=(Part.ANSWERS,),
+        kinds=STRANGERS,
+        at="a",
+        faults=1,
+        late=1,
+        story=("a: work blocked", "b starts", "a: watch blocked"),
+    ),
+    Scope(
+        "a late acknowledgement",
+        ranges=2,
+        faults=0,
+        late=1,
+        story=(
+            "a: work blocked",
+            "b starts",
+            "a: answers blocked",
+            "4",
+            "a: answers goes on",
+            "3",
+            "b: leave",
+            "1",
+            "b starts",
+        ),
+    ),
+    Scope(
+        "b has no watch of Leases",
+        parts=(Part.ANSWERS,),
+        at="a",
+        faults=1,
+        story=("b: leases blocked", "a: watch blocked"),
+    ),
+    Scope(
+        "two that see other members",
+        replicas=3,
+        ranges=6,
+        faults=0,
+        story=("c: answers blocked", "1", "c: edit its Lease", "1", "b: leases blocked", "b: edit its Lease"),
+        timing=Timing(),
+    ),
+    Scope("few ranges at a time", ranges=4, parts=(Part.WORK,), faults=1, late=1, warm_at_once=1),
+    Scope("leave", parts=(Part.ANSWERS, Part.WORK), kinds=(Fault.LEAVE,), faults=2, at="a"),
+    Scope("three replicas", replicas=3, ranges=2, parts=(Part.PROCESS,), kinds=(Fault.CRASH,), faults=1),
+)
+
+KNOWN_LIMIT = Scope(
+    "an earlier assignment is put back, and a has no watch",
+    late=1,
+    ranges=2,
+    kinds=(Fault.PUT_BACK,),
+    faults=1,
+    story=("a: watch blocked",),
+)
+"""A replica that has just started can't know that there was a newer one."""
+
+LARGE = (
+    Scope("two watches", parts=(Part.WATCH,), faults=2),
+    Scope("strangers and a slow watch", parts=(Part.WATCH,), kinds=STRANGERS, faults=2),
+    Scope("drift", parts=(Part.REQUESTS,), kinds=(Fault.SLOW, Fault.FAST), faults=3),
+    Scope("two parts", parts=PARTS, faults=2),
+    Scope("two parts in a hand-over", ranges=2, parts=PARTS, kinds=(Fault.LEAVE,), faults=2, late=1),
+    Scope("anything twice", parts=PARTS, kinds=tuple(Fault), faults=2),
+    Scope(
+        "three replicas, anything", replicas=3, ranges=3, parts=PARTS, kinds=tuple(Fault), faults=1, late=1
+    ),
+)
+
+RANDOM = (
+    Scope("two replicas", ranges=3, parts=PARTS, kinds=MANY, faults=10_000),
+    Scope("four replicas", replicas=4, ranges=6, parts=PARTS, kinds=MANY, faults=10_000, late=1),
+    Scope("real durations", replicas=3, ranges=6, parts=PARTS, kinds=MANY, faults=10_000, timing=Timing()),
+)
+
+
+def scope_of(name: str) -> Scope:
+    """Return the scope of a name."""
+    return next(scope for scope in (*SMALL, *LARGE) if scope.name == name)

@@ -1,0 +1,330 @@
+"""A replica in cases that the model of tests/assignment doesn't have: clocks that jump, names that two pods
+share, disputes, restores, garbage. Each is a clear state, and nothing is handled twice."""
+
+from __future__ import annotations
+
+from math import inf
+
+import pytest
+from msgspec.structs import replace
+
+from kopf_selectcache.core.assignment.machine import step
+from kopf_selectcache.core.assignment.records import Assignment, AssignmentRead, Lease, LeaseRead, Share
+from kopf_selectcache.core.assignment.replica import (
+    Answer,
+    AssignmentSeen,
+    Drain,
+    Drained,
+    Effect,
+    Input,
+    LeaseSeen,
+    LeasesListed,
+    Leave,
+    Left,
+    ListLeases,
+    Options,
+    Outcome,
+    Phase,
+    ReadAssignment,
+    Refuse,
+    Start,
+    State,
+    Stop,
+    SwapAssignment,
+    SwapLease,
+    Term,
+    Tick,
+    Timing,
+    Warm,
+    Warmed,
+    begin,
+    deadline_of,
+    due,
+    identity_of,
+    may_act,
+    status,
+    time_left,
+)
+
+
+class Replica:
+    """One replica, and a server that does at once what it asks for."""
+
+    def __init__(
+        self, name: str = "web-1", nonce: str = "aa", *, ranges: int = 2, by: str = "namespace"
+    ) -> None:
+        self.state: State = begin(Options(name, nonce, by, ranges=ranges), 0.0)
+        self.at = 0.0
+        self.version = 100
+        self.leases: dict[str, LeaseRead] = {}
+        self.assignment = AssignmentRead()
+        self.effects: list[Effect] = []
+        self.is_up = True
+
+    def give(self, *inputs: Input) -> list[Effect]:
+        """Give inputs to the replica, and answer all that follows. Return all effects."""
+        seen: list[Effect] = []
+        waiting = [*inputs]
+        while waiting:
+            stepped = step(self.state, waiting.pop(0), self.at)
+            self.state = stepped.state
+            seen += stepped.effects
+            waiting += [answer for effect in stepped.effects if (answer := self.answer(effect)) is not None]
+        self.effects += seen
+        return seen
+
+    def answer(self, effect: Effect) -> Input | None:
+        match effect:
+            case ListLeases(number) if self.is_up:
+                return LeasesListed(number, tuple(self.leases.values()))
+            case ReadAssignment(number) if self.is_up:
+                return AssignmentSeen(self.assignment, number)
+            case SwapLease(number, read) if self.is_up:
+                known = self.leases.get(read.name, LeaseRead(read.name))
+                if (known.version if known.uid else "", known.uid) != (
+                    read.version if read.uid else "",
+                    read.uid,
+                ):
+                    return Answer(number, Outcome.REFUSED)
+                self.write(read.name, read.lease)
+                return Answer(number, Outcome.YES, str(self.version), "u")
+            case SwapAssignment(number, version, uid, assignment) if self.is_up:
+                if (self.assignment.version, self.assignment.uid) != (version, uid):
+                    return Answer(number, Outcome.REFUSED)
+                self.version += 1
+                self.assignment = AssignmentRead(str(self.version), "u", assignment)
+                return Answer(number, Outcome.YES, str(self.version), "u")
+            case Warm(range_, ticket):
+                return Warmed(range_, ticket)
+            case ListLeases(number) | ReadAssignment(number) | SwapLease(number) | SwapAssignment(number):
+                return Answer(number, Outcome.NO_ANSWER)
+            case _:
+                return None
+
+    def write(self, name: str, lease: Lease | None) -> LeaseRead:
+        """Let somebody write a Lease."""
+        self.version += 1
+        self.leases[name] = LeaseRead(name, str(self.version), "u", lease)
+        return self.leases[name]
+
+    def run(self, until: float) -> None:
+        """Let time go by, as the replica itself wants to be woken."""
+        while (at := due(self.state)) <= until:
+            assert at > self.at or self.give(Tick()), "it wants to be woken for nothing"
+            self.at = max(self.at, at)
+            self.give(Tick())
+        self.at = until
+
+    def acting(self) -> list[int]:
+        return [each for each in range(self.state.options.ranges) if may_act(self.state, each, self.at)]
+
+    @property
+    def condition(self) -> str:
+        return status(self.state, self.at).condition
+
+
+def working() -> Replica:
+    replica = Replica()
+    replica.give(Tick())
+    replica.run(6.0)
+    assert replica.acting() == [0, 1]
+    return replica
+
+
+def test_a_replica_alone_works_after_the_time_of_one_write() -> None:
+    replica = Replica()
+    replica.give(Tick())
+    assert (replica.acting(), replica.condition) == ([], "it works")
+    replica.run(4.9)
+    assert replica.acting() == []
+    replica.run(5.0)
+    assert replica.acting() == [0, 1]
+    assert [each for each in replica.effects if isinstance(each, Start)] == [
+        Start(each, Term("aa-1-4", 1)) for each in (0, 1)
+    ]
+
+
+def test_it_renews_its_lease_six_times_a_minute_and_asks_for_nothing_else() -> None:
+    replica = working()
+    replica.effects.clear()
+    replica.run(606.0)
+    assert [type(each) for each in replica.effects] == [SwapLease] * 60
+
+
+def test_21_it_stops_before_its_lease_can_expire() -> None:
+    replica = working()
+    replica.is_up = False
+    before = deadline_of(replica.state)
+    assert before <= replica.at + Timing().lease - Timing().margin
+    replica.run(before - 0.1)
+    assert replica.acting() == [0, 1]
+    term = replica.state.holds[0].term
+    assert time_left(replica.state, 0, term, before - 3.0) == 3.0
+    assert time_left(replica.state, 0, term, before) == 0.0, "whether or not it was woken"
+    replica.effects.clear()
+    replica.run(before)
+    assert [type(each) for each in replica.effects if isinstance(each, Stop)] == [Stop, Stop]
+    assert replica.condition == "it has no Lease yet"
+
+
+def test_21_after_a_clock_has_jumped_it_begins_anew_and_buries_nobody() -> None:
+    replica = working()
+    replica.give(LeaseSeen(replica.write("web-2", Lease("web-2/bb-1", "aa-1-4"))))
+    replica.at += 3600.0
+    replica.effects.clear()
+    replica.give(Tick())
+    assert identity_of(replica.state) == "web-1/aa-2"
+    written = [each.read.name for each in replica.effects if isinstance(each, SwapLease)]
+    assert {*written} == {"web-1"}
+    assert replica.acting() == []
+
+
+def test_a_clock_that_goes_back_is_a_clock_that_stands_still() -> None:
+    replica = working()
+    replica.give(Tick())
+    replica.at -= 5.0
+    replica.give(Tick())
+    assert replica.state.now == 6.0
+
+
+def test_21_two_pods_of_one_name_are_told_apart() -> None:
+    replica = Replica()
+    for each in range(20):
+        replica.at = 10.0 * each
+        read = replica.write("web-1", Lease("web-1/zz-1", "n", written=float(each)))
+        replica.give(LeaseSeen(read))
+    assert replica.acting() == []
+    assert replica.condition == "another process, web-1/zz-1, holds the Lease of this name"
+    assert not any(isinstance(each, (SwapLease, SwapAssignment)) for each in replica.effects)
+
+
+def test_a_pod_that_comes_back_under_its_name_waits_for_the_old_lease() -> None:
+    replica = Replica()
+    replica.write("web-1", Lease("web-1/zz-1", "n"))
+    replica.give(Tick())
+    replica.run(39.9)
+    assert replica.state.phase is Phase.JOINING
+    replica.run(46.0)
+    assert replica.acting() == [0, 1]
+
+
+def other_way() -> Assignment:
+    return Assignment("object", "fnv1a-64", "n", 1, (Share("web-2/bb-1", 1, "web-2/bb-1"),) * 2)
+
+
+def test_21_a_replica_that_divides_in_another_way_does_not_start_beside_others() -> None:
+    replica = Replica()
+    replica.assignment = AssignmentRead("50", "u", other_way())
+    replica.write("web-2", Lease("web-2/bb-1", "n"))
+    replica.give(Tick())
+    assert replica.acting() == []
+    replica.at = 10.0
+    replica.give(LeaseSeen(replica.write("web-2", Lease("web-2/bb-1", "n", written=1.0))), Tick())
+    assert isinstance(replica.effects[-1], Refuse)
+    assert replica.condition == (
+        "web-2 divide 2 ranges by 'object' (fnv1a-64); this replica divides 2 by 'namespace' (mixed-fnv1a-64)"
+    )
+    assert due(replica.state) == inf
+
+
+def test_an_assignment_of_another_kind_that_nobody_lives_by_is_replaced() -> None:
+    replica = Replica()
+    replica.assignment = AssignmentRead("50", "u", other_way())
+    replica.write("web-2", Lease("web-2/bb-1", "n"))
+    replica.give(Tick())
+    replica.run(100.0)
+    assert replica.acting() == [0, 1]
+    assert replica.assignment.assignment is not None
+    assert replica.assignment.assignment.by == "namespace"
+
+
+@pytest.mark.parametrize("read", [AssignmentRead("900"), AssignmentRead("900", "u", broken="edited")])
+def test_21_it_stops_when_the_assignment_is_deleted_or_edited(read: AssignmentRead) -> None:
+    replica = working()
+    replica.assignment = read if read.uid else AssignmentRead()
+    replica.version = 900
+    replica.effects.clear()
+    replica.give(AssignmentSeen(read))
+    assert [type(each) for each in replica.effects[:2]] == [Stop, Stop]
+    assert replica.acting() == []
+    replica.run(replica.at + 10.0)
+    assert replica.acting() == [0, 1]
+    assert len({hold.term.nonce for hold in replica.state.holds} & {"aa-1-4"}) == 0
+
+
+def test_21_it_stops_when_an_earlier_assignment_is_put_back() -> None:
+    replica = working()
+    assert replica.assignment.assignment is not None
+    earlier = replace(replica.assignment.assignment, serial=1, shares=(Share(),) * 2)
+    replica.version += 1
+    replica.assignment = AssignmentRead(str(replica.version), "u", earlier)
+    replica.effects.clear()
+    replica.give(AssignmentSeen(replica.assignment))
+    assert [type(each) for each in replica.effects[:2]] == [Stop, Stop]
+    assert replica.assignment.assignment is not None
+    assert replica.assignment.assignment.nonce != earlier.nonce
+
+
+def test_an_older_event_of_a_watch_changes_nothing() -> None:
+    replica = working()
+    before = replica.state
+    replica.give(AssignmentSeen(AssignmentRead("5", "u", broken="old")))
+    replica.give(LeaseSeen(LeaseRead("web-1", "5", "u", Lease())))
+    assert replica.acting() == [0, 1]
+    assert (replica.state.seen, replica.state.mine) == (before.seen, before.mine)
+
+
+def test_21_it_stops_after_a_restore_of_the_server() -> None:
+    """The versions go back, and its next renewal is refused."""
+    replica = working()
+    replica.leases["web-1"] = LeaseRead("web-1", "20", "u", Lease("web-1/aa-1", ""))
+    replica.version = 20
+    replica.assignment = AssignmentRead("19", "u", broken="edited")
+    replica.effects.clear()
+    replica.run(20.0)
+    assert [type(each) for each in replica.effects if isinstance(each, Stop)] == [Stop, Stop]
+    replica.run(60.0)
+    assert identity_of(replica.state) == "web-1/aa-2"
+    assert replica.acting() == [0, 1]
+
+
+def test_when_it_leaves_it_drains_frees_and_gives_its_lease_back() -> None:
+    replica = working()
+    replica.effects.clear()
+    drains = [each for each in replica.give(Leave()) if isinstance(each, Drain)]
+    assert len(drains) == 2
+    assert replica.leases["web-1"].lease == Lease("web-1/aa-1", "aa-1-4", is_leaving=True, written=6.0)
+    assert replica.acting() == [0, 1], "its handlers may finish"
+    replica.give(*(Drained(each.range, each.term) for each in drains))
+    assert replica.effects[-1] == Left()
+    assert replica.leases["web-1"].lease == Lease()
+    assert replica.assignment.assignment is not None
+    assert [(each.owner, each.is_clean) for each in replica.assignment.assignment.shares] == [("", True)] * 2
+
+
+def test_an_answer_that_nobody_waits_for_changes_nothing() -> None:
+    replica = working()
+    replica.give(Tick())
+    before = replica.state
+    replica.give(Answer(9999, Outcome.YES, "7", "u"), Drained(0, Term("old", 1)), Warmed(0, 9999))
+    replica.give(LeasesListed(9999, ()), AssignmentSeen(AssignmentRead(), 9999))
+    assert replica.state == before
+
+
+def test_a_given_state_stays_as_it_is() -> None:
+    replica = working()
+    before = replica.state
+    kept = replace(before)
+    step(before, Leave(), 1000.0)
+    assert before == kept
+
+
+def test_its_status_names_ranges_that_nobody_acts_on() -> None:
+    replica = Replica()
+    assert status(replica.state, 0.0).unowned == (0, 1)
+    replica.give(Tick())
+    assert status(replica.state, 0.0).unowned == (0, 1)
+    replica.run(6.0)
+    told = status(replica.state, 6.0)
+    assert (told.unowned, told.acting, told.members) == ((), (0, 1), ("web-1",))
+    assert told.shares == (("web-1/aa-1", 1),) * 2

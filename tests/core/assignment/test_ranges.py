@@ -1,0 +1,169 @@
+"""Hashes, ranges, and who should own them: every name finds its range, shares are equal, and few ranges
+move."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+from random import Random
+
+import pytest
+
+from kopf_selectcache.core.assignment.hashing import (
+    RANGES,
+    SPACE,
+    bounds,
+    fnv1a_64,
+    mixed_64,
+    range_of,
+    shard_selector,
+)
+from kopf_selectcache.core.assignment.rendezvous import desired_owners
+
+REAL = [
+    *(
+        "default",
+        "kube-system",
+        "kube-public",
+        "kube-node-lease",
+        "monitoring",
+        "ingress-nginx",
+        "cert-manager",
+    ),
+    *(
+        f"{team}-{stage}"
+        for team in ("shop", "search", "billing", "mail")
+        for stage in ("dev", "test", "prod")
+    ),
+    *(f"user-{name}" for name in ("anna", "ben", "carla", "dan", "eve", "finn", "greta", "hans")),
+    *(f"preview-{number:x}" for number in range(0xA3F0, 0xA3F0 + 40)),
+]
+"""The namespaces of a cluster as they are named in real ones."""
+
+FAMILIES = {
+    "teams": [f"team-{each:03}" for each in range(100)],
+    "pull requests": [f"pr-{each}" for each in range(1000, 2000)],
+    "tenants": [f"tenant-{each}" for each in range(1, 1001)],
+    "a real cluster": REAL,
+}
+
+
+def pods(count: int, seed: int = 0) -> list[str]:
+    """Return names as those of a Deployment's pods."""
+    random = Random(seed)
+    return [f"web-{random.randrange(16**9):09x}-{random.randrange(16**5):05x}" for _ in range(count)]
+
+
+def moved(before: Iterable[str], after: Iterable[str]) -> int:
+    return sum(one != two for one, two in zip(before, after, strict=True))
+
+
+# ---- Hashes and ranges.
+
+
+@pytest.mark.parametrize(
+    ("text", "hashed"), [("", 0xCBF29CE484222325), ("a", 0xAF63DC4C8601EC8C), ("foobar", 0x85944171F73967E8)]
+)
+def test_the_hash_of_a_uid_is_fnv_1a(text: str, hashed: int) -> None:
+    """These are the authors' own test vectors."""
+    assert fnv1a_64(text) == hashed
+
+
+@pytest.mark.parametrize("ranges", [1, 2, 3, 7, 64, 100])
+def test_each_hash_is_in_the_range_that_has_it(ranges: int) -> None:
+    random = Random(ranges)
+    edges = [edge + step for each in range(ranges) for edge in bounds(each, ranges) for step in (-1, 0)]
+    for hashed in (*edges, *(random.randrange(SPACE) for _ in range(500))):
+        if 0 <= hashed < SPACE:
+            start, end = bounds(range_of(hashed, ranges), ranges)
+            assert start <= hashed < end
+    assert bounds(0, ranges)[0] == 0
+    assert bounds(ranges - 1, ranges)[1] == SPACE
+
+
+def test_a_shard_selector_is_what_the_server_reads() -> None:
+    """Sixteen lower-case digits, the path of CEL, neighbours joined; the end of the last range has 17."""
+    one = r"shardRange\(object\.metadata\.uid, '0x[0-9a-f]{16}', '0x([0-9a-f]{16}|10000000000000000)'\)"
+    random = Random(1)
+    for _ in range(100):
+        held = {*random.sample(range(RANGES), random.randint(1, RANGES))}
+        text = shard_selector(held)
+        assert re.fullmatch(rf"{one}( \|\| {one})*", text)
+        parts = re.findall(r"'0x([0-9a-f]+)', '0x([0-9a-f]+)'", text)
+        intervals = [(int(start, 16), int(end, 16)) for start, end in parts]
+        for each in range(RANGES):
+            start, end = bounds(each)
+            assert (each in held) == any(low <= start and end <= high for low, high in intervals)
+    assert shard_selector(range(64)).count("shardRange") == 1
+
+
+def test_no_range_has_no_selector() -> None:
+    with pytest.raises(ValueError, match="at least one range"):
+        shard_selector(())
+
+
+# ---- The spread of names.
+
+
+@pytest.mark.parametrize(("family", "used"), [("teams", 50), ("pull requests", 64), ("tenants", 64)])
+def test_names_that_differ_at_their_end_spread(family: str, used: int) -> None:
+    names = FAMILIES[family]
+    spread = Counter(range_of(mixed_64(name)) for name in names)
+    assert len(spread) == used
+    assert max(spread.values()) <= 2.5 * max(2, len(names) / RANGES)
+
+
+def test_the_hash_of_kubernetes_would_not_spread_them() -> None:
+    assert len({range_of(fnv1a_64(name)) for name in FAMILIES["teams"]}) == 1
+    assert len({range_of(fnv1a_64(name)) for name in FAMILIES["pull requests"]}) == 10
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("replicas", range(2, 11))
+def test_each_replica_gets_work(family: str, replicas: int) -> None:
+    owners = desired_owners(frozenset(pods(replicas)), RANGES)
+    work = Counter(owners[range_of(mixed_64(name))] for name in FAMILIES[family])
+    assert len(work) == replicas
+    if len(FAMILIES[family]) >= 1000:
+        assert max(work.values()) <= 1.35 * len(FAMILIES[family]) / replicas
+
+
+# ---- Who should own a range.
+
+
+@pytest.mark.parametrize("replicas", range(1, 65))
+def test_shares_are_equal(replicas: int) -> None:
+    owners = desired_owners(frozenset(pods(replicas)), RANGES)
+    shares = Counter(owners).values()
+    assert len(shares) == replicas
+    assert max(shares) - min(shares) <= 1
+
+
+@pytest.mark.parametrize("replicas", range(1, 11))
+def test_few_ranges_move_when_a_replica_comes_or_goes(replicas: int) -> None:
+    """At least its own share must move: 64 / (n + 1)."""
+    moves = []
+    for seed in range(20):
+        names = pods(replicas + 1, seed)
+        before, after = (desired_owners(frozenset(each), RANGES) for each in (names[:-1], names))
+        moves.append(moved(before, after))
+    fair = RANGES / (replicas + 1)
+    assert sum(moves) / len(moves) <= 1.9 * fair
+    assert max(moves) <= 2 * fair + 4
+
+
+def test_nothing_moves_without_a_reason() -> None:
+    names = pods(5)
+    before = desired_owners(frozenset(names), RANGES)
+    desired_owners(frozenset(names[:4]), RANGES)
+    assert desired_owners(frozenset(reversed(names)), RANGES) == before, "who comes back gets its own again"
+
+
+def test_more_replicas_than_ranges_leave_some_without() -> None:
+    owners = desired_owners(frozenset(pods(5)), 3)
+    assert len({*owners}) == 3
+
+
+def test_without_replicas_nobody_owns_a_range() -> None:
+    assert desired_owners(frozenset(), 2) == ("", "")
