@@ -57,7 +57,7 @@ async def empty_pages(talk: Exchange) -> None:
     await talk.answer(talk.page(LISTED, token=f"t{talk.number}"))
 
 
-@LISTS("huge continue token", reason="lead nowhere")
+@LISTS("huge continue token", reason="never end")
 async def huge_token(talk: Exchange) -> None:
     """A continue token of 60 KB, again and again"""
     await talk.answer(talk.page(LISTED, talk.kind.object("a", "90"), token="t" * 60_000))
@@ -103,9 +103,7 @@ async def labels_ignored(talk: Exchange) -> None:
     await talk.honest(ignore="labelSelector")
 
 
-@LISTS(
-    "fieldSelector ignored", "list", "watch", held="rejected", fresh="rejected", reason="does not select by"
-)
+@LISTS("fieldSelector ignored", "list", "watch", held="rejected", fresh="rejected", reason="does not select")
 async def fields_ignored(talk: Exchange) -> None:
     """The server ignores fieldSelector"""
     await talk.honest(ignore="fieldSelector")
