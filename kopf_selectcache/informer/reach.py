@@ -246,7 +246,7 @@ class Comparison:
         # Shared by the streams of an informer: there may be a hundred.
         self._turns = turns or asyncio.Semaphore()
         self._is_open = asyncio.Event()
-        self._waiting: dict[asyncio.Future[bool], _Wanted] = {}
+        self._waiting: dict[asyncio.Future[bool], _Wait] = {}
         self._is_urgent = asyncio.Event()
         """Set if somebody waits who does not let the stream rest."""
         self._task: asyncio.Task[None] | None = None
@@ -337,7 +337,7 @@ class Comparison:
         """
         future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         future.add_done_callback(self._forget)
-        self._waiting[future] = _Wanted(version, exact, patient)
+        self._waiting[future] = _Wait(version, exact, patient)
         if not patient:
             self._is_urgent.set()
         if self._task is None:
@@ -460,7 +460,7 @@ class Comparison:
         )
 
 
-class _Wanted(NamedTuple):
+class _Wait(NamedTuple):
     """The version that a future waits for."""
 
     version: str
@@ -468,7 +468,7 @@ class _Wanted(NamedTuple):
     patient: bool
 
 
-def _newest_last(wanted: _Wanted) -> tuple[bool, tuple[int, str], bool]:
+def _newest_last(wanted: _Wait) -> tuple[bool, tuple[int, str], bool]:
     """Return a key that sorts what is waited for. Only a list of the present state is as new as a version
     without order.
     """
