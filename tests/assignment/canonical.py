@@ -214,7 +214,13 @@ class _Writer:
     def write(self) -> tuple[Any, ...]:
         world = self.world
         out = self.out
-        out += world.hot, world.faults, world.unserved, tuple(sorted(world.blocks))
+        out += (
+            world.hot,
+            world.faults,
+            world.unserved,
+            tuple(sorted(world.blocks)),
+            tuple(sorted(world.unread)),
+        )
         for lease in world.leases:
             self.read(lease)
         self.seen(world.assignment)

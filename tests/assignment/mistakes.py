@@ -33,6 +33,8 @@ class Mistake(NamedTuple):
     after: str
     seen_at: str = ""
     """Where it happened to others."""
+    also: tuple[str, str] = ("", "")
+    """Another text of the module, and what replaces it."""
 
 
 TWO = "on range"
@@ -101,6 +103,62 @@ MISTAKES = (
         "is_acting = hold.stage in (Stage.ACTING, Stage.DRAINING)",
         "multicluster-runtime#172: a path that bypassed ownership",
     ),
+    Mistake(
+        "take the Drained of an earlier term for this one",
+        "a late acknowledgement",
+        TWO,
+        knowledge,
+        "if (each.range, each.term, each.stage) == (range_, term, Stage.DRAINING)",
+        "if each.range == range_",
+        "Akka.NET#8146, #8147: a late acknowledgement of an old owner",
+    ),
+    Mistake(
+        "judge the age of a Lease by the time written in it",
+        "other clocks",
+        UNSERVED,
+        knowledge,
+        "self._note(Other(read, self.now, has_renewed=True, last=read.lease or known.last))",
+        "self._note(Other(read, read.lease.written if read.lease else self.now, has_renewed=True, last=read.lease or known.last))",
+        "talon#165: expiry by another's clock",
+    ),
+    Mistake(
+        "read no answer to a free as no",
+        "a drains without a watch",
+        "from an earlier term",
+        knowledge,
+        "                state.wants_read, state.swap_after = True, self.now + self.timing.retry\n",
+        "                state.wants_read, state.swap_after = True, self.now + self.timing.retry\n"
+        "                state.holds = tuple(replace(each, stage=Stage.ACTING) for each in state.holds)\n",
+        "mitos#930: three answers, not two",
+    ),
+    Mistake(
+        "measure a renewal from its answer",
+        "slow answers",
+        TWO,
+        knowledge,
+        "state.renewed_at = max(state.renewed_at, request.sent_at)",
+        "state.renewed_at = self.now",
+        "k/k#23731: windows measured after the call",
+    ),
+    Mistake(
+        "prepare all ranges at once",
+        "few ranges at a time",
+        "ranges at once",
+        machine,
+        "                    warming += not is_free\n",
+        "",
+        "timebertt#672, rancher#53097, akka#26012: everything is reshuffled",
+    ),
+    Mistake(
+        "believe the watch about who is dead",
+        "b has no watch of Leases",
+        TWO,
+        machine,
+        "return not owner or owner in state.gone or replica_of(owner) == state.options.name",
+        "holders = {other.read.lease.holder for other in state.others if other.read.lease}\n"
+        "        return owner not in holders or replica_of(owner) == state.options.name",
+        also=("lease.holder != owner\n", "False\n"),
+    ),
     # ---- The rest.
     Mistake(
         "mark a range that another replica has marked",
@@ -152,7 +210,7 @@ MISTAKES = (
     ),
     Mistake(
         "don't notice that an earlier assignment was put back",
-        "a drains without a watch",
+        "strangers while a drains without a watch",
         TWO,
         knowledge,
         "is_earlier = went_back or new.serial <= old.serial",
@@ -203,6 +261,7 @@ def with_mistake(mistake: Mistake) -> Rules:
     source = Path(str(mistake.of.__file__)).read_text(encoding="utf-8")
     found = source.count(mistake.before)
     assert found == 1, f"{mistake.name!r} changes {found} places"
+    assert mistake.also[0] in source, f"{mistake.name!r} changes less than it says"
     originals = (replica, knowledge, machine)
     copies: dict[str, ModuleType] = {}
     try:
@@ -210,6 +269,7 @@ def with_mistake(mistake: Mistake) -> Rules:
             text = Path(str(original.__file__)).read_text(encoding="utf-8")
             if original is mistake.of:
                 text = text.replace(mistake.before, mistake.after)
+                text = text.replace(*mistake.also) if mistake.also[0] else text
             copy = ModuleType(original.__name__)
             copy.__package__ = original.__package__
             # The text is that of the product, but for one sentence.

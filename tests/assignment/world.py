@@ -16,7 +16,7 @@ from typing import NamedTuple, TypeAlias
 from msgspec.structs import replace
 
 from kopf_selectcache.core.assignment import machine, replica
-from kopf_selectcache.core.assignment.records import AssignmentRead, LeaseRead, Share
+from kopf_selectcache.core.assignment.records import AssignmentRead, LeaseRead, Share, replica_of
 from kopf_selectcache.core.assignment.replica import (
     Answer,
     AssignmentSeen,
@@ -102,6 +102,7 @@ class Fault(StrEnum):
     DELETE_LEASE = "delete its Lease"
     EDIT_LEASE = "edit its Lease"
     PUT_BACK = "put the first assignment back"
+    LATE = "acknowledge an earlier term"
 
 
 @dataclass(frozen=True)
@@ -187,6 +188,8 @@ class World(NamedTuple):
     hot: tuple[tuple[int, ...], ...]
     """For each range and replica, the ticks in which its last write may arrive."""
     faults: int
+    unread: frozenset[tuple[int, int]] = frozenset()
+    """The ranges and replicas whose last write lies in a stopped server, which has not read it."""
     unserved: int = 0
     """The ticks since the last fault in which a range was not served."""
 
@@ -225,8 +228,7 @@ def moves(rules: Rules, scope: Scope, world: World) -> Iterator[tuple[str, Calla
     """Yield what can happen: time goes by, or the adversary does something."""
     yield "a tick", partial(tick, rules, scope, world)
     for block in sorted(world.blocks):
-        after = world._replace(blocks=world.blocks - {block})
-        yield f"{name_of(block[0])}: {block[1]} goes on", partial(settled, rules, scope, after)
+        yield f"{name_of(block[0])}: {block[1]} goes on", partial(_goes_on, rules, scope, world, block)
     for each, node in enumerate(world.nodes):
         if node.state is None or node.state.phase is Phase.LEFT:
             yield f"{name_of(each)} starts", partial(_started, rules, scope, world, each)
@@ -239,7 +241,7 @@ def moves(rules: Rules, scope: Scope, world: World) -> Iterator[tuple[str, Calla
             continue
         for part in scope.parts if is_running else ():
             if (each, part) not in world.blocks and (part is not Part.SERVER or not each):
-                yield f"{name_of(each)}: {part} blocked", partial(_blocked, scope, spent, (each, part))
+                yield f"{name_of(each)}: {part} blocked", partial(_blocked, rules, scope, spent, (each, part))
         for kind in scope.kinds:
             is_of_all = kind in (Fault.DELETE, Fault.EDIT, Fault.PUT_BACK)
             is_of_lease = kind in (Fault.DELETE_LEASE, Fault.EDIT_LEASE)
@@ -251,11 +253,13 @@ def _started(rules: Rules, scope: Scope, world: World, each: int) -> World:
     return settled(rules, scope, start(rules, scope, world, each))
 
 
-def _blocked(scope: Scope, world: World, block: tuple[int, Part]) -> World:
-    hot = world.hot
-    if block[1] is Part.SERVER:  # What the server has received, it does after it goes on.
-        hot = tuple(tuple(int(scope.timing.write) * (left > 0) for left in row) for row in hot)
-    return world._replace(blocks=world.blocks | {block}, hot=hot)
+def _goes_on(rules: Rules, scope: Scope, world: World, block: tuple[int, Part]) -> World:
+    unread = frozenset[tuple[int, int]]() if block[1] is Part.SERVER else world.unread
+    return settled(rules, scope, world._replace(blocks=world.blocks - {block}, unread=unread))
+
+
+def _blocked(rules: Rules, scope: Scope, world: World, block: tuple[int, Part]) -> World:
+    return _judged(rules, scope, world._replace(blocks=world.blocks | {block}))
 
 
 def _struck(rules: Rules, scope: Scope, world: World, each: int, kind: Fault) -> World:
@@ -301,6 +305,10 @@ def strike(rules: Rules, world: World, each: int, kind: Fault) -> World:
             first = replace(seen.assignment, serial=1, shares=free)
             after = AssignmentRead(version, seen.uid, first)
             return world._replace(assignment=after, version=world.version + 1)
+        case Fault.LATE:
+            for thread in node.threads:
+                if thread.is_over:
+                    world = give(rules, world, each, Drained(thread.range, thread.term))
         case Fault.DELETE_LEASE | Fault.EDIT_LEASE if lease.uid:
             uid = "" if kind is Fault.DELETE_LEASE else lease.uid
             return _with_lease(world, each, LeaseRead(lease.name, version, uid))
@@ -309,8 +317,11 @@ def strike(rules: Rules, world: World, each: int, kind: Fault) -> World:
 
 def tick(rules: Rules, scope: Scope, world: World) -> World:
     """Let time go by."""
-    is_up = (0, Part.SERVER) not in world.blocks
-    hot = tuple(tuple(max(0, left - is_up) for left in row) for row in world.hot)
+    # What a stopped server has read before ends in time all the same: its clock goes on.
+    hot = tuple(
+        tuple(max(0, left - ((range_, each) not in world.unread)) for each, left in enumerate(row))
+        for range_, row in enumerate(world.hot)
+    )
     nodes = tuple(
         node._replace(
             waiting=tuple((number, age + 1) for number, age in node.waiting),
@@ -354,6 +365,8 @@ def _is_at_work(node: Node) -> bool:
 
 def _deliver(rules: Rules, scope: Scope, world: World, each: int) -> World:
     """Give a replica what has come for it."""
+    if (each, Part.WORK) not in world.blocks:
+        world = _work(rules, world, each)
     if (each, Part.ANSWERS) not in world.blocks:
         for answer in world.nodes[each].answers:
             world = _with(world, each, world.nodes[each]._replace(answers=world.nodes[each].answers[1:]))
@@ -373,8 +386,6 @@ def _deliver(rules: Rules, scope: Scope, world: World, each: int) -> World:
     for number, age in world.nodes[each].waiting:
         if age >= scope.client_patience:
             world = give(rules, world, each, Answer(number, Outcome.NO_ANSWER))
-    if (each, Part.WORK) not in world.blocks:
-        world = _work(rules, world, each)
     return world
 
 
@@ -405,7 +416,7 @@ def give(rules: Rules, world: World, each: int, input_: Input) -> World:
         waiting = tuple(each for each in node.waiting if each[0] != input_.request)
         node = node._replace(waiting=waiting)
     if isinstance(input_, Drained):
-        node = node._replace(threads=_without(node.threads, input_.range))
+        node = node._replace(threads=_without(node.threads, input_.range, input_.term))
     stepped = rules.step(node.state, input_, float(world.time + node.offset))
     node = node._replace(state=stepped.state)
     for effect in stepped.effects:
@@ -419,7 +430,7 @@ def give(rules: Rules, world: World, each: int, input_: Input) -> World:
                 node = node._replace(work=tuple(kept))
             case Stop(range_, term):
                 # What was asked before may still be answered: its term tells that it is over.
-                node = node._replace(threads=_without(node.threads, range_))
+                node = node._replace(threads=_without(node.threads, range_, term))
             case Start(range_, term):
                 others = tuple(other for other in node.threads if other.range != range_ or other.is_over)
                 node = node._replace(threads=(*others, Thread(range_, term)))
@@ -430,21 +441,18 @@ def give(rules: Rules, world: World, each: int, input_: Input) -> World:
                     requests=(*node.requests[-(MOST_ON_THE_WAY - 1) :], Item(effect)),
                     waiting=(*node.waiting, (effect.request, 0)),
                 )
+    _judge_warming(world, each, node)
     if stepped.state.phase is Phase.LEFT:
         requests = tuple(item._replace(is_orphan=True) for item in node.requests)
         node = Node(stepped.state, node.starts, node.offset, requests, leases=("",) * len(world.leases))
     return _with(world, each, node)
 
 
-def _without(threads: tuple[Thread, ...], range_: int) -> tuple[Thread, ...]:
-    """Return the handlers after a range was lost. One that is over is enough."""
-    return tuple(
-        each._replace(is_over=True) if each.range == range_ else each
-        for each in threads
-        if not each.is_over
-        or each.range != range_
-        or all(other.range != range_ or other.is_over for other in threads)
-    )
+def _without(threads: tuple[Thread, ...], range_: int, term: Term) -> tuple[Thread, ...]:
+    """Return the handlers after a term is over. One that is over is enough for each range."""
+    ended = Thread(range_, term, is_over=True)
+    kept = (each for each in threads if each.range != range_ or (each.term != term and not each.is_over))
+    return (*kept, ended) if any((each.range, each.term) == (range_, term) for each in threads) else threads
 
 
 def _serve(world: World, each: int) -> World:
@@ -493,12 +501,7 @@ def _done(world: World, effect: Effect) -> tuple[World, Answer | LeasesListed | 
 
 def _judged(rules: Rules, scope: Scope, world: World) -> World:
     """Judge that nobody acts on a range of somebody else, and note whose writes may still arrive."""
-    hot = []
-    for each, node in enumerate(world.nodes):
-        if scope.warm_at_once and node.starts and each >= scope.replicas - scope.late:
-            warming = sum(isinstance(effect, Warm) for effect in node.work)
-            if warming > scope.warm_at_once:
-                raise Broken(f"{name_of(each)} prepares {warming} ranges at once")
+    hot, unread = [], world.unread
     for range_ in range(scope.ranges):
         actors = _actors(rules, world, range_)
         row = list(world.hot[range_])
@@ -520,9 +523,31 @@ def _judged(rules: Rules, scope: Scope, world: World) -> World:
             )
             if (each, Part.PROCESS) not in world.blocks and not is_over:
                 left = _left(rules, world, each, range_)
-                row[each] = max(row[each], int(min(scope.timing.write, left)))
+                is_stopped = (0, Part.SERVER) in world.blocks
+                most = scope.timing.write if is_stopped else min(scope.timing.write, left)
+                row[each] = max(row[each], int(most))
+                unread |= {(range_, each)} if is_stopped else set()
         hot.append(tuple(row))
-    return world._replace(hot=tuple(hot)) if tuple(hot) != world.hot else world
+    if tuple(hot) == world.hot and unread == world.unread:
+        return world
+    return world._replace(hot=tuple(hot), unread=unread)
+
+
+def _judge_warming(world: World, each: int, node: Node) -> None:
+    """Judge that few ranges of living replicas are taken at a time."""
+    assignment = world.assignment.assignment
+    holders = {lease.lease.holder for lease in world.leases if lease.lease is not None and lease.lease.holder}
+    if assignment is None or node.state is None:
+        return
+    warming = [
+        effect.range
+        for effect in node.work
+        if isinstance(effect, Warm)
+        and (owner := assignment.shares[effect.range].owner) in holders
+        and replica_of(owner) != name_of(each)
+    ]
+    if len(warming) > node.state.options.warm_at_once:
+        raise Broken(f"{name_of(each)} prepares {len(warming)} ranges at once")
 
 
 def _judge_threads(rules: Rules, world: World, range_: int) -> None:

@@ -144,6 +144,28 @@ def test_a_replica_alone_works_after_the_time_of_one_write() -> None:
     ]
 
 
+def test_21_it_takes_ranges_after_its_lease_names_the_assignment() -> None:
+    replica = Replica()
+    replica.give(Tick())
+    swaps = [each for each in replica.effects if isinstance(each, (SwapLease, SwapAssignment))]
+    follows = [each.read.lease.follows for each in swaps if isinstance(each, SwapLease) and each.read.lease]
+    assert [type(each) for each in swaps] == [SwapLease, SwapAssignment, SwapLease, SwapAssignment]
+    assert follows == ["", "aa-1-4"]
+    lost = Replica()
+    lost.assignment = AssignmentRead(
+        "50", "u", Assignment("namespace", "mixed-fnv1a-64", "n", 1, (Share(),) * 2)
+    )
+    lost.give(LeaseSeen(LeaseRead("web-1")))
+    assert lost.state.phase is Phase.MEMBER
+    first = next(at for at, each in enumerate(lost.effects) if isinstance(each, SwapAssignment))
+    named = [
+        each.read.lease.follows
+        for each in lost.effects[:first]
+        if isinstance(each, SwapLease) and each.read.lease
+    ]
+    assert named == ["", "n"], "the take comes after the answer"
+
+
 def test_it_renews_its_lease_six_times_a_minute_and_asks_for_nothing_else() -> None:
     replica = working()
     replica.effects.clear()
