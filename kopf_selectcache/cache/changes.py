@@ -12,7 +12,7 @@ from kopf_selectcache._errors import ConflictingSelectors, NotDeclared, ReadErro
 from kopf_selectcache.core.errors import BadField
 from kopf_selectcache.core.redact import printable_name
 from kopf_selectcache.core.store.changes import Change, ChangeCause, Narrowing, PendingChanges
-from kopf_selectcache.core.store.record import Keep, Record
+from kopf_selectcache.core.store.record import Keep, ObjectKey, Record
 from kopf_selectcache.informer.environment import sleep_until
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.selectors.selector import of_unknown_namespaces
@@ -102,6 +102,12 @@ class Subscription:
 
     def close(self) -> None:
         self._end()
+
+    def replay(self, has: Callable[[ObjectKey], bool]) -> None:
+        """Pass the present objects of some keys on, as if the subscriber had begun now."""
+        for record in self._informer.state.store.records()[0]:
+            if has(record.key):
+                self._narrowing.add(Change(None, record, ChangeCause.ENTERED, initial=True))
 
     def _matches(self, record: Record) -> bool:
         match = self._match

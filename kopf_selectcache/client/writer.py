@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from math import inf
 from random import random
 from time import monotonic
 from typing import Any
@@ -69,6 +70,15 @@ class Unsettled(Exception):
         self.refusal = refusal
 
 
+class Fenced(Unreachable):
+    """Nothing was sent: another replica handles the object by now for which the running code writes."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "another replica handles its object now, so nothing was sent", may_have_arrived=False
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class WriteCall:
     """A write and where it is sent."""
@@ -97,6 +107,9 @@ class Writer:
         self._clock = clock
         self._sleep = sleep
         self._chance = chance
+        self.fence: Callable[[], float] = lambda: inf
+        """Returns the seconds within which a write of the running code must be over; 0.0 if it must not be
+        sent."""
         self._replaced: dict[tuple[str, str], None] = {}
         """The paths of objects, and the versions of them that writes here have replaced, the newest last."""
 
@@ -104,14 +117,16 @@ class Writer:
         """Execute a write within `timeout` seconds; return the server's answer, or the object as it was read
         back. The answer is empty if an object is deleted, and the answer that says so was lost.
 
-        Raise Refused, Unreachable if nothing was sent, or Unsettled.
+        Raise Refused, Unreachable if nothing was sent, or Unsettled; Fenced if nothing may be sent.
         """
         return await _Attempts(self, call, self.end_of(timeout)).run()
 
-    async def send(self, call: WriteCall, write: Write) -> bytes:
+    async def send(self, call: WriteCall, write: Write, fence: float) -> bytes:
+        """Send a write once. The server must not execute it after the fence either."""
         method, content_type = METHODS[write.verb]
         body = with_room(partial(msgspec.json.encode, write.body))
-        return await self._transport.send(method, call.path, call.query, body, content_type, call.warned)
+        query = call.query if fence == inf else {**call.query, "timeout": f"{max(1, int(fence))}s"}
+        return await self._transport.send(method, call.path, query, body, content_type, call.warned)
 
     async def read(self, call: WriteCall) -> bytes | None:
         """Return the object; None if it is absent."""
@@ -189,10 +204,12 @@ class _Attempts:
 
     async def _try(self, write: Write) -> Step:
         """Send the write; return what follows."""
-        limit = asyncio.timeout(self._writer.left(self._end))
+        if (fence := self._writer.fence()) <= 0.0:
+            raise Fenced
+        limit = asyncio.timeout(min(fence, self._writer.left(self._end)))
         try:
             async with limit:
-                self._answer = await self._writer.send(self._call, write)
+                self._answer = await self._writer.send(self._call, write, fence)
                 self._writer.remember(self._call, write, self._answer)
                 return Done()
         except Refused as refused:

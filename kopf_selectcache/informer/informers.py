@@ -229,12 +229,12 @@ class Runtime:
     def _follow(self, label: LabelSelector) -> Informer:
         """Start an informer of the namespaces with a label: their names are all that it stores."""
         declared = Cached(Selector(label), keep=["metadata.labels"], storage="raw")
+        return self.follow("v1/namespaces", declared, f"namespaces={label!r}")
+
+    def follow(self, key: KindKey, declared: Cached, line: str) -> Informer:
+        """Start an informer that only the package itself reads. `line` names it in messages."""
         informer = Informer(
-            "v1/namespaces",
-            declared,
-            environment=self.environment.of_kind(declared),
-            namespaces=None,
-            line=f"namespaces={label!r}",
+            key, declared, environment=self.environment.of_kind(declared), namespaces=None, line=line
         )
         self._followers.append(informer)
         if self._group is not None:

@@ -23,7 +23,7 @@ from kopf_selectcache.core.errors import let_exit
 from kopf_selectcache.core.protocol.backoff import delay
 from kopf_selectcache.core.redact import printable_name
 from kopf_selectcache.core.store.changes import Change, ChangeCause
-from kopf_selectcache.core.store.record import EvictedRecord, Record
+from kopf_selectcache.core.store.record import EvictedRecord, ObjectKey, Record
 from kopf_selectcache.informer.environment import end_within, sleep_until
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.selectors.object_key import Key
@@ -117,6 +117,10 @@ class Worker:
         await sleep_until(self._finished, opened)
         if not opened.cancelled():
             opened.result()
+
+    def running(self, has: Callable[[ObjectKey], bool]) -> set[asyncio.Task[None]]:
+        """Return the runs of some keys."""
+        return {task for key, task in self._tasks.items() if has(key.pair)}
 
     async def stop(self, *, deadline: float = math.inf, drain: bool = False) -> frozenset[Key]:
         """Shut the queue down, and wait until the runs have ended; return the keys whose runs were cancelled.

@@ -146,7 +146,7 @@ FEATURES: tuple[FeatureMutant, ...] = (
                   "E1", ("tests/plugin/test_caches.py::TestNames::test_the_metrics_and_the_probe_have_them",)),
     FeatureMutant("leave names and namespaces out of a query", SELECTOR, "        return query_of(self, name=one[0], namespace=one[1])\n", "        return query_of(self)\n",
                   "E2", (TESTS + "e2_a_selector_is_the_query_of_any_client",)),
-    FeatureMutant("send patches as dry runs", "client/writer.py", "method, call.path, call.query, body,", 'method, call.path, {**call.query, **({"dryRun": "All"} if method == "PATCH" else {})}, body,',
+    FeatureMutant("send patches as dry runs", "client/writer.py", "method, call.path, query, body,", 'method, call.path, {**query, **({"dryRun": "All"} if method == "PATCH" else {})}, body,',
                   "E3", (TESTS + "e3_writes_are_live_and_have_the_login_of_the_operator",)),
     FeatureMutant("do not follow the labels of namespaces", "informer/namespaces.py", "        for look in tuple(self.looks.values()):\n", "        for look in ():\n",
                   "B5", (SPACES + "b5_namespaces_are_chosen_by_their_labels_as_they_change",)),
