@@ -42,6 +42,7 @@ from .selectors.special_values import ALL_OTHERS, EVERYTHING, UNSET
 from .selectors.text import FieldSelector, LabelSelector
 from .settings.declaration import Cached
 from .settings.options import Defaults, SelectCacheSettings, settings_of
+from .settings.sharding import Sharding
 
 __all__ = [
     "ALL_OTHERS",
@@ -76,6 +77,7 @@ __all__ = [
     "SelectCacheSettings",
     "Selector",
     "ServerError",
+    "Sharding",
     "Stale",
     "StateError",
     "Superseded",

@@ -49,6 +49,7 @@ from .namespaces import (
     namespaces_in,
     written,
 )
+from .sharding import Sharding
 
 if TYPE_CHECKING:
     import kopf
@@ -408,6 +409,9 @@ class SelectCacheSettings:
     would lose track of an object that leaves the filter. This needs Kopf 1.45. Fields that a custom resource
     itself declares as selectable are not added: Kopf would end if the cluster cannot select by them. """
 
+    sharding: Sharding | None = None
+    """How several replicas divide the work; None for one replica."""
+
     events: bool = False
     """True records the events of Kopf as a `Recorder` does: counted, combined and limited, with the types of
     the API.
@@ -593,6 +597,12 @@ def _selectors(value: object) -> Complaint:
     return None
 
 
+def _sharding(value: object) -> Complaint:
+    if value is not None and not isinstance(value, Sharding):
+        return "not a Sharding", "Assign selectcache.Sharding(), or None"
+    return None
+
+
 _SECONDS = number(0.001, LONGEST, "seconds")
 
 
@@ -617,6 +627,7 @@ _CHECKS: Mapping[str, Callable[[object], Complaint]] = {
     "failing_probe": _probe_limits,
     "one_watch": one_of(True, False),
     "narrow_handlers": one_of(True, False),
+    "sharding": _sharding,
     "events": one_of(True, False),
 }
 

@@ -1,0 +1,98 @@
+"""Sharding: how several replicas of an operator divide its work. What isn't given is found in the pod."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from kopf_selectcache._errors import DeclarationError
+from kopf_selectcache.core.redact import shown
+
+_NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+
+_SUFFIX = re.compile(r"-[a-z0-9]{6,10}-[a-z0-9]{5}$|-[0-9]+$")
+"""What a Deployment, or a StatefulSet, adds to its name for a pod."""
+
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sharding:
+    """Several replicas of the operator divide its work: `settings.selectcache.sharding = Sharding()`.
+
+    Each namespace is handled by one replica. Objects of cluster-scoped kinds are divided by their names. Give
+    the pod its name: the environment variable `POD_NAME`, from the field `metadata.name` of the downward API.
+    """
+
+    name: str = ""
+    """The name of the operator, which keeps two operators in one namespace apart. By default that of the
+    Deployment or StatefulSet, as in the name of the pod."""
+    by: Literal["namespace"] = "namespace"
+    """What is divided."""
+    namespace: str = ""
+    """The namespace of the Leases and the ConfigMap by which replicas agree. By default that of the pod."""
+    lease: float = 40.0
+    """The seconds after which a replica counts as dead that doesn't renew its Lease. It renews it four times
+    as often."""
+    pod: str = ""
+    """The name of this replica. By default the environment variable `POD_NAME`."""
+    static: tuple[int, int] | None = None
+    """The number of this replica, from 0 on, and of all: ranges never move then, and no Leases are needed."""
+
+    def __post_init__(self) -> None:
+        if wrong := _complaint(self):
+            raise DeclarationError(f"Sharding({wrong[0]}", remedy=wrong[1])
+
+    def found(self, environ: Mapping[str, str] = os.environ, file: Path = _NAMESPACE_FILE) -> Sharding:
+        """Return it with what the pod says; raise DeclarationError if that is not enough."""
+        if self.static is not None:
+            return self
+        pod = self.pod or environ.get("POD_NAME", "")
+        if not pod:
+            raise DeclarationError(
+                "sharding needs the name of the pod, and POD_NAME isn't set",
+                remedy="In the Deployment, set the variable POD_NAME from fieldRef: metadata.name",
+            )
+        name = self.name or _SUFFIX.sub("", pod)
+        if not _NAME.fullmatch(name):
+            raise DeclarationError(
+                f"sharding can't use {shown(name)} as the name of the operator",
+                remedy="Give one of at most 63 letters, digits and dashes: Sharding(name='webapps')",
+            )
+        namespace = self.namespace or (file.read_text("utf-8").strip() if file.exists() else "")
+        if not namespace:
+            raise DeclarationError(
+                "sharding needs a namespace for its Leases, and this process runs in no pod",
+                remedy="Give it: Sharding(namespace='operators')",
+            )
+        return replace(self, name=name, namespace=namespace, pod=pod)
+
+
+def _complaint(given: Sharding) -> tuple[str, str] | None:
+    """Return what is wrong, as the rest of a call, and the remedy."""
+    if given.by != "namespace":
+        return f"by={shown(given.by)}): the work can only be divided by namespace", "Leave by= out"
+    if not isinstance(given.lease, (int, float)) or not 1.0 <= given.lease <= 600.0:
+        return f"lease={shown(given.lease)}): not a number of seconds from 1 to 600", "Leave lease= out"
+    if given.static is not None:
+        fits = (
+            isinstance(given.static, tuple)
+            and len(given.static) == 2
+            and all(type(each) is int for each in given.static)
+            and 0 <= given.static[0] < given.static[1]
+        )
+        if not fits:
+            remedy = "Give the number of this replica and of all: static=(0, 3)"
+            return (
+                f"static={shown(given.static)}): not the number of a replica, from 0 on, and of all",
+                remedy,
+            )
+    for name in ("name", "namespace", "pod"):
+        value = getattr(given, name)
+        if not isinstance(value, str) or (value and not _NAME.fullmatch(value)):
+            return f"{name}={shown(value)}): not a name", "Use at most 63 letters, digits and dashes"
+    return None

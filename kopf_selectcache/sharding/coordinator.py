@@ -1,0 +1,412 @@
+"""Coordinator: gives the rules of ownership (`core.assignment.machine`) what the API server says, and carries
+out what they want.
+
+The Leases of all replicas and the assignment are followed by two internal informers, so they survive what
+caches survive. What a rule depends on is asked again with a consistent request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import datetime
+from functools import partial
+from typing import Any, Protocol
+
+import msgspec
+
+from kopf_selectcache.client.reading import Refused, Unreachable
+from kopf_selectcache.client.transport import JSON, WritingTransport
+from kopf_selectcache.core.assignment.machine import step
+from kopf_selectcache.core.assignment.records import (
+    LABEL,
+    LeaseRead,
+    assignment_body,
+    assignment_name,
+    lease_body,
+    lease_name,
+    read_assignment,
+    read_lease,
+    replica_of,
+)
+from kopf_selectcache.core.assignment.replica import (
+    Answer,
+    AssignmentSeen,
+    Cool,
+    DeleteLease,
+    Drain,
+    Drained,
+    Effect,
+    Input,
+    LeaseSeen,
+    LeasesListed,
+    Leave,
+    Left,
+    ListLeases,
+    Options,
+    Outcome,
+    Phase,
+    ReadAssignment,
+    Refuse,
+    Stage,
+    Start,
+    Status,
+    Stop,
+    SwapAssignment,
+    SwapLease,
+    Term,
+    Tick,
+    Warm,
+    Warmed,
+    assignment_of,
+    begin,
+    due,
+    status,
+    time_left,
+)
+from kopf_selectcache.core.errors import Garbled
+from kopf_selectcache.core.store.changes import Change
+from kopf_selectcache.informer.environment import sleep_until
+from kopf_selectcache.informer.informers import Runtime
+from kopf_selectcache.selectors.selector import Selector
+from kopf_selectcache.settings.declaration import Cached
+
+REQUEST_SECONDS = 4.0
+"""The longest that a request may take. After that nobody knows whether it was done."""
+
+_REFUSALS = frozenset({400, 401, 403, 404, 405, 409, 410, 412, 413, 415, 422})
+"""The codes with which a server says that it has done nothing."""
+
+_MICRO_TIME = "%Y-%m-%dT%H:%M:%S.%fZ"
+
+
+class Ranges(Protocol):
+    """What the operator does when ranges come and go. Called on its loop."""
+
+    async def warm(self, range_: int) -> None:
+        """List and watch the keys of a range, without acting. Return once they are known."""
+
+    def cool(self, range_: int) -> None:
+        """Drop the keys of a range."""
+
+    def start(self, range_: int) -> None:
+        """Act for a range: call handlers for all of its keys."""
+
+    async def drain(self, range_: int) -> None:
+        """Give no new work for a range; return once none is under way."""
+
+    def stop(self, range_: int) -> None:
+        """Cancel what runs for a range, and drop its keys."""
+
+
+class Coordinator:
+    """One replica among others."""
+
+    def __init__(
+        self,
+        options: Options,
+        *,
+        group: str,
+        namespace: str,
+        transport: WritingTransport,
+        clock: Callable[[], float],
+        sleep: Callable[[float], Awaitable[None]],
+        now: Callable[[], datetime],
+        logger: logging.Logger,
+    ) -> None:
+        """`clock` goes on while the machine is suspended."""
+        self.state = begin(options, clock())
+        """What the replica knows. Another object replaces it at each step, so any thread may read it."""
+        self.group, self.namespace = group, namespace
+        self.requests = 0
+        """The number of requests that were sent."""
+        self.moves = 0
+        """The number of ranges that it has begun to handle."""
+        self.under_way = 0
+        """The number of those that are not answered yet."""
+        self.ranges: Ranges
+        """What follows the ranges. Set it before `run`."""
+        self._transport = transport
+        self._clock, self._sleep, self._now, self._logger = clock, sleep, now, logger
+        self._inputs: deque[Input] = deque()
+        self._has_input = asyncio.Event()
+        self._warming: dict[int, asyncio.Task[None]] = {}
+        self._draining: dict[int, asyncio.Task[None]] = {}
+        self._told_condition, self._told_acting = "", tuple[int, ...]()
+        self._failed: set[tuple[str, int]] = set()
+        """The kinds of requests that were refused, with the code: each is logged once."""
+
+    # ---- Questions (`Ownership`). In any thread.
+
+    def term_of(self, range_: int) -> Term | None:
+        hold = next((each for each in self.state.holds if each.range == range_), None)
+        if hold is None or hold.stage is not Stage.ACTING:
+            return None
+        return hold.term if self.time_left(range_, hold.term) > 0.0 else None
+
+    def time_left(self, range_: int, term: Term) -> float:
+        state = self.state
+        return min(state.options.timing.write, time_left(state, range_, term, self._clock()))
+
+    def owner_of(self, range_: int) -> str:
+        assignment = assignment_of(self.state)
+        return "" if assignment is None else replica_of(assignment.shares[range_].owner)
+
+    def status(self) -> Status:
+        """Return what there is to tell about this replica."""
+        return status(self.state, self._clock())
+
+    @property
+    def is_over(self) -> bool:
+        """True once the replica has left, or must not run."""
+        return self.state.phase in (Phase.LEFT, Phase.REFUSED)
+
+    # ---- What has happened.
+
+    def put(self, input_: Input) -> None:
+        """Take an input in. Call it on the loop."""
+        if not self.is_over:
+            self._inputs.append(input_)
+            self._has_input.set()
+
+    def note_lease(self, body: object, *, deleted_at: str | None = None) -> None:
+        """Note that a Lease was seen; or that it is gone, as of a version."""
+        is_deleted = deleted_at is not None
+        if (read := read_lease(body, self.group, is_deleted=is_deleted)) is not None:
+            self.put(LeaseSeen(msgspec.structs.replace(read, version=deleted_at) if is_deleted else read))
+
+    def note_assignment(self, body: object) -> None:
+        """Note that the assignment was seen; None if it is gone."""
+        self.put(AssignmentSeen(read_assignment(body)))
+
+    def follow(self, runtime: Runtime) -> None:
+        """Follow the Leases and the assignment with two informers of an operator."""
+        here = [self.namespace]
+        leases = runtime.follow(
+            "coordination.k8s.io/v1/leases",
+            Cached(Selector(f"{LABEL}={self.group}", namespaces=here), storage="raw"),
+            "settings.selectcache.sharding",
+        )
+        maps = runtime.follow(
+            "v1/configmaps",
+            Cached(
+                Selector(fields=f"metadata.name={assignment_name(self.group)}", namespaces=here),
+                storage="raw",
+            ),
+            "settings.selectcache.sharding",
+        )
+
+        def see_lease(change: Change | None) -> None:
+            if change is not None:
+                deleted_at = change.version if change.after is None else None
+                self.note_lease(msgspec.json.decode(change.record.data), deleted_at=deleted_at)
+
+        def see_assignment(change: Change | None) -> None:
+            if change is not None:
+                self.note_assignment(change.after and msgspec.json.decode(change.after.data))
+
+        leases.subscribe(see_lease)
+        maps.subscribe(see_assignment)
+
+    async def run(self) -> None:
+        """Be a replica until cancelled, until it has left, or until it must not run."""
+        async with asyncio.TaskGroup() as requests:
+            try:
+                self.put(Tick())
+                while not self.is_over:
+                    if not self._inputs:
+                        self._has_input.clear()
+                        wait = max(0.0, due(self.state) - self._clock())
+                        await sleep_until(self._has_input, self._sleep(min(wait, _LONGEST)))
+                    self._step(self._inputs.popleft() if self._inputs else Tick(), requests)
+                self._inputs.clear()
+            finally:
+                for task in (*self._warming.values(), *self._draining.values()):
+                    task.cancel()
+
+    def leave(self) -> None:
+        """Free all ranges, and end."""
+        self.put(Leave())
+
+    def _step(self, input_: Input, requests: asyncio.TaskGroup) -> None:
+        stepped = step(self.state, input_, self._clock())
+        self.state = stepped.state
+        for effect in stepped.effects:
+            self._do(effect, requests)
+        self._tell()
+
+    def _tell(self) -> None:
+        """Log what this replica handles, once ranges have stopped to move; and how it is doing."""
+        found = self.status()
+        if found.condition != self._told_condition:
+            self._told_condition = found.condition
+            self._logger.info(
+                "Replica %(replica)s of %(group)s: %(condition)s.",
+                {"replica": found.identity, "group": self.group, "condition": found.condition},
+            )
+        holds = self.state.holds
+        is_moving = any(each.stage is not Stage.ACTING for each in holds) or self._warming
+        if not is_moving and found.acting != self._told_acting:
+            self._told_acting = found.acting
+            self._logger.info(
+                "Replica %(replica)s of %(group)s handles %(count)s of %(ranges)s ranges.",
+                {
+                    "replica": found.identity,
+                    "group": self.group,
+                    "count": len(found.acting),
+                    "ranges": len(found.shares),
+                },
+            )
+
+    # ---- What must be done.
+
+    def _do(self, effect: Effect, requests: asyncio.TaskGroup) -> None:
+        match effect:
+            case SwapLease(request, read):
+                requests.create_task(self._answer(request, partial(self._swap_lease, request, read)))
+            case DeleteLease(request, read):
+                requests.create_task(self._answer(request, partial(self._delete_lease, request, read)))
+            case SwapAssignment(request):
+                requests.create_task(self._answer(request, partial(self._swap_assignment, effect)))
+            case ListLeases(request):
+                requests.create_task(self._answer(request, partial(self._list_leases, request)))
+            case ReadAssignment(request):
+                requests.create_task(self._answer(request, partial(self._read_assignment, request)))
+            case Warm(range_, ticket):
+                self._warming[range_] = requests.create_task(
+                    self._finish(partial(self.ranges.warm, range_), Warmed(range_, ticket))
+                )
+            case Cool(range_):
+                self._cancel(self._warming, range_)
+                self.ranges.cool(range_)
+            case Start(range_):
+                self.moves += 1
+                self.ranges.start(range_)
+            case Drain(range_, term):
+                self._draining[range_] = requests.create_task(
+                    self._finish(partial(self.ranges.drain, range_), Drained(range_, term))
+                )
+            case Stop(range_):
+                self._cancel(self._warming, range_)
+                self._cancel(self._draining, range_)
+                self.ranges.stop(range_)
+            case Refuse(why):
+                self._logger.error(
+                    "This replica handles nothing: %(why)s. Give all replicas of %(group)s the same"
+                    " settings.selectcache.sharding; to change it, stop them all first.",
+                    {"why": why, "group": self.group},
+                )
+            case Left():
+                self._logger.info("This replica has left %(group)s.", {"group": self.group})
+
+    @staticmethod
+    def _cancel(tasks: dict[int, asyncio.Task[None]], range_: int) -> None:
+        if (task := tasks.pop(range_, None)) is not None:
+            task.cancel()
+
+    async def _finish(self, work: Callable[[], Awaitable[None]], done: Warmed | Drained) -> None:
+        await work()
+        (self._warming if isinstance(done, Warmed) else self._draining).pop(done.range, None)
+        self.put(done)
+
+    # ---- Requests.
+
+    async def _answer(self, request: int, ask: Callable[[], Awaitable[Input]]) -> None:
+        """Send a request, and put its answer: exactly one, in bounded time."""
+        self.requests += 1
+        self.under_way += 1
+        found: Input
+        try:
+            async with asyncio.timeout(REQUEST_SECONDS):
+                found = await ask()
+        except Refused as refused:
+            code = refused.refusal.code
+            self._note_refusal(code, refused.refusal.message)
+            found = Answer(request, Outcome.REFUSED if code in _REFUSALS else Outcome.NO_ANSWER)
+        except (Unreachable, Garbled, TimeoutError):
+            found = Answer(request, Outcome.NO_ANSWER)
+        finally:
+            self.under_way -= 1
+        self.put(found)
+
+    def _note_refusal(self, code: int, message: str) -> None:
+        """Log once that a permission is missing: nothing works without it."""
+        if code == 403 and ("", code) not in self._failed:
+            self._failed.add(("", code))
+            self._logger.error(
+                "This replica handles nothing, because it may not use its Lease or the assignment in"
+                " namespace %(namespace)s: %(message)s. `selectcache rbac` prints the permissions.",
+                {"namespace": self.namespace, "message": message},
+            )
+
+    async def _swap_lease(self, request: int, read: LeaseRead) -> Input:
+        body = lease_body(
+            self.group,
+            self.namespace,
+            read,
+            renewed=self._now().strftime(_MICRO_TIME),
+            seconds=self.state.options.timing.lease,
+        )
+        return await self._write(request, self._leases, lease_name(self.group, read.name), body)
+
+    async def _delete_lease(self, request: int, read: LeaseRead) -> Input:
+        preconditions = {"uid": read.uid, "resourceVersion": read.version}
+        body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": preconditions}
+        await self._send("DELETE", f"{self._leases}/{lease_name(self.group, read.name)}", body)
+        return Answer(request, Outcome.YES)
+
+    async def _swap_assignment(self, effect: SwapAssignment) -> Input:
+        body = assignment_body(
+            self.group, self.namespace, effect.assignment, version=effect.version, uid=effect.uid
+        )
+        return await self._write(effect.request, self._maps, assignment_name(self.group), body)
+
+    async def _write(self, request: int, path: str, name: str, body: Mapping[str, Any]) -> Input:
+        """Create an object, or replace the one of a uid."""
+        is_new = "uid" not in body["metadata"]
+        answer = await (
+            self._send("POST", path, body) if is_new else self._send("PUT", f"{path}/{name}", body)
+        )
+        metadata = _decoded(answer)["metadata"]
+        return Answer(request, Outcome.YES, metadata["resourceVersion"], metadata["uid"])
+
+    async def _send(self, method: str, path: str, body: Mapping[str, Any]) -> bytes:
+        query = {"timeout": f"{REQUEST_SECONDS:g}s"}
+        return await self._transport.send(method, path, query, msgspec.json.encode(body), JSON)
+
+    async def _list_leases(self, request: int) -> Input:
+        answer = _decoded(await self._transport.get(self._leases, {"labelSelector": f"{LABEL}={self.group}"}))
+        reads = (read_lease(each, self.group) for each in answer.get("items") or ())
+        return LeasesListed(request, tuple(read for read in reads if read is not None))
+
+    async def _read_assignment(self, request: int) -> Input:
+        try:
+            body = _decoded(await self._transport.get(f"{self._maps}/{assignment_name(self.group)}", {}))
+        except Refused as refused:
+            if refused.refusal.code != 404:
+                raise
+            body = None
+        return AssignmentSeen(read_assignment(body), request)
+
+    @property
+    def _leases(self) -> str:
+        return f"/apis/coordination.k8s.io/v1/namespaces/{self.namespace}/leases"
+
+    @property
+    def _maps(self) -> str:
+        return f"/api/v1/namespaces/{self.namespace}/configmaps"
+
+
+_LONGEST = 3600.0  # No sleep is longer: `due` may be infinite.
+
+
+def _decoded(answer: bytes) -> Any:
+    try:
+        found = msgspec.json.decode(answer)
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        raise Garbled("the answer is no JSON") from error
+    if not isinstance(found, dict) or not isinstance(found.get("metadata"), dict):
+        raise Garbled("the answer is no object")
+    return found

@@ -1,0 +1,99 @@
+"""Replica: one process of an operator that has several, as its settings say."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from secrets import token_hex
+from typing import TYPE_CHECKING
+
+from kopf_selectcache.core.assignment.replica import Options, Timing
+from kopf_selectcache.informer.informers import Runtime, wall
+from kopf_selectcache.settings.sharding import Sharding
+
+from .coordinator import Coordinator
+from .shards import Shards, Static
+
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric
+
+
+class Replica:
+    """The ranges of this process, and what keeps them."""
+
+    def __init__(self, sharding: Sharding, runtime: Runtime, grace: float) -> None:
+        """Runs of a range that goes to another replica have `grace` seconds before they are cancelled."""
+        found = sharding.found()
+        self.coordinator: Coordinator | None = None
+        if found.static is not None:
+            self.shards = Shards(ownership=Static(*found.static), grace=grace)
+        else:
+            self.coordinator = Coordinator(
+                Options(found.pod, token_hex(4), timing=timing_of(found.lease)),
+                group=found.name,
+                namespace=found.namespace,
+                transport=runtime.transport,
+                clock=wall,
+                sleep=asyncio.sleep,
+                now=runtime.now,
+                logger=runtime.environment.logger,
+            )
+            self.shards = self.coordinator.ranges = Shards(ownership=self.coordinator, grace=grace)
+            self.coordinator.follow(runtime)
+        runtime.writer.fence = self.shards.time_left
+
+    def report(self) -> dict[str, object]:
+        """Return what this replica does, for people."""
+        if self.coordinator is None:
+            return {"condition": "its ranges never move"}
+        found = self.coordinator.status()
+        return {
+            "condition": found.condition,
+            "identity": found.identity,
+            "replicas": list(found.members),
+            "ranges": f"{len(found.acting)} of {len(found.shares)}",
+            "unowned": list(found.unowned),
+        }
+
+    def metrics(self) -> Iterator[Metric]:
+        """Yield the metrics for Prometheus, in any thread."""
+        # prometheus_client is an optional dependency.
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily  # noqa: PLC0415
+
+        if self.coordinator is None:
+            return
+        found = self.coordinator.status()
+        for name, text, value in (
+            ("replicas", "Replicas that are alive, as far as this one knows.", len(found.members)),
+            ("ranges", "Ranges of keys that this replica handles.", len(found.acting)),
+            (
+                "unowned_ranges",
+                "Ranges of keys that nobody handles.",
+                len(found.unowned),
+            ),
+        ):
+            yield GaugeMetricFamily(f"kopf_selectcache_sharding_{name}", text, value=value)
+        for name, text, value in (
+            ("moves", "Ranges that this replica has begun to handle.", self.coordinator.moves),
+            ("requests", "Requests for the coordination of replicas.", self.coordinator.requests),
+        ):
+            yield CounterMetricFamily(f"kopf_selectcache_sharding_{name}", text, value=value)
+
+    async def run(self) -> None:
+        """Divide the work with other replicas until cancelled, or until this one has left."""
+        if self.coordinator is not None:
+            await self.coordinator.run()
+
+    def leave(self) -> None:
+        """Give all ranges to others."""
+        if self.coordinator is not None:
+            self.coordinator.leave()
+
+
+def timing_of(lease: float) -> Timing:
+    """Return the times that fit the length of a Lease."""
+    share = lease / Timing().lease
+    default = Timing()
+    return Timing(
+        lease, *(each * share for each in (default.renew, default.margin, default.write, default.retry))
+    )

@@ -1,0 +1,164 @@
+"""Shards: which keys this replica handles, until when it may write for them, and which keys it caches.
+
+Handlers run for a key while this replica owns its range. Each run keeps the `Held` under which it began, and
+each of its writes is checked against that (`Shards.time_left`): so a run that outlives its range writes
+nothing, whoever it calls.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from math import inf
+from typing import NamedTuple, Protocol
+
+from kopf_selectcache.core.assignment.hashing import RANGES, mixed_64, range_of
+from kopf_selectcache.core.assignment.rendezvous import desired_owners
+from kopf_selectcache.core.assignment.replica import Term
+from kopf_selectcache.core.store.record import ObjectKey
+from kopf_selectcache.informer.environment import end_within
+
+_held: ContextVar[Held | None] = ContextVar("selectcache_held", default=None)
+
+
+class Held(NamedTuple):
+    """A range, and the term in which a run for one of its keys has begun."""
+
+    range: int
+    term: Term
+
+
+class Ownership(Protocol):
+    """Which ranges this replica owns, and until when."""
+
+    def term_of(self, range_: int) -> Term | None:
+        """Return the term of a range for which new runs may begin; None if there may be none."""
+
+    def time_left(self, range_: int, term: Term) -> float:
+        """Return the seconds within which a write must be over; 0.0 if it must not be sent."""
+
+    def owner_of(self, range_: int) -> str:
+        """Return the name of the replica that owns a range; empty if there is none."""
+
+
+class Handling(Protocol):
+    """The runs of one handler."""
+
+    def replay(self, has: Callable[[ObjectKey], bool]) -> None:
+        """Run all keys of a range."""
+
+    def running(self, has: Callable[[ObjectKey], bool]) -> set[asyncio.Task[None]]:
+        """Return the runs of the keys of a range."""
+
+
+class Static:
+    """The ranges of one of a fixed number of replicas: they never move."""
+
+    def __init__(self, index: int, count: int, *, ranges: int = RANGES) -> None:
+        self._me, self._term = str(index), Term("static", 0)
+        self._owners = desired_owners(frozenset(map(str, range(count))), ranges)
+
+    def term_of(self, range_: int) -> Term | None:
+        return self._term if self._owners[range_] == self._me else None
+
+    def time_left(self, range_: int, term: Term) -> float:
+        return inf if term == self.term_of(range_) else 0.0
+
+    def owner_of(self, range_: int) -> str:
+        return self._owners[range_]
+
+
+class Shards:
+    """The ranges of this replica (`Ranges` of its coordinator). Used on the loop, but for the questions."""
+
+    def __init__(
+        self,
+        *,
+        ownership: Ownership,
+        ranges: int = RANGES,
+        grace: float = 30.0,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        """Runs of a range that goes to another replica have `grace` seconds before they are cancelled."""
+        self.ownership = ownership
+        self.ranges = ranges
+        self._grace, self._sleep = grace, sleep
+        self._handling: list[Handling] = []
+
+    # ---- Questions. In any thread.
+
+    def range_of(self, key: ObjectKey) -> int:
+        """Return the range of a key: that of its namespace, or of its name if it is cluster-scoped."""
+        return range_of(mixed_64(key[0] or key[1]), self.ranges)
+
+    def owner_of(self, key: ObjectKey) -> str:
+        """Return the name of the replica that handles a key; empty if none does."""
+        return self.ownership.owner_of(self.range_of(key))
+
+    def handles(self, key: ObjectKey) -> bool:
+        """Return True if this replica may begin a run for a key now."""
+        return self.ownership.term_of(self.range_of(key)) is not None
+
+    def time_left(self) -> float:
+        """Return the seconds within which a write of the running code must be over: infinite if it runs for
+        no key, 0.0 if its key belongs to another replica by now.
+        """
+        held = _held.get()
+        return inf if held is None else self.ownership.time_left(held.range, held.term)
+
+    @contextmanager
+    def run_of(self, key: ObjectKey) -> Iterator[bool]:
+        """Run for a key in this context; yield False if another replica handles it."""
+        range_ = self.range_of(key)
+        term = self.ownership.term_of(range_)
+        token = _held.set(None if term is None else Held(range_, term))
+        try:
+            yield term is not None
+        finally:
+            _held.reset(token)
+
+    # ---- Handlers.
+
+    @contextmanager
+    def handling(self, handling: Handling) -> Iterator[None]:
+        """Have the runs of a handler follow the ranges meanwhile."""
+        self._handling.append(handling)
+        try:
+            yield
+        finally:
+            self._handling.remove(handling)
+
+    # ---- Ranges that come and go.
+
+    async def warm(self, range_: int) -> None:  # As it is called.
+        """Return at once: caches have the keys of all replicas."""
+
+    def cool(self, range_: int) -> None:
+        """Do nothing, as above."""
+
+    def start(self, range_: int) -> None:
+        for each in self._handling:
+            each.replay(self._has(range_))
+
+    async def drain(self, range_: int) -> None:
+        if await end_within(self._running(range_), self._sleep(self._grace)):
+            await asyncio.gather(*self._cancel(range_), return_exceptions=True)
+
+    def stop(self, range_: int) -> None:
+        self._cancel(range_)
+
+    def _running(self, range_: int) -> set[asyncio.Task[None]]:
+        return {
+            task for each in self._handling for task in each.running(lambda key: self.range_of(key) == range_)
+        }
+
+    def _has(self, range_: int) -> Callable[[ObjectKey], bool]:
+        return lambda key: self.range_of(key) == range_
+
+    def _cancel(self, range_: int) -> set[asyncio.Task[None]]:
+        running = self._running(range_)
+        for task in running:
+            task.cancel()
+        return running

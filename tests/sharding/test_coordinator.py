@@ -1,0 +1,190 @@
+"""Replicas agree who handles which range, by Leases and one ConfigMap of the embedded API server."""
+
+from __future__ import annotations
+
+import pytest
+
+from kopf_selectcache.client.reading import Unreachable
+from tests.faults.environment import run
+
+from .environment import GROUP, NAMESPACE, fleet
+
+
+def test_three_replicas_divide_all_ranges_evenly() -> None:
+    async def main() -> None:
+        async with fleet() as replicas:
+            for name in ("a", "b", "c"):
+                replicas.start(name)
+            await replicas.until(lambda: sorted(replicas.owned().values()) == [21, 21, 22])
+            assert replicas.log.overlaps == []
+
+    run(main())
+
+
+def test_the_ranges_of_a_dead_replica_go_to_the_others() -> None:
+    async def main() -> None:
+        async with fleet() as replicas:
+            for name in ("a", "b", "c"):
+                replicas.start(name)
+            await replicas.until(lambda: len(replicas.log.acting) == 64)
+            killed_at = replicas.clock.now
+            replicas.kill("b")
+            await replicas.until(lambda: len(replicas.log.acting) == 64)
+            assert set(replicas.log.acting.values()) == {"a", "c"}
+            assert replicas.clock.now - killed_at > 24, "nobody takes from the living"
+            assert replicas.log.overlaps == []
+
+    run(main())
+
+
+def test_a_new_replica_gets_its_part_and_a_leaving_one_gives_its_own_away() -> None:
+    async def main() -> None:
+        async with fleet() as replicas:
+            for name in ("a", "b"):
+                replicas.start(name)
+            await replicas.until(lambda: sorted(replicas.owned().values()) == [32, 32])
+            replicas.start("c")
+            await replicas.until(lambda: sorted(replicas.owned().values()) == [21, 21, 22])
+            left = replicas.replicas["a"]
+            left.coordinator.leave()
+            await replicas.until(left.tasks[1].done)
+            assert replicas.log.of("a") == set()
+            await replicas.until(lambda: sorted(replicas.owned().values()) == [0, 32, 32])
+            assert replicas.log.overlaps == []
+
+    run(main())
+
+
+def test_a_replica_without_a_server_stops_before_another_takes_its_ranges() -> None:
+    async def main() -> None:
+        async with fleet() as replicas:
+            for name in ("a", "b"):
+                replicas.start(name)
+            await replicas.until(lambda: sorted(replicas.owned().values()) == [32, 32])
+            token = replicas.replicas["a"].coordinator
+            token._transport.send = token._transport.get = _never  # type: ignore[method-assign]
+            await replicas.until(lambda: replicas.owned() == {"a": 0, "b": 64})
+            stopped = [line for line in replicas.log.lines if line.startswith("a -")]
+            assert len(stopped) == 32
+            assert replicas.log.overlaps == []
+
+    run(main())
+
+
+ASSIGNMENT = {
+    "apiVersion": "v1",
+    "kind": "ConfigMap",
+    "metadata": {"name": f"{GROUP}-shards", "namespace": NAMESPACE},
+}
+
+
+async def _never(*_: object, **__: object) -> bytes:
+    raise Unreachable("the network is cut")
+
+
+def test_a_replica_with_other_settings_handles_nothing_and_says_why(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        async with fleet() as replicas:
+            replicas.start("a")
+            await replicas.until(lambda: replicas.owned() == {"a": 64})
+            other = replicas.start("b", ranges=16)
+            await replicas.until(other.tasks[1].done)
+            assert replicas.owned() == {"a": 64, "b": 0}
+
+    run(main())
+    assert "This replica handles nothing: " in caplog.text
+
+
+def test_a_deleted_assignment_is_made_anew_and_nothing_is_handled_twice() -> None:
+    async def main() -> None:
+        async with fleet() as replicas:
+            for name in ("a", "b"):
+                replicas.start(name)
+            await replicas.until(lambda: sorted(replicas.owned().values()) == [32, 32])
+            replicas.cluster.delete(ASSIGNMENT)
+            await replicas.until(lambda: len(replicas.log.lines) > 64)
+            await replicas.until(lambda: sorted(replicas.owned().values()) == [32, 32])
+            assert replicas.log.overlaps == []
+
+    run(main())
+
+
+def test_an_edited_assignment_is_made_anew_and_nothing_is_handled_twice() -> None:
+    async def main() -> None:
+        async with fleet() as replicas:
+            for name in ("a", "b"):
+                replicas.start(name)
+            await replicas.until(lambda: sorted(replicas.owned().values()) == [32, 32])
+            data = replicas.cluster.get(ASSIGNMENT)["data"]
+            edited = data["assignment"].replace('"owner":"a/', '"owner":"b/')
+            replicas.cluster.patch(ASSIGNMENT, {"data": {"assignment": edited}})
+            stopped = {f"{name} -{range_}" for range_, name in replicas.log.acting.items()}
+            await replicas.until(lambda: stopped <= {*replicas.log.lines})
+            await replicas.until(lambda: sorted(replicas.owned().values()) == [32, 32])
+            assert replicas.log.overlaps == []
+
+    run(main())
+
+
+def test_of_two_processes_with_one_name_one_handles_and_the_other_says_why_it_does_not() -> None:
+    async def main() -> None:
+        async with fleet() as replicas:
+            first = replicas.start("a")
+            await replicas.until(lambda: replicas.owned() == {"a": 64})
+            second = replicas.start("a")
+            replicas.replicas["first"] = first
+            await replicas.until(lambda: replicas.clock.now > 1100)
+            assert second.coordinator.status().condition.startswith("another process, a/process0-1, holds")
+            assert len(first.coordinator.status().acting) == 64
+            assert replicas.log.overlaps == []
+
+    run(main())
+
+
+def test_a_replica_that_slept_for_an_hour_writes_nothing_and_begins_anew() -> None:
+    async def main() -> None:
+        async with fleet() as replicas:
+            sleeper = replicas.start("a")
+            await replicas.until(lambda: replicas.owned() == {"a": 64})
+            term = sleeper.coordinator.term_of(7)
+            assert term is not None
+            assert sleeper.coordinator.time_left(7, term) == 5.0, "the longest time of a write"
+            replicas.clock.now += 3600  # Nobody has woken it: the machine was suspended.
+            assert sleeper.coordinator.time_left(7, term) == 0.0
+            assert sleeper.coordinator.term_of(7) is None
+            replicas.start("b")
+            await replicas.until(lambda: sorted(replicas.owned().values()) == [32, 32])
+            assert replicas.log.overlaps == []
+            assert sleeper.coordinator.time_left(7, term) == 0.0, "a run from before writes nothing"
+
+    run(main())
+
+
+def test_missing_permissions_are_told_once_and_nothing_is_handled(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        async with fleet() as replicas:
+            token = replicas.cluster.user("nobody", [])
+            replica = replicas.start("a", token=token)
+            await replicas.until(lambda: replica.coordinator.requests > 5)
+            assert replicas.owned() == {"a": 0}
+            assert replica.coordinator.status().condition == "it has no Lease yet"
+
+    run(main())
+    told = [record for record in caplog.records if "may not use its Lease" in record.getMessage()]
+    assert len(told) == 1
+
+
+def test_three_replicas_send_few_requests() -> None:
+    async def main() -> None:
+        async with fleet() as replicas:
+            for name in ("a", "b", "c"):
+                replicas.start(name)
+            await replicas.until(lambda: sorted(replicas.owned().values()) == [21, 21, 22])
+            sent = {each: each.coordinator.requests for each in replicas.replicas.values()}
+            end = replicas.clock.now + 300
+            await replicas.until(lambda: replicas.clock.now > end)
+            assert all(each.coordinator.requests - before <= 31 for each, before in sent.items()), (
+                "one renewal in ten seconds"
+            )
+
+    run(main())
