@@ -23,11 +23,12 @@ from kopf_selectcache.core.protocol.backoff import delay
 from kopf_selectcache.core.redact import printable_name
 from kopf_selectcache.core.selection.kinds import Resource
 from kopf_selectcache.core.store.changes import Change, ChangeCause
+from kopf_selectcache.core.store.record import ObjectKey
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.reactions.engine import RunAgain
 from kopf_selectcache.reactions.predicates import all_of
-from kopf_selectcache.reactions.queue import Cause, Run, WorkQueue
+from kopf_selectcache.reactions.queue import Cause, Priority, Run, WorkQueue
 from kopf_selectcache.selectors.object_key import Key
 
 from ._brake import Brake, Caller, Chains
@@ -185,6 +186,18 @@ class Calls:
         return {"handler": str(self._handler), "resource": str(self._resource)}
 
     # ---- Calls.
+
+    def replay(self, has: Callable[[ObjectKey], bool]) -> None:
+        """Call the handler for the keys of some objects, whatever has changed."""
+        with suppress(NotDeclared, NotSynced):
+            for record in self._informer().state.store.records()[0]:
+                if has(record.key):
+                    cause = Cause(ChangeCause.ENTERED, str(self._resource), key := Key.stored(record.key))
+                    self._queue.add(key, priority=Priority.INITIAL, cause=cause)
+
+    def forget(self, key: Key) -> None:
+        """Forget what is known of a key that another replica handles."""
+        self._records.pop(key, None)
 
     async def run(self, run: Run) -> RunAgain | None:
         """Call the handler for a key, with the object as it is now."""

@@ -32,6 +32,7 @@ from kopf_selectcache.reactions.sources import Channel, Kind, Source, SyncingSou
 
 from ._calls import CALLS_AT_ONCE, UTC_NOW, calling_with_cache, resolved, until_callable
 from ._change_arguments import formed_request
+from ._division import divided, if_handled
 from ._key_records import KeyRecords, OwnPatches
 from ._reconcile_calls import Calls
 from .finalizers import Cleanup
@@ -142,7 +143,7 @@ class _Runner:
         limit = handler.limit or operator.settings.queueing.worker_limit or CALLS_AT_ONCE
         worker = Worker(
             queue,
-            calls.run,
+            if_handled(operator.shards, calls.run, calls.forget),
             limit=limit,
             sleep=retries.sleep,
             clock=retries.clock,
@@ -161,6 +162,7 @@ class _Runner:
             for source in syncing:
                 await source.wait_synced()
             self._reported = None
+            stack.enter_context(divided(operator.shards, worker, calls.replay))
             forgetting = asyncio.create_task(calls.forget_removed())
             working = asyncio.create_task(worker.run(), name=f"selectcache: {handler.id}: worker")
             try:

@@ -37,6 +37,7 @@ from kopf_selectcache.selectors.object_key import Key
 
 from ._brake import Brake, Caller, Chains
 from ._calls import CALLS_AT_ONCE, RETRY, UTC_NOW, Attempts, calling_with_cache, resolved, until_callable
+from ._division import divided, if_handled
 from .on import ChangeHandler, change_handlers
 from .operator import Operator
 
@@ -143,6 +144,12 @@ class _Calls:
                 "%(handler)s is too slow. Missed departures so far: %(count)s.",
                 {"handler": str(self._handler), "count": self._lost},
             )
+
+    def forget(self, key: Key) -> None:
+        """Drop the changes of a key that another replica handles."""
+        self._waiting.pop(key, None)
+        self.pending.take(key.pair)
+        self._finish(key)
 
     async def run(self, run: Run) -> RunAgain | None:
         """Call the handler once, with the next change of an object."""
@@ -325,7 +332,7 @@ class _Delivery:
         self._has_followed = True
         worker = Worker(
             calls.queue,
-            calls.run,
+            if_handled(operator.shards, calls.run, calls.forget),
             limit=operator.settings.queueing.worker_limit or CALLS_AT_ONCE,
             sleep=retries.sleep,
             clock=retries.clock,
@@ -333,9 +340,11 @@ class _Delivery:
             gate=partial(until_callable, operator, self._parts),
         )
         working = asyncio.create_task(worker.run(), name=f"selectcache: {handler.id}: worker")
+        replay = subscription.replay if handler.initial else lambda _: None
         try:
             try:
-                await self._watch(informer, subscription, looked, working)
+                with divided(operator.shards, worker, replay):
+                    await self._watch(informer, subscription, looked, working)
             finally:
                 subscription.close()
         except ReadError:  # There will be no further changes: calls that run now go on to their ends.

@@ -77,6 +77,10 @@ def checked(
             _logger.warning("A callback is async: %(text)s. %(remedy)s.", {"text": text, "remedy": NOT_ASYNC})
         return None
     namespaces_of(settings, declared)
+    if (sharding := settings_of(settings).sharding) is not None:
+        from ._division import check_sharding  # Few operators need it.  # noqa: PLC0415
+
+        check_sharding(settings, registry, sharding)
     if registry is not None:
         check_handlers(registry)
     if any(each.has_finalizer for each in reconcilers(registry)):
@@ -142,6 +146,8 @@ async def _probe(*, settings: kopf.OperatorSettings, **_: Any) -> object:
     if any(whys):  # Kopf answers 500. With any other error it would not answer.
         raise kopf.PermanentError(" ".join(filter(None, whys)))
     report = dict(operator.report()) if operator is not None else {}
+    if operator is not None and operator.replica is not None:
+        report["sharding"] = operator.replica.report()
     for name, each in others.items():
         report |= {f"{name}: {key}": found for key, found in reports(each.informers).items()}
     return report or None

@@ -37,6 +37,8 @@ from kopf_selectcache.recorder.recorder import Recorder, end_recordings
 from kopf_selectcache.selectors.kind_keys import text_of
 from kopf_selectcache.selectors.selector import Branches, Selector
 from kopf_selectcache.settings.options import SelectCacheSettings, settings_of
+from kopf_selectcache.sharding.replica import Replica
+from kopf_selectcache.sharding.shards import Shards
 
 from ._stop import Stop
 from .caches import named_caches
@@ -63,6 +65,9 @@ EARLY_ACTIVITIES: Mapping[_kopf.Activity, str] = {
 }
 """The activities whose handlers the caches wait for, so that these must not wait for the caches; with the
 names of their decorators in `kopf.on`."""
+
+LEAVING = 10.0
+"""The seconds that a replica has to give its ranges to others at its end."""
 
 SHARED_SETTINGS = (
     "these settings belong to another running operator",
@@ -113,6 +118,8 @@ class Operator:
         self.stop = Stop(settings, begin=self._end_calls, end=self._reach_deadline)
         self.waits = self.stop.waits
         """The waits of the handlers and threads of this operator."""
+        self.replica: Replica | None = None
+        """This replica among others; None if there are no others."""
         self._handling: asyncio.Task[None] | None = None
         """Calls the handlers of changes and the reconcilers."""
         self._runtime: asyncio.Future[Runtime] = asyncio.get_running_loop().create_future()
@@ -149,6 +156,11 @@ class Operator:
         """The cache of async handlers that are called for changes, and of reconcilers."""
         return Cache(self.runtime, waits=self.waits)
 
+    @property
+    def shards(self) -> Shards | None:
+        """The ranges of keys that this replica handles; None if it handles all."""
+        return None if self.replica is None else self.replica.shards
+
     async def _keep(self) -> None:
         """Run the caches until cancelled. Reads raise the errors of this task."""
         # An empty vault is filled after all startup handlers, retried ones too, have succeeded: declarations
@@ -170,6 +182,8 @@ class Operator:
             patterns = _kopf.watched_patterns(self.settings)
             is_command = click.get_current_context(silent=True) is not None
             place = "-n" if is_command else "kopf.operator(namespaces=...)"
+            if self._declared.sharding is not None:
+                self.replica = Replica(self._declared.sharding, runtime, self.settings.queueing.exit_timeout)
             runtime.warn_of_absent(sorted(_kopf.select_specific_namespaces(patterns)), place)
             await self._run(runtime)
 
@@ -184,6 +198,7 @@ class Operator:
             caches = asyncio.create_task(runtime.run(), name="selectcache: caches")
             self._handling = asyncio.create_task(self._run_beside(runtime), name="selectcache: handlers")
             rest = asyncio.create_task(runtime.trim_at_rest(), name="selectcache: free memory")
+            replica = asyncio.create_task(self._be_replica(), name="selectcache: replica")
             try:
                 (await asyncio.wait({caches}))[0].pop().result()  # They end after the handlers.
             finally:
@@ -194,12 +209,27 @@ class Operator:
                 # Handlers read the caches up to their ends.
                 await asyncio.gather(self._handling, return_exceptions=True)
                 await end_recordings(runtime)
+                await self._leave(replica)
                 self.waits.end("the operator ends")
                 caches.cancel()
                 await asyncio.gather(caches, return_exceptions=True)
                 if self._starter is not None and self._starter.done():
                     # If it has failed, or was cancelled, Kopf leaves our connections open.
                     await self.vault.close()
+
+    async def _be_replica(self) -> None:
+        if self.replica is not None:
+            await self.replica.run()
+
+    async def _leave(self, replica: asyncio.Task[None]) -> None:
+        """Give the ranges to other replicas at once: they would wait for the end of the Lease."""
+        if self.replica is not None and not replica.done():
+            self.replica.leave()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LEAVING):
+                    await asyncio.wait({replica})
+        replica.cancel()
+        await asyncio.gather(replica, return_exceptions=True)
 
     def _needs_no_advice(self, informer: Informer) -> bool:
         """Return True if Kopf's handlers of a kind are fed, or would be with labels in their decorators, or
@@ -547,6 +577,8 @@ def collector(settings: kopf.OperatorSettings) -> Collector:
         if (found := runtime()) is not None:
             yield from event_metrics(found)
             yield from queue_metrics(found)
+        if (operator := operator_of(settings)) is not None and operator.replica is not None:
+            yield from operator.replica.metrics()
 
     return Collector(informers, others=others, further=further, longest_stall=longest_stall)
 

@@ -20,6 +20,7 @@ from .reconcile import RECONCILE
 from .reconcilers import RECONCILERS
 from .recorder import RECORDER
 from .restarts import RESTARTS
+from .sharding import SHARDING
 from .silence import SILENCE
 from .split import SPLIT_CACHES
 from .writes import WRITES
@@ -681,6 +682,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *PACKING,
     *READS,
     *RESTARTS,
+    *SHARDING,
     *SPLIT_CACHES,
     *RECONCILE,
     *RECONCILERS,

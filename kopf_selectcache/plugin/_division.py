@@ -1,0 +1,89 @@
+"""Division: the handlers of a replica run for the keys that it owns (`sharding.shards`)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import kopf
+
+from kopf_selectcache import _kopf
+from kopf_selectcache._errors import DeclarationError
+from kopf_selectcache.core.redact import printable_name
+from kopf_selectcache.core.store.record import ObjectKey
+from kopf_selectcache.reactions.engine import Function, RunAgain, Worker
+from kopf_selectcache.reactions.queue import Run
+from kopf_selectcache.selectors.object_key import Key
+from kopf_selectcache.settings.sharding import Sharding
+from kopf_selectcache.sharding.shards import Shards
+
+_logger = logging.getLogger("kopf_selectcache")
+
+
+def check_sharding(
+    settings: kopf.OperatorSettings, registry: _kopf.OperatorRegistry | None, sharding: Sharding
+) -> None:
+    """Raise DeclarationError for an operator whose replicas would handle objects twice, or not at all."""
+    sharding.found()
+    if not settings.peering.standalone:
+        raise DeclarationError(
+            "with sharding, Kopf's peering must be off: it pauses all replicas but one",
+            remedy="Run it with --standalone, or assign settings.peering.standalone = True",
+        )
+    indices = set() if registry is None else set(map(id, _kopf.index_handlers(registry)))
+    for handler in () if registry is None else _kopf.watching_handlers(registry):
+        if id(handler) not in indices:
+            raise DeclarationError(
+                f"{handler}: with sharding, each replica would call it for all objects",
+                remedy="Use @selectcache.reconcile or @selectcache.on.change, which are divided\n"
+                "Or run one replica, without settings.selectcache.sharding",
+            )
+
+
+class _Runs:
+    """The runs of one handler."""
+
+    def __init__(self, worker: Worker, replay: Callable[[Callable[[ObjectKey], bool]], None]) -> None:
+        self.replay, self.running = replay, worker.running
+
+
+@contextmanager
+def divided(
+    shards: Shards | None, worker: Worker, replay: Callable[[Callable[[ObjectKey], bool]], None]
+) -> Iterator[None]:
+    """Have the runs of a worker follow the ranges of this replica meanwhile. `replay` runs the keys of which
+    a function returns True.
+    """
+    if shards is None:
+        yield
+        return
+    with shards.handling(_Runs(worker, replay)):
+        yield
+
+
+def if_handled(shards: Shards | None, function: Function, forget: Callable[[Key], None]) -> Function:
+    """Return a function that runs only the keys of this replica, and forgets all others."""
+    if shards is None:
+        return function
+
+    async def run(run: Run) -> RunAgain | None:
+        pair = run.key.pair
+        with shards.run_of(pair) as is_handled:
+            if not is_handled:
+                forget(run.key)
+                return None
+            try:
+                return await function(run)
+            except asyncio.CancelledError:
+                if shards.handles(pair):
+                    raise
+                _logger.info(
+                    "The run of %(key)s was cancelled: another replica handles it now.",
+                    {"key": printable_name(*pair)},
+                )
+                forget(run.key)
+                return None
+
+    return run

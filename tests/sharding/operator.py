@@ -1,0 +1,43 @@
+"""The operator of a fleet: it logs the begin and the end of each run, and writes what it has seen."""
+
+import asyncio
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import kopf
+
+import kopf_selectcache as selectcache
+
+
+def note(*words: object) -> None:
+    """Append a line to the log: the lines of all processes have an order."""
+    line = " ".join(map(str, (os.environ["POD_NAME"], os.getpid(), *words)))
+    file = os.open(os.environ["FLEET_LOG"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    os.write(file, f"{line}\n".encode())
+    os.close(file)
+
+
+@kopf.on.startup()
+def configure(settings: kopf.OperatorSettings, **_: object) -> None:
+    ours = selectcache.settings_of(settings)
+    lease = float(os.environ.get("FLEET_LEASE", "4"))
+    ours.sharding = selectcache.Sharding(name="fleet", namespace="operators", lease=lease)
+    ours.selectors["configmaps"] = "fleet=yes"
+    settings.queueing.exit_timeout = 2.0
+
+
+@selectcache.reconcile("configmaps")
+async def handle(
+    name: str, namespace: str, body: Mapping[str, Any], cache: selectcache.Cache, **_: object
+) -> None:
+    key, seen = f"{namespace}/{name}", body["data"]["number"]
+    note("begin", key, seen)
+    try:
+        await asyncio.sleep(0.01)
+        if body["data"].get("seen") != seen:
+            await cache.live.patch("configmaps", name, namespace=namespace, changes={"data": {"seen": seen}})
+        note("end", key, seen)
+    except BaseException as error:
+        note("end", key, f"{type(error).__name__}")
+        raise
