@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import kopf
 
@@ -16,8 +17,10 @@ from kopf_selectcache.core.store.record import ObjectKey
 from kopf_selectcache.reactions.engine import Function, RunAgain, Worker
 from kopf_selectcache.reactions.queue import Run
 from kopf_selectcache.selectors.object_key import Key
-from kopf_selectcache.settings.sharding import Sharding
-from kopf_selectcache.sharding.shards import Shards
+
+if TYPE_CHECKING:
+    from kopf_selectcache.settings.sharding import Sharding
+    from kopf_selectcache.sharding.shards import Shards
 
 _logger = logging.getLogger("kopf_selectcache")
 

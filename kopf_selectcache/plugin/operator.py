@@ -37,8 +37,6 @@ from kopf_selectcache.recorder.recorder import Recorder, end_recordings
 from kopf_selectcache.selectors.kind_keys import text_of
 from kopf_selectcache.selectors.selector import Branches, Selector
 from kopf_selectcache.settings.options import SelectCacheSettings, settings_of
-from kopf_selectcache.sharding.replica import Replica
-from kopf_selectcache.sharding.shards import Shards
 
 from ._stop import Stop
 from .caches import named_caches
@@ -49,6 +47,9 @@ from .runtimes import create_runtime
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
+
+    from kopf_selectcache.sharding.replica import Replica
+    from kopf_selectcache.sharding.shards import Shards
 
 Kinds: TypeAlias = tuple[KindKey, ...] | None
 """The kinds that are waited for; None for all that are declared."""
@@ -183,6 +184,8 @@ class Operator:
             is_command = click.get_current_context(silent=True) is not None
             place = "-n" if is_command else "kopf.operator(namespaces=...)"
             if self._declared.sharding is not None:
+                from kopf_selectcache.sharding.replica import Replica  # Few need it.  # noqa: PLC0415
+
                 self.replica = Replica(self._declared.sharding, runtime, self.settings.queueing.exit_timeout)
             runtime.warn_of_absent(sorted(_kopf.select_specific_namespaces(patterns)), place)
             await self._run(runtime)

@@ -15,7 +15,7 @@ from kopf_selectcache.core.redact import shown
 _NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 _SUFFIX = re.compile(r"-[a-z0-9]{6,10}-[a-z0-9]{5}$|-[0-9]+$")
-"""What a Deployment, or a StatefulSet, adds to its name for a pod."""
+"""The end of a pod's name that its Deployment or StatefulSet has added."""
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
@@ -32,7 +32,7 @@ class Sharding:
     """The name of the operator, which keeps two operators in one namespace apart. By default that of the
     Deployment or StatefulSet, as in the name of the pod."""
     by: Literal["namespace"] = "namespace"
-    """What is divided."""
+    """The unit of division."""
     namespace: str = ""
     """The namespace of the Leases and the ConfigMap by which replicas agree. By default that of the pod."""
     lease: float = 40.0

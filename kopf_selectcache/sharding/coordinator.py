@@ -83,7 +83,7 @@ _MICRO_TIME = "%Y-%m-%dT%H:%M:%S.%fZ"
 
 
 class Ranges(Protocol):
-    """What the operator does when ranges come and go. Called on its loop."""
+    """Follows the ranges that come and go. Called on the operator's loop."""
 
     async def warm(self, range_: int) -> None:
         """List and watch the keys of a range, without acting. Return once they are known."""
@@ -118,7 +118,7 @@ class Coordinator:
     ) -> None:
         """`clock` goes on while the machine is suspended."""
         self.state = begin(options, clock())
-        """What the replica knows. Another object replaces it at each step, so any thread may read it."""
+        """Its knowledge. Another object replaces it at each step, so any thread may read it."""
         self.group, self.namespace = group, namespace
         self.requests = 0
         """The number of requests that were sent."""
@@ -127,7 +127,7 @@ class Coordinator:
         self.under_way = 0
         """The number of those that are not answered yet."""
         self.ranges: Ranges
-        """What follows the ranges. Set it before `run`."""
+        """Follows the ranges. Set it before `run`."""
         self._transport = transport
         self._clock, self._sleep, self._now, self._logger = clock, sleep, now, logger
         self._inputs: deque[Input] = deque()
