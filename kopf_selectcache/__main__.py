@@ -9,10 +9,10 @@ import sys
 from collections.abc import Sequence
 from importlib.metadata import version
 
-from .cli import check, completion, finalizers, outside, rbac, serve, why
+from .cli import check, completion, finalizers, outside, rbac, serve, shards, why
 from .cli.output import INTERRUPTED, UNKNOWN, CommandError, Parser, fail, show
 
-COMMANDS = (check, why, outside, rbac, finalizers, serve, completion)
+COMMANDS = (check, why, outside, rbac, shards, finalizers, serve, completion)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

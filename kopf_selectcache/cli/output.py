@@ -31,7 +31,7 @@ _RED, _GREEN, _YELLOW, _BOLD = "31", "32", "33", "1"
 _MARKS = (
     (re.compile(r"\s*(!|missing:|error:) "), _RED),
     (re.compile(r"\s*(\*|too much:|hint:|note:) "), _YELLOW),
-    (re.compile(r"KIND .*"), _BOLD),
+    (re.compile(r"(KIND|REPLICA) .*"), _BOLD),
     (re.compile(r"Nothing is missing, and nothing is too much\.|.* No problems found\."), _GREEN),
 )
 """The beginning of a marked line, and its colour as an SGR code of ECMA-48."""

@@ -19,17 +19,15 @@ from kopf_selectcache.reactions.queue import Run
 from kopf_selectcache.selectors.object_key import Key
 
 if TYPE_CHECKING:
-    from kopf_selectcache.settings.sharding import Sharding
     from kopf_selectcache.sharding.shards import Shards
 
 _logger = logging.getLogger("kopf_selectcache")
 
 
 def check_sharding(
-    settings: kopf.OperatorSettings, registry: _kopf.OperatorRegistry | None, sharding: Sharding
+    settings: kopf.OperatorSettings, registry: _kopf.OperatorRegistry | None
 ) -> None:
     """Raise DeclarationError for an operator whose replicas would handle objects twice, or not at all."""
-    sharding.found()
     if not settings.peering.standalone:
         raise DeclarationError(
             "with sharding, Kopf's peering must be off: it pauses all replicas but one",

@@ -77,10 +77,10 @@ def checked(
             _logger.warning("A callback is async: %(text)s. %(remedy)s.", {"text": text, "remedy": NOT_ASYNC})
         return None
     namespaces_of(settings, declared)
-    if (sharding := settings_of(settings).sharding) is not None:
+    if declared.sharding is not None:
         from ._division import check_sharding  # Few operators need it.  # noqa: PLC0415
 
-        check_sharding(settings, registry, sharding)
+        check_sharding(settings, registry)
     if registry is not None:
         check_handlers(registry)
     if any(each.has_finalizer for each in reconcilers(registry)):
@@ -105,7 +105,10 @@ async def _startup(
     assert starter is not None, "a coroutine runs in a task"
     if (running := operator_of(settings)) is not None and running.is_of_another(starter):
         raise DeclarationError(SHARED_SETTINGS[0], remedy=SHARED_SETTINGS[1])
-    is_needed = checked(settings, registry) is not None or any(change_handlers(registry))
+    declared = checked(settings, registry)
+    if declared is not None and declared.sharding is not None:
+        declared.sharding.found()  # Commands check an operator outside its pod.
+    is_needed = declared is not None or any(change_handlers(registry))
     route = route_events(settings)
     if not is_needed and not is_requested(settings) and route is None:
         return  # A handler that only uses `fetch` starts the operator at its first read.
