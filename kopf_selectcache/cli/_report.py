@@ -115,6 +115,40 @@ class Section:
 
 
 @dataclass(frozen=True)
+class Division:
+    """How several replicas divide the work."""
+
+    name: str
+    """The name of the operator; empty for that of its Deployment."""
+    namespace: str
+    """The namespace of the replicas; empty if it is unknown."""
+    by: str
+    handlers: tuple[str, ...]
+    """The handlers that each replica runs only for its own part."""
+    static: tuple[int, int] | None = None
+    """The number of this replica, and of all, if ranges never move."""
+
+    def __str__(self) -> str:
+        name = f" as {self.name}" if self.name else ""
+        where = f" in {self.namespace}" if self.namespace else ""
+        runs = f" for its own {self.by}s: {', '.join(self.handlers)}" if self.handlers else " no handlers"
+        text = f"Sharded by {self.by}{name}{where}: each replica runs{runs}."
+        if self.static is not None:
+            return f"{text} This is replica {self.static[0]} of {self.static[1]}, and ranges never move."
+        return f"{text} It takes its name from POD_NAME: fieldRef: {{fieldPath: metadata.name}}."
+
+    def plain(self) -> dict[str, Any]:
+        """Return it as JSON has it."""
+        return {
+            "name": self.name or None,
+            "namespace": self.namespace or None,
+            "by": self.by,
+            "handlers": list(self.handlers),
+            "static": None if self.static is None else list(self.static),
+        }
+
+
+@dataclass(frozen=True)
 class Report:
     """The result for an operator."""
 
@@ -125,6 +159,8 @@ class Report:
     """Questions without an answer."""
     events: EventRights | None = None
     """The API in which recorders write; None if nothing is recorded."""
+    division: Division | None = None
+    """None for an operator of one replica."""
 
     @property
     def problems(self) -> tuple[Problem, ...]:
@@ -157,6 +193,7 @@ class Report:
         told += [f"! {problem}." for problem in self.others]
         told += [f"* {each}" for each in self.unknown]
         told += [f"{self.events}."] if self.events is not None else []
+        told += [str(self.division)] if self.division is not None else []
         return "\n".join([*filter(None, lines[:1]), *told, "", _summary(self)])
 
     def plain(self) -> dict[str, Any]:
@@ -200,6 +237,7 @@ class Report:
             "problems": [{"what": each.what, "remedy": each.remedy} for each in self.others],
             "hints": list(self.unknown),
             "eventsApi": str(self.events.api) if self.events is not None else None,
+            "sharding": self.division.plain() if self.division is not None else None,
             "problemCount": len(self.problems),
         }
 

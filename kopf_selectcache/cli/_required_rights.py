@@ -37,6 +37,7 @@ from ._rights import (
     of_handlers,
     of_kopf,
     of_live,
+    of_sharding,
 )
 from ._unawaited import Unawaited, unawaited_in
 from .operator_loader import Loaded, names_of
@@ -62,8 +63,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> Group:
 class Needs:
     """The permissions that one operator needs."""
 
-    def __init__(self, operator: Loaded, late: Sequence[Late] = (), fetched: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        operator: Loaded,
+        late: Sequence[Late] = (),
+        fetched: Sequence[str] = (),
+        *,
+        namespace: str = "",
+    ) -> None:
+        """`namespace` is that of the operator itself; empty if it is unknown."""
         self._operator = operator
+        self._namespace = namespace
         self._late = late
         self._fetched = fetched
         self._found: dict[KindKey, Resource] = {}
@@ -100,6 +110,7 @@ class Needs:
         rights += await self.of_declarations()
         rights += await self.of_fetches(settling=True)
         rights += await self.of_reconcilers()
+        rights += self.of_sharding()
         return rights + [right async for right in self._of_kopf()]
 
     async def of_declarations(self) -> list[Right]:
@@ -147,6 +158,19 @@ class Needs:
             if handler.deleted:
                 rights += of_live(resource, watched, "get", what_for=RECONCILERS)
         return rights
+
+    def of_sharding(self) -> list[Right]:
+        """Return the permissions by which replicas agree, in their own namespace."""
+        sharding = self._operator.declared.sharding
+        if sharding is None or sharding.static is not None:
+            return []
+        if namespace := sharding.namespace or self._namespace:
+            return [*of_sharding(namespace)]
+        self._unknown(
+            "The namespace of the replicas, and so of their Leases, is unknown. Give it with --account"
+            " NAMESPACE/NAME, or Sharding(namespace='...')."
+        )
+        return []
 
     def _declared(self) -> list[tuple[KindKey, Cached]]:
         """Return the declarations of the settings."""

@@ -15,6 +15,7 @@ from kopf_selectcache.settings.rights import READ, Right, merged
 LIVE, SETTLING = "cache.live", "lost answers of cache.live"
 RECONCILERS = "reconcilers"
 EVENTS = "events"
+SHARDING = "sharding"
 NOTE = "Recorders write Events in the core API; where they may use only events.k8s.io, they use that."
 CRDS = ("apiextensions.k8s.io", "customresourcedefinitions")
 
@@ -86,6 +87,16 @@ def of_kopf(*, everywhere: bool) -> Iterator[Right]:
     yield Right(*CRDS, READ, what_for=what_for)
     if not everywhere:
         yield Right("", "namespaces", READ, what_for=what_for)
+
+
+def of_sharding(namespace: str) -> Iterator[Right]:
+    """Yield the permissions by which replicas agree who handles what: for Leases and a ConfigMap in their
+    namespace.
+    """
+    verbs = frozenset({"get", "list", "watch", "create", "update"})
+    leases = Right("coordination.k8s.io", "leases", verbs | {"delete"}, namespace)
+    for right in (leases, Right("", "configmaps", verbs, namespace)):
+        yield replace(right, what_for=frozenset({SHARDING}))
 
 
 def lacking(needed: Iterable[Right], granted: Collection[Right]) -> list[Right]:

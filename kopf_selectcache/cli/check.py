@@ -36,9 +36,9 @@ from kopf_selectcache.plugin.feed_safety import (
 )
 from kopf_selectcache.plugin.finalizers import finalizers_of
 from kopf_selectcache.plugin.narrowing import advice_on, handlers_of, watches_in_full
-from kopf_selectcache.plugin.on import change_handlers_of, undeclared_change_handlers
+from kopf_selectcache.plugin.on import change_handlers, change_handlers_of, undeclared_change_handlers
 from kopf_selectcache.plugin.peering import unmet_peering
-from kopf_selectcache.plugin.reconcile import reconcilers_with
+from kopf_selectcache.plugin.reconcile import reconcilers, reconcilers_with
 from kopf_selectcache.selectors.kind_keys import SETTINGS, text_of, unserved
 from kopf_selectcache.selectors.selector import brief
 from kopf_selectcache.settings.checks import bytes_in, readable, written
@@ -48,9 +48,9 @@ from kopf_selectcache.settings.rights import Right, merged, of_cache
 
 from . import _late, _paths, _required_rights, operator_loader, output
 from ._caches import declared_in, plan
-from ._report import Follower, KopfHandlers, Problem, Report, Result, Section
+from ._report import Division, Follower, KopfHandlers, Problem, Report, Result, Section
 from ._required_rights import Needs, key_of
-from ._rights import EVENTS, LIVE, RECONCILERS, choose
+from ._rights import EVENTS, LIVE, RECONCILERS, SHARDING, choose
 from .operator_loader import NO_CACHE, Loaded
 from .output import PROBLEM, CommandResult, Progress, width_of
 
@@ -83,7 +83,7 @@ async def checked(arguments: argparse.Namespace, *, errors: TextIO, clock: Calla
     async with operator_loader.loaded(arguments, plain=True) as operator:
         await operator.log_in()
         needs, sections, expected, reviewer = (
-            Needs(operator, late, arguments.fetch),
+            Needs(operator, late, arguments.fetch, namespace=operator_loader.namespace_of(arguments)),
             list[Section](),
             dict[str, int](),
             operator_loader.reviewer_of(operator.transport, operator_loader.user_of(arguments)),
@@ -98,6 +98,7 @@ async def checked(arguments: argparse.Namespace, *, errors: TextIO, clock: Calla
                 sections.append(section)
                 expected[section.kind] = max(check.expected, expected.get(section.kind, 0))
         calls = [*await needs.of_fetches(), *await needs.of_declarations(), *await needs.of_reconcilers()]
+        calls += needs.of_sharding()
         lacks = await reviewer.missing(merged(calls))
         recorded = await needs.of_recorders()
         events = await choose(recorded, reviewer.lacks) if recorded else None
@@ -135,7 +136,18 @@ async def checked(arguments: argparse.Namespace, *, errors: TextIO, clock: Calla
                     f" {written(1.5 * total)!r}",
                 )
             )
-        return Report(tuple(sections), tuple(others), tuple(unknown), events)
+        division = _division(operator, operator_loader.namespace_of(arguments))
+        return Report(tuple(sections), tuple(others), tuple(unknown), events, division)
+
+
+def _division(operator: Loaded, namespace: str) -> Division | None:
+    """Return how replicas divide the work; `namespace` is that of the operator, if it is known."""
+    if (sharding := operator.declared.sharding) is None:
+        return None
+    handlers = (*reconcilers(operator.registry), *change_handlers(operator.registry))
+    ids = tuple(dict.fromkeys(str(each.id) for each in handlers))
+    where = sharding.namespace or namespace
+    return Division(sharding.name, where, sharding.by, ids, sharding.static)
 
 
 async def _absent_namespaces(operator: Loaded, checks: Iterable[Check]) -> list[str]:
@@ -235,6 +247,8 @@ def _done(right: Right) -> str:
         return "reconcilers"
     if EVENTS in right.what_for:
         return "recorded Events"
+    if SHARDING in right.what_for:
+        return "the Leases and the ConfigMap of the replicas"
     return "cache.live in handlers" if any(LIVE in each for each in right.what_for) else "cache.declare"
 
 

@@ -101,6 +101,11 @@ def user_of(arguments: argparse.Namespace) -> str | None:
     return f"system:serviceaccount:{arguments.account.replace('/', ':')}" if arguments.account else None
 
 
+def namespace_of(arguments: argparse.Namespace) -> str:
+    """Return the namespace of the account; empty if none is given."""
+    return arguments.account.partition("/")[0] if arguments.account else ""
+
+
 def reviewer_of(transport: KopfTransport, user: str | None) -> Reviewer:
     """Return the reviewer of the permissions of a user; for None, of the one that logs in."""
     return Reviewer(lambda path, question: transport.ask(path, question, impersonate=user), user=user)

@@ -14,6 +14,7 @@ from kopf_selectcache.settings.rights import Right, merged
 
 from . import _late, _required_rights, operator_loader, output
 from ._manifests import NoRights, as_list, as_name, as_yaml, granted_by, manifests
+from ._objects import DEFAULT
 from ._required_rights import Needs
 from ._rights import beyond, choose, lacking, plain
 from .output import PROBLEM, CommandError, CommandResult
@@ -48,10 +49,13 @@ async def run(arguments: argparse.Namespace) -> CommandResult:
     CommandError.
     """
     async with operator_loader.loaded(arguments) as operator:
-        needs = Needs(operator, _late.given(arguments), arguments.fetch)
+        namespace = operator_loader.namespace_of(arguments)
+        if arguments.check is None:
+            namespace = namespace or DEFAULT
+        needs = Needs(operator, _late.given(arguments), arguments.fetch, namespace=namespace)
         rights, recorded = await needs.all(), await needs.of_recorders()
         if arguments.check is None:
-            account = arguments.account or f"default/{as_name(operator.name)}"
+            account = arguments.account or f"{DEFAULT}/{as_name(operator.name)}"
             objects = manifests(merged(rights), account)
             is_text = arguments.output == "text"
             text = as_yaml(objects, [*needs.notes, *needs.unknown])

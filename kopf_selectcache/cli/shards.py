@@ -12,6 +12,7 @@ from itertools import groupby
 from kopf_selectcache.client.reading import Refused
 from kopf_selectcache.client.transport import KopfTransport
 from kopf_selectcache.core.assignment.hashing import RANGES
+from kopf_selectcache.core.assignment.records import assignment_name
 from kopf_selectcache.core.assignment.rendezvous import desired_owners
 from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.settings.sharding import Sharding
@@ -108,8 +109,8 @@ def _lines(fleet: Fleet) -> Iterable[str]:
         yield f"Range {range_} moves from {owner or 'nobody'} to {taker}."
     if fleet.trouble:
         yield (
-            f"! No replica handles anything, because of the ConfigMap of {fleet.name}: {fleet.trouble}."
-            " The replicas make another one within a minute; delete it if it stays."
+            f"! No replica handles anything: the ConfigMap {assignment_name(fleet.name)} can't be used:"
+            f" {fleet.trouble}. The replicas write another one."
             if fleet.replicas
             else f"! No replica of {fleet.name} runs in {fleet.namespace}."
         )

@@ -7,16 +7,20 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from kopf_selectcache.cache.why import Standing, Why, ask_server
 from kopf_selectcache.client.reading import Refused
+from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.selection.kinds import Resource
 from kopf_selectcache.settings.rights import Right, merged, of_cache
 
 from . import _late, operator_loader, output
 from ._caches import PlannedCache, declared_in, plan_of, resource_of
+from ._fleet import fleets_in
 from ._objects import EXAMPLES as HOW
 from ._objects import parts_of, targets_of
 from ._rights import plain
@@ -57,8 +61,8 @@ async def run(arguments: argparse.Namespace) -> CommandResult:
         reviewer = operator_loader.reviewer_of(operator.transport, operator_loader.user_of(arguments))
         texts, codes, data = list[str](), list[int](), list[dict[str, Any]]()
         for _, cached, planned in caches:
-            found = await ask_server(operator.transport, planned.filter, resource, place, name)
-            why = found.as_declared(cached.filter_for(resource))
+            asked = await ask_server(operator.transport, planned.filter, resource, place, name)
+            why = asked.as_declared(cached.filter_for(resource))
             missing = await reviewer.missing(merged(of_cache(resource, planned)))
             lacks = [f"The cache lacks permission to {right}: {right.written()}" for right in missing]
             remedy = [f"To include it: {command}"] if (command := _labelling(why)) else []
@@ -68,7 +72,30 @@ async def run(arguments: argparse.Namespace) -> CommandResult:
             is_held = why.standing is Standing.DUE and not missing
             codes.append(UNKNOWN if why.standing is Standing.UNKNOWN else 0 if is_held else PROBLEM)
             data.append(_plain(why, missing))
-        return CommandResult("\n".join(texts), {"object": target.plain(), "caches": data}, min(codes))
+        replica, text = await _replica_of(operator, place, name)
+        texts += [text] if text else []
+        found = {"object": target.plain(), "caches": data} | replica
+        return CommandResult("\n".join(texts), found, min(codes))
+
+
+async def _replica_of(operator: Loaded, namespace: str | None, name: str) -> tuple[dict[str, Any], str]:
+    """Return which replica handles an object, as data and as text; nothing for an operator without
+    sharding, and if the cluster doesn't tell.
+    """
+    sharding = operator.declared.sharding
+    if sharding is None or sharding.static is not None:
+        return {}, ""
+    with suppress(Refused, Garbled):
+        where = sharding.namespace or None
+        fleets, _ = await fleets_in(operator.transport, sharding.name, where, datetime.now(UTC))
+        if len(fleets) == 1 and fleets[0].replicas:
+            replica, range_ = fleets[0].owner(namespace, name)
+            by = f"the namespace {namespace}" if namespace else "the name"
+            text = (
+                f"{f'Replica {replica}' if replica else 'No replica'} handles it: {by} is in range {range_}."
+            )
+            return {"replica": replica or None, "range": range_}, text
+    return {}, ""
 
 
 def _split(words: Sequence[str], *, has_file: bool) -> tuple[list[str], list[str]]:
