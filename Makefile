@@ -25,7 +25,7 @@ WITH_SPHINX := $(SITE)/.installed
 DEMO := .venv/demo-$(notdir $(VENV))
 WITH_DEMO := $(DEMO)/.installed
 
-.PHONY: help env demo test cover cover-lines quick test-real test-real-all test-clients test-lowest test-kopf comparison bench test-bench structure soak hostile model world mutants test-all test-others envs lint docs test-quick test-between test-oldest servers field-labels merge-types dist try-dist clean
+.PHONY: help env demo demo-shards test cover cover-lines quick test-real test-real-all test-clients test-lowest test-kopf comparison bench test-bench structure soak hostile model world mutants test-all test-others envs lint docs test-quick test-between test-oldest servers field-labels merge-types dist try-dist clean
 
 help:  ## Show what can be made.
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -51,6 +51,9 @@ $(WITH_DEMO): setup.cfg pyproject.toml
 
 demo: $(WITH_DEMO)  ## Show what it does, in about a minute and without a cluster.
 	@$(DEMO)/bin/python examples/demo/demo.py $(ARGS)
+
+demo-shards: $(WITH_DEMO)  ## Show three replicas that share namespaces: kill one with a key, and watch; ARGS=--scripted does it by itself.
+	@$(DEMO)/bin/python examples/demo/shards.py $(ARGS)
 
 # Enumerations, explorations, simulations, attacks, comparisons with brute force and with Go: several times as long where coverage is
 # measured, which needs none of them; and one interpreter computes what every other does.

@@ -21,7 +21,7 @@ class Operator:
         self._cluster = cluster
         self._asked = 0
         self._lines = queue.Queue()
-        self._log = deque(maxlen=40)
+        self.log = deque(maxlen=40)
         kubeconfig = cluster.kubeconfig(folder / "kubeconfig")
         self.process = subprocess.Popen(  # The command is a constant.  # noqa: S603
             [
@@ -59,7 +59,7 @@ class Operator:
 
     def _read(self):
         for line in self.process.stdout:
-            self._log.append(line.rstrip())
+            self.log.append(line.rstrip())
             self._lines.put(line.rstrip())
         self._lines.put(None)
 
@@ -122,7 +122,7 @@ class Operator:
     def _give_up(self):
         if self.process.poll() is not None:
             self._reader.join()
-        raise SystemExit("The operator has ended, or fallen silent. It said:\n  " + "\n  ".join(self._log))
+        raise SystemExit("The operator has ended, or fallen silent. It said:\n  " + "\n  ".join(self.log))
 
 
 @contextmanager
