@@ -1,4 +1,4 @@
-"""`make demo-shards`: replicas are killed, started and ended, by itself and with keys; nothing is left behind."""
+"""`make demo-shards`: replicas are killed, started and ended, by itself and with keys; nothing is left."""
 
 import os
 import pty

@@ -51,7 +51,7 @@ class Replica:
             "condition": found.condition,
             "identity": found.identity,
             "replicas": list(found.members),
-            "ranges": f"{len(found.acting)} of {len(found.shares)}",
+            "ranges": f"{len(found.acting)} of {self.shards.ranges}",
             "unowned": list(found.unowned),
         }
 
