@@ -81,7 +81,7 @@ class Fleet(NamedTuple):
     """Why the assignment can't be used; empty if it can."""
     by: str
     shares: tuple[Share, ...]
-    """What the assignment says of each range; empty if it can't be used."""
+    """The owner and epoch of each range; empty if the assignment can't be used."""
     unowned: tuple[int, ...]
     """The ranges that no replica handles."""
     unserved: tuple[str, ...] | None
@@ -143,7 +143,7 @@ def fleet_of(
     """Return what the Leases and the ConfigMap of one operator say. `namespaces` are those of the cluster."""
     read = read_assignment(configmap)
     assignment, options = read.assignment, Options("", "")
-    trouble = _trouble(read)
+    trouble = _unusable(read)
     if assignment is not None and assignment.hash != options.hash:
         trouble, namespaces = f"it divides by {assignment.hash}, which this version doesn't know", None
     shares = assignment.shares if assignment is not None and not trouble else ()
@@ -180,7 +180,7 @@ def fleet_of(
     return Fleet(name, namespace, tuple(replicas), trouble, by, shares, unowned, inside(unowned))
 
 
-def _trouble(read: AssignmentRead) -> str:
+def _unusable(read: AssignmentRead) -> str:
     if read.broken:
         return read.broken
     return "" if read.assignment is not None else "it is absent"

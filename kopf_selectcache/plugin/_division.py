@@ -24,9 +24,7 @@ if TYPE_CHECKING:
 _logger = logging.getLogger("kopf_selectcache")
 
 
-def check_sharding(
-    settings: kopf.OperatorSettings, registry: _kopf.OperatorRegistry | None
-) -> None:
+def check_sharding(settings: kopf.OperatorSettings, registry: _kopf.OperatorRegistry | None) -> None:
     """Raise DeclarationError for an operator whose replicas would handle objects twice, or not at all."""
     if not settings.peering.standalone:
         raise DeclarationError(
