@@ -109,8 +109,8 @@ def _lines(fleet: Fleet) -> Iterable[str]:
         yield f"Range {range_} moves from {owner or 'nobody'} to {taker}."
     if fleet.trouble:
         yield (
-            f"! No replica handles anything: the ConfigMap {assignment_name(fleet.name)} can't be used:"
-            f" {fleet.trouble}. The replicas write another one."
+            f"! No replica handles anything: the ConfigMap {assignment_name(fleet.name)} can't be used"
+            f" ({fleet.trouble}). The replicas write another one."
             if fleet.replicas
             else f"! No replica of {fleet.name} runs in {fleet.namespace}."
         )

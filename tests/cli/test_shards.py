@@ -116,17 +116,23 @@ def test_a_late_replica_handles_nothing_and_its_namespaces_are_named(
 
 
 @pytest.mark.parametrize(
-    ("second", "state"),
+    ("holder", "spec", "state"),
     [
-        (lease("web-2", holder=""), "left"),
-        (lease("web-2", holder="web-2/bb-1"), "alive"),
-        ({**lease("web-2"), "spec": {"holderIdentity": "somebody"}}, "unreadable"),
+        ("", {}, "left"),
+        ("web-2/bb-1", {}, "alive"),
+        ("web-2/aa-1", {"holderIdentity": "somebody"}, "unreadable"),
     ],
-    ids=["left", "began anew", "edited"],
+    ids=["left", "began again", "edited"],
 )
 def test_ranges_of_an_identity_that_has_no_lease_are_unowned(
-    teams: EmbeddedCluster, capsys: pytest.CaptureFixture[str], second: dict[str, Any], state: str
+    teams: EmbeddedCluster,
+    capsys: pytest.CaptureFixture[str],
+    holder: str,
+    spec: dict[str, str],
+    state: str,
 ) -> None:
+    second = lease("web-2", holder=holder)
+    second["spec"] |= spec
     teams.create(lease("web-1"), second, assignment(HALVES))
     said = shards(capsys, "-o", "json")
     data = parsed(said)["operators"][0]
@@ -161,7 +167,9 @@ def test_an_assignment_that_cannot_be_used_says_why(
         teams.patch(CONFIGMAP, change)
     said = shards(capsys)
     assert said.code == 1
-    assert f"! No replica handles anything: the ConfigMap webapps-shards can't be used: {why}." in said.output
+    assert (
+        f"! No replica handles anything: the ConfigMap webapps-shards can't be used ({why})." in said.output
+    )
     assert "1 replica, 0 of 64 ranges." in said.output
     assert parsed(shards(capsys, "-o", "json"))["operators"][0]["assignment"] == why
 

@@ -139,6 +139,7 @@ def deliver(
             recorder=None,
             cache=None,
             is_stopping=False,
+            shards=None,
         )
         registry = kopf.OperatorRegistry()
         on.change("pods", registry=registry, id="follow", **options)(follow)

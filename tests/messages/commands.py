@@ -10,6 +10,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import kopf
 
@@ -20,6 +21,7 @@ from kopf_selectcache.testing.faults import Refuse
 from tests.cache.environment import pod
 from tests.cli.conftest import HEAD
 from tests.cli.test_check_peering import of_namespaces
+from tests.cli.test_shards import CONFIGMAP, OPERATORS, RECONCILING, SHARDED, assignment, lease
 from tests.messages.provoked import Lines, Provoked
 from tests.plugin.test_embedding import PEERINGS
 
@@ -28,6 +30,7 @@ CUT = [
     (r"can't connect to [0-9.]+:\d+", "can't connect to 127.0.0.1:..."),
     (r"(?s)Traceback \(most recent call last\):.*\n(?=\w+(Error|Exit)\b)", "Traceback ...\n"),
     (r"\b\d[\d,.]* ?(Ki|Mi|KiB|B|ms|s)\b", "..."),
+    (r"\b20\d\d-\d\d-\d\dT[\d:]+Z", "..."),
 ]
 """What differs from run to run, and what stands for it in the table."""
 
@@ -111,6 +114,26 @@ def _forbid_peerings(cluster: EmbeddedCluster) -> None:
 def _name_a_node(cluster: EmbeddedCluster) -> None:
     cluster.create({"kind": "Node", "metadata": {"name": "n1"}})
     cluster.create(pod("web-2", version="", app="web") | {"spec": {"nodeName": "n1"}})
+
+
+def _replicas(*, age: float = 3.0, changes: Mapping[str, Any] | None = None) -> Callable[..., None]:
+    """Return a function that creates two replicas, of which each owns half of the ranges. The second has
+    renewed its Lease some seconds ago.
+    """
+
+    def prepare(cluster: EmbeddedCluster) -> None:
+        cluster.namespace(OPERATORS)
+        cluster.create(lease("web-1"), lease("web-2", age=age), assignment(dict.fromkeys(range(32), "web-2")))
+        if changes is not None:
+            cluster.patch(CONFIGMAP, changes)
+
+    return prepare
+
+
+def _of_replicas(*more: str) -> str:
+    """Return the source of a sharded operator."""
+    lines = "".join(f"    {line}\n" for line in SHARDED.splitlines())
+    return "\n".join([f"{HEAD}{lines}{RECONCILING}", *more])
 
 
 OPERATOR = "FOLDER/web.py"
@@ -235,6 +258,38 @@ COMMANDS: dict[str, Callable[[], Lines]] = {
     "check: a context that does not exist": run("check", OPERATOR, "--context", "embeded"),
     "check: a kubeconfig that does not exist": run("check", OPERATOR, "--kubeconfig", "FOLDER/gone"),
     "check: a kubeconfig that is none": run("check", OPERATOR, "--kubeconfig", OPERATOR),
+    "shards: nothing is wrong": run("shards", OPERATOR, source=_of_replicas(), prepare=_replicas()),
+    "shards: a late replica": run("shards", prepare=_replicas(age=31.0)),
+    "shards: a ConfigMap that somebody edited": run(
+        "shards", prepare=_replicas(changes={"data": {"seal": "0"}})
+    ),
+    "shards: no replicas": run("shards", OPERATOR, source=_of_replicas()),
+    "shards: nothing is sharded": run("shards"),
+    "shards: an operator that is not sharded": run("shards", OPERATOR),
+    "shards: a missing permission": run(
+        "shards", prepare=lambda cluster: cluster.faults.add(Refuse(403), verb="list", resource="leases")
+    ),
+    "why: an object of a replica": run(
+        "why",
+        OPERATOR,
+        "pods/ns/web-1",
+        "--standalone",
+        source=_of_replicas(),
+        prepare=_replicas(),
+    ),
+    "check: a sharded operator": run(
+        "check", OPERATOR, "--standalone", source=_of_replicas(), prepare=_replicas()
+    ),
+    "check: a sharded operator with Kopf's peering": run("check", OPERATOR, source=_of_replicas()),
+    "check: a sharded operator with handlers of Kopf": run(
+        "check",
+        OPERATOR,
+        "--standalone",
+        source=_of_replicas("@kopf.on.create('v1', 'pods')", "def f(**_): ..."),
+    ),
+    "check: permissions of replicas are missing": run(
+        "check", OPERATOR, "--standalone", "--account", "operators/web", source=_of_replicas()
+    ),
     "finalizers: a kind without names": run("finalizers", "remove", "pods"),
     "finalizers: names beside --all": run("finalizers", "remove", "pods", "web-1", "--all"),
     "finalizers: a misspelt kind": run("finalizers", "remove", "podz", "web-1"),
