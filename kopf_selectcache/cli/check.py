@@ -82,8 +82,9 @@ async def checked(arguments: argparse.Namespace, *, errors: TextIO, clock: Calla
     late = _late.given(arguments)
     async with operator_loader.loaded(arguments, plain=True) as operator:
         await operator.log_in()
+        namespace = operator_loader.namespace_of(arguments)
         needs, sections, expected, reviewer = (
-            Needs(operator, late, arguments.fetch, namespace=operator_loader.namespace_of(arguments)),
+            Needs(operator, late, arguments.fetch, namespace=namespace),
             list[Section](),
             dict[str, int](),
             operator_loader.reviewer_of(operator.transport, operator_loader.user_of(arguments)),
@@ -136,7 +137,7 @@ async def checked(arguments: argparse.Namespace, *, errors: TextIO, clock: Calla
                     f" {written(1.5 * total)!r}",
                 )
             )
-        division = _division(operator, operator_loader.namespace_of(arguments))
+        division = _division(operator, namespace)
         return Report(tuple(sections), tuple(others), tuple(unknown), events, division)
 
 

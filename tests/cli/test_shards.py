@@ -204,89 +204,99 @@ def test_a_clock_that_is_ahead_is_noted(teams: EmbeddedCluster, capsys: pytest.C
     assert "note: The clock of web-1 is 3600 s ahead of this machine's" in shards(capsys).errors
 
 
-class TestOfAnOperator:
-    def test_the_settings_say_which_leases_are_meant(self, teams: EmbeddedCluster, command: Command) -> None:
-        teams.create(lease("web-1"), assignment({}))
-        said = command("shards", SHARDED, handlers=RECONCILING)
-        assert (said.code, said.errors) == (0, "")
-        assert "webapps in operators: 1 replica, 64 of 64 ranges" in said.output
-        other = SHARDED.replace("'webapps'", "'others'")
-        assert "! No replica of others runs in operators." in command("shards", other).output
+# ---- Of an operator.
 
-    @pytest.mark.usefixtures("nowhere", "registry")
-    def test_ranges_that_never_move_need_no_cluster(self, command: Command) -> None:
-        static = SHARDED.replace("name='webapps', namespace='operators'", "static=(0, 2)")
-        said = command("shards", static, "-o", "json")
-        (found,) = parsed(said)["operators"]
-        assert (said.code, [len(each["ranges"]) for each in found["replicas"]]) == (0, [32, 32])
 
-    @pytest.mark.usefixtures("nowhere", "registry")
-    def test_an_operator_of_one_replica_is_an_error(self, command: Command) -> None:
-        said = command("shards", "select['v1/pods'] = 'app=web'")
-        assert (said.code, said.output) == (1, "")
-        assert said.errors.startswith("error: the operator isn't sharded\nhint: ")
+def test_the_settings_say_which_leases_are_meant(teams: EmbeddedCluster, command: Command) -> None:
+    teams.create(lease("web-1"), assignment({}))
+    said = command("shards", SHARDED, handlers=RECONCILING)
+    assert (said.code, said.errors) == (0, "")
+    assert "webapps in operators: 1 replica, 64 of 64 ranges" in said.output
+    other = SHARDED.replace("'webapps'", "'others'")
+    assert "! No replica of others runs in operators." in command("shards", other).output
 
-    @pytest.mark.parametrize("arguments", [(), ("--account", "operators/web")])
-    def test_rbac_has_a_role_in_the_namespace_of_the_replicas(
-        self, teams: EmbeddedCluster, command: Command, arguments: tuple[str, ...]
-    ) -> None:
-        declared = SHARDED if not arguments else SHARDED.replace(", namespace='operators'", "")
-        said = command("rbac", declared, "--standalone", *arguments, handlers=RECONCILING)
-        (role,) = (each for each in yaml.safe_load_all(said.output) if each["kind"] == "Role")
-        assert role["metadata"]["namespace"] == OPERATORS
-        verbs = ["get", "list", "watch", "create", "update"]
-        assert role["rules"] == [
-            {"apiGroups": [""], "resources": ["configmaps"], "verbs": verbs},
-            {
-                "apiGroups": ["coordination.k8s.io"],
-                "resources": ["leases"],
-                "verbs": [*verbs, "delete"],
-            },
-        ]
-        assert teams.requests.where(verb="create") == []
 
-    def test_missing_permissions_are_found(self, teams: EmbeddedCluster, command: Command) -> None:
-        teams.user(WEB, [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]}])
-        said = command("check", SHARDED, "--standalone", *AS_WEB, handlers=RECONCILING)
-        assert said.code == 1
-        assert "for the Leases and the ConfigMap of the replicas. Add to a Role in operators" in said.output
-        said = command("rbac", SHARDED, "--standalone", "--check", *AS_WEB, handlers=RECONCILING)
-        assert said.code == 1
-        assert "create, update, delete leases.coordination.k8s.io in operators, for sharding\n" in said.output
+@pytest.mark.usefixtures("nowhere", "registry")
+def test_ranges_that_never_move_need_no_cluster(command: Command) -> None:
+    static = SHARDED.replace("name='webapps', namespace='operators'", "static=(0, 2)")
+    said = command("shards", static, "-o", "json")
+    (found,) = parsed(said)["operators"]
+    assert (said.code, [len(each["ranges"]) for each in found["replicas"]]) == (0, [32, 32])
 
-    def test_check_says_what_is_divided(self, teams: EmbeddedCluster, command: Command) -> None:
-        said = command("check", SHARDED, "--standalone", handlers=RECONCILING)
-        assert (
-            "\nSharded by namespace as webapps in operators: each replica runs for its own namespaces: count."
-            " It takes its name from POD_NAME: fieldRef: {fieldPath: metadata.name}.\n"
-        ) in said.output
-        assert said.code == 0
-        unknown = SHARDED.replace(", namespace='operators'", "")
-        said = command("check", unknown, "--standalone", handlers=RECONCILING)
-        assert "* The namespace of the replicas, and so of their Leases, is unknown." in said.output
 
-    def test_what_would_be_handled_twice_is_a_problem(self, teams: EmbeddedCluster, command: Command) -> None:
-        said = command("check", SHARDED, handlers=RECONCILING)
-        assert (said.code, "peering must be off" in said.errors) == (1, True)
+@pytest.mark.usefixtures("nowhere", "registry")
+def test_an_operator_of_one_replica_is_an_error(command: Command) -> None:
+    said = command("shards", "select['v1/pods'] = 'app=web'")
+    assert (said.code, said.output) == (1, "")
+    assert said.errors.startswith("error: the operator isn't sharded\nhint: ")
 
-    @pytest.mark.parametrize(
-        ("namespace", "text"),
-        [("shop", "Replica web-2 handles it"), ("office", "No replica handles it")],
-    )
-    def test_why_names_the_replica_of_an_object(
-        self, teams: EmbeddedCluster, command: Command, namespace: str, text: str
-    ) -> None:
-        owners = {range_of_namespace("shop"): "web-2", range_of_namespace("office"): ""}
-        teams.create(lease("web-1"), lease("web-2"), assignment(owners))
-        teams.create(pod("a", "web", namespace=namespace))
-        said = command("why", SHARDED, f"pods/{namespace}/a", "-A", "--standalone", handlers=RECONCILING)
-        number = range_of_namespace(namespace)
-        assert f"\n{text}: the namespace {namespace} is in range {number}.\n" in said.output
-        assert said.code == 0
 
-    def test_why_keeps_silent_if_the_cluster_does_not_tell(
-        self, teams: EmbeddedCluster, command: Command
-    ) -> None:
-        teams.create(pod("a", "web"))
-        said = command("why", SHARDED, "pods/a", "--standalone", "-o", "json", handlers=RECONCILING)
-        assert "replica" not in json.loads(said.output)
+@pytest.mark.parametrize("arguments", [(), ("--account", "operators/web")])
+def test_rbac_has_a_role_in_the_namespace_of_the_replicas(
+    teams: EmbeddedCluster, command: Command, arguments: tuple[str, ...]
+) -> None:
+    declared = SHARDED if not arguments else SHARDED.replace(", namespace='operators'", "")
+    said = command("rbac", declared, "--standalone", *arguments, handlers=RECONCILING)
+    roles = [each for each in yaml.safe_load_all(said.output) if each["kind"] == "Role"]
+    assert [role["metadata"]["namespace"] for role in roles] == [OPERATORS]
+    verbs = ["get", "list", "watch", "create", "update"]
+    assert roles[0]["rules"] == [
+        {"apiGroups": [""], "resources": ["configmaps"], "verbs": verbs},
+        {
+            "apiGroups": ["coordination.k8s.io"],
+            "resources": ["leases"],
+            "verbs": [*verbs, "delete"],
+        },
+    ]
+    assert teams.requests.where(verb="create") == []
+
+
+def test_missing_permissions_are_found(teams: EmbeddedCluster, command: Command) -> None:
+    teams.user(WEB, [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]}])
+    said = command("check", SHARDED, "--standalone", *AS_WEB, handlers=RECONCILING)
+    assert said.code == 1
+    assert "for the Leases and the ConfigMap of the replicas. Add to a Role in operators" in said.output
+    said = command("rbac", SHARDED, "--standalone", "--check", *AS_WEB, handlers=RECONCILING)
+    assert said.code == 1
+    assert "create, update, delete leases.coordination.k8s.io in operators, for sharding\n" in said.output
+
+
+@pytest.mark.usefixtures("teams")
+def test_check_says_what_is_divided(command: Command) -> None:
+    said = command("check", SHARDED, "--standalone", handlers=RECONCILING)
+    assert (
+        "\nSharded by namespace as webapps in operators: each replica runs for its own namespaces: count."
+        " It takes its name from POD_NAME: fieldRef: {fieldPath: metadata.name}.\n"
+    ) in said.output
+    assert said.code == 0
+    unknown = SHARDED.replace(", namespace='operators'", "")
+    said = command("check", unknown, "--standalone", handlers=RECONCILING)
+    assert "* The namespace of the replicas, and so of their Leases, is unknown." in said.output
+
+
+@pytest.mark.usefixtures("teams")
+def test_what_would_be_handled_twice_is_a_problem(command: Command) -> None:
+    said = command("check", SHARDED, handlers=RECONCILING)
+    assert (said.code, "peering must be off" in said.errors) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("namespace", "text"),
+    [("shop", "Replica web-2 handles it"), ("office", "No replica handles it")],
+)
+def test_why_names_the_replica_of_an_object(
+    teams: EmbeddedCluster, command: Command, namespace: str, text: str
+) -> None:
+    owners = {range_of_namespace("shop"): "web-2", range_of_namespace("office"): ""}
+    teams.create(lease("web-1"), lease("web-2"), assignment(owners))
+    teams.create(pod("a", "web", namespace=namespace))
+    said = command("why", SHARDED, f"pods/{namespace}/a", "-A", "--standalone", handlers=RECONCILING)
+    number = range_of_namespace(namespace)
+    assert f"\n{text}: the namespace {namespace} is in range {number}.\n" in said.output
+    assert said.code == 0
+
+
+def test_why_keeps_silent_if_the_cluster_does_not_tell(teams: EmbeddedCluster, command: Command) -> None:
+    teams.create(pod("a", "web"))
+    said = command("why", SHARDED, "pods/a", "--standalone", "-o", "json", handlers=RECONCILING)
+    assert "replica" not in json.loads(said.output)

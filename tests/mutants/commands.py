@@ -99,8 +99,8 @@ COMMANDS: tuple[Mutant, ...] = (
     Mutant(
         "check no permission to fetch the kinds of the command line",
         CHECK,
-        "Needs(operator, late, arguments.fetch)",
-        "Needs(operator, late)",
+        "Needs(operator, late, arguments.fetch,",
+        "Needs(operator, late, ",
         20,
         (HINTS + "test_20_check_takes_the_kind_to_fetch_that_its_hint_asks_for",),
     ),

@@ -19,6 +19,7 @@ from .reads import READS
 from .reconcile import RECONCILE
 from .reconcilers import RECONCILERS
 from .recorder import RECORDER
+from .replicas import REPLICAS
 from .restarts import RESTARTS
 from .sharding import SHARDING
 from .silence import SILENCE
@@ -683,6 +684,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *READS,
     *RESTARTS,
     *SHARDING,
+    *REPLICAS,
     *SPLIT_CACHES,
     *RECONCILE,
     *RECONCILERS,
