@@ -12,6 +12,13 @@ class Screen:
         line = f"\033[{colour}m{text}\033[0m" if colour and self._colours else text
         print(line, file=self._file, flush=True)
 
+    def back(self, lines):
+        """Go back to an earlier line of a terminal."""
+        self._file.write(f"\033[{lines}A")
+
+    def clear_line(self):
+        self._file.write("\033[2K")
+
     def title(self, number, text):
         self.say()
         self.say(f"--- {number}. {text}", BOLD)

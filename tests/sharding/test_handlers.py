@@ -250,21 +250,22 @@ def test_runs_of_a_range_that_goes_may_end_and_are_cancelled_after_their_time(
 
 
 @pytest.mark.parametrize(
-    ("sharding", "standalone", "wanted"),
-    [
-        (Sharding(static=(0, 2)), False, "Kopf's peering must be off"),
-        (Sharding(), True, "POD_NAME isn't set"),
-        (Sharding(pod="web-1"), True, "a namespace for its Leases"),
-    ],
+    ("sharding", "wanted"),
+    [(Sharding(), "POD_NAME isn't set"), (Sharding(pod="web-1"), "a namespace for its Leases")],
 )
 def test_half_a_configuration_is_refused(
-    sharding: Sharding, standalone: bool, wanted: str, monkeypatch: pytest.MonkeyPatch
+    sharding: Sharding, wanted: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("POD_NAME", raising=False)
-    settings = kopf.OperatorSettings()
-    settings.peering.standalone = standalone
     with pytest.raises(DeclarationError, match=wanted):
-        check_sharding(settings, None, sharding)
+        sharding.found()
+
+
+def test_peering_is_refused_since_it_pauses_all_replicas_but_one() -> None:
+    settings = kopf.OperatorSettings()
+    settings.peering.standalone = False
+    with pytest.raises(DeclarationError, match="Kopf's peering must be off"):
+        check_sharding(settings, None)
 
 
 def test_handlers_of_kopf_are_refused_since_each_replica_would_call_them() -> None:
@@ -274,13 +275,13 @@ def test_handlers_of_kopf_are_refused_since_each_replica_would_call_them() -> No
     @kopf.index("configmaps", registry=registry)
     def by_name(**_: object) -> None: ...
 
-    check_sharding(settings, registry, Sharding(static=(0, 2)))
+    check_sharding(settings, registry)
 
     @kopf.on.create("configmaps", registry=registry)
     def create(**_: object) -> None: ...
 
     with pytest.raises(DeclarationError, match="each replica would call it for all objects"):
-        check_sharding(settings, registry, Sharding(static=(0, 2)))
+        check_sharding(settings, registry)
 
 
 def test_static_replicas_share_all_ranges() -> None:
