@@ -26,8 +26,7 @@ from kopf_selectcache.core.assignment.records import (
 )
 from kopf_selectcache.core.assignment.replica import Options
 from kopf_selectcache.core.errors import Garbled
-from kopf_selectcache.core.selection.kinds import find
-from kopf_selectcache.core.selection.resource import Resource
+from kopf_selectcache.core.selection.kinds import Resource, find
 from kopf_selectcache.sharding.replica import timing_of
 
 from ._caches import metadata_in
