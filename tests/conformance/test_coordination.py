@@ -59,7 +59,7 @@ def test_swaps_at_the_same_time_lose_nothing(place: Place, plural: str) -> None:
             try:
                 kind.replace("a", {**read, **content(plural, str(int(told(read)) + 1))})
             except ApiError as error:
-                assert error.status == 409  # noqa: PT017
+                assert error.status == 409  # A client raises it in a race.  # noqa: PT017
             else:
                 return conflicts
         raise AssertionError("each swap was a conflict")
