@@ -151,7 +151,14 @@ class _Writer:
         self.past(state.met_at, timing.lease)
         self.lease_request(state.renewal)
         self.lease_request(state.burial)
-        for at in (state.renew_after, state.bury_after, state.list_after, state.swap_after, state.read_after):
+        for at in (
+            state.renew_after,
+            state.bury_after,
+            state.list_after,
+            state.swap_after,
+            state.mark_after,
+            state.read_after,
+        ):
             self.future(at)
         for other in state.others:
             self.read(other.read)

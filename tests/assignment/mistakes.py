@@ -161,12 +161,13 @@ MISTAKES = (
     ),
     # ---- The rest.
     Mistake(
-        "mark a range that another replica has marked",
+        "mark ranges again and again without a pause",
         "two that see other members",
         "a hot loop",
         machine,
-        "share.warm not in live.values():",
-        "share.warm != me:",
+        "if self.now < state.mark_after:",
+        "if False:",
+        also=("share.warm not in live.values():", "share.warm != me:"),
     ),
     Mistake(
         "act until the Lease can expire",

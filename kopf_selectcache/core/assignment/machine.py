@@ -232,7 +232,6 @@ class _Pursuit(Turn):
                 if is_free:
                     wanted[range_] = Share(me, share.epoch + 1, me)
                 elif warmth is not None and warmth.is_warm and share.warm not in live.values():
-                    # Replicas that see other members may want it, too: they take turns.
                     wanted[range_] = replace(share, warm=me)
             else:
                 if warmth is not None:
@@ -272,6 +271,11 @@ class _Pursuit(Turn):
         state, me = self.state, identity_of(self.state)
         if not wanted or not self._may_swap():
             return
+        if all(share.owner == assignment.shares[range_].owner for range_, share in wanted.items()):
+            # Replicas that see other members could put their marks on a range in turn, without an end.
+            if self.now < state.mark_after:
+                return
+            state.mark_after = self.now + self.timing.retry
         state.taken |= {
             (range_, share.epoch, assignment.shares[range_].is_clean and not assignment.shares[range_].owner)
             for range_, share in wanted.items()

@@ -349,6 +349,7 @@ class State(Struct):
     """The assignment; None before it was first read."""
     swap: SwapRequest | None = None
     swap_after: float = NEVER
+    mark_after: float = NEVER
     reading: Reading | None = None
     read_after: float = NEVER
     wants_read: bool = False
@@ -434,7 +435,9 @@ def due(state: State) -> float:
         if state.renewal is None:
             times.append(max(state.renew_after, state.renewed_at + timing.renew))
         times += [
-            each for each in (state.renew_after, state.swap_after, state.bury_after) if each > state.now
+            each
+            for each in (state.renew_after, state.swap_after, state.bury_after, state.mark_after)
+            if each > state.now
         ]
         times += [each for other in state.others if (each := other.since + timing.lease) > state.now]
         times += [
