@@ -63,6 +63,7 @@ class DeclareOptions(TypedDict, total=False):
     metadata_only: bool
     outside: Literal["metadata"] | None
     share_watches: bool
+    sharded: bool | None
     storage: Storage | None
     index: Mapping[str, Path | Function] | None
     max_bytes: Size | None

@@ -5,13 +5,14 @@ The functions return errors of the states of a cache, and of the server's answer
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
 from functools import cached_property, partial
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from kopf_selectcache._errors import (
     NO_CAUSE,
@@ -86,8 +87,18 @@ class Reason(StrEnum):
     """Some of the requested objects may be cached, and some of them can't be."""
     OUTSIDE = "outside"
     """The object exists, and the filter does not select it. Split caches know its labels."""
+    SHARD = "shard"
+    """Another replica caches some of the requested objects, or all."""
     UNDECIDED = "undecided"
     """It would cost too much to find out if the filter holds all requested objects."""
+
+
+class Elsewhere(NamedTuple):
+    """A namespace that another replica caches."""
+
+    namespace: str
+    owner: str
+    """The name of the replica that handles it; empty if none does at present."""
 
 
 Hint: TypeAlias = Callable[[], str]
@@ -111,12 +122,16 @@ class OutsideFilter(ReadError):
         coverage: Coverage,
         *,
         lacking: str = "",
+        elsewhere: Elsewhere | None = None,
         outside: Record | None = None,
         failed: tuple[str, ...] = (),
         remedy: str = "",
         hint: Hint = no_hint,
     ) -> None:
         self._coverage = coverage
+        self._elsewhere = elsewhere
+        self.owner = "" if elsewhere is None else elsewhere.owner
+        """The replica that handles the namespace (`reason` is `shard`); empty if none does at present."""
         self.uid = "" if outside is None else outside.uid
         """The uid of the object, if it is known that it exists (`reason` is `outside`)."""
         self.labels = None if outside is None else dict(outside.labels)
@@ -125,19 +140,27 @@ class OutsideFilter(ReadError):
         """The requirements that it fails, one of each branch of the filter; empty if only the server knows
         them."""
         self.reason = Reason.OUTSIDE if outside is not None else _reason(request, coverage)
-        describe = partial(_describe, self.reason, request, coverage, lacking, self.labels, failed)
         server = awaited_call("%s")  # It depends on the place of the read.
-        ways = partial(_ways, self.reason, request, coverage, lacking, server, hint)
+        if elsewhere is not None:
+            self.reason = Reason.SHARD
+            describe = partial(_describe_shard, request, coverage, elsewhere)
+            ways = partial(_ways_of_shard, request, coverage, server, hint)
+        else:
+            describe = partial(_describe, self.reason, request, coverage, lacking, self.labels, failed)
+            ways = partial(_ways, self.reason, request, coverage, lacking, server, hint)
         super().__init__(describe, remedy=remedy or ways)
 
     @cached_property
     def witness(self) -> Witness | None:
         """An object that is asked for, and that the filter does not hold; None if there may be none."""
+        if self._elsewhere is not None:
+            some = self._coverage.witness or Witness("", "example", {}, {})
+            return dataclasses.replace(some, namespace=self._elsewhere.namespace)
         return self._coverage.witness
 
     def __reduce__(self) -> tuple[Any, ...]:
         again, (cls, args, state) = super().__reduce__()
-        state = {name: value for name, value in state.items() if name != "_coverage"}
+        state = {name: value for name, value in state.items() if name not in ("_coverage", "_elsewhere")}
         return again, (cls, args, state | {"witness": self.witness})
 
 
@@ -186,6 +209,26 @@ def _describe(
     return f"the cache of {request.kind_text} only has {filter_}, so this {what} may be incomplete"
 
 
+def _describe_shard(request: Request, coverage: Coverage, elsewhere: Elsewhere) -> str:
+    """Return the sentence of a read of what another replica caches."""
+    owner = f"replica {elsewhere.owner} handles" if elsewhere.owner else "no replica handles"
+    where = f"{owner} the namespace {elsewhere.namespace!r}{'' if elsewhere.owner else ' at present'}"
+    if coverage.possible and request.name is None:
+        what = "count" if request.verb == "count" else "list"
+        kinds = f"the cache of {request.kind_text} only has the namespaces of this replica"
+        return f"{kinds}, so this {what} may be incomplete: {where}"
+    return f"{request.subject} can't be in the cache: {where}"
+
+
+def _ways_of_shard(request: Request, coverage: Coverage, server: str, hint: Hint) -> str:
+    """Return the ways out of a read of what another replica caches."""
+    reason = Reason.OVERLAPS if coverage.possible and request.name is None else Reason.EXCLUDED
+    without_witness = coverage._replace(verdict=None, of_object=None)
+    ways = [_ways(reason, request, without_witness, "", server, hint)]
+    ways.append("To cache them in each replica: Cached(..., sharded=False)")
+    return "\n".join(filter(None, ways))
+
+
 def _in_words(selector: Branches) -> str:
     """Return a filter: only its labels, if it has nothing else."""
     if isinstance(selector, Selector) and selector.labels is not None:
@@ -212,7 +255,7 @@ def _ways(reason: Reason, request: Request, coverage: Coverage, lacking: str, se
     ways = [hint()]
     if reason is Reason.OVERLAPS and coverage.witness is not None:
         ways.append(f"For example, {_short(_in_example(request, coverage.witness))} would be missing")
-    ways += ["Label the namespace"] if lacking else []
+    ways += ["Label the namespace"] if " the label " in lacking else []
     if request.name is not None:
         asked = repr(replace(request, verb="fetch")).removeprefix("cache.")
         purpose = "To read it" if reason is Reason.OUTSIDE else "To find out"

@@ -6,7 +6,7 @@ nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -25,6 +25,7 @@ from kopf_selectcache.informer.memory import Amount, Counter
 from kopf_selectcache.informer.state import Relist, Split, split_streams
 from kopf_selectcache.selectors.kind_keys import AnyKey
 from kopf_selectcache.selectors.selector import Branches
+from kopf_selectcache.selectors.text import LabelSelector
 from kopf_selectcache.settings.checks import readable
 from kopf_selectcache.settings.declaration import Cached, Declared, named
 from kopf_selectcache.settings.planner import Plan, Stream
@@ -119,11 +120,15 @@ async def _plan(
         if informer is None
         else completed(settings, key, cached, informer, options)
     )
+    cached = cached.replaced(divided=runtime.division.divides(key, cached))
     resource = await resource_of(runtime, request)
     namespaces = runtime.namespaces_for(key, cached.filter)
     timeout = runtime.settings.sync_timeout if request.timeout is None else request.timeout
-    async with runtime.namespaces.known(cached.filter, timeout=timeout):
-        labelled = runtime.namespaces.sets(cached.filter)
+    async with runtime.namespaces.known(cached.chosen_filter, timeout=timeout):
+        labelled: dict[LabelSelector, Collection[str]] = {
+            label: [each for each in names if not cached.divided or runtime.division.serves(each)]
+            for label, names in runtime.namespaces.sets(cached.chosen_filter).items()
+        }
         with named(key):
             planned = (
                 informer.resolver.plan(cached, resource)

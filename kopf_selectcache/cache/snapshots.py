@@ -604,7 +604,9 @@ def require_overlap(request: Request, compared: Compared, snapshot: Snapshot, *,
     if lasts and snapshot.serving is not None and compared.selector.namespaces is None:
         return
     if compared.is_excluded:
-        raise outside_of(request, compared.coverage, snapshot)
+        error = outside_of(request, compared.coverage, snapshot)
+        if compared.selector.namespaces is not None or getattr(error, "reason", "") != "shard":
+            raise error  # Of all namespaces, this replica may have none at present.
 
 
 class Candidates(NamedTuple):
@@ -691,6 +693,6 @@ def form_objects(
 
 def outside_of(request: Request, coverage: Coverage, snapshot: Snapshot, hint: Hint = no_hint) -> ReadError:
     """Return the error of a read that the filter does not cover."""
-    if snapshot.serving is None or coverage.possible:
+    if snapshot.serving is None:
         return OutsideFilter(request, coverage, hint=hint)
     return outside_labelled(request, coverage, snapshot.comparisons, snapshot.serving, hint)

@@ -220,7 +220,8 @@ def compare(
     """
     fails, has = list[str](), dict[str, None]()
     if branch.namespace_label is not None and record.namespace not in (branch.namespaces or ()):
-        fails.append(f"the label {branch.namespace_label} of its namespace")
+        label = str(branch.namespace_label)
+        fails.append(f"the label {label} of its namespace" if label else "the namespaces of this replica")
     else:
         alone = Selector(names=branch.names, namespaces=branch.namespaces)
         fields = {"metadata.name": record.name, "metadata.namespace": record.namespace}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import NamedTuple
 
 from kopf_selectcache.client.discovery import NotServed, resolve
@@ -18,8 +19,10 @@ from kopf_selectcache.core.selection.kinds import KindKey, Resource
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.errors import SelectCacheError
 from kopf_selectcache.informer.memory import PAGE_LIMIT, PATIENCE, labelled_namespaces
+from kopf_selectcache.plugin.division import division_of
 from kopf_selectcache.selectors.kind_keys import assigned, text_of, unserved
 from kopf_selectcache.settings.declaration import Cached
+from kopf_selectcache.settings.division import EVERY_NAMESPACE
 from kopf_selectcache.settings.planner import Plan
 
 from ._late import Late
@@ -40,9 +43,24 @@ def declared_in(operator: Loaded, late: Sequence[Late]) -> Iterator[tuple[KindKe
     selectors = operator.declared.selectors
     formers = [(key, selectors.cached(key)) for key in selectors]
     for key in selectors:
-        yield key, operator.declared.effective(key), assigned(key)
+        yield key, divided(operator, key, operator.declared.effective(key)), assigned(key)
     for each in late:
-        yield each.key, operator.declared.completed(each.key, each.completed(formers)[0]), each.where
+        completed = operator.declared.completed(each.key, each.completed(formers)[0])
+        yield each.key, divided(operator, each.key, completed), each.where
+
+
+def divided(operator: Loaded, key: KindKey, cached: Cached) -> Cached:
+    """Return a declaration that says whether replicas divide the kind."""
+    if operator.declared.sharding is None:
+        return cached
+    return cached.replaced(divided=division_of(key, cached, operator.registry).is_divided)
+
+
+def following(cached: Cached, resource: Resource, planned: Plan) -> Plan:
+    """Return the plan of all replicas together: each follows the namespaces that they divide."""
+    if not cached.divided or resource.kind.namespaced is False:
+        return planned
+    return replace(planned, labels=(*planned.labels, EVERY_NAMESPACE))
 
 
 async def resource_of(operator: Loaded, key: KindKey) -> Resource:
@@ -56,12 +74,16 @@ async def resource_of(operator: Loaded, key: KindKey) -> Resource:
 
 
 async def plan(operator: Loaded, resource: Resource, cached: Cached, *, joins: bool = True) -> Plan:
-    """Return the streams of a declaration; raise SelectCacheError if it does not fit the kind."""
-    labels, labelled = cached.namespace_labels, None
+    """Return the streams of a declaration, as one replica alone would have them; raise SelectCacheError if
+    it does not fit the kind.
+    """
+    whole = cached.replaced(divided=False)
+    labels, labelled = whole.namespace_labels, None
     if labels and resource.kind.namespaced is not False:
         with suppress(Refused, Garbled):  # `check` reports the missing permission.
             labelled = await labelled_namespaces(operator.transport, labels)
-    return cached.plan(resource, namespaces=operator.namespaces, labelled=labelled, joins=joins)
+    planned = whole.plan(resource, namespaces=operator.namespaces, labelled=labelled, joins=joins)
+    return following(cached, resource, planned)
 
 
 async def plan_of(operator: Loaded, resource: Resource, cached: Cached) -> PlannedCache:

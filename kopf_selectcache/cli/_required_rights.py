@@ -23,6 +23,7 @@ from kopf_selectcache.settings.declaration import Cached
 from kopf_selectcache.settings.options import SelectCacheSettings
 from kopf_selectcache.settings.rights import Right, of_cache
 
+from ._caches import divided, following
 from ._code import fetches_in, posts_events, records_events
 from ._constants import Names, Program, SourceFile
 from ._late import Beside, Late, declarations_in, second_caches
@@ -193,6 +194,8 @@ class Needs:
                 f"{resource} are cached in many namespaces, so they are listed in all. A Role in each of them"
                 " is enough, too: then the operator lists each namespace."
             )
+        if beside is None:
+            planned = following(divided(operator, key, cached), resource, planned)
         rights = [*of_cache(resource, planned)]
         if find(key) is None:
             definition = frozenset({f"{resource.kind.plural}.{resource.kind.group}"})

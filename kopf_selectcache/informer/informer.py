@@ -79,7 +79,7 @@ class Informer:
             changed=changed,
         )
         """The namespaces that it serves because of their labels."""
-        self.chosen.use(declared.filter)
+        self.chosen.use(declared.chosen_filter)
         self.resolver = Resolver(
             key,
             self,

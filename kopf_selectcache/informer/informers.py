@@ -14,6 +14,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
+from functools import partial
 from time import monotonic
 from typing import NamedTuple
 
@@ -26,6 +27,7 @@ from kopf_selectcache.core.redact import clipped
 from kopf_selectcache.core.selection.kinds import Kind, KindKey, Resource, find, parse_key
 from kopf_selectcache.selectors.kind_keys import SETTINGS, Site, are_alike, called, not_declared, text_of
 from kopf_selectcache.selectors.selector import Branches, Selector
+from kopf_selectcache.selectors.special_values import EVERYTHING
 from kopf_selectcache.selectors.text import LabelSelector
 from kopf_selectcache.settings.declaration import Cached
 from kopf_selectcache.settings.options import SelectCacheSettings
@@ -37,6 +39,7 @@ from .health import Health, context_of
 from .informer import Informer
 from .memory import Budget
 from .namespaces import AbsentNamespaces, Follower, NamespacesByLabel, named_by
+from .state import Division, Undivided
 from .streams import Claims
 
 KEPT_ALIVE = 20.0
@@ -68,6 +71,8 @@ class Runtime:
         """The objects that higher layers keep for this operator, such as those of recorders."""
         self.memo = Memo()
         """Memoised requests of reads, by their usual arguments."""
+        self.division: Division = Undivided()
+        """How replicas divide the caches."""
         self.names = InformersByName(self.ending, settings.selectors.site)
         self.namespaces_for: Callable[[KindKey, Branches], tuple[str, ...] | None] = lambda *_: namespaces
         """Returns the namespaces that the operator watches, None for all, for a filter that is declared
@@ -139,6 +144,31 @@ class Runtime:
             for informer in (*self.informers.values(), *self._followers):
                 informer.resume()
 
+    # ---- Namespaces that replicas divide. On the operator's loop only.
+
+    def divide(self, division: Division) -> None:
+        """Divide caches among replicas. Call it before `run`."""
+        self.division = division
+        for key, informer in self.informers.items():
+            informer.chosen.divide(division, is_divided=division.divides(key, informer.declared))
+
+    def look_at_division(self) -> None:
+        """Note that this replica caches other namespaces. In this step, reads lose those that have gone."""
+        for informer in self.informers.values():
+            if informer.declared.divided:
+                informer.chosen.look()
+
+    async def wait_divided(self, has: Callable[[str], bool]) -> None:
+        """Wait until the divided caches serve all namespaces for which a function returns True, or it is
+        known why they can't.
+        """
+        for informer in tuple(self.informers.values()):
+            with suppress(ReadError):  # It has been removed.
+                await informer.wait_until(partial(informer.chosen.are_served, has))
+
+    def _divided(self, key: KindKey, cached: Cached) -> Cached:
+        return cached.replaced(divided=self.division.divides(key, cached))
+
     # ---- Kinds that come and go. On the operator's loop only.
 
     def declare(self, key: KindKey, cached: Cached) -> Informer:
@@ -160,6 +190,7 @@ class Runtime:
         """Change what is declared of a kind; return once the new state has replaced the old one."""
         self.namespaces_for(key, cached.filter)
         self.check_declared(key, cached, informer)
+        cached = self._divided(key, cached)
         within = self._prepared(informer, cached)
         former = informer.state.projection
         try:
@@ -176,12 +207,12 @@ class Runtime:
     @asynccontextmanager
     async def _prepared(self, informer: Informer, cached: Cached) -> AsyncIterator[None]:
         """Find out what a change of a filter must know before it begins; follow its namespaces after it."""
-        async with self.namespaces.known(cached.filter, timeout=None):
+        async with self.namespaces.known(cached.chosen_filter, timeout=None):
             try:
                 yield
             finally:
                 if not informer.ending.reached:  # A removed kind follows nothing any more.
-                    informer.chosen.use(informer.declared.filter)
+                    informer.chosen.use(informer.declared.chosen_filter)
 
     async def remove(self, informer: Informer, place: str) -> None:
         """Remove a kind, and return once its tasks have ended. Cancelled, it is removed as well."""
@@ -228,8 +259,10 @@ class Runtime:
 
     def _follow(self, label: LabelSelector) -> Informer:
         """Start an informer of the namespaces with a label: their names are all that it stores."""
-        declared = Cached(Selector(label), keep=["metadata.labels"], storage="raw")
-        return self.follow("v1/namespaces", declared, f"namespaces={label!r}")
+        which = Selector(label) if label.requirements else EVERYTHING
+        declared = Cached(which, keep=["metadata.labels"], storage="raw")
+        place = f"namespaces={label!r}" if label.requirements else "settings.selectcache.sharding"
+        return self.follow("v1/namespaces", declared, place)
 
     def follow(self, key: KindKey, declared: Cached, line: str) -> Informer:
         """Start an informer that only the package itself reads. `line` names it in messages."""
@@ -249,7 +282,7 @@ class Runtime:
     def _make(self, key: KindKey, cached: Cached, namespaces: tuple[str, ...] | None, line: str) -> Informer:
         informer = Informer(
             key,
-            cached,
+            self._divided(key, cached),
             environment=self.environment.of_kind(cached),
             namespaces=namespaces,
             claims=self._claims,
@@ -259,6 +292,7 @@ class Runtime:
             followed=self.namespaces,
             changed=self.names.note_change,
         )
+        informer.chosen.division = self.division
         self.names.add(key, informer)
         return informer
 

@@ -34,7 +34,7 @@ from kopf_selectcache.settings.declaration import Cached
 from .background import Failed
 from .environment import Environment, sleep_until
 from .health import Condition
-from .state import Derived, InformerState, Present
+from .state import Derived, Division, Followed, InformerState, Present, Undivided
 
 MOST_ASKED = 100
 """Maximum of namespaces that the server is asked for one by one."""
@@ -90,7 +90,8 @@ class Labelled:
         part = self.informer.state.part()
         if part.error is None and part.store.version:
             return None
-        message = part.message or f"it is not known yet which namespaces have {self.label}"
+        which = f"have {self.label}" if self.label.requirements else "there are"
+        message = part.message or f"it is not known yet which namespaces {which}"
         return part.error, message, part.remedy
 
     def age(self) -> float | None:
@@ -215,6 +216,8 @@ class Chooser(Protocol):
     def filter_change(self) -> Changeable:
         """The changes of the filter."""
 
+    moved: asyncio.Event
+
     def wake_readers(self) -> None:
         """Have waiting reads look again."""
 
@@ -233,6 +236,8 @@ class ChosenNamespaces:
     ) -> None:
         self._informer = informer
         self._followed = followed
+        self.division: Division = Undivided()
+        """Which of its namespaces this replica caches, if they are divided."""
         self._environment = environment
         self.watched = watched
         self._changed = changed  # Called whenever the filter has another set.
@@ -299,12 +304,46 @@ class ChosenNamespaces:
             self._again.clear()
             await self._again.wait()
 
+    def divide(self, division: Division, *, is_divided: bool) -> None:
+        """Have replicas divide its namespaces, or not. Call it before it runs."""
+        informer = self._informer
+        self.division, informer.declared = division, informer.declared.replaced(divided=is_divided)
+        self.use(informer.declared.chosen_filter)
+        informer.state = replace(informer.state, followed=self.of(informer.declared.namespace_labels))
+
     def sets(self, declared: Cached) -> dict[LabelSelector, Collection[str]]:
-        """Return the namespaces of each label, without those that cannot be synced."""
+        """Return the namespaces of each label, without those that cannot be synced, and those of other
+        replicas.
+        """
         return {
-            each.label: each.present().names - self.failing.keys()
+            each.label: self._own(each, declared) - self.failing.keys()
             for each in self.of(declared.namespace_labels)
         }
+
+    def _own(self, followed: Followed, declared: Cached) -> frozenset[str]:
+        """Return the namespaces that have a label, and that this replica caches."""
+        names = followed.present().names
+        return frozenset(filter(self.division.serves, names)) if declared.divided else names
+
+    def are_served(self, has: Callable[[str], bool]) -> bool:
+        """Return True if all namespaces for which a function returns True are served; or if it is known why
+        they can't be: reads raise that.
+        """
+        informer, state = self._informer, self._informer.state
+        kind = None if state.resource is None else state.resource.kind
+        if not informer.declared.divided or (kind is not None and kind.namespaced is False):
+            return True
+        if not all(each.is_known for each in self.of(informer.declared.namespace_labels)):
+            return False
+        if state.is_resolving or state.plan is None:
+            return state.part().error is not None
+        sets = self.sets(informer.declared)
+        are_planned = all(
+            {*filter(has, self._chosen(planned, sets))}.issubset(planned.namespaces or ())
+            for planned in state.plan.filter.branches
+            if planned.namespace_label is not None
+        )
+        return are_planned and state.unsettled(None) is None
 
     def version(self, labels: Iterable[LabelSelector]) -> str:
         """Return the version as of which their namespaces are known; empty if there are no labels."""
@@ -314,7 +353,8 @@ class ChosenNamespaces:
         """Return a state that serves only namespaces that have their label still."""
         if not state.followed or state.plan is None:
             return state
-        present = {each.label: each.present().names for each in state.followed if each.is_known}
+        declared = self._informer.declared
+        present = {each.label: self._own(each, declared) for each in state.followed if each.is_known}
         branches, lost = list[Selector](), set[str]()
         for planned in state.plan.filter.branches:
             branch, label = planned, planned.namespace_label
@@ -337,6 +377,7 @@ class ChosenNamespaces:
             informer.wake_readers()
             self._changed()
         self._again.set()
+        informer.moved.set()
         is_idle = self._task is None or self._task.done()
         if self._is_running and is_idle and (self.failing or self.is_outdated):
             self._task = asyncio.create_task(
@@ -389,7 +430,7 @@ class ChosenNamespaces:
         """Forget failures that are due, and those of namespaces that have lost the label."""
         now, present = self._environment.clock(), set[str]()
         for each in self.of(self._informer.declared.namespace_labels):
-            present |= each.present().names
+            present |= self._own(each, self._informer.declared)
         self.failing = {
             name: each for name, each in self.failing.items() if each.until > now and name in present
         }

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, Protocol
 
 from kopf_selectcache._errors import NotSynced, StateError
 from kopf_selectcache.core.redact import clipped
-from kopf_selectcache.core.selection.kinds import Resource
+from kopf_selectcache.core.selection.kinds import KindKey, Resource
 from kopf_selectcache.core.selection.regions import Keys, groups_of
 from kopf_selectcache.core.store.claims import OwnWrites
 from kopf_selectcache.core.store.index_spec import Indexed
@@ -75,6 +75,32 @@ class Present(NamedTuple):
     version: str
 
 
+class Division(Protocol):
+    """How replicas divide caches among themselves."""
+
+    def divides(self, key: KindKey, declared: Cached) -> bool:
+        """Return True if each replica caches its own namespaces of a kind only."""
+
+    def serves(self, namespace: str) -> bool:
+        """Return True if divided caches of this replica have a namespace, or will. Any thread may ask."""
+
+    def owner_of(self, namespace: str) -> str:
+        """Return the name of the replica that handles a namespace; empty if none does."""
+
+
+class Undivided:
+    """Of an operator without other replicas."""
+
+    def divides(self, _: KindKey, __: Cached) -> bool:
+        return False
+
+    def serves(self, _: str) -> bool:
+        return True
+
+    def owner_of(self, _: str) -> str:
+        return ""
+
+
 class Serving(NamedTuple):
     """The namespaces that a filter chooses by label, as one read needs them."""
 
@@ -84,6 +110,8 @@ class Serving(NamedTuple):
     lost: frozenset[str]
     watched: Collection[str] | None
     """The namespaces that the operator watches; None for all."""
+    division: Division | None
+    """How replicas divide them; None if they don't."""
 
 
 NOTHING_YET = Store()

@@ -97,6 +97,7 @@ RETRY = 5.0
 
 
 ORIGINAL = "__selectcache__"  # The attribute of a wrapper with the function.
+KINDS = "__selectcache_kinds__"  # The attribute of a wrapper with the kinds that it waits for.
 
 
 async def call(
@@ -183,6 +184,13 @@ def id_of(fn: Function) -> str:
         return _kopf.get_callable_id(fn)
     except ValueError:
         return type(fn).__qualname__
+
+
+def kinds_of(fn: Any) -> tuple[KindKey, ...] | None:
+    """Return the kinds that a function reads which has `with_cache`, None for all; none for others."""
+    while isinstance(fn, partial):
+        fn = fn.func
+    return getattr(fn, KINDS) if hasattr(fn, ORIGINAL) else ()
 
 
 def undecorated(fn: Any) -> Any:

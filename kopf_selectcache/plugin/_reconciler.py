@@ -32,9 +32,9 @@ from kopf_selectcache.reactions.sources import Channel, Kind, Source, SyncingSou
 
 from ._calls import CALLS_AT_ONCE, UTC_NOW, calling_with_cache, resolved, until_callable
 from ._change_arguments import formed_request
-from ._division import divided, if_handled
 from ._key_records import KeyRecords, OwnPatches
 from ._reconcile_calls import Calls
+from ._sharding import divided, if_handled
 from .finalizers import Cleanup
 from .operator import Operator
 from .reconcile import Reconciler, Watch, reconcilers

@@ -37,7 +37,7 @@ from kopf_selectcache.selectors.object_key import Key
 
 from ._brake import Brake, Caller, Chains
 from ._calls import CALLS_AT_ONCE, RETRY, UTC_NOW, Attempts, calling_with_cache, resolved, until_callable
-from ._division import divided, if_handled
+from ._sharding import divided, if_handled
 from .on import ChangeHandler, change_handlers
 from .operator import Operator
 

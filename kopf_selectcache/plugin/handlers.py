@@ -36,6 +36,7 @@ from kopf_selectcache.selectors.kind_keys import AnyKey, checked_key
 from kopf_selectcache.selectors.signatures import check_call, is_async
 
 from ._calls import (
+    KINDS,
     NOT_ASYNC,
     ORIGINAL,
     RETRY,
@@ -51,7 +52,6 @@ from .operator import EARLY_ACTIVITIES, SHARED_SETTINGS, Kinds, Operator, launch
 _R = TypeVar("_R")
 
 _WRAPPERS = "__selectcache_wrappers__"  # The attribute of a function with its wrappers.
-_KINDS = "__selectcache_kinds__"  # The attribute of a wrapper with the kinds that it waits for.
 
 _VALUES = ("labels", "annotations", "value", "old", "new")
 """The arguments of decorators that take values, or functions of values."""
@@ -178,7 +178,7 @@ def _wrapper(fn: Function, waiting: _Waiting) -> Function:
         function.__doc__ = getattr(fn, "__doc__", None)
         with suppress(TypeError, ValueError):
             vars(function)["__signature__"] = inspect.signature(fn)
-    vars(wrapper)[ORIGINAL], vars(wrapper)[_KINDS] = fn, waiting.kinds
+    vars(wrapper)[ORIGINAL], vars(wrapper)[KINDS] = fn, waiting.kinds
     return wrapper
 
 

@@ -186,7 +186,11 @@ class Operator:
             if self._declared.sharding is not None:
                 from kopf_selectcache.sharding.replica import Replica  # Few need it.  # noqa: PLC0415
 
+                from .division import Divided  # As above.  # noqa: PLC0415
+
                 self.replica = Replica(self._declared.sharding, runtime, self.settings.queueing.exit_timeout)
+                runtime.divide(Divided(self.registry, self.replica.shards))
+                self.replica.shards.caches = runtime
             runtime.warn_of_absent(sorted(_kopf.select_specific_namespaces(patterns)), place)
             await self._run(runtime)
 

@@ -248,9 +248,10 @@ class Selector(Branches):
         ]
         if self.namespace_label is not None:
             if self.namespaces is None:
-                parts.append(f"namespaces={self.namespace_label!r}")
-            else:
-                parts[-1] += f" (those with {self.namespace_label})"
+                parts += [f"namespaces={self.namespace_label!r}"] if self.namespace_label.requirements else []
+            else:  # All namespaces are those that replicas divide.
+                which = str(self.namespace_label) and f"with {self.namespace_label}"
+                parts[-1] += f" (those {which or 'of this replica'})"
         return ", ".join(parts) or "everything"
 
     def __repr__(self) -> str:

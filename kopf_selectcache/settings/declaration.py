@@ -42,6 +42,7 @@ from kopf_selectcache.selectors.special_values import EVERYTHING, UNSET, Everyth
 from kopf_selectcache.selectors.text import LabelDict, LabelSelector
 
 from .checks import OPTIONS, Size
+from .division import in_own_namespaces
 from .namespaces import (
     Assembled,
     Namespaces,
@@ -141,6 +142,14 @@ class Cached:
     """The average seconds between two resyncs, in which subscribers receive each stored object again; None
     or 0 for no resync."""
 
+    sharded: bool | None = field(repr=False)
+    """Where replicas share the work (`settings.selectcache.sharding`): True to cache only the namespaces of
+    this replica, False to cache the same in each. By default, kinds with handlers of ours are divided, unless
+    other reconcilers watch them or admission handlers read them."""
+
+    divided: bool = field(repr=False, compare=False)
+    """True if the namespaces are divided among replicas: the runtime decides it."""
+
     given: frozenset[str] = field(repr=False, compare=False)
     """The names of the options that are set. The defaults complete the others."""
 
@@ -164,6 +173,7 @@ class Cached:
         metadata_only: bool = False,
         outside: Literal["metadata"] | None = None,
         share_watches: bool = False,
+        sharded: bool | None = None,
         storage: Storage | Unset | None = UNSET,
         index: Mapping[str, Path | Function] | None = None,
         max_bytes: Size | Unset | None = UNSET,
@@ -175,6 +185,8 @@ class Cached:
     ) -> None:
         if not isinstance(share_watches, bool):
             require(None, DeclarationError, "Cached()", "share_watches", share_watches, "True or False")
+        if not isinstance(sharded, bool | None):
+            require(None, DeclarationError, "Cached()", "sharded", sharded, "True, False or None")
         chosen = _filter_of(filter)
         spaces = namespaces_in(namespaces) if namespaces is not UNSET else UNSET
         if spaces is not UNSET:
@@ -204,6 +216,7 @@ class Cached:
         attributes = {name: None if value is UNSET else value for name, value in options.items()}
         attributes |= {"filter": chosen, "namespaces": spaces, "share_watches": share_watches}
         attributes |= {"outside": outside, "unconfined": None, "origins": (), "source": None}
+        attributes |= {"sharded": sharded, "divided": False}
         attributes["projection"] = projected = stored_part(**stored) if stored else ALL
         attributes["indexes"] = indexed = indexes(index) if index is not None else ()
         if indexed:
@@ -226,10 +239,15 @@ class Cached:
         return copied
 
     def filter_for(self, resource: Resource) -> Selector | AnyOf:
-        """Return the filter of this resource: default namespaces do not concern a cluster-scoped one."""
-        if resource.kind.namespaced is not False or self.unconfined is None:
-            return self.filter
-        return self.unconfined.filter
+        """Return the filter of this resource: namespaces do not concern a cluster-scoped one."""
+        if resource.kind.namespaced is not False:
+            return self.chosen_filter
+        return self.filter if self.unconfined is None else self.unconfined.filter
+
+    @property
+    def chosen_filter(self) -> Selector | AnyOf:
+        """The filter that says which namespaces are followed: all of them, if they are divided."""
+        return in_own_namespaces(self.filter) if self.divided else self.filter
 
     def origins_for(self, resource: Resource | None) -> tuple[Origin, ...]:
         """Return the levels that the values for this resource come from; None while it is unknown."""
@@ -252,7 +270,7 @@ class Cached:
     @property
     def namespace_labels(self) -> tuple[LabelSelector, ...]:
         """The label selectors by which the filter chooses namespaces."""
-        return labels_of_namespaces(self.filter)
+        return labels_of_namespaces(self.chosen_filter)
 
     def plan(
         self,
@@ -269,6 +287,7 @@ class Cached:
         declared = self if self.source is None else self.source
         if declared.namespaces is not UNSET:
             require_namespaced(resource.kind)
+        require_divisible(self, resource.kind)
         return plan(
             self.filter_for(resource),
             resource,
@@ -293,7 +312,7 @@ class Cached:
         Defaults have completed neither of the two.
         """
         kept: dict[str, object] = {"indexes": indexes, "projection": present.projection}
-        kept |= {name: getattr(present, name) for name in ("namespaces", "outside", *OPTIONS)}
+        kept |= {name: getattr(present, name) for name in ("namespaces", "outside", "sharded", *OPTIONS)}
         if present.share_watches and _has_names(assemble(self.filter, present.namespaces).filter):
             kept["share_watches"] = True
         names = {"index": "indexes"} | dict.fromkeys(STORED, "projection")
@@ -594,6 +613,8 @@ def check(key: KindKey, kind: Kind | None, cached: Cached) -> None:
     needed.
     """
     cached.filter.require_satisfiable(kind=kind)
+    if kind is not None:
+        require_divisible(cached, kind)
     if kind is not None and kind.plural in _DNS:
         for branch in cached.filter.branches:
             if (
@@ -602,6 +623,15 @@ def check(key: KindKey, kind: Kind | None, cached: Cached) -> None:
                 what = f"{kind.plural} can't be named {wrong!r}"
                 raise BadSelector(what, remedy="Use lower-case letters, digits, '-' and '.'", text=wrong)
     check_streams(cached.filter, key, kind, share_watches=cached.share_watches)
+
+
+def require_divisible(cached: Cached, kind: Kind) -> None:
+    """Raise DeclarationError if `sharded=True` is given for a kind without namespaces."""
+    if cached.sharded and kind.namespaced is False:
+        raise DeclarationError(
+            f"sharded=True divides the namespaces of a kind, but {kind.plural} are cluster-scoped",
+            remedy="Leave it out: each replica caches them, and handles its part of them",
+        )
 
 
 def select_alike(declared: Cached, other: Cached, *, kind: Kind | None) -> bool:

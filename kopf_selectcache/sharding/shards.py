@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import lru_cache
 from math import inf
 from typing import NamedTuple, Protocol
 
@@ -53,6 +54,16 @@ class Handling(Protocol):
         """Return the runs of the keys of a range."""
 
 
+class Caches(Protocol):
+    """The caches of the operator, of which some are divided."""
+
+    def look_at_division(self) -> None:
+        """Note that `Shards.caches_namespace` has changed."""
+
+    async def wait_divided(self, has: Callable[[str], bool]) -> None:
+        """Wait until the divided caches serve the namespaces for which a function returns True."""
+
+
 class Static:
     """The ranges of one of a fixed number of replicas: they never move."""
 
@@ -86,12 +97,21 @@ class Shards:
         self.ranges = ranges
         self._grace, self._sleep = grace, sleep
         self._handling: list[Handling] = []
+        self.cached = frozenset(each for each in range(ranges) if ownership.term_of(each) is not None)
+        """The ranges whose keys are cached: those that are warm or being warmed, held or drained."""
+        self.caches: Caches | None = None
+        """The caches that follow the ranges; None if none is divided."""
+        self._range_of_name = lru_cache(100_000)(lambda name: range_of(mixed_64(name), ranges))
 
     # ---- Questions. In any thread.
 
     def range_of(self, key: ObjectKey) -> int:
         """Return the range of a key: that of its namespace, or of its name if it is cluster-scoped."""
-        return range_of(mixed_64(key[0] or key[1]), self.ranges)
+        return self._range_of_name(key[0] or key[1])
+
+    def caches_namespace(self, namespace: str) -> bool:
+        """Return True if divided caches of this replica have a namespace, or will once it is warm."""
+        return self._range_of_name(namespace) in self.cached
 
     def owner_of(self, key: ObjectKey) -> str:
         """Return the name of the replica that handles a key; empty if none does."""
@@ -132,11 +152,18 @@ class Shards:
 
     # ---- Ranges that come and go.
 
-    async def warm(self, range_: int) -> None:  # As it is called.
-        """Return at once: caches have the keys of all replicas."""
+    async def warm(self, range_: int) -> None:
+        self._cache(self.cached | {range_})
+        if self.caches is not None:
+            await self.caches.wait_divided(lambda namespace: self._range_of_name(namespace) == range_)
 
     def cool(self, range_: int) -> None:
-        """Do nothing, as above."""
+        self._cache(self.cached - {range_})
+
+    def _cache(self, ranges: frozenset[int]) -> None:
+        self.cached = ranges
+        if self.caches is not None:
+            self.caches.look_at_division()
 
     def start(self, range_: int) -> None:
         for each in self._handling:
@@ -147,7 +174,7 @@ class Shards:
             await asyncio.gather(*self._cancel(range_), return_exceptions=True)
 
     def stop(self, range_: int) -> None:
-        self._cancel(range_)
+        self._cancel(range_)  # It stays warm until it is cooled: this replica may get it again.
 
     def _running(self, range_: int) -> set[asyncio.Task[None]]:
         return {

@@ -30,6 +30,7 @@ from kopf_selectcache.informer.environment import Ending, Environment, Extension
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import InformersByName, Removal, Runtime, close, withdrawn
 from kopf_selectcache.informer.namespaces import Follower, NamespacesByLabel
+from kopf_selectcache.informer.state import Division, Undivided
 from kopf_selectcache.informer.streams import Claims
 from kopf_selectcache.selectors.kind_keys import assigned, called
 from kopf_selectcache.selectors.selector import Selector
@@ -102,6 +103,7 @@ class _Runtime:
         self, settings: SelectCacheSettings, cluster: OfflineCluster, namespaces: tuple[str, ...] | None
     ) -> None:
         self.settings = settings
+        self.division: Division = Undivided()  # One replica has all.
         self._served, faulty = InProcess(cluster), Faulty(cluster)
         self.transport = faulty
         self.ending = Ending()  # It never ends.
@@ -187,11 +189,11 @@ class _Runtime:
 
     @asynccontextmanager
     async def _prepared(self, informer: Informer, cached: Cached) -> AsyncIterator[None]:
-        async with self.namespaces.known(cached.filter, timeout=None):
+        async with self.namespaces.known(cached.chosen_filter, timeout=None):
             try:
                 yield
             finally:
-                informer.chosen.use(informer.declared.filter)
+                informer.chosen.use(informer.declared.chosen_filter)
 
     async def remove(self, informer: Informer, place: str) -> None:
         removal = Removal.now(self.names.key_of(informer), informer, place, datetime.now(UTC))

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from .mutant import Mutant
 
+CACHES, DECISIONS = (
+    "tests/sharding/test_divided_caches.py::test_",
+    "tests/sharding/test_division.py::test_",
+)
 HANDLERS, COORDINATOR_TESTS = (
     "tests/sharding/test_handlers.py::test_",
     "tests/sharding/test_coordinator.py::test_",
 )
-DIVISION, SHARDS, COORDINATOR = "plugin/_division.py", "sharding/shards.py", "sharding/coordinator.py"
+DIVISION, SHARDS, COORDINATOR = "plugin/_sharding.py", "sharding/shards.py", "sharding/coordinator.py"
 
 SHARDING: tuple[Mutant, ...] = (
     Mutant(
@@ -74,5 +78,61 @@ SHARDING: tuple[Mutant, ...] = (
         "        if False:\n",
         21,
         (HANDLERS + "handlers_of_kopf_are_refused_since_each_replica_would_call_them",),
+    ),
+    Mutant(
+        "cache the namespaces of all replicas",
+        "informer/namespaces.py",
+        "return frozenset(filter(self.division.serves, names)) if declared.divided else names",
+        "return names",
+        21,
+        (CACHES + "each_static_replica_caches_its_namespaces_and_names_the_owner_of_the_others",),
+    ),
+    Mutant(
+        "take a range for warm before its namespaces are synced",
+        "informer/namespaces.py",
+        "        return are_planned and state.unsettled(None) is None\n",
+        "        return True\n",
+        21,
+        (CACHES + "a_range_is_warm_once_all_of_its_namespaces_are_synced",),
+    ),
+    Mutant(
+        "keep the namespaces of a range that goes",
+        SHARDS,
+        "        self._cache(self.cached - {range_})\n",
+        "        pass\n",
+        21,
+        (CACHES + "a_range_that_goes_is_lost_in_the_same_step_and_nothing_is_run_or_asked_for_it",),
+    ),
+    Mutant(
+        "answer from a range that has gone until its streams have ended",
+        "informer/namespaces.py",
+        "        if hidden is not informer.state:\n",
+        "        if False:\n",
+        21,
+        (CACHES + "a_range_that_goes_is_lost_in_the_same_step_and_nothing_is_run_or_asked_for_it",),
+    ),
+    Mutant(
+        "divide kinds that other handlers need whole",
+        "settings/division.py",
+        "    for use in (uses.watched, uses.admission, uses.indexed):\n",
+        "    for use in ():\n",
+        21,
+        (DECISIONS + "a_kind_is_divided_if_its_handlers_are_and_nobody_else_needs_it",),
+    ),
+    Mutant(
+        "do not say which replica has what a read asks for",
+        "cache/_labelled.py",
+        "    if division is None:\n",
+        "    if True:\n",
+        21,
+        (CACHES + "a_list_of_all_namespaces_is_not_complete_and_a_witness_says_so",),
+    ),
+    Mutant(
+        "divide all namespaces, whichever the filter names",
+        "settings/division.py",
+        '        requirements.append(LabelRequirement(NAME_LABEL, "in", branch.namespaces))\n',
+        "        pass\n",
+        21,
+        (DECISIONS + "a_divided_filter_chooses_its_namespaces_by_label",),
     ),
 )

@@ -17,7 +17,7 @@ import pytest
 import kopf_selectcache as selectcache
 from kopf_selectcache import DeclarationError, Sharding
 from kopf_selectcache.core.assignment.replica import Term
-from kopf_selectcache.plugin._division import check_sharding
+from kopf_selectcache.plugin._sharding import check_sharding
 from kopf_selectcache.plugin.operator import Operator, operator_of
 from kopf_selectcache.settings.options import settings_of
 from kopf_selectcache.sharding.shards import Shards, Static
