@@ -71,11 +71,11 @@ class Unsettled(Exception):
 
 
 class Fenced(Unreachable):
-    """Nothing was sent: another replica handles the object by now for which the running code writes."""
+    """Nothing was sent: this replica handles the object no more for which the running code writes."""
 
     def __init__(self) -> None:
         super().__init__(
-            "another replica handles its object now, so nothing was sent", may_have_arrived=False
+            "this replica does not handle its object any more, so nothing was sent", may_have_arrived=False
         )
 
 
@@ -125,7 +125,7 @@ class Writer:
         """Send a write once. The server must not execute it after the fence either."""
         method, content_type = METHODS[write.verb]
         body = with_room(partial(msgspec.json.encode, write.body))
-        query = call.query if fence == inf else {**call.query, "timeout": f"{max(1, int(fence))}s"}
+        query = call.query if fence == inf else {**call.query, "timeout": f"{fence:.3f}s"}
         return await self._transport.send(method, call.path, query, body, content_type, call.warned)
 
     async def read(self, call: WriteCall) -> bytes | None:
@@ -205,7 +205,11 @@ class _Attempts:
     async def _try(self, write: Write) -> Step:
         """Send the write; return what follows."""
         if (fence := self._writer.fence()) <= 0.0:
-            raise Fenced
+            raise (
+                Fenced
+                if self._is_settled
+                else self._unsettled("this replica does not handle its object any more")
+            )
         limit = asyncio.timeout(min(fence, self._writer.left(self._end)))
         try:
             async with limit:

@@ -79,7 +79,7 @@ def if_handled(shards: Shards | None, function: Function, forget: Callable[[Key]
                 if shards.handles(pair):
                     raise
                 _logger.info(
-                    "The run of %(key)s was cancelled: another replica handles it now.",
+                    "The run of %(key)s was cancelled: this replica does not handle it any more.",
                     {"key": printable_name(*pair)},
                 )
                 forget(run.key)

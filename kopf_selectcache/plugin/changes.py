@@ -341,20 +341,21 @@ class _Delivery:
         )
         working = asyncio.create_task(worker.run(), name=f"selectcache: {handler.id}: worker")
         replay = subscription.replay if handler.initial else lambda _: None
-        try:
+        with divided(operator.shards, worker, replay):  # Up to the last call: a range waits for its calls.
             try:
-                with divided(operator.shards, worker, replay):
+                try:
                     await self._watch(informer, subscription, looked, working)
+                finally:
+                    subscription.close()
+            except ReadError:  # There will be no further changes: calls that run now go on to their ends.
+                await worker.stop()
+                raise
             finally:
-                subscription.close()
-        except ReadError:  # There will be no further changes: calls that run now go on to their ends.
-            await worker.stop()
-            raise
-        finally:
-            # At the end of the operator they have the time that Kopf gives handlers.
-            await worker.stop(deadline=operator.settings.queueing.exit_timeout if operator.is_stopping else 0)
-            working.cancel()  # A run may resist.
-            await asyncio.gather(working, return_exceptions=True)
+                # At the end of the operator they have the time that Kopf gives handlers.
+                seconds = operator.settings.queueing.exit_timeout if operator.is_stopping else 0
+                await worker.stop(deadline=seconds)
+                working.cancel()  # A run may resist.
+                await asyncio.gather(working, return_exceptions=True)
 
     async def _watch(
         self,

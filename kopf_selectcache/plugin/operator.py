@@ -213,6 +213,8 @@ class Operator:
                 peering.cancel()
                 rest.cancel()
                 self.stop.begin()
+                if self.replica is not None:
+                    self.replica.leave()  # Ranges without calls are free at once.
                 # Handlers read the caches up to their ends.
                 await asyncio.gather(self._handling, return_exceptions=True)
                 await end_recordings(runtime)
@@ -226,12 +228,12 @@ class Operator:
 
     async def _be_replica(self) -> None:
         if self.replica is not None:
+            await self.gate(None, None, fresh=False)  # A replica takes nothing that it can't handle yet.
             await self.replica.run()
 
     async def _leave(self, replica: asyncio.Task[None]) -> None:
         """Give the ranges to other replicas at once: they would wait for the end of the Lease."""
-        if self.replica is not None and not replica.done():
-            self.replica.leave()
+        if self.replica is not None and self.replica.has_begun and not replica.done():
             with suppress(TimeoutError):
                 async with asyncio.timeout(LEAVING):
                     await asyncio.wait({replica})

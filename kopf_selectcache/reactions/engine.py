@@ -13,6 +13,7 @@ import logging
 import math
 from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
 from typing import Any, TypeAlias, TypeVar, cast
 
@@ -100,9 +101,11 @@ class Worker:
                     await self._wait_for_gate(asyncio.ensure_future(opened))
                     continue
                 while len(self._tasks) < self._limit and (run := queue.take()) is not None:
-                    self._tasks[run.key] = asyncio.create_task(
+                    task = self._tasks[run.key] = asyncio.create_task(
                         self._run(run), name=f"selectcache: {run.key.name}"
                     )
+                    # A task that is cancelled before it begins does not run at all.
+                    task.add_done_callback(partial(self._note_end, run.key))
                 due = queue.next_due()
                 if due is None or len(self._tasks) >= self._limit:
                     await self._moved.wait()
@@ -168,9 +171,12 @@ class Worker:
             queue.forget(key)
             if result is not None:
                 queue.add_after(key, result.after)
-        finally:
-            del self._tasks[key]
-            queue.done(key)
+
+    def _note_end(self, key: Key, task: asyncio.Task[None]) -> None:
+        del self._tasks[key]
+        self._queue.done(key)
+        if not task.cancelled():
+            task.exception()  # Retrieved: what is no error of the run ends the process.
 
 
 def _shown(key: Key) -> str:

@@ -57,7 +57,12 @@ class Sharding:
                 "sharding needs the name of the pod, and POD_NAME isn't set",
                 remedy="In the Deployment, set the variable POD_NAME from fieldRef: metadata.name",
             )
-        name = self.name or _SUFFIX.sub("", pod)
+        name = self.name or (_SUFFIX.sub("", pod) if _SUFFIX.search(pod) else "")
+        if not name:
+            raise DeclarationError(
+                f"sharding can't find the name of the operator in that of the pod, {shown(pod)}",
+                remedy="Give it, the same for all replicas: Sharding(name='webapps')",
+            )
         if not _NAME.fullmatch(name):
             raise DeclarationError(
                 f"sharding can't use {shown(name)} as the name of the operator",
@@ -76,8 +81,8 @@ def _complaint(given: Sharding) -> tuple[str, str] | None:
     """Return what is wrong, as the rest of a call, and the remedy."""
     if given.by != "namespace":
         return f"by={shown(given.by)}): the work can only be divided by namespace", "Leave by= out"
-    if not isinstance(given.lease, (int, float)) or not 1.0 <= given.lease <= 600.0:
-        return f"lease={shown(given.lease)}): not a number of seconds from 1 to 600", "Leave lease= out"
+    if not isinstance(given.lease, (int, float)) or not 4.0 <= given.lease <= 600.0:
+        return f"lease={shown(given.lease)}): not a number of seconds from 4 to 600", "Leave lease= out"
     if given.static is not None:
         fits = (
             isinstance(given.static, tuple)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from datetime import datetime
 from functools import partial
 from typing import Any, Protocol
@@ -63,6 +63,7 @@ from kopf_selectcache.core.assignment.replica import (
     assignment_of,
     begin,
     due,
+    identity_of,
     status,
     time_left,
 )
@@ -72,6 +73,9 @@ from kopf_selectcache.informer.environment import sleep_until
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.selectors.selector import Selector
 from kopf_selectcache.settings.declaration import Cached
+
+MOST_REFUSALS = 100
+"""The number of different refusals that are logged."""
 
 REQUEST_SECONDS = 4.0
 """The longest that a request may take. After that nobody knows whether it was done."""
@@ -91,8 +95,8 @@ class Ranges(Protocol):
     def cool(self, range_: int) -> None:
         """Drop the keys of a range."""
 
-    def start(self, range_: int) -> None:
-        """Act for a range: call handlers for all of its keys."""
+    def start(self, ranges: Collection[int]) -> None:
+        """Act for some ranges: call handlers for all of their keys."""
 
     async def drain(self, range_: int) -> None:
         """Give no new work for a range; return once none is under way."""
@@ -135,8 +139,8 @@ class Coordinator:
         self._warming: dict[int, asyncio.Task[None]] = {}
         self._draining: dict[int, asyncio.Task[None]] = {}
         self._told_condition, self._told_acting = "", tuple[int, ...]()
-        self._failed: set[tuple[str, int]] = set()
-        """The kinds of requests that were refused, with the code: each is logged once."""
+        self._failed: set[tuple[int, str]] = set()
+        """The refusals that were logged: code and message."""
 
     # ---- Questions (`Ownership`). In any thread.
 
@@ -177,9 +181,10 @@ class Coordinator:
         if (read := read_lease(body, self.group, is_deleted=is_deleted)) is not None:
             self.put(LeaseSeen(msgspec.structs.replace(read, version=deleted_at) if is_deleted else read))
 
-    def note_assignment(self, body: object) -> None:
-        """Note that the assignment was seen; None if it is gone."""
-        self.put(AssignmentSeen(read_assignment(body)))
+    def note_assignment(self, body: object, *, deleted_at: str = "") -> None:
+        """Note that the assignment was seen; None if it is gone, as of a version."""
+        read = read_assignment(body)
+        self.put(AssignmentSeen(msgspec.structs.replace(read, version=deleted_at) if body is None else read))
 
     def follow(self, runtime: Runtime) -> None:
         """Follow the Leases and the assignment with two informers of an operator."""
@@ -205,13 +210,39 @@ class Coordinator:
 
         def see_assignment(change: Change | None) -> None:
             if change is not None:
-                self.note_assignment(change.after and msgspec.json.decode(change.after.data))
+                if change.after is None:
+                    self.note_assignment(None, deleted_at=change.version)
+                else:
+                    self.note_assignment(msgspec.json.decode(change.after.data))
 
         leases.subscribe(see_lease)
         maps.subscribe(see_assignment)
 
     async def run(self) -> None:
-        """Be a replica until cancelled, until it has left, or until it must not run."""
+        """Be a replica until cancelled, until it has left, or until it must not run. After a bug in this
+        package it acts for nothing any more, and joins the others again under another identity.
+        """
+        while True:
+            try:
+                return await self._run()
+            except Exception:
+                self._logger.exception(
+                    "The replica %(replica)s of %(group)s stops because of a bug in kopf_selectcache,"
+                    " and joins again.",
+                    {"replica": identity_of(self.state), "group": self.group},
+                )
+            held = [each.range for each in self.state.holds]
+            options = self.state.options
+            self.state = begin(
+                msgspec.structs.replace(options, nonce=f"{options.nonce}x"), self._clock()
+            )  # From here on nothing is written for a range.
+            for range_ in held:
+                self.ranges.stop(range_)
+            for each in (self._inputs, self._warming, self._draining):
+                each.clear()
+            await self._sleep(options.timing.retry)
+
+    async def _run(self) -> None:
         async with asyncio.TaskGroup() as requests:
             try:
                 self.put(Tick())
@@ -235,6 +266,9 @@ class Coordinator:
         self.state = stepped.state
         for effect in stepped.effects:
             self._do(effect, requests)
+        if begun := {each.range for each in stepped.effects if isinstance(each, Start)}:
+            self.moves += len(begun)
+            self.ranges.start(begun)
         self._tell()
 
     def _tell(self) -> None:
@@ -281,9 +315,6 @@ class Coordinator:
             case Cool(range_):
                 self._cancel(self._warming, range_)
                 self.ranges.cool(range_)
-            case Start(range_):
-                self.moves += 1
-                self.ranges.start(range_)
             case Drain(range_, term):
                 self._draining[range_] = requests.create_task(
                     self._finish(partial(self.ranges.drain, range_), Drained(range_, term))
@@ -319,7 +350,7 @@ class Coordinator:
         self.under_way += 1
         found: Input
         try:
-            async with asyncio.timeout(REQUEST_SECONDS):
+            async with asyncio.timeout(self._request_seconds):
                 found = await ask()
         except Refused as refused:
             code = refused.refusal.code
@@ -327,18 +358,28 @@ class Coordinator:
             found = Answer(request, Outcome.REFUSED if code in _REFUSALS else Outcome.NO_ANSWER)
         except (Unreachable, Garbled, TimeoutError):
             found = Answer(request, Outcome.NO_ANSWER)
+        except Exception:  # Nothing that a server sends may end the replica.
+            self._logger.exception("An answer about replicas can't be used.")
+            found = Answer(request, Outcome.NO_ANSWER)
         finally:
             self.under_way -= 1
         self.put(found)
 
     def _note_refusal(self, code: int, message: str) -> None:
-        """Log once that a permission is missing: nothing works without it."""
-        if code == 403 and ("", code) not in self._failed:
-            self._failed.add(("", code))
+        """Log a refusal once, unless it belongs to the work: others write the same objects."""
+        if code == 409 or (code, message) in self._failed or len(self._failed) >= MOST_REFUSALS:
+            return
+        self._failed.add((code, message))
+        if code == 403:
             self._logger.error(
                 "This replica handles nothing, because it may not use its Lease or the assignment in"
                 " namespace %(namespace)s: %(message)s. `selectcache rbac` prints the permissions.",
                 {"namespace": self.namespace, "message": message},
+            )
+        elif not (code == 404 and assignment_name(self.group) in message):  # It is made at the first start.
+            self._logger.warning(
+                "The server refuses a request about replicas in %(namespace)s: %(code)s %(message)s.",
+                {"namespace": self.namespace, "code": code, "message": message.rstrip(".")},
             )
 
     async def _swap_lease(self, request: int, read: LeaseRead) -> Input:
@@ -373,7 +414,7 @@ class Coordinator:
         return Answer(request, Outcome.YES, metadata["resourceVersion"], metadata["uid"])
 
     async def _send(self, method: str, path: str, body: Mapping[str, Any]) -> bytes:
-        query = {"timeout": f"{REQUEST_SECONDS:g}s"}
+        query = {"timeout": f"{self._request_seconds:g}s"}
         return await self._transport.send(method, path, query, msgspec.json.encode(body), JSON)
 
     async def _list_leases(self, request: int) -> Input:
@@ -389,6 +430,11 @@ class Coordinator:
                 raise
             body = None
         return AssignmentSeen(read_assignment(body), request)
+
+    @property
+    def _request_seconds(self) -> float:
+        """The longest that a request may take: two of them fit into the time of a renewal."""
+        return min(REQUEST_SECONDS, self.state.options.timing.lease / 10)
 
     @property
     def _leases(self) -> str:

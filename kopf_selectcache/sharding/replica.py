@@ -38,7 +38,9 @@ class Replica:
                 now=runtime.now,
                 logger=runtime.environment.logger,
             )
-            self.shards = self.coordinator.ranges = Shards(ownership=self.coordinator, grace=grace)
+            self.shards = self.coordinator.ranges = Shards(
+                ownership=self.coordinator, grace=grace, write=timing_of(found.lease).write
+            )
             self.coordinator.follow(runtime)
         runtime.writer.fence = self.shards.time_left
 
@@ -83,6 +85,11 @@ class Replica:
         """Divide the work with other replicas until cancelled, or until this one has left."""
         if self.coordinator is not None:
             await self.coordinator.run()
+
+    @property
+    def has_begun(self) -> bool:
+        """True if it may have something to give to others."""
+        return self.coordinator is not None and self.coordinator.requests > 0
 
     def leave(self) -> None:
         """Give all ranges to others."""

@@ -8,7 +8,8 @@ nothing, whoever it calls.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+import logging
+from collections.abc import Awaitable, Callable, Collection, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import lru_cache
@@ -20,6 +21,11 @@ from kopf_selectcache.core.assignment.rendezvous import desired_owners
 from kopf_selectcache.core.assignment.replica import Term
 from kopf_selectcache.core.store.record import ObjectKey
 from kopf_selectcache.informer.environment import end_within
+
+_logger = logging.getLogger("kopf_selectcache")
+
+CANCELLED = 5.0
+"""Seconds for the runs that were cancelled."""
 
 _held: ContextVar[Held | None] = ContextVar("selectcache_held", default=None)
 
@@ -90,12 +96,15 @@ class Shards:
         ownership: Ownership,
         ranges: int = RANGES,
         grace: float = 30.0,
+        write: float = 5.0,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        """Runs of a range that goes to another replica have `grace` seconds before they are cancelled."""
+        """Runs of a range that goes have `grace` seconds until they are cancelled. `write` is the longest
+        time of a write.
+        """
         self.ownership = ownership
         self.ranges = ranges
-        self._grace, self._sleep = grace, sleep
+        self._grace, self._write, self._sleep = grace, write, sleep
         self._handling: list[Handling] = []
         self.cached = frozenset(each for each in range(ranges) if ownership.term_of(each) is not None)
         """The ranges whose keys are cached: those that are warm or being warmed, held or drained."""
@@ -165,13 +174,18 @@ class Shards:
         if self.caches is not None:
             self.caches.look_at_division()
 
-    def start(self, range_: int) -> None:
+    def start(self, ranges: Collection[int]) -> None:
         for each in self._handling:
-            each.replay(self._has(range_))
+            try:
+                each.replay(lambda key: self.range_of(key) in ranges)
+            except Exception:  # Other handlers must run.
+                _logger.exception("A handler does not run all keys that this replica has got.")
 
     async def drain(self, range_: int) -> None:
         if await end_within(self._running(range_), self._sleep(self._grace)):
-            await asyncio.gather(*self._cancel(range_), return_exceptions=True)
+            # A thread can't be cancelled: it may go on, but its writes are refused once the range is free.
+            await end_within(self._cancel(range_), self._sleep(CANCELLED))
+            await self._sleep(self._write)  # The server may execute the last write of a cancelled run.
 
     def stop(self, range_: int) -> None:
         self._cancel(range_)  # It stays warm until it is cooled: this replica may get it again.
@@ -180,9 +194,6 @@ class Shards:
         return {
             task for each in self._handling for task in each.running(lambda key: self.range_of(key) == range_)
         }
-
-    def _has(self, range_: int) -> Callable[[ObjectKey], bool]:
-        return lambda key: self.range_of(key) == range_
 
     def _cancel(self, range_: int) -> set[asyncio.Task[None]]:
         running = self._running(range_)

@@ -409,15 +409,22 @@ def test_9_a_stream_that_is_behind_an_own_write_brings_nothing_older_back(relist
     assert not model.informer.state.own_writes.writes
 
 
-def test_9_a_read_of_one_stream_shows_no_state_from_before_an_own_write_that_left_it() -> None:
-    """The other stream has reported the write. This one reports only now what came before it."""
+@pytest.mark.parametrize("is_late", [False, True])
+def test_9_a_read_of_one_stream_shows_no_state_from_before_an_own_write_that_left_it(
+    *, is_late: bool
+) -> None:
+    """The other stream has reported the write. This one reports only now what came before it. The answer
+    comes before or after that."""
     model = Model(AnyOf(["app=web", "app=db,tier=gold"]))
     web, db = model.streams
     model.write("a", OTHER | GOLD, own=False)
     model.write("a", WEB, own=True)
-    model.answer(0)
+    if not is_late:
+        model.answer(0)
     model.deliver(web)
     model.deliver(db)
+    if is_late:
+        model.answer(0)
     assert db.substore.view.held(("ns", "a")) is not None
     assert not model.cache.list("pods", labels="app=db,tier=gold")
     assert model.got("a") == ("u1", "12")

@@ -82,7 +82,7 @@ RECONCILERS: tuple[Mutant, ...] = (
            (DEADLINE + "caches_are_not_ended_by_an_operator_that_has_ended_before",)),
     Mutant("share the root tasks of operators with the same settings", "_kopf.py", '        root_tasks_var.set(kwargs.get("root_tasks", ()))\n', '        root_tasks_var.set(vars(kwargs["settings"]).setdefault("roots", kwargs["root_tasks"]))\n', 2,
            ("tests/plugin/test_kopf_names.py::test_the_root_tasks_are_known_where_the_code_of_an_operator_runs",)),
-    Mutant("cancel handlers of changes before the deadline of a stop", "plugin/changes.py", "exit_timeout if operator.is_stopping else 0)", "exit_timeout * 0)", 2,
+    Mutant("cancel handlers of changes before the deadline of a stop", "plugin/changes.py", "exit_timeout if operator.is_stopping else 0\n", "exit_timeout * 0\n", 2,
            (STOPPING + "a_handler_of_changes_that_runs_at_the_stop_may_finish",)),
     Mutant("call a reconciler for its own patches", PATCHES, "        return any(_differing(_without(expected), _without(new)))\n", "        return True\n", 18,
            (OWN + "the_change_of_an_own_patch_is_dropped_once",)),

@@ -328,7 +328,7 @@ MUTANTS: tuple[Mutant, ...] = (
            ("tests/cache/test_at_least.py::test_8_quiet_streams_do_not_chase_each_other_for_a_read",)),
     Mutant("leave a stream as it is that a list shows to have missed an event", REACH, "            if probe.has_missed():\n", "            if False:\n", 4,
            (R + "4_a_stream_past_the_list_that_holds_what_the_list_has_not_is_listed_again",)),
-    Mutant("list streams that could not hold the object", UNION, " and each in holding)", ")", 8, (R + "8_streams_that_could_not_hold_the_object_are_not_listed",)),
+    Mutant("list streams that could not hold the object", UNION, " and each in holding)", ")", 8, ("tests/core/store/test_union_groups.py::test_8_a_departure_waits_for_no_stream_of_its_group_that_could_not_hold_the_object",)),
     Mutant("list a stream as of a version from before a deletion without one", UNION, 'found[each] = "" if each.vague else newest', "found[each] = newest", 12,
            (R + "12_a_deletion_at_an_unknown_version_takes_a_list_of_the_present_of_its_own_stream_first",)),
     Mutant("tick the objects of a list off one by one", CLAIMS, "        self._differing = self._compare()\n        return not self._differing\n", "        return True\n", 12,

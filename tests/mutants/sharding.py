@@ -26,8 +26,8 @@ SHARDING: tuple[Mutant, ...] = (
     Mutant(
         "run no keys of a range that comes",
         SHARDS,
-        "            each.replay(self._has(range_))\n",
-        "            pass\n",
+        "                each.replay(lambda key: self.range_of(key) in ranges)\n",
+        "                pass\n",
         21,
         (HANDLERS + "a_range_that_comes_has_all_of_its_keys_run_and_one_that_goes_none",),
     ),
@@ -50,7 +50,7 @@ SHARDING: tuple[Mutant, ...] = (
     Mutant(
         "let runs of a range that goes go on",
         SHARDS,
-        "            await asyncio.gather(*self._cancel(range_), return_exceptions=True)\n",
+        "            await end_within(self._cancel(range_), self._sleep(CANCELLED))\n",
         "            pass\n",
         21,
         (HANDLERS + "runs_of_a_range_that_goes_may_end_and_are_cancelled_after_their_time",),
@@ -134,5 +134,15 @@ SHARDING: tuple[Mutant, ...] = (
         "        pass\n",
         21,
         (DECISIONS + "a_divided_filter_chooses_its_namespaces_by_label",),
+    ),
+    Mutant(
+        "keep the place of a run that is cancelled before it begins",
+        "reactions/engine.py",
+        "task.add_done_callback(partial(self._note_end, run.key))",
+        "task.add_done_callback(lambda task, key=run.key: task.cancelled() or self._note_end(key, task))",
+        21,
+        (
+            "tests/reactions/test_worker.py::test_a_run_that_is_cancelled_before_it_begins_leaves_its_place_to_others",
+        ),
     ),
 )

@@ -13,7 +13,7 @@ import pytest
 from kopf_selectcache import Key
 from kopf_selectcache.reactions.engine import RunAgain, Worker
 from kopf_selectcache.reactions.queue import Cause, Run, WorkQueue
-from tests.faults.environment import run, until
+from tests.faults.environment import reached, run, until
 from tests.kopf_operators import cycles
 
 A, B, C = (Key(name) for name in "abc")
@@ -260,5 +260,31 @@ def test_a_worker_ends_with_the_error_of_its_gate() -> None:
         works.opened.set_exception(RuntimeError("it never opens"))
         with pytest.raises(RuntimeError, match="never opens"):
             await works.worker.run()
+
+    run(main())
+
+
+def test_a_run_that_is_cancelled_before_it_begins_leaves_its_place_to_others() -> None:
+    async def main() -> None:
+        async with Works(limit=1) as works:
+            take = works.queue.take
+
+            def cancel() -> None:
+                for task in works.worker.running(lambda key: key == A.pair):
+                    task.cancel()
+
+            def take_and_cancel() -> Run | None:
+                asyncio.get_running_loop().call_soon(cancel)  # Before the first step of the run.
+                return take()
+
+            works.queue.take = take_and_cancel  # type: ignore[method-assign]
+            works.queue.add(A)
+            works.queue.add(B)
+            assert await reached(lambda: works.begun)
+            assert works.begun == [B]
+            works.queue.take = take  # type: ignore[method-assign]
+            works.queue.add(A)
+            works.going[B].set()
+            await until(lambda: works.begun == [B, A])
 
     run(main())

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from heapq import heappop, heappush
@@ -86,8 +86,9 @@ class Acting:
     def cool(self, range_: int) -> None:
         """It has nothing to drop."""
 
-    def start(self, range_: int) -> None:
-        self.log.begin(self.who, range_)
+    def start(self, ranges: Collection[int]) -> None:
+        for range_ in ranges:
+            self.log.begin(self.who, range_)
 
     async def drain(self, range_: int) -> None:
         await asyncio.sleep(0)
@@ -154,7 +155,7 @@ class Fleet:
             for task in [task for each in self.replicas.values() for task in each.tasks if task.done()]:
                 task.result()
             coordinators = [each.coordinator for each in self.replicas.values()]
-            idle = 0 if any(each.under_way or each._inputs for each in coordinators) else idle + 1
+            idle = 0 if any(each.under_way for each in coordinators) else idle + 1
             if idle >= IDLE_TURNS:
                 idle = 0
                 self.clock.advance(STEP)

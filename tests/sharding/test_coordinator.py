@@ -170,8 +170,8 @@ def test_missing_permissions_are_told_once_and_nothing_is_handled(caplog: pytest
             assert replica.coordinator.status().condition == "it has no Lease yet"
 
     run(main())
-    told = [record for record in caplog.records if "may not use its Lease" in record.getMessage()]
-    assert len(told) == 1
+    told = [text for each in caplog.records if "may not use its Lease" in (text := each.getMessage())]
+    assert ["leases" in told[0], "configmaps" in told[1], len(told)] == [True, True, 2]
 
 
 def test_three_replicas_send_few_requests() -> None:
@@ -186,5 +186,51 @@ def test_three_replicas_send_few_requests() -> None:
             assert all(each.coordinator.requests - before <= 31 for each, before in sent.items()), (
                 "one renewal in ten seconds"
             )
+
+    run(main())
+
+
+def test_a_bug_ends_what_a_replica_does_and_it_joins_again_under_another_identity(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def main() -> None:
+        async with fleet() as replicas:
+            broken = replicas.start("a")
+            await replicas.until(lambda: replicas.owned() == {"a": 64})
+            before = broken.coordinator.status().identity
+            tell = broken.coordinator._tell
+
+            def fail() -> None:
+                broken.coordinator._tell = tell  # type: ignore[method-assign]
+                raise ValueError("a bug")
+
+            broken.coordinator._tell = fail  # type: ignore[method-assign]
+            await replicas.until(lambda: replicas.owned() == {"a": 0})
+            await replicas.until(lambda: replicas.owned() == {"a": 64})
+            assert broken.coordinator.status().identity != before
+            assert replicas.log.overlaps == []
+
+    run(main())
+    assert "stops because of a bug in kopf_selectcache, and joins again" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "answer", [b"{}", b"[1]", b'{"metadata": {}}', b'{"metadata": {}, "items": 7}', b"\xff"]
+)
+def test_answers_that_make_no_sense_end_no_replica(answer: bytes) -> None:
+    async def main() -> None:
+        async with fleet() as replicas:
+            replica = replicas.start("a")
+            await replicas.until(lambda: replicas.owned() == {"a": 64})
+            transport = replica.coordinator._transport
+            send, get = transport.send, transport.get
+
+            async def garbage(*_: object, **__: object) -> bytes:
+                return answer
+
+            transport.send = transport.get = garbage  # type: ignore[method-assign]
+            await replicas.until(lambda: replicas.owned() == {"a": 0})
+            transport.send, transport.get = send, get  # type: ignore[method-assign]
+            await replicas.until(lambda: replicas.owned() == {"a": 64})
 
     run(main())

@@ -145,8 +145,7 @@ def test_a_range_that_comes_has_all_of_its_keys_run_and_one_that_goes_none() -> 
                     await asyncio.sleep(0)
                 assert handled == []
                 movable.give(even := range(0, 64, 2))
-                for range_ in even:
-                    shards.start(range_)
+                shards.start(even)
                 mine = {key for key in KEYS if shards.handles(key)}
                 assert 0 < len(mine) < len(KEYS)
                 assert await reached(lambda: len(handled) == 2 * len(mine))
@@ -197,12 +196,11 @@ def test_a_run_that_outlives_its_range_writes_nothing(*, in_thread: bool) -> Non
                 assert await reached(lambda: errors)
                 assert "late" not in cluster.get(obj)["data"]
                 movable.give(range(64))
-                for range_ in range(64):
-                    shards_of(settings).start(range_)
+                shards_of(settings).start(range(64))
                 assert await reached(lambda: "late" in cluster.get(obj)["data"])
 
     run(main())
-    assert "another replica handles its object now, so nothing was sent" in errors[0]
+    assert "this replica does not handle its object any more, so nothing was sent" in errors[0]
 
 
 def test_runs_of_a_range_that_goes_may_end_and_are_cancelled_after_their_time(
@@ -244,14 +242,16 @@ def test_runs_of_a_range_that_goes_may_end_and_are_cancelled_after_their_time(
                 passed.set()
                 await draining
                 assert cancelled.is_set()
-                assert await reached(lambda: "was cancelled: another replica handles it now" in caplog.text)
+                assert await reached(
+                    lambda: "was cancelled: this replica does not handle it any more" in caplog.text
+                )
 
     run(main())
 
 
 @pytest.mark.parametrize(
     ("sharding", "wanted"),
-    [(Sharding(), "POD_NAME isn't set"), (Sharding(pod="web-1"), "a namespace for its Leases")],
+    [(Sharding(), "POD_NAME isn't set"), (Sharding(pod="web-1", name="web"), "a namespace for its Leases")],
 )
 def test_half_a_configuration_is_refused(
     sharding: Sharding, wanted: str, monkeypatch: pytest.MonkeyPatch

@@ -330,7 +330,13 @@ def test_a_write_that_rests_is_shown_in_place_of_the_state_from_before_a_restore
     restored(a, 5)
     restored(b, 4)
     union.lay(written(8))
-    b.progress("5")
+    found: list[bool] = []
+
+    def read(_: int) -> None:  # A reader without the lock: a write, or the state from before.
+        found.append(bool(union.own_writes.writes) or union.store.peek(*KEY) is not None)
+
+    stepping([claims.__file__, union_module.__file__, store_module.__file__], lambda: b.progress("5"), read)
+    assert all(found)
     assert (shown(union), active(union)) == ("8", ["8"])
 
 

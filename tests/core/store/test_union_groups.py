@@ -104,3 +104,18 @@ def test_the_least_version_is_the_oldest_as_far_as_versions_can_be_compared(
 def test_1_a_union_of_no_streams_knows_that_an_object_is_absent() -> None:
     """No namespace has the label of the filter: there is nothing to watch."""
     assert Union((), version="7").store.locate("shop", "web-1") == (None, "7")
+
+
+def test_8_a_departure_waits_for_no_stream_of_its_group_that_could_not_hold_the_object() -> None:
+    names = [frozenset(each) for each in ("a", "ab", "b")]
+    union = Union([Keys("shop", names=each) for each in names])
+    first, both, other = writers(union)
+    for branch in (first, both, other):
+        branch.begin()
+        branch.put(Record("shop", "a" if branch is not other else "b", "uid", "10", {}, (), b""))
+        branch.commit("10")
+    first.leave(Record("shop", "a", "uid", "20", {}, (), b""))
+    first.progress("20")
+    both.leave(Record("shop", "a", "uid", "15", {}, (), b""))
+    assert union.awaited == {both.substore: "20"}
+    assert other.substore in union.groups[0]
