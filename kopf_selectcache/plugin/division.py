@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from kopf_selectcache import _kopf
 from kopf_selectcache.core.selection.kinds import KindKey, find
+from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.selectors.kind_keys import are_alike
 from kopf_selectcache.settings.declaration import Cached
 from kopf_selectcache.settings.division import Decision, Uses, decide
+from kopf_selectcache.settings.options import settings_of
+from kopf_selectcache.sharding.replica import Replica
 from kopf_selectcache.sharding.shards import Shards
 
 from ._calls import CacheHandler, kinds_of
 from .narrowing import handlers_of_key
 from .on import change_handlers_of, declared_key
+from .operator import Operator
 from .reconcile import reconcilers_with
 
 
@@ -34,6 +38,16 @@ class Divided:
 
     def owner_of(self, namespace: str) -> str:
         return self._shards.owner_of((namespace, ""))
+
+
+def join(operator: Operator, runtime: Runtime) -> Replica:
+    """Make an operator one replica among others."""
+    settings, sharding = operator.settings, settings_of(operator.settings).sharding
+    assert sharding is not None, "it has others"
+    replica = Replica(sharding, runtime, settings.queueing.exit_timeout)
+    runtime.divide(Divided(operator.registry, replica.shards))
+    replica.shards.caches = runtime
+    return replica
 
 
 def division_of(key: KindKey, declared: Cached, registry: _kopf.OperatorRegistry | None) -> Decision:

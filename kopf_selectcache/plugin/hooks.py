@@ -39,6 +39,7 @@ from .narrowing import narrow
 from .on import ChangeHandler, change_handlers, check_change_handlers, declared_key
 from .operator import (
     SHARED_SETTINGS,
+    Join,
     Operator,
     failing,
     is_requested,
@@ -106,15 +107,18 @@ async def _startup(
     if (running := operator_of(settings)) is not None and running.is_of_another(starter):
         raise DeclarationError(SHARED_SETTINGS[0], remedy=SHARED_SETTINGS[1])
     declared = checked(settings, registry)
+    join: Join | None = None
     if declared is not None and declared.sharding is not None:
         declared.sharding.found()  # Commands check an operator outside its pod.
+        from .division import join  # Few operators need it.  # noqa: PLC0415
     is_needed = declared is not None or any(change_handlers(registry))
     route = route_events(settings)
     if not is_needed and not is_requested(settings) and route is None:
         return  # A handler that only uses `fetch` starts the operator at its first read.
     _kopf.feed_watchers(feed)
     beside = partial(_run_handlers, route=route)
-    launch(settings, make_runtime=make_runtime, registry=registry, beside=beside).start_with(starter)
+    operator = launch(settings, make_runtime=make_runtime, registry=registry, beside=beside, join=join)
+    operator.start_with(starter)
 
 
 async def _run_handlers(

@@ -57,6 +57,9 @@ Kinds: TypeAlias = tuple[KindKey, ...] | None
 Beside: TypeAlias = "Callable[[Operator, Runtime, _kopf.OperatorRegistry | None], Awaitable[None]]"
 """Runs beside the informers, until it is cancelled."""
 
+Join: TypeAlias = "Callable[[Operator, Runtime], Replica]"
+"""Makes an operator one replica among others."""
+
 _SLOT = "_selectcache_operator"  # The attribute of settings with their operator.
 _AWAITED = "_selectcache_awaited"  # The attribute of settings with futures that wait for the launch.
 
@@ -100,12 +103,13 @@ class Operator:
         make_runtime: Callable[..., Runtime] = make_runtime,
         registry: _kopf.OperatorRegistry | None = None,
         beside: Beside | None = None,
+        join: Join | None = None,
     ) -> None:
         self.settings = settings
         self._declared = settings_of(settings)
         self._make_runtime = make_runtime
         self.registry = registry
-        self._beside = beside
+        self._beside, self._join = beside, join
         self.fed = FedKinds()
         """The kinds whose handlers of Kopf get their events from a cache."""
         self.decisions = Decisions(_logger)
@@ -183,14 +187,8 @@ class Operator:
             patterns = _kopf.watched_patterns(self.settings)
             is_command = click.get_current_context(silent=True) is not None
             place = "-n" if is_command else "kopf.operator(namespaces=...)"
-            if self._declared.sharding is not None:
-                from kopf_selectcache.sharding.replica import Replica  # Few need it.  # noqa: PLC0415
-
-                from .division import Divided  # As above.  # noqa: PLC0415
-
-                self.replica = Replica(self._declared.sharding, runtime, self.settings.queueing.exit_timeout)
-                runtime.divide(Divided(self.registry, self.replica.shards))
-                self.replica.shards.caches = runtime
+            if self._join is not None:
+                self.replica = self._join(self, runtime)
             runtime.warn_of_absent(sorted(_kopf.select_specific_namespaces(patterns)), place)
             await self._run(runtime)
 
@@ -598,6 +596,7 @@ def launch(
     make_runtime: Callable[..., Runtime] = make_runtime,
     registry: _kopf.OperatorRegistry | None = None,
     beside: Beside | None = None,
+    join: Join | None = None,
 ) -> Operator:
     """Return the operator of these settings; on its event loop, start it if there is none."""
     operator = operator_of(settings)
@@ -606,7 +605,7 @@ def launch(
         # Kopf may still call probes, and handlers that were queued.
         if last is not None and last.stop.is_of_caller:
             raise ended()
-        operator = Operator(settings, make_runtime=make_runtime, registry=registry, beside=beside)
+        operator = Operator(settings, make_runtime=make_runtime, registry=registry, beside=beside, join=join)
         vars(settings)[_SLOT] = operator
         for launched in vars(settings).pop(_AWAITED, ()):
             _resolve(launched)
