@@ -1,0 +1,165 @@
+"""One replica: its settings, its ranges, and the requests and refusals of its coordinator."""
+
+from __future__ import annotations
+
+import asyncio
+from math import inf
+from typing import Any
+
+import kopf
+import pytest
+
+import kopf_selectcache as selectcache
+from kopf_selectcache import DeclarationError, Sharding
+from kopf_selectcache.core.assignment.replica import DeleteLease
+from kopf_selectcache.settings.options import settings_of
+from kopf_selectcache.sharding.shards import Shards, Static
+from kopf_selectcache.testing import EmbeddedCluster
+from tests.faults.environment import reached, run
+from tests.plugin.reconciling import operated
+
+from .environment import Acting, fleet
+from .processes import configmap, lease
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"by": "uid"}, "by='uid'"),
+        ({"lease": 1}, "lease=1"),
+        ({"static": (3, 3)}, "static=(3, 3)"),
+        ({"name": "Web Apps"}, "name='Web Apps'"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_where_it_is_given(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(DeclarationError) as caught:
+        Sharding(**given)
+    assert said in str(caught.value)
+
+
+@pytest.mark.parametrize("pod", ["web", "we_b-0"])
+def test_a_pod_whose_name_does_not_say_that_of_the_operator_needs_one(pod: str) -> None:
+    with pytest.raises(DeclarationError, match="the name of the operator"):
+        Sharding(namespace="operators").found({"POD_NAME": pod})
+
+
+@pytest.mark.parametrize("pod", ["webapps-7c9d8b6f5-2xk4q", "webapps-0"])
+def test_the_name_of_the_operator_is_found_in_that_of_its_pod(pod: str) -> None:
+    assert Sharding(namespace="operators").found({"POD_NAME": pod}).name == "webapps"
+
+
+def test_a_static_replica_writes_for_its_own_ranges() -> None:
+    first, second = Static(0, 2), Static(1, 2)
+    term = first.term_of(0) or second.term_of(0)
+    assert term is not None
+    assert {first.time_left(0, term), second.time_left(0, term)} == {inf, 0.0}
+
+
+def test_a_handler_that_fails_to_run_its_keys_keeps_no_other_from_its_own(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def main() -> None:
+        shards, replayed = Shards(ownership=Static(0, 1)), list[str]()
+        going = asyncio.create_task(asyncio.Event().wait())
+
+        class Failing:
+            def replay(self, _: object) -> None:
+                raise ValueError("a bug")
+
+            def running(self, _: object) -> set[asyncio.Task[Any]]:
+                return {going}
+
+        class Working(Failing):
+            def replay(self, _: object) -> None:
+                replayed.append("all")
+
+        with shards.handling(Failing()), shards.handling(Working()):
+            shards.start([1])
+            assert replayed == ["all"]
+            shards.stop(1)
+            await asyncio.wait({going})
+            assert going.cancelled()
+
+    run(main())
+    assert "A handler does not run all keys that this replica has got." in caplog.text
+
+
+def test_refusals_are_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        async with fleet() as replicas:
+            coordinator = replicas.start("a").coordinator
+            assert coordinator.owner_of(3) == ""
+            for _ in range(2):
+                coordinator._note_refusal(422, "no such field.")
+            coordinator._note_refusal(404, "configmaps 'webapps-shards' not found")
+            await replicas.until(lambda: replicas.owned() == {"a": 64})
+            assert coordinator.owner_of(3) == "a"
+
+    run(main())
+    assert caplog.text.count("refuses a request about replicas in operators: 422 no such field.") == 1
+    assert "not found" not in caplog.text
+
+
+def test_a_lease_that_nobody_needs_is_deleted_as_it_was_read() -> None:
+    async def main() -> None:
+        async with fleet() as replicas:
+            coordinator = replicas.start("a").coordinator
+            await replicas.until(lambda: replicas.owned() == {"a": 64})
+            read = coordinator.state.mine
+            assert read is not None
+            async with asyncio.TaskGroup() as requests:
+                coordinator._do(DeleteLease(999, read), requests)
+            mine = lease("a")
+            mine["metadata"]["name"] = "webapps-shard-a"
+            with pytest.raises(Exception, match="not found"):
+                replicas.cluster.get(mine)
+
+    run(main())
+
+
+def test_a_replica_that_ends_gives_up_what_it_prepares() -> None:
+    async def main() -> None:
+        async with fleet() as replicas:
+            replica, ended = replicas.start("a"), asyncio.Event()
+
+            class Slow(Acting):
+                async def warm(self, range_: int) -> None:
+                    try:
+                        await asyncio.Event().wait()
+                    finally:
+                        ended.set()
+
+            replica.coordinator.ranges = Slow("a", replicas.log)
+            await replicas.until(lambda: replica.coordinator._warming)
+            await asyncio.sleep(0)
+            replica.kill()
+            await ended.wait()
+
+    run(main())
+
+
+def test_an_operator_joins_the_others_and_leaves_them_at_its_end() -> None:
+    registry, begun = kopf.OperatorRegistry(), asyncio.Event()
+
+    @selectcache.reconcile("configmaps", registry=registry)
+    async def reconcile(**_: object) -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    def configure(settings: kopf.OperatorSettings) -> None:
+        sharding = Sharding(name="fleet", namespace="operators", pod="a", lease=4)
+        settings_of(settings).sharding = sharding
+        settings.queueing.exit_timeout = 0.1
+
+    async def main() -> None:
+        async with EmbeddedCluster(tls=False) as cluster:
+            for namespace in ("operators", "team-0"):
+                cluster.namespace(namespace)
+            cluster.create(configmap("team-0", "x", 0))
+            filters = {"v1/configmaps": "fleet=yes"}
+            async with operated(registry, cluster, filters=filters, configure=configure):
+                assert await reached(begun.is_set)
+                assert cluster.get(lease("a"))["spec"]["holderIdentity"].startswith("a/")
+            assert cluster.get(lease("a"))["spec"].get("holderIdentity", "") == ""
+
+    run(main())
