@@ -61,16 +61,16 @@ def outside_labelled(
                 remedy="To read later: raise kopf.TemporaryError('not synced', delay=5)",
             )
         without = [each for each in names or () if each not in present.names]
+        # By the label of names, the filter itself says which namespaces it has.
+        is_label = not all(each.key == NAME_LABEL for each in followed.label.requirements)
         if not followed.label.requirements:
             for each in without:
                 lacking[f"as of version {present.version}, there is no namespace {each!r}"] = None
-        elif all(each.key == NAME_LABEL for each in followed.label.requirements):
-            continue  # The filter says which namespaces it has.
-        elif names is None and not present.names:
+        elif is_label and names is None and not present.names:
             lacking[f"no namespace has the label {as_of}"] = None
-        elif len(without) == 1:
+        elif is_label and len(without) == 1:
             lacking[f"the namespace {without[0]!r} does not have the label {as_of}"] = None
-        elif without:
+        elif is_label and without:
             lacking[f"the namespaces {clipped(without, 200)} do not have the label {as_of}"] = None
     return OutsideFilter(request, coverage, lacking=" and ".join(lacking), hint=hint)
 

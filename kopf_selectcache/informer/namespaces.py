@@ -333,10 +333,9 @@ class ChosenNamespaces:
         kind = None if state.resource is None else state.resource.kind
         if not informer.declared.divided or (kind is not None and kind.namespaced is False):
             return True
-        if not all(each.is_known for each in self.of(informer.declared.namespace_labels)):
-            return False
-        if state.is_resolving or state.plan is None:
-            return state.part().error is not None
+        is_known = all(each.is_known for each in self.of(informer.declared.namespace_labels))
+        if not is_known or state.is_resolving or state.plan is None:
+            return is_known and state.part().error is not None
         sets = self.sets(informer.declared)
         are_planned = all(
             {*filter(has, self._chosen(planned, sets))}.issubset(planned.namespaces or ())

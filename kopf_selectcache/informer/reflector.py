@@ -195,10 +195,10 @@ class StreamRequests:
                 if isinstance(page, Page):
                     size.learn(page)
                 yield page
-                return
-        async with aclosing(self._pieces(path, query, size)) as pieces:
-            async for piece in pieces:
-                yield piece
+        if size.is_split:
+            async with aclosing(self._pieces(path, query, size)) as pieces:
+                async for piece in pieces:
+                    yield piece
 
     async def _pieces(
         self, path: str, query: Mapping[str, str], size: PageSize

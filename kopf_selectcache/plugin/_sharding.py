@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 import kopf
@@ -55,10 +55,7 @@ def divided(
     """Have the runs of a worker follow the ranges of this replica meanwhile. `replay` runs the keys of which
     a function returns True.
     """
-    if shards is None:
-        yield
-        return
-    with shards.handling(_Runs(worker, replay)):
+    with nullcontext() if shards is None else shards.handling(_Runs(worker, replay)):
         yield
 
 

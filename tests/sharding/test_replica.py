@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from math import inf
 from typing import Any
 
@@ -12,6 +13,9 @@ import pytest
 import kopf_selectcache as selectcache
 from kopf_selectcache import DeclarationError, Sharding
 from kopf_selectcache.core.assignment.replica import DeleteLease
+from kopf_selectcache.informer.state import Undivided
+from kopf_selectcache.plugin._calls import kinds_of
+from kopf_selectcache.plugin.hooks import _probe
 from kopf_selectcache.settings.options import settings_of
 from kopf_selectcache.sharding.shards import Shards, Static
 from kopf_selectcache.testing import EmbeddedCluster
@@ -46,6 +50,22 @@ def test_a_pod_whose_name_does_not_say_that_of_the_operator_needs_one(pod: str) 
 @pytest.mark.parametrize("pod", ["webapps-7c9d8b6f5-2xk4q", "webapps-0"])
 def test_the_name_of_the_operator_is_found_in_that_of_its_pod(pod: str) -> None:
     assert Sharding(namespace="operators").found({"POD_NAME": pod}).name == "webapps"
+
+
+def test_an_operator_takes_no_other_setting() -> None:
+    with pytest.raises(DeclarationError, match="not a Sharding"):
+        settings_of(kopf.OperatorSettings()).sharding = 3  # type: ignore[assignment]
+
+
+def test_without_others_a_replica_serves_all_namespaces() -> None:
+    assert (Undivided().serves("shop"), Undivided().owner_of("shop")) == (True, "")
+
+
+def test_the_kinds_of_a_function_in_a_partial_are_found() -> None:
+    @selectcache.with_cache
+    def function(**_: object) -> None: ...
+
+    assert kinds_of(partial(function)) == kinds_of(function)
 
 
 def test_a_static_replica_writes_for_its_own_ranges() -> None:
@@ -157,8 +177,15 @@ def test_an_operator_joins_the_others_and_leaves_them_at_its_end() -> None:
                 cluster.namespace(namespace)
             cluster.create(configmap("team-0", "x", 0))
             filters = {"v1/configmaps": "fleet=yes"}
-            async with operated(registry, cluster, filters=filters, configure=configure):
+            async with operated(registry, cluster, filters=filters, configure=configure) as settings:
                 assert await reached(begun.is_set)
+                report: Any = await _probe(settings=settings)
+                assert (report["sharding"]["replicas"], report["sharding"]["condition"]) == (
+                    ["a"],
+                    "it works",
+                )
+                metrics = {each.name for each in selectcache.collector(settings).collect()}
+                assert "kopf_selectcache_sharding_unowned_ranges" in metrics
                 assert cluster.get(lease("a"))["spec"]["holderIdentity"].startswith("a/")
             assert cluster.get(lease("a"))["spec"].get("holderIdentity", "") == ""
 
