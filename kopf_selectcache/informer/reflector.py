@@ -182,7 +182,8 @@ class StreamRequests:
         """Request a page. If even the smallest page is too large to be read as a whole, read it in pieces.
         Raise what `_page` raises, or TimeoutError.
         """
-        if not size.is_split:
+        in_pieces = size.is_split
+        if not in_pieces:
             try:
                 page = await (
                     self._page(path, query, size)
@@ -191,11 +192,12 @@ class StreamRequests:
                 )
             except TooLarge:
                 size.split()
+                in_pieces = True
             else:
                 if isinstance(page, Page):
                     size.learn(page)
                 yield page
-        if size.is_split:
+        if in_pieces:
             async with aclosing(self._pieces(path, query, size)) as pieces:
                 async for piece in pieces:
                     yield piece
