@@ -11,11 +11,14 @@ import kopf
 import pytest
 
 import kopf_selectcache as selectcache
-from kopf_selectcache import DeclarationError, Sharding
+from kopf_selectcache import DeclarationError, Key, Sharding
 from kopf_selectcache.core.assignment.replica import DeleteLease
 from kopf_selectcache.informer.state import Undivided
 from kopf_selectcache.plugin._calls import kinds_of
+from kopf_selectcache.plugin._sharding import if_handled
 from kopf_selectcache.plugin.hooks import _probe
+from kopf_selectcache.reactions.engine import RunAgain
+from kopf_selectcache.reactions.queue import Run
 from kopf_selectcache.settings.options import settings_of
 from kopf_selectcache.sharding.shards import Shards, Static
 from kopf_selectcache.testing import EmbeddedCluster
@@ -188,5 +191,17 @@ def test_an_operator_joins_the_others_and_leaves_them_at_its_end() -> None:
                 assert "kopf_selectcache_sharding_unowned_ranges" in metrics
                 assert cluster.get(lease("a"))["spec"]["holderIdentity"].startswith("a/")
             assert cluster.get(lease("a"))["spec"].get("holderIdentity", "") == ""
+
+    run(main())
+
+
+def test_a_cancelled_run_of_a_key_that_is_still_handled_is_cancelled() -> None:
+    async def cancelled(_: Run) -> RunAgain | None:
+        raise asyncio.CancelledError
+
+    async def main() -> None:
+        function = if_handled(Shards(ownership=Static(0, 1)), cancelled, lambda _: None)
+        with pytest.raises(asyncio.CancelledError):
+            await function(Run(Key("x", namespace="shop"), 0, (), 1, 0))
 
     run(main())
