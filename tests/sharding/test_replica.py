@@ -205,3 +205,31 @@ def test_a_cancelled_run_of_a_key_that_is_still_handled_is_cancelled() -> None:
             await function(Run(Key("x", namespace="shop"), 0, (), 1, 0))
 
     run(main())
+
+
+def test_a_range_is_free_only_after_the_longest_time_of_a_write_of_a_cancelled_run() -> None:
+    async def main() -> None:
+        slept = list[float]()
+
+        async def sleep(seconds: float) -> None:
+            slept.append(seconds)
+
+        shards = Shards(ownership=Static(0, 1), grace=1.0, write=5.5, sleep=sleep)
+        going = asyncio.create_task(asyncio.Event().wait())
+
+        class Running:
+            def replay(self, _: object) -> None:
+                """It has no keys."""
+
+            def running(self, _: object) -> set[asyncio.Task[Any]]:
+                return {going} - {task for task in [going] if task.done()}
+
+        with shards.handling(Running()):
+            await shards.drain(1)
+            assert going.cancelled()
+            assert slept[-1] == 5.5
+            slept.clear()
+            await shards.drain(1)
+            assert 5.5 not in slept, "nothing was cancelled"
+
+    run(main())
