@@ -433,6 +433,7 @@ def test_17_a_status_that_follows_an_object_that_goes_to_and_fro_is_not_delayed(
         async with serving(app()) as cluster:
             cluster.create(config("child", cluster.get(app()), size="0"))
             async with operated(registry, cluster):
+                await times.until(partial(has_status, cluster, {"count": 0, "other": 1}), within=10)
                 for number in range(5 * LIMIT):
                     cluster.patch(config("child"), {"data": {"size": str(number % 2)}})
                     wanted = {"count": number % 2, "other": 1}
