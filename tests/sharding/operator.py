@@ -21,8 +21,8 @@ def note(*words: object) -> None:
 @kopf.on.startup()
 def configure(settings: kopf.OperatorSettings, **_: object) -> None:
     ours = selectcache.settings_of(settings)
-    lease = float(os.environ.get("FLEET_LEASE", "4"))
-    ours.sharding = selectcache.Sharding(name="fleet", namespace="operators", lease=lease)
+    lease = float(os.environ["FLEET_LEASE"])
+    ours.sharding = selectcache.Sharding(name="fleet", namespace=os.environ["FLEET_NAMESPACE"], lease=lease)
     ours.selectors["configmaps"] = "fleet=yes"
     settings.queueing.exit_timeout = 2.0
 
