@@ -8,7 +8,9 @@ sent is repeated with backoff. All else is raised, or settled by a read.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import partial
 from math import inf
@@ -61,6 +63,26 @@ METHODS: Mapping[Verb, tuple[str, str]] = {
 _REQUEST_TIMEOUT, _NOT_IMPLEMENTED, _GATEWAY_TIMEOUT = 408, 501, 504
 
 
+_fence: ContextVar[Callable[[], float]] = ContextVar("selectcache_fence", default=lambda: inf)
+
+
+@contextmanager
+def fenced(time_left: Callable[[], float]) -> Iterator[None]:
+    """Let the code that runs here, and the tasks that it starts, write while a function returns seconds."""
+    token = _fence.set(time_left)
+    try:
+        yield
+    finally:
+        _fence.reset(token)
+
+
+def time_left() -> float:
+    """Return the seconds within which a write of the running code must be over: infinite if it runs for no
+    key of a replica, 0.0 if it must not be sent.
+    """
+    return _fence.get()()
+
+
 class Unsettled(Exception):
     """The write may have been executed. `refusal` is the server's last answer, if there was one."""
 
@@ -107,9 +129,6 @@ class Writer:
         self._clock = clock
         self._sleep = sleep
         self._chance = chance
-        self.fence: Callable[[], float] = lambda: inf
-        """Returns the seconds within which a write of the running code must be over; 0.0 if it must not be
-        sent."""
         self._replaced: dict[tuple[str, str], None] = {}
         """The paths of objects, and the versions of them that writes here have replaced, the newest last."""
 
@@ -204,7 +223,7 @@ class _Attempts:
 
     async def _try(self, write: Write) -> Step:
         """Send the write; return what follows."""
-        if (fence := self._writer.fence()) <= 0.0:
+        if (fence := time_left()) <= 0.0:
             raise (
                 Fenced
                 if self._is_settled

@@ -117,7 +117,7 @@ class Outcome(StrEnum):
     FAILED = "failed"
     """All tries have failed, or a function of the operator raised an error."""
     UNSENT = "unsent"
-    """The operator ended before it could be written."""
+    """The operator ended before it could be written, or another replica handled the object by then."""
     IGNORED = "ignored"
     """It is about an Event."""
 

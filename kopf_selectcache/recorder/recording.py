@@ -27,6 +27,7 @@ from typing import Literal, TypeAlias
 
 from kopf_selectcache.client.fetcher import Pace
 from kopf_selectcache.client.transport import WritingTransport
+from kopf_selectcache.client.writer import time_left
 from kopf_selectcache.core.errors import let_exit
 from kopf_selectcache.core.redact import printable, printable_name
 from kopf_selectcache.informer.environment import sleep_until
@@ -186,7 +187,7 @@ class Recording:
 
     def _accept(self, occurrence: Occurrence) -> Event | None:
         """Count an occurrence, or let it wait; return the Event for the sinks."""
-        if self._is_closed:
+        if self._is_closed or time_left() <= 0.0:
             self._counts[Outcome.UNSENT] += 1
             return None
         if _is_about_event(occurrence):

@@ -42,7 +42,6 @@ class Replica:
                 ownership=self.coordinator, grace=grace, write=timing_of(found.lease).write
             )
             self.coordinator.follow(runtime)
-        runtime.writer.fence = self.shards.time_left
 
     def report(self) -> dict[str, object]:
         """Return what this replica does, for people."""

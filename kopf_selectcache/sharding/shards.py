@@ -1,8 +1,8 @@
 """Shards: which keys this replica handles, until when it may write for them, and which keys it caches.
 
-Handlers run for a key while this replica owns its range. Each run keeps the `Held` under which it began, and
-each of its writes is checked against that (`Shards.time_left`): so a run that outlives its range writes
-nothing, whoever it calls.
+Handlers run for a key while this replica owns its range. Each run keeps the term under which it began, and
+each of its writes is checked against that (`client.writer.fenced`): so a run that outlives its range writes
+nothing, whoever it calls, and to whichever cluster.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
 from functools import lru_cache
 from math import inf
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
+from kopf_selectcache.client.writer import fenced
 from kopf_selectcache.core.assignment.hashing import RANGES, mixed_64, range_of
 from kopf_selectcache.core.assignment.rendezvous import desired_owners
 from kopf_selectcache.core.assignment.replica import Term
@@ -26,15 +26,6 @@ _logger = logging.getLogger("kopf_selectcache")
 
 CANCELLED = 5.0
 """Seconds for the runs that were cancelled."""
-
-_held: ContextVar[Held | None] = ContextVar("selectcache_held", default=None)
-
-
-class Held(NamedTuple):
-    """A range, and the term in which a run for one of its keys has begun."""
-
-    range: int
-    term: Term
 
 
 class Ownership(Protocol):
@@ -130,23 +121,16 @@ class Shards:
         """Return True if this replica may begin a run for a key now."""
         return self.ownership.term_of(self.range_of(key)) is not None
 
-    def time_left(self) -> float:
-        """Return the seconds within which a write of the running code must be over: infinite if it runs for
-        no key, 0.0 if its key belongs to another replica by now.
-        """
-        held = _held.get()
-        return inf if held is None else self.ownership.time_left(held.range, held.term)
-
     @contextmanager
     def run_of(self, key: ObjectKey) -> Iterator[bool]:
         """Run for a key in this context; yield False if another replica handles it."""
         range_ = self.range_of(key)
         term = self.ownership.term_of(range_)
-        token = _held.set(None if term is None else Held(range_, term))
-        try:
-            yield term is not None
-        finally:
-            _held.reset(token)
+        if term is None:
+            yield False
+        else:
+            with fenced(lambda: self.ownership.time_left(range_, term)):
+                yield True
 
     # ---- Handlers.
 

@@ -12,6 +12,7 @@ HANDLERS, COORDINATOR_TESTS = (
     "tests/sharding/test_handlers.py::test_",
     "tests/sharding/test_coordinator.py::test_",
 )
+FENCE = "tests/sharding/test_fence.py::test_"
 DIVISION, SHARDS, COORDINATOR = "plugin/_sharding.py", "sharding/shards.py", "sharding/coordinator.py"
 
 SHARDING: tuple[Mutant, ...] = (
@@ -34,16 +35,28 @@ SHARDING: tuple[Mutant, ...] = (
     Mutant(
         "send a write of a run that outlives its range",
         "client/writer.py",
-        "self._writer.fence()) <= 0.0:",
-        "self._writer.fence()) < 0.0:",
+        "(fence := time_left()) <= 0.0:",
+        "(fence := time_left()) < 0.0:",
         21,
-        (HANDLERS + "a_run_that_outlives_its_range_writes_nothing",),
+        (
+            HANDLERS + "a_run_that_outlives_its_range_writes_nothing",
+            FENCE + "a_write_to_another_cluster_is_refused_as_well",
+            FENCE + "a_task_that_outlives_its_run_writes_while_the_range_is_held_and_not_later",
+        ),
+    ),
+    Mutant(
+        "record an Event of a run that outlives its range",
+        "recorder/recording.py",
+        "        if self._is_closed or time_left() <= 0.0:\n",
+        "        if self._is_closed:\n",
+        21,
+        (FENCE + "an_event_is_recorded_only_while_the_range_is_held",),
     ),
     Mutant(
         "let a run of a later term write for one of an earlier",
         SHARDS,
-        "self.ownership.time_left(held.range, held.term)",
-        "inf",
+        "lambda: self.ownership.time_left(range_, term)",
+        "lambda: inf",
         21,
         (HANDLERS + "a_run_that_outlives_its_range_writes_nothing",),
     ),

@@ -1,0 +1,154 @@
+"""What a run of a key writes is refused once its range has moved, in whichever way it writes."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator
+from concurrent.futures import Future
+from contextlib import asynccontextmanager
+from typing import Any
+
+import kopf
+import pytest
+
+import kopf_selectcache as selectcache
+from kopf_selectcache import Sharding
+from kopf_selectcache.testing import EmbeddedCluster
+from tests.faults.environment import reached, run, until
+from tests.plugin.reconciling import operated
+
+from .processes import configmap
+from .test_handlers import CONFIGMAPS, Movable, sharded, shards_of
+
+OBJECT = configmap("team-0", "x", 0)
+
+
+@asynccontextmanager
+async def operator_of_one_key(
+    cluster: EmbeddedCluster, registry: kopf.OperatorRegistry
+) -> AsyncIterator[kopf.OperatorSettings]:
+    cluster.namespace("team-0")
+    cluster.create(OBJECT)
+    configure = sharded(Sharding(static=(0, 1)))
+    async with operated(registry, cluster, filters=CONFIGMAPS, configure=configure) as settings:
+        yield settings
+
+
+def take_all(settings: kopf.OperatorSettings) -> None:
+    """Have another replica handle all keys."""
+    shards_of(settings).ownership = Movable()
+
+
+@pytest.mark.parametrize("in_thread", [False, True])
+def test_an_event_is_recorded_only_while_the_range_is_held(*, in_thread: bool) -> None:
+    registry = kopf.OperatorRegistry()
+    begun, go_on, recorded = threading.Event(), threading.Event(), list[int]()
+
+    def record(events: selectcache.Recorder, body: kopf.Body, reason: str) -> None:
+        events.record(body, "Normal", reason, "It is told.")
+        recorded.append(events.stats().unsent)
+
+    async def reconcile(body: kopf.Body, events: selectcache.Recorder, **_: object) -> None:
+        record(events, body, "Begun")
+        begun.set()
+        await until(go_on.is_set)
+        record(events, body, "Late")
+
+    def reconcile_in_thread(body: kopf.Body, events: selectcache.Recorder, **_: object) -> None:
+        record(events, body, "Begun")
+        begun.set()
+        go_on.wait(60)
+        record(events, body, "Late")
+
+    function: Any = reconcile_in_thread if in_thread else reconcile
+    selectcache.reconcile("configmaps", registry=registry)(function)
+
+    async def main() -> None:
+        async with EmbeddedCluster(tls=False) as cluster:
+            async with operator_of_one_key(cluster, registry) as settings:
+                assert await reached(begun.is_set)
+                take_all(settings)
+                go_on.set()
+                assert await reached(lambda: len(recorded) == 2)
+            # The recorders have written what waited.
+            events = cluster._admin.ask("GET", "/api/v1/namespaces/team-0/events")["items"]
+            assert [each["reason"] for each in events] == ["Begun"]
+
+    run(main())
+    assert recorded == [0, 1]
+
+
+def test_a_write_to_another_cluster_is_refused_as_well() -> None:
+    registry, errors = kopf.OperatorRegistry(), list[str]()
+    begun, go_on = asyncio.Event(), asyncio.Event()
+    started = Future[selectcache.Cache]()
+
+    @selectcache.reconcile("configmaps", registry=registry)
+    async def reconcile(name: str, namespace: str, **_: object) -> None:
+        live = (await asyncio.wrap_future(started)).live
+        await live.patch("configmaps", name, namespace=namespace, changes={"data": {"first": "yes"}})
+        begun.set()
+        await go_on.wait()
+        try:
+            await live.patch("configmaps", name, namespace=namespace, changes={"data": {"late": "yes"}})
+        except selectcache.ReadError as error:
+            errors.append(str(error))
+            raise
+
+    async def main() -> None:
+        async with EmbeddedCluster(tls=False) as cluster, EmbeddedCluster(tls=False) as other:
+            other.namespace("team-0")
+            other.create(OBJECT)
+            login = kopf.ConnectionInfo(server=other.url, token=other.token)
+            async with (
+                operator_of_one_key(cluster, registry) as settings,
+                selectcache.Caches(CONFIGMAPS, login=login) as cache,
+            ):
+                started.set_result(cache)
+                assert await reached(begun.is_set)
+                take_all(settings)
+                go_on.set()
+                assert await reached(lambda: errors)
+                data = other.get(OBJECT)["data"]
+                assert ("first" in data, "late" in data) == (True, False)
+
+    run(main())
+    assert "this replica does not handle its object any more, so nothing was sent" in errors[0]
+
+
+def test_a_task_that_outlives_its_run_writes_while_the_range_is_held_and_not_later() -> None:
+    registry, errors, tasks = kopf.OperatorRegistry(), list[str](), set[asyncio.Task[None]]()
+    go_on = [asyncio.Event(), asyncio.Event()]
+    ended = asyncio.Event()
+
+    @selectcache.reconcile("configmaps", registry=registry)
+    async def reconcile(name: str, namespace: str, cache: selectcache.Cache, **_: object) -> None:
+        async def write() -> None:
+            try:
+                for number, each in enumerate(go_on):
+                    await each.wait()
+                    changes = {"data": {f"write-{number}": "yes"}}
+                    await cache.live.patch("configmaps", name, namespace=namespace, changes=changes)
+            except selectcache.ReadError as error:
+                errors.append(str(error))
+
+        if not tasks:
+            tasks.add(asyncio.create_task(write()))
+        ended.set()
+
+    async def main() -> None:
+        async with (
+            EmbeddedCluster(tls=False) as cluster,
+            operator_of_one_key(cluster, registry) as settings,
+        ):
+            assert await reached(ended.is_set)
+            go_on[0].set()
+            assert await reached(lambda: "write-0" in cluster.get(OBJECT)["data"])
+            take_all(settings)
+            go_on[1].set()
+            assert await reached(lambda: all(each.done() for each in tasks))
+            assert "write-1" not in cluster.get(OBJECT)["data"]
+
+    run(main())
+    assert "this replica does not handle its object any more, so nothing was sent" in errors[0]
