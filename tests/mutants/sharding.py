@@ -12,7 +12,7 @@ HANDLERS, COORDINATOR_TESTS = (
     "tests/sharding/test_handlers.py::test_",
     "tests/sharding/test_coordinator.py::test_",
 )
-FENCE = "tests/sharding/test_fence.py::test_"
+REPLICA, FENCE = "tests/sharding/test_replica.py::test_", "tests/sharding/test_fence.py::test_"
 DIVISION, SHARDS, COORDINATOR = "plugin/_sharding.py", "sharding/shards.py", "sharding/coordinator.py"
 
 SHARDING: tuple[Mutant, ...] = (
@@ -43,6 +43,41 @@ SHARDING: tuple[Mutant, ...] = (
             FENCE + "a_write_to_another_cluster_is_refused_as_well",
             FENCE + "a_task_that_outlives_its_run_writes_while_the_range_is_held_and_not_later",
         ),
+    ),
+    Mutant(
+        "say that nothing was sent of a write whose answer was lost",
+        "client/writer.py",
+        "                if self._is_settled\n                else self._unsettled(",
+        "                if True\n                else self._unsettled(",
+        21,
+        (FENCE + "a_write_whose_answer_was_lost_may_have_been_sent_whatever_happens_to_the_range",),
+    ),
+    Mutant(
+        "take ranges before the caches are synced",
+        "plugin/operator.py",
+        "            await self.gate(None, None, fresh=False)  # A replica takes",
+        "            await self.logged_in()  # A replica takes",
+        21,
+        (REPLICA + "a_replica_takes_nothing_before_its_caches_are_synced",),
+    ),
+    Mutant(
+        "keep idle ranges at the end until the last run has ended",
+        SHARDS,
+        "self._running(range_), self._sleep(self._grace)",
+        "set().union(*(self._running(each) for each in range(self.ranges))), self._sleep(self._grace)",
+        21,
+        (REPLICA + "idle_ranges_go_at_once_at_the_end_and_a_busy_one_once_its_run_has_ended",),
+    ),
+    Mutant(
+        "give idle ranges away only after the handlers have ended",
+        "plugin/operator.py",
+        "                    self.replica.leave()  # Ranges without calls are free at once.\n"
+        "                # Handlers read the caches up to their ends.\n"
+        "                await asyncio.gather(self._handling, return_exceptions=True)\n",
+        "                    await asyncio.gather(self._handling, return_exceptions=True)\n"
+        "                    self.replica.leave()\n",
+        21,
+        (REPLICA + "idle_ranges_go_at_once_at_the_end_and_a_busy_one_once_its_run_has_ended",),
     ),
     Mutant(
         "record an Event of a run that outlives its range",

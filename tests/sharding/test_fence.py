@@ -14,8 +14,12 @@ import pytest
 
 import kopf_selectcache as selectcache
 from kopf_selectcache import Sharding
+from kopf_selectcache.client.reading import Unreachable
+from kopf_selectcache.client.writer import Fenced, Unsettled, WriteCall, Writer, fenced
+from kopf_selectcache.core.protocol.lost_answer import Verb, Write
 from kopf_selectcache.testing import EmbeddedCluster
-from tests.faults.environment import reached, run, until
+from tests.client.test_writer import PATH, Model
+from tests.faults.environment import Time, reached, run, until
 from tests.plugin.reconciling import operated
 
 from .processes import configmap
@@ -152,3 +156,25 @@ def test_a_task_that_outlives_its_run_writes_while_the_range_is_held_and_not_lat
 
     run(main())
     assert "this replica does not handle its object any more, so nothing was sent" in errors[0]
+
+
+def test_a_write_whose_answer_was_lost_may_have_been_sent_whatever_happens_to_the_range() -> None:
+    write = Write(Verb.REPLACE, {"metadata": {"name": "a", "resourceVersion": "6"}}, "a")
+
+    async def outcome_of(fault: str, fences: list[float]) -> object:
+        model, time = Model((fault,)), Time()
+        writer = Writer(model, clock=time.clock, sleep=time.sleep, chance=lambda: 1.0)
+        with fenced(lambda: fences.pop(0)):
+            try:
+                return await writer.run(WriteCall(write, f"{PATH}/a", {}, f"{PATH}/a"), timeout=30.0)
+            except (Unreachable, Unsettled) as error:
+                return error
+
+    async def main() -> None:
+        for fault in ("unsent", "429"):
+            assert isinstance(await outcome_of(fault, [5.0, 0.0]), Fenced)
+        unsettled = await outcome_of("dropped", [5.0, 0.0])
+        assert isinstance(unsettled, Unsettled), "the server may have executed it"
+        assert "this replica does not handle its object any more" in str(unsettled)
+
+    run(main())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import AsyncExitStack
 from functools import partial
 from math import inf
 from typing import Any
@@ -12,16 +13,20 @@ import pytest
 
 import kopf_selectcache as selectcache
 from kopf_selectcache import DeclarationError, Key, Sharding
+from kopf_selectcache.core.assignment.hashing import mixed_64, range_of
+from kopf_selectcache.core.assignment.records import read_assignment
 from kopf_selectcache.core.assignment.replica import DeleteLease
 from kopf_selectcache.informer.state import Undivided
 from kopf_selectcache.plugin._calls import kinds_of
 from kopf_selectcache.plugin._sharding import if_handled
 from kopf_selectcache.plugin.hooks import _probe
+from kopf_selectcache.plugin.operator import operator_of
 from kopf_selectcache.reactions.engine import RunAgain
 from kopf_selectcache.reactions.queue import Run
 from kopf_selectcache.settings.options import settings_of
 from kopf_selectcache.sharding.shards import Shards, Static
 from kopf_selectcache.testing import EmbeddedCluster
+from kopf_selectcache.testing.faults import Silence
 from tests.faults.environment import reached, run
 from tests.plugin.reconciling import operated
 
@@ -191,6 +196,83 @@ def test_an_operator_joins_the_others_and_leaves_them_at_its_end() -> None:
                 assert "kopf_selectcache_sharding_unowned_ranges" in metrics
                 assert cluster.get(lease("a"))["spec"]["holderIdentity"].startswith("a/")
             assert cluster.get(lease("a"))["spec"].get("holderIdentity", "") == ""
+
+    run(main())
+
+
+def among_others(settings: kopf.OperatorSettings) -> None:
+    settings_of(settings).sharding = Sharding(name="fleet", namespace="operators", pod="a", lease=4)
+
+
+def test_a_replica_takes_nothing_before_its_caches_are_synced() -> None:
+    registry, handled = kopf.OperatorRegistry(), asyncio.Event()
+
+    @selectcache.reconcile("configmaps", registry=registry)
+    async def reconcile(**_: object) -> None:
+        handled.set()
+
+    async def main() -> None:
+        async with EmbeddedCluster(tls=False) as cluster:
+            for namespace in ("operators", "team-0"):
+                cluster.namespace(namespace)
+            cluster.create(configmap("team-0", "x", 0))
+            silence = cluster.faults.add(Silence(), verb="list", resource="secrets")
+            filters = {"v1/configmaps": "fleet=yes", "v1/secrets": "team=a"}
+            async with operated(registry, cluster, filters=filters, configure=among_others) as settings:
+                assert await reached(lambda: silence.hits)
+                operator = operator_of(settings)
+                assert operator is not None
+                assert operator.replica is not None
+                assert await reached(lambda: operator.runtime.informer("configmaps").state.ready)
+                assert not operator.replica.has_begun, "the Secrets are not known yet"
+                silence.release()
+                assert await reached(handled.is_set)
+
+    run(main())
+
+
+def test_idle_ranges_go_at_once_at_the_end_and_a_busy_one_once_its_run_has_ended() -> None:
+    registry, is_ending = kopf.OperatorRegistry(), asyncio.Event()
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    @selectcache.reconcile("configmaps", registry=registry)
+    async def reconcile(**_: object) -> None:
+        begun.set()
+        await go_on.wait()
+
+    def configure(settings: kopf.OperatorSettings) -> None:
+        among_others(settings)
+        settings.queueing.exit_timeout = 120.0
+
+    async def main() -> None:
+        async with EmbeddedCluster(tls=False) as cluster, AsyncExitStack() as stack:
+            for namespace in ("operators", "team-0"):
+                cluster.namespace(namespace)
+            cluster.create(configmap("team-0", "x", 0))
+            metadata = {"name": "fleet-shards", "namespace": "operators"}
+            shards = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
+
+            def owned() -> list[int]:
+                assignment = read_assignment(cluster.get(shards)).assignment
+                assert assignment is not None
+                return [range_ for range_, share in enumerate(assignment.shares) if share.owner]
+
+            async def end() -> None:
+                await is_ending.wait()
+                await stack.aclose()
+
+            ending = asyncio.create_task(end())  # Kopf cancels the tasks that are begun later.
+            filters = {"v1/configmaps": "fleet=yes"}
+            await stack.enter_async_context(operated(registry, cluster, filters=filters, configure=configure))
+            assert await reached(begun.is_set)
+            assert len(owned()) == 64
+            is_ending.set()
+            busy = range_of(mixed_64("team-0"))
+            assert await reached(lambda: owned() == [busy])
+            assert not ending.done()
+            go_on.set()
+            await ending
+            assert owned() == []
 
     run(main())
 
