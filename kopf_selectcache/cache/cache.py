@@ -128,7 +128,11 @@ class AnyCache(Reads):
         """
         request = self._access.requests.several("explain", kind, options)
         informer = informer_of(self._runtime, request)
-        answer = partial(introspection.explain, age=lambda: informer.state.age(request.selector))
+        answer = partial(
+            introspection.explain,
+            age=lambda: informer.state.age(request.selector),
+            divided=informer.declared.divided,
+        )
         return self._access.read(request, answer)
 
     if not TYPE_CHECKING:  # Checkers report attributes that there are not.

@@ -67,6 +67,8 @@ class Explanation:
     laid_over: int = 0
     """The number of stored objects that the answer shows as the operator has written them, or as the handler
     was called with, because the watch has not reported that yet."""
+    divided: str = ""
+    """The reason for which each replica caches its own namespaces only; empty if each caches all."""
     is_split: bool = False
     """True if `cache.list_outside` has the labels and owners of the objects outside of the filter."""
 
@@ -94,6 +96,8 @@ class Explanation:
                 f"It only stores a part of each object, {self.partial}. Don't write a part back as a whole"
                 " object."
             )
+        if self.divided:
+            lines.append(f"Each replica caches its own namespaces: {self.divided}.")
         if not self.verdict:
             if self.is_split:
                 lines.append("cache.list_outside shows the labels and owners of objects outside the filter.")
@@ -199,7 +203,9 @@ def _options_of(informer: Informer) -> str:
     return "".join(f", {each}" for each in options if each)
 
 
-def explain(request: Request, snapshot: Snapshot, *, age: Callable[[], float | None]) -> Explanation:
+def explain(
+    request: Request, snapshot: Snapshot, *, age: Callable[[], float | None], divided: str
+) -> Explanation:
     """Return if the filter covers a request, and the work of answering it."""
     compared = snapshot.comparisons.of(request.region())
     lacks = ""
@@ -233,6 +239,7 @@ def explain(request: Request, snapshot: Snapshot, *, age: Callable[[], float | N
         version=version,
         age=age() or 0.0,
         laid_over=len(differing),
+        divided=divided,
         is_split=snapshot.plan is not None and snapshot.plan.is_split,
     )
 

@@ -120,7 +120,7 @@ async def _plan(
         if informer is None
         else completed(settings, key, cached, informer, options)
     )
-    cached = cached.replaced(divided=runtime.division.divides(key, cached))
+    cached = cached.replaced(divided=runtime.division.why_divided(key, cached))
     resource = await resource_of(runtime, request)
     namespaces = runtime.namespaces_for(key, cached.filter)
     timeout = runtime.settings.sync_timeout if request.timeout is None else request.timeout

@@ -22,7 +22,7 @@ from kopf_selectcache.informer.memory import PAGE_LIMIT, PATIENCE, labelled_name
 from kopf_selectcache.plugin.division import division_of
 from kopf_selectcache.selectors.kind_keys import assigned, text_of, unserved
 from kopf_selectcache.settings.declaration import Cached
-from kopf_selectcache.settings.division import EVERY_NAMESPACE
+from kopf_selectcache.settings.division import EVERY_NAMESPACE, Decision
 from kopf_selectcache.settings.planner import Plan
 
 from ._late import Late
@@ -51,9 +51,20 @@ def declared_in(operator: Loaded, late: Sequence[Late]) -> Iterator[tuple[KindKe
 
 def divided(operator: Loaded, key: KindKey, cached: Cached) -> Cached:
     """Return a declaration that says whether replicas divide the kind."""
-    if operator.declared.sharding is None:
-        return cached
-    return cached.replaced(divided=division_of(key, cached, operator.registry).is_divided)
+    decision = decision_on(operator, key, cached)
+    return cached.replaced(divided=decision.why) if decision is not None and decision.is_divided else cached
+
+
+def decision_on(operator: Loaded, key: KindKey, cached: Cached) -> Decision | None:
+    """Return whether replicas divide a declared kind, and why; None for an operator of one replica. Raise
+    CommandError if they can't, although it says so.
+    """
+    if (sharding := operator.declared.sharding) is None:
+        return None
+    try:
+        return division_of(key, cached, sharding.by, operator.registry)
+    except SelectCacheError as error:
+        raise CommandError.of(error, f"{text_of(key)}: ", code=PROBLEM) from error
 
 
 def following(cached: Cached, resource: Resource, planned: Plan) -> Plan:
@@ -77,7 +88,7 @@ async def plan(operator: Loaded, resource: Resource, cached: Cached, *, joins: b
     """Return the streams of a declaration, as one replica alone would have them; raise SelectCacheError if
     it does not fit the kind.
     """
-    whole = cached.replaced(divided=False)
+    whole = cached.replaced(divided="")
     labels, labelled = whole.namespace_labels, None
     if labels and resource.kind.namespaced is not False:
         with suppress(Refused, Garbled):  # `check` reports the missing permission.

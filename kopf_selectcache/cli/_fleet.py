@@ -13,7 +13,7 @@ import msgspec
 
 from kopf_selectcache.client.reading import Refused
 from kopf_selectcache.client.transport import KopfTransport
-from kopf_selectcache.core.assignment.hashing import RANGES, mixed_64, range_of
+from kopf_selectcache.core.assignment.hashing import RANGES, range_of_key
 from kopf_selectcache.core.assignment.records import (
     LABEL,
     AssignmentRead,
@@ -100,9 +100,9 @@ class Fleet(NamedTuple):
             if share.warm and share.warm != share.owner
         )
 
-    def owner(self, namespace: str | None, name: str) -> tuple[str, int]:
+    def owner(self, namespace: str | None, name: str, by: str) -> tuple[str, int]:
         """Return the replica that handles an object, and the number of its range; "" if none does."""
-        range_ = range_of(mixed_64(namespace or name), len(self.shares) or RANGES)
+        range_ = range_of_key(namespace, name, by, len(self.shares) or RANGES)
         handles = bool(self.shares) and range_ not in self.unowned
         return (replica_of(self.shares[range_].owner) if handles else ""), range_
 
@@ -145,11 +145,14 @@ def fleet_of(
     trouble = _unusable(read)
     if assignment is not None and assignment.hash != options.hash:
         trouble, namespaces = f"it divides by {assignment.hash}, which this version doesn't know", None
+    by = assignment.by if assignment is not None else ""
+    if by == "object":
+        namespaces = None  # Each may have objects in all ranges.
     shares = assignment.shares if assignment is not None and not trouble else ()
     count = len(shares) or options.ranges
     by_range: dict[int, list[str]] = {}
     for each in namespaces or ():
-        by_range.setdefault(range_of(mixed_64(each), count), []).append(each)
+        by_range.setdefault(range_of_key(each, "", by, count), []).append(each)
 
     def inside(ranges: Iterable[int]) -> tuple[str, ...] | None:
         if namespaces is None:
@@ -175,7 +178,6 @@ def fleet_of(
     acting = {range_ for each in replicas if each.acts for range_ in each.ranges}
     unowned = tuple(range_ for range_ in range(count) if range_ not in acting)
     replicas.sort(key=lambda each: (each.name, each.identity))
-    by = assignment.by if assignment is not None else ""
     return Fleet(name, namespace, tuple(replicas), trouble, by, shares, unowned, inside(unowned))
 
 

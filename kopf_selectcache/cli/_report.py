@@ -109,6 +109,8 @@ class Section:
     """The reconcilers that need the kind: the id of each, and what it does with the objects."""
     kopfs: tuple[KopfHandlers, ...] = ()
     """Empty if Kopf has no handlers of the kind; several if its namespaces differ."""
+    division: str = ""
+    """Says whether each replica has a part of the cache or all of it, and why; empty if there is one."""
     hints: tuple[str, ...] = ()
     """Findings that are no errors, and may be unintended."""
     problems: tuple[Problem, ...] = ()
@@ -186,6 +188,7 @@ class Report:
                 told += [f"    {origin}" for origin in section.origins if origin.level is not Level.NOWHERE]
                 told += [f"    {follower}" for follower in section.followers]
                 told += [f"    changes call {id_}, which {verb} them" for id_, verb in section.reconcilers]
+            told += [f"    {section.division}"] if section.division else []
             kopfs = [each for each in section.kopfs if wide or each.is_wanted]
             told += [f"  {'*' if each.is_hint else ' '} {each}" for each in kopfs]
             told += [f"  ! {problem}." for problem in section.problems]
@@ -229,6 +232,7 @@ class Report:
                     ],
                     "reconcilers": [{"id": id_, "verb": verb} for id_, verb in section.reconcilers],
                     "kopfHandlers": [each.plain() for each in section.kopfs],
+                    "division": section.division or None,
                     "hints": list(section.hints),
                     "problems": [{"what": each.what, "remedy": each.remedy} for each in section.problems],
                 }

@@ -47,7 +47,7 @@ from kopf_selectcache.settings.planner import Plan
 from kopf_selectcache.settings.rights import Right, merged, of_cache
 
 from . import _late, _paths, _required_rights, operator_loader, output
-from ._caches import declared_in, plan
+from ._caches import decision_on, declared_in, plan
 from ._report import Division, Follower, KopfHandlers, Problem, Report, Result, Section
 from ._required_rights import Needs, key_of
 from ._rights import EVENTS, LIVE, RECONCILERS, SHARDING, choose
@@ -316,6 +316,7 @@ class Check:
             self._operator.transport, resource, self._cached, counter.samples, self._declared
         )
         self._problems += wrong
+        decision = decision_on(self._operator, self._key, self._cached)
         none = _selects_none(resource, all_) if held and all_ and held.objects == outside else ""
         return Section(
             str(resource),
@@ -333,6 +334,7 @@ class Check:
             followers=self._followers(),
             reconcilers=self._reconcilers(),
             kopfs=kopfs,
+            division="" if decision is None else str(decision),
             hints=tuple(filter(None, (none, *nothing, str(watched), str(left)))),
             problems=tuple(self._problems),
         )

@@ -89,8 +89,8 @@ async def _replica_of(operator: Loaded, namespace: str | None, name: str) -> tup
         where = sharding.namespace or None
         fleets, _ = await fleets_in(operator.transport, sharding.name, where, datetime.now(UTC))
         if len(fleets) == 1 and fleets[0].replicas:
-            replica, range_ = fleets[0].owner(namespace, name)
-            by = f"the namespace {namespace}" if namespace else "the name"
+            replica, range_ = fleets[0].owner(namespace, name, sharding.by)
+            by = f"the namespace {namespace}" if namespace and sharding.by == "namespace" else "the name"
             text = (
                 f"{f'Replica {replica}' if replica else 'No replica'} handles it: {by} is in range {range_}."
             )

@@ -150,7 +150,7 @@ class Runtime:
         """Divide caches among replicas. Call it before `run`."""
         self.division = division
         for key, informer in self.informers.items():
-            informer.chosen.divide(division, is_divided=division.divides(key, informer.declared))
+            informer.chosen.divide(division, division.why_divided(key, informer.declared))
 
     def look_at_division(self) -> None:
         """Note that this replica caches other namespaces. In this step, reads lose those that have gone."""
@@ -167,7 +167,7 @@ class Runtime:
                 await informer.wait_until(partial(informer.chosen.are_served, has))
 
     def _divided(self, key: KindKey, cached: Cached) -> Cached:
-        return cached.replaced(divided=self.division.divides(key, cached))
+        return cached.replaced(divided=self.division.why_divided(key, cached))
 
     # ---- Kinds that come and go. On the operator's loop only.
 

@@ -304,10 +304,10 @@ class ChosenNamespaces:
             self._again.clear()
             await self._again.wait()
 
-    def divide(self, division: Division, *, is_divided: bool) -> None:
+    def divide(self, division: Division, why: str) -> None:
         """Have replicas divide its namespaces, or not. Call it before it runs."""
         informer = self._informer
-        self.division, informer.declared = division, informer.declared.replaced(divided=is_divided)
+        self.division, informer.declared = division, informer.declared.replaced(divided=why)
         self.use(informer.declared.chosen_filter)
         informer.state = replace(informer.state, followed=self.of(informer.declared.namespace_labels))
 

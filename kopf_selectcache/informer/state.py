@@ -78,8 +78,10 @@ class Present(NamedTuple):
 class Division(Protocol):
     """How replicas divide caches among themselves."""
 
-    def divides(self, key: KindKey, declared: Cached) -> bool:
-        """Return True if each replica caches its own namespaces of a kind only."""
+    def why_divided(self, key: KindKey, declared: Cached) -> str:
+        """Return the reason for which each replica caches its own namespaces of a kind only; empty if each
+        caches all.
+        """
 
     def serves(self, namespace: str) -> bool:
         """Return True if divided caches of this replica have a namespace, or will. Any thread may ask."""
@@ -91,8 +93,8 @@ class Division(Protocol):
 class Undivided:
     """Of an operator without other replicas."""
 
-    def divides(self, _: KindKey, __: Cached) -> bool:
-        return False
+    def why_divided(self, _: KindKey, __: Cached) -> str:
+        return ""
 
     def serves(self, _: str) -> bool:
         return True

@@ -1,4 +1,4 @@
-"""Division: the handlers of a replica run for the keys that it owns (`sharding.shards`)."""
+"""Sharding: the handlers of a replica run for the keys that it owns (`sharding.shards`)."""
 
 from __future__ import annotations
 
@@ -8,10 +8,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
-import kopf
-
-from kopf_selectcache import _kopf
-from kopf_selectcache._errors import DeclarationError
 from kopf_selectcache.core.redact import printable_name
 from kopf_selectcache.core.store.record import ObjectKey
 from kopf_selectcache.reactions.engine import Function, RunAgain, Worker
@@ -22,23 +18,6 @@ if TYPE_CHECKING:
     from kopf_selectcache.sharding.shards import Shards
 
 _logger = logging.getLogger("kopf_selectcache")
-
-
-def check_sharding(settings: kopf.OperatorSettings, registry: _kopf.OperatorRegistry | None) -> None:
-    """Raise DeclarationError for an operator whose replicas would handle objects twice, or not at all."""
-    if not settings.peering.standalone:
-        raise DeclarationError(
-            "with sharding, Kopf's peering must be off: it pauses all replicas but one",
-            remedy="Run it with --standalone, or assign settings.peering.standalone = True",
-        )
-    indices = set() if registry is None else set(map(id, _kopf.index_handlers(registry)))
-    for handler in () if registry is None else _kopf.watching_handlers(registry):
-        if id(handler) not in indices:
-            raise DeclarationError(
-                f"{handler}: with sharding, each replica would call it for all objects",
-                remedy="Use @selectcache.reconcile or @selectcache.on.change, which are divided\n"
-                "Or run one replica, without settings.selectcache.sharding",
-            )
 
 
 class _Runs:

@@ -1,8 +1,11 @@
-"""Division: which kinds the replicas of an operator divide, as its handlers and declarations say."""
+"""Division: what the replicas of an operator divide, as its handlers and declarations say."""
 
 from __future__ import annotations
 
+import kopf
+
 from kopf_selectcache import _kopf
+from kopf_selectcache._errors import DeclarationError
 from kopf_selectcache.core.selection.kinds import KindKey, find
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.selectors.kind_keys import are_alike
@@ -22,16 +25,14 @@ from .reconcile import reconcilers_with
 class Divided:
     """The caches that the replicas of an operator divide (`informer.state.Division`)."""
 
-    def __init__(self, registry: _kopf.OperatorRegistry | None, shards: Shards) -> None:
+    def __init__(self, registry: _kopf.OperatorRegistry | None, by: str, shards: Shards) -> None:
         self._registry = registry
+        self._by = by
         self._shards = shards
 
-    def decision(self, key: KindKey, declared: Cached) -> Decision:
-        """Return whether a kind is divided, and why."""
-        return division_of(key, declared, self._registry)
-
-    def divides(self, key: KindKey, declared: Cached) -> bool:
-        return self.decision(key, declared).is_divided
+    def why_divided(self, key: KindKey, declared: Cached) -> str:
+        decision = division_of(key, declared, self._by, self._registry)
+        return decision.why if decision.is_divided else ""
 
     def serves(self, namespace: str) -> bool:
         return self._shards.caches_namespace(namespace)
@@ -40,19 +41,42 @@ class Divided:
         return self._shards.owner_of((namespace, ""))
 
 
+def check_sharding(settings: kopf.OperatorSettings, registry: _kopf.OperatorRegistry | None) -> None:
+    """Raise DeclarationError for an operator whose replicas would handle objects twice, or not at all."""
+    if not settings.peering.standalone:
+        raise DeclarationError(
+            "with sharding, Kopf's peering must be off: it pauses all replicas but one",
+            remedy="Run it with --standalone, or assign settings.peering.standalone = True",
+        )
+    ours = settings_of(settings)
+    assert ours.sharding is not None, "it is sharded"
+    for key in ours.selectors:
+        division_of(key, ours.effective(key), ours.sharding.by, registry)
+    indices = set() if registry is None else set(map(id, _kopf.index_handlers(registry)))
+    for handler in () if registry is None else _kopf.watching_handlers(registry):
+        if id(handler) not in indices:
+            raise DeclarationError(
+                f"{handler}: with sharding, each replica would call it for all objects",
+                remedy="Use @selectcache.reconcile or @selectcache.on.change, which are divided\n"
+                "Or run one replica, without settings.selectcache.sharding",
+            )
+
+
 def join(operator: Operator, runtime: Runtime) -> Replica:
     """Make an operator one replica among others."""
     settings, sharding = operator.settings, settings_of(operator.settings).sharding
     assert sharding is not None, "it has others"
     replica = Replica(sharding, runtime, settings.queueing.exit_timeout)
-    runtime.divide(Divided(operator.registry, replica.shards))
+    runtime.divide(Divided(operator.registry, sharding.by, replica.shards))
     replica.shards.caches = runtime
     return replica
 
 
-def division_of(key: KindKey, declared: Cached, registry: _kopf.OperatorRegistry | None) -> Decision:
-    """Return whether the replicas of an operator with these handlers divide a declared kind, and why."""
-    return decide(find(key), uses_of(key, registry), sharded=declared.sharded)
+def division_of(key: KindKey, declared: Cached, by: str, registry: _kopf.OperatorRegistry | None) -> Decision:
+    """Return whether the replicas of an operator with these handlers divide a declared kind, and why. Raise
+    DeclarationError if they can't, although it says so.
+    """
+    return decide(find(key), uses_of(key, registry), by=by, sharded=declared.sharded)
 
 
 def uses_of(key: KindKey, registry: _kopf.OperatorRegistry | None) -> Uses:

@@ -79,7 +79,7 @@ def checked(
         return None
     namespaces_of(settings, declared)
     if declared.sharding is not None:
-        from ._sharding import check_sharding  # Few operators need it.  # noqa: PLC0415
+        from .division import check_sharding  # Few operators need it.  # noqa: PLC0415
 
         check_sharding(settings, registry)
     if registry is not None:

@@ -147,8 +147,9 @@ class Cached:
     this replica, False to cache the same in each. By default, kinds with handlers of ours are divided, unless
     other reconcilers watch them or admission handlers read them."""
 
-    divided: bool = field(repr=False, compare=False)
-    """True if the namespaces are divided among replicas: the runtime decides it."""
+    divided: str = field(repr=False, compare=False)
+    """The reason for which the namespaces are divided among replicas: the runtime decides it. Empty if they
+    aren't."""
 
     given: frozenset[str] = field(repr=False, compare=False)
     """The names of the options that are set. The defaults complete the others."""
@@ -216,7 +217,7 @@ class Cached:
         attributes = {name: None if value is UNSET else value for name, value in options.items()}
         attributes |= {"filter": chosen, "namespaces": spaces, "share_watches": share_watches}
         attributes |= {"outside": outside, "unconfined": None, "origins": (), "source": None}
-        attributes |= {"sharded": sharded, "divided": False}
+        attributes |= {"sharded": sharded, "divided": ""}
         attributes["projection"] = projected = stored_part(**stored) if stored else ALL
         attributes["indexes"] = indexed = indexes(index) if index is not None else ()
         if indexed:

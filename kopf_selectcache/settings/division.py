@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from kopf_selectcache._errors import DeclarationError
 from kopf_selectcache.core.selection.grammar import LabelRequirement
 from kopf_selectcache.core.selection.kinds import Kind
 from kopf_selectcache.selectors.selector import AnyOf, Branches, Selector, make_selector
@@ -47,8 +48,9 @@ class Decision(NamedTuple):
         return f"{'divided' if self.is_divided else 'whole'}: {self.why}"
 
 
-def decide(kind: Kind | None, uses: Uses, *, sharded: bool | None = None) -> Decision:
-    """Return whether replicas divide a kind; None for one that the cluster has not named yet.
+def decide(kind: Kind | None, uses: Uses, *, by: str = "namespace", sharded: bool | None = None) -> Decision:
+    """Return whether replicas that divide the work `by` a unit divide the cache of a kind; None for one that
+    the cluster has not named yet. Raise DeclarationError for `sharded=True` if they can't.
 
     >>> print(decide(None, Uses(handled="reconciler 'deploy' handles them")))
     divided: reconciler 'deploy' handles them
@@ -57,6 +59,13 @@ def decide(kind: Kind | None, uses: Uses, *, sharded: bool | None = None) -> Dec
     """
     if kind is not None and kind.namespaced is False:
         return Decision(False, "they are cluster-scoped")
+    if by != "namespace" and sharded:
+        raise DeclarationError(
+            f"Cached(sharded=True): replicas that divide the work by {by} have whole caches",
+            remedy="Leave sharded= out\nOr divide the work by namespace: Sharding(by='namespace')",
+        )
+    if by != "namespace":
+        return Decision(False, f"replicas divide the work by {by}, and caches only by namespace")
     if sharded is not None:
         return Decision(sharded, f"declared with sharded={sharded}")
     for use in (uses.watched, uses.admission, uses.indexed):

@@ -24,15 +24,16 @@ _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 class Sharding:
     """Several replicas of the operator divide its work: `settings.selectcache.sharding = Sharding()`.
 
-    Each namespace is handled by one replica. Objects of cluster-scoped kinds are divided by their names. Give
-    the pod its name: the environment variable `POD_NAME`, from the field `metadata.name` of the downward API.
+    Each object is handled by one replica. Give the pod its name: the environment variable `POD_NAME`, from
+    the field `metadata.name` of the downward API.
     """
 
     name: str = ""
     """The name of the operator, which keeps two operators in one namespace apart. By default that of the
     Deployment or StatefulSet, as in the name of the pod."""
-    by: Literal["namespace"] = "namespace"
-    """The unit of division."""
+    by: Literal["namespace", "object"] = "namespace"
+    """The unit of division: a replica handles whole namespaces, or single objects. Objects of cluster-scoped
+    kinds are always divided by their names. Caches are divided by namespace only."""
     namespace: str = ""
     """The namespace of the Leases and the ConfigMap by which replicas agree. By default that of the pod."""
     lease: float = 40.0
@@ -79,8 +80,8 @@ class Sharding:
 
 def _complaint(given: Sharding) -> tuple[str, str] | None:
     """Return what is wrong, as the rest of a call, and the remedy."""
-    if given.by != "namespace":
-        return f"by={shown(given.by)}): the work can only be divided by namespace", "Leave by= out"
+    if given.by not in ("namespace", "object"):
+        return f"by={shown(given.by)}): not a unit of division", "Give by='namespace' or by='object'"
     if not isinstance(given.lease, (int, float)) or not 4.0 <= given.lease <= 600.0:
         return f"lease={shown(given.lease)}): not a number of seconds from 4 to 600", "Leave lease= out"
     if given.static is not None:

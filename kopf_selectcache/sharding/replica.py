@@ -26,10 +26,10 @@ class Replica:
         found = sharding.found()
         self.coordinator: Coordinator | None = None
         if found.static is not None:
-            self.shards = Shards(ownership=Static(*found.static), grace=grace)
+            self.shards = Shards(ownership=Static(*found.static), by=found.by, grace=grace)
         else:
             self.coordinator = Coordinator(
-                Options(found.pod, token_hex(4), timing=timing_of(found.lease)),
+                Options(found.pod, token_hex(4), found.by, timing=timing_of(found.lease)),
                 group=found.name,
                 namespace=found.namespace,
                 transport=runtime.transport,
@@ -39,7 +39,7 @@ class Replica:
                 logger=runtime.environment.logger,
             )
             self.shards = self.coordinator.ranges = Shards(
-                ownership=self.coordinator, grace=grace, write=timing_of(found.lease).write
+                ownership=self.coordinator, by=found.by, grace=grace, write=timing_of(found.lease).write
             )
             self.coordinator.follow(runtime)
 

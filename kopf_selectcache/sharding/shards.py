@@ -16,7 +16,7 @@ from math import inf
 from typing import Protocol
 
 from kopf_selectcache.client.writer import fenced
-from kopf_selectcache.core.assignment.hashing import RANGES, mixed_64, range_of
+from kopf_selectcache.core.assignment.hashing import RANGES, range_of_key
 from kopf_selectcache.core.assignment.rendezvous import desired_owners
 from kopf_selectcache.core.assignment.replica import Term
 from kopf_selectcache.core.store.record import ObjectKey
@@ -85,6 +85,7 @@ class Shards:
         self,
         *,
         ownership: Ownership,
+        by: str = "namespace",
         ranges: int = RANGES,
         grace: float = 30.0,
         write: float = 5.0,
@@ -101,17 +102,20 @@ class Shards:
         """The ranges whose keys are cached: those that are warm or being warmed, held or drained."""
         self.caches: Caches | None = None
         """The caches that follow the ranges; None if none is divided."""
-        self._range_of_name = lru_cache(100_000)(lambda name: range_of(mixed_64(name), ranges))
+        self._by = by
+        self._range_of_namespace = lru_cache(100_000)(lambda name: range_of_key(name, "", by, ranges))
 
     # ---- Questions. In any thread.
 
     def range_of(self, key: ObjectKey) -> int:
-        """Return the range of a key: that of its namespace, or of its name if it is cluster-scoped."""
-        return self._range_of_name(key[0] or key[1])
+        """Return the range of a key."""
+        if self._by == "namespace" and key[0]:
+            return self._range_of_namespace(key[0])
+        return range_of_key(*key, self._by, self.ranges)
 
     def caches_namespace(self, namespace: str) -> bool:
         """Return True if divided caches of this replica have a namespace, or will once it is warm."""
-        return self._range_of_name(namespace) in self.cached
+        return self._range_of_namespace(namespace) in self.cached
 
     def owner_of(self, key: ObjectKey) -> str:
         """Return the name of the replica that handles a key; empty if none does."""
@@ -148,7 +152,7 @@ class Shards:
     async def warm(self, range_: int) -> None:
         self._cache(self.cached | {range_})
         if self.caches is not None:
-            await self.caches.wait_divided(lambda namespace: self._range_of_name(namespace) == range_)
+            await self.caches.wait_divided(lambda namespace: self._range_of_namespace(namespace) == range_)
 
     def cool(self, range_: int) -> None:
         self._cache(self.cached - {range_})

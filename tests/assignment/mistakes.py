@@ -283,6 +283,4 @@ def with_mistake(mistake: Mistake) -> Rules:
         for original in originals:
             sys.modules[original.__name__] = original
     rules, questions = copies[machine.__name__], copies[replica.__name__]
-    return SimpleNamespace(
-        step=rules.step, begin=questions.begin, time_left=questions.time_left, may_act=questions.may_act
-    )
+    return SimpleNamespace(step=rules.step, begin=questions.begin, time_left=questions.time_left)

@@ -49,11 +49,9 @@ from kopf_selectcache.core.assignment.replica import (
 )
 
 Rules: TypeAlias = SimpleNamespace
-"""`step`, `begin`, `time_left` and `may_act`: those of the product, or with a mistake."""
+"""`step`, `begin` and `time_left`: those of the product, or with a mistake."""
 
-RIGHT: Rules = SimpleNamespace(
-    step=machine.step, begin=replica.begin, time_left=replica.time_left, may_act=replica.may_act
-)
+RIGHT: Rules = SimpleNamespace(step=machine.step, begin=replica.begin, time_left=replica.time_left)
 MOST_ON_THE_WAY = 3
 """The most requests, and answers, of a replica on their way. Earlier ones get lost."""
 

@@ -102,7 +102,7 @@ class FakeInformer:
         self.indexes: dict[str, Indexed] = {}
         self.environment = SimpleNamespace(clock=lambda: 0.0, sleep=lambda _: asyncio.sleep(0))
         self.filter = declared
-        self.declared = SimpleNamespace(origins_for=lambda _: (), outside=None)
+        self.declared = SimpleNamespace(origins_for=lambda _: (), outside=None, divided="")
         self.resource = resource
         self.store = Store()
         self.own_writes = OwnWrites()

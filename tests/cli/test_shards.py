@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from kopf_selectcache.__main__ import main
-from kopf_selectcache.core.assignment.hashing import mixed_64, range_of
+from kopf_selectcache.core.assignment.hashing import range_of_key
 from kopf_selectcache.core.assignment.records import (
     Assignment,
     Lease,
@@ -49,19 +49,19 @@ def lease(name: str, *, age: float = 3.0, holder: str | None = None, **content: 
     return lease_body(GROUP, OPERATORS, read, renewed=renewed, seconds=40)
 
 
-def assignment(owners: Mapping[int, str], **shares: Any) -> dict[str, Any]:
+def assignment(owners: Mapping[int, str], *, by: str = "namespace", **shares: Any) -> dict[str, Any]:
     """Return the ConfigMap: these replicas own these ranges, and `web-1` all others."""
     found = tuple(
         Share(owner and f"{owner}/aa-1", epoch=2, **shares)
         for owner in (owners.get(range_, "web-1") for range_ in range(64))
     )
-    made = Assignment(**msgspec.structs.asdict(fresh("namespace", "mixed-fnv1a-64", "n", 64, "a")))
+    made = Assignment(**msgspec.structs.asdict(fresh(by, "mixed-fnv1a-64", "n", 64, "a")))
     made = msgspec.structs.replace(made, shares=found)
     return assignment_body(GROUP, OPERATORS, made, version="", uid="")
 
 
 def range_of_namespace(name: str) -> int:
-    return range_of(mixed_64(name))
+    return range_of_key(name, "", "namespace")
 
 
 @pytest.fixture
@@ -268,16 +268,49 @@ def test_check_says_what_is_divided(command: Command) -> None:
         "\nSharded by namespace as webapps in operators: each replica runs for its own namespaces: count."
         " It takes its name from POD_NAME: fieldRef: {fieldPath: metadata.name}.\n"
     ) in said.output
+    assert "\n    divided: reconciler 'count' handles them\n" in said.output
     assert said.code == 0
+    said = command("check", SHARDED, "--standalone")
+    assert "\n    whole: they are only read, and reads may be of any namespace\n" in said.output
     unknown = SHARDED.replace(", namespace='operators'", "")
     said = command("check", unknown, "--standalone", handlers=RECONCILING)
     assert "* The namespace of the replicas, and so of their Leases, is unknown." in said.output
 
 
 @pytest.mark.usefixtures("teams")
+def test_caches_of_replicas_that_divide_objects_cannot_be_divided(command: Command) -> None:
+    by_object = SHARDED.replace("Sharding(", "Sharding(by='object', ")
+    divided = by_object.replace("'app=web'", "selectcache.Cached('app=web', sharded=True)")
+    said = command("check", divided, "--standalone", handlers=RECONCILING)
+    assert (said.code, "Or divide the work by namespace: Sharding(by='namespace')" in said.errors) == (
+        1,
+        True,
+    )
+    said = command("check", by_object, "--standalone", handlers=RECONCILING)
+    assert said.code == 0
+    assert "\n    whole: replicas divide the work by object, and caches only by namespace\n" in said.output
+
+
+@pytest.mark.usefixtures("teams")
 def test_what_would_be_handled_twice_is_a_problem(command: Command) -> None:
     said = command("check", SHARDED, handlers=RECONCILING)
     assert (said.code, "peering must be off" in said.errors) == (1, True)
+
+
+def test_objects_of_a_namespace_can_have_several_replicas(
+    teams: EmbeddedCluster, command: Command, capsys: pytest.CaptureFixture[str]
+) -> None:
+    by_object = SHARDED.replace("Sharding(", "Sharding(by='object', ")
+    number = range_of_key("shop", "a", "object")
+    teams.create(lease("web-1"), lease("web-2"), assignment({number: "web-2"}, by="object"))
+    teams.create(pod("a", "web"), pod("b", "web"))
+    said = command("why", by_object, "pods/shop/a", "-A", "--standalone", handlers=RECONCILING)
+    assert f"\nReplica web-2 handles it: the name is in range {number}.\n" in said.output
+    said = command("why", by_object, "pods/shop/b", "-A", "--standalone", handlers=RECONCILING)
+    assert "\nReplica web-1 handles it: " in said.output
+    said = shards(capsys)
+    assert "64 of 64 ranges by object" in said.output
+    assert said.output.splitlines()[1].split()[-3] == "?", "each namespace may have objects in all ranges"
 
 
 @pytest.mark.parametrize(

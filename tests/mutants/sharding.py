@@ -25,6 +25,22 @@ SHARDING: tuple[Mutant, ...] = (
         (HANDLERS + "each_key_is_handled_by_one_of_two_static_replicas",),
     ),
     Mutant(
+        "divide namespaces where objects are to be divided",
+        "core/assignment/hashing.py",
+        'if by == "object" else namespace or name',
+        "if False else namespace or name",
+        21,
+        (HANDLERS + "each_key_is_handled_by_one_of_two_static_replicas",),
+    ),
+    Mutant(
+        "divide caches where objects are divided",
+        "settings/division.py",
+        'if by != "namespace":\n        return Decision(False,',
+        'if by == "":\n        return Decision(False,',
+        21,
+        (DECISIONS + "replicas_that_divide_objects_have_whole_caches",),
+    ),
+    Mutant(
         "run no keys of a range that comes",
         SHARDS,
         "                each.replay(lambda key: self.range_of(key) in ranges)\n",
@@ -121,7 +137,7 @@ SHARDING: tuple[Mutant, ...] = (
     ),
     Mutant(
         "divide handlers of Kopf that nobody divides",
-        DIVISION,
+        "plugin/division.py",
         "        if id(handler) not in indices:\n",
         "        if False:\n",
         21,

@@ -131,6 +131,8 @@ def test_each_static_replica_caches_its_namespaces_and_names_the_owner_of_the_ot
                 assert error.witness.namespace == theirs
                 assert "fetch" in error.remedy
                 assert "Cached(..., sharded=False)" in error.remedy
+            explained = str(one.cache.explain("configmaps"))
+            assert "\nEach replica caches its own namespaces: reconciler '" in explained
             found = await one.cache.fetch("configmaps", "x", namespace=theirs)
             assert found["metadata"]["namespace"] == theirs
             assert len(await one.cache.fetch_list("configmaps", labels="fleet=yes")) == len(NAMESPACES)

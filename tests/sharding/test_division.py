@@ -68,7 +68,7 @@ def handlers() -> kopf.OperatorRegistry:
 def test_a_kind_is_divided_if_its_handlers_are_and_nobody_else_needs_it(
     key: str, sharded: bool | None, wanted: str
 ) -> None:
-    assert str(division_of(key, Cached(EVERYTHING, sharded=sharded), handlers())) == wanted
+    assert str(division_of(key, Cached(EVERYTHING, sharded=sharded), "namespace", handlers())) == wanted
 
 
 def test_an_admission_handler_that_may_read_all_kinds_keeps_all_whole() -> None:
@@ -79,12 +79,21 @@ def test_an_admission_handler_that_may_read_all_kinds_keeps_all_whole() -> None:
     def admit(**_: object) -> None:
         """It does nothing."""
 
-    decision = division_of("v1/secrets", Cached(EVERYTHING), registry)
+    decision = division_of("v1/secrets", Cached(EVERYTHING), "namespace", registry)
     assert str(decision) == "whole: admission handler 'any' reads them"
 
 
+def test_replicas_that_divide_objects_have_whole_caches() -> None:
+    key = "example.com/v1/webapps"
+    decision = division_of(key, Cached(EVERYTHING), "object", handlers())
+    assert str(decision) == "whole: replicas divide the work by object, and caches only by namespace"
+    assert not division_of(key, Cached(EVERYTHING, sharded=False), "object", handlers()).is_divided
+    with pytest.raises(DeclarationError, match="replicas that divide the work by object"):
+        division_of(key, Cached(EVERYTHING, sharded=True), "object", handlers())
+
+
 def test_without_handlers_all_kinds_are_whole() -> None:
-    assert not division_of("v1/secrets", Cached(EVERYTHING), None).is_divided
+    assert not division_of("v1/secrets", Cached(EVERYTHING), "namespace", None).is_divided
 
 
 def test_what_has_no_namespaces_cannot_be_divided() -> None:

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from math import inf
-from typing import Any
+from typing import Any, Literal
 
 import kopf
 import pytest
@@ -17,7 +17,7 @@ import pytest
 import kopf_selectcache as selectcache
 from kopf_selectcache import DeclarationError, Sharding
 from kopf_selectcache.core.assignment.replica import Term
-from kopf_selectcache.plugin._sharding import check_sharding
+from kopf_selectcache.plugin.division import check_sharding
 from kopf_selectcache.plugin.operator import Operator, operator_of
 from kopf_selectcache.settings.options import settings_of
 from kopf_selectcache.sharding.shards import Shards, Static
@@ -28,7 +28,7 @@ from tests.plugin.reconciling import operated
 from .processes import configmap
 
 NAMESPACES = [f"team-{number}" for number in range(8)]
-KEYS = {(namespace, "x") for namespace in NAMESPACES}
+KEYS = {(namespace, name) for namespace in NAMESPACES for name in ("x", "y")}
 CONFIGMAPS = {"v1/configmaps": "fleet=yes"}
 
 
@@ -79,7 +79,8 @@ def shards_of(settings: kopf.OperatorSettings) -> Shards:
     return shards
 
 
-def test_each_key_is_handled_by_one_of_two_static_replicas() -> None:
+@pytest.mark.parametrize("by", ["namespace", "object"])
+def test_each_key_is_handled_by_one_of_two_static_replicas(by: Literal["namespace", "object"]) -> None:
     handled: dict[str, set[tuple[str, str]]] = defaultdict(set)
 
     def registry_of(replica: int) -> kopf.OperatorRegistry:
@@ -99,15 +100,19 @@ def test_each_key_is_handled_by_one_of_two_static_replicas() -> None:
         async with EmbeddedCluster(tls=False) as cluster:
             populated(cluster)
             first = operated(
-                registry_of(0), cluster, filters=CONFIGMAPS, configure=sharded(Sharding(static=(0, 2)))
+                registry_of(0), cluster, filters=CONFIGMAPS, configure=sharded(Sharding(by=by, static=(0, 2)))
             )
             second = operated(
-                registry_of(1), cluster, filters=CONFIGMAPS, configure=sharded(Sharding(static=(1, 2)))
+                registry_of(1), cluster, filters=CONFIGMAPS, configure=sharded(Sharding(by=by, static=(1, 2)))
             )
             async with first as one, second:
                 assert await reached(lambda: sum(map(len, handled.values())) == 2 * len(KEYS))
                 shards = shards_of(one)
                 mine = {key for key in KEYS if shards.handles(key)}
+        are_together = {namespace for namespace, _ in mine}.isdisjoint(
+            namespace for namespace, _ in KEYS - mine
+        )
+        assert are_together is (by == "namespace")
         assert handled["reconcile 0"] == handled["change 0"] == mine
         assert handled["reconcile 1"] == handled["change 1"] == KEYS - mine
         assert 0 < len(mine) < len(KEYS)
@@ -271,6 +276,7 @@ def test_peering_is_refused_since_it_pauses_all_replicas_but_one() -> None:
 def test_handlers_of_kopf_are_refused_since_each_replica_would_call_them() -> None:
     settings, registry = kopf.OperatorSettings(), kopf.OperatorRegistry()
     settings.peering.standalone = True
+    settings_of(settings).sharding = Sharding(static=(0, 2))
 
     @kopf.index("configmaps", registry=registry)
     def by_name(**_: object) -> None: ...

@@ -1,11 +1,9 @@
-"""Hashes of keys, the ranges that they fall into, and the text of a `shardSelector` for ranges.
+"""Hashes of keys, and the ranges that they fall into.
 
 A range is an interval of the 64-bit hash. Ranges have numbers, beginning with 0, and equal sizes.
 """
 
 from __future__ import annotations
-
-from collections.abc import Collection
 
 RANGES = 64
 SPACE = 1 << 64
@@ -17,7 +15,7 @@ _MASK = SPACE - 1
 
 
 def fnv1a_64(text: str) -> int:
-    """Return the hash by which Kubernetes assigns uids to ranges (KEP-5866).
+    """Return the hash that `mixed_64` spreads.
 
     >>> f"{fnv1a_64('a'):016x}"
     'af63dc4c8601ec8c'
@@ -56,31 +54,16 @@ def range_of(hashed: int, ranges: int = RANGES) -> int:
     return hashed * ranges >> 64
 
 
-def bounds(range_: int, ranges: int = RANGES) -> tuple[int, int]:
-    """Return the first hash of a range, and the one that follows its last.
+def range_of_key(namespace: str | None, name: str, by: str, ranges: int = RANGES) -> int:
+    """Return the range of an object, where replicas divide the work by `namespace` or by `object`.
 
-    >>> [f"{each:x}" for each in bounds(1)]
-    ['400000000000000', '800000000000000']
+    Objects of one namespace stay together, or each has a range of its own. A name keeps its range when
+    the object is deleted and created again (docs/decisions/0041).
+
+    >>> range_of_key("shop", "web", "namespace") == range_of_key("shop", "db", "namespace")
+    True
+    >>> range_of_key("shop", "web", "object") == range_of_key("shop", "db", "object")
+    False
     """
-    return -(-range_ * SPACE // ranges), -(-(range_ + 1) * SPACE // ranges)
-
-
-def shard_selector(held: Collection[int], ranges: int = RANGES) -> str:
-    """Return the `shardSelector` of a request for the objects whose uids are in these ranges. Neighbours are
-    joined. A server that doesn't know the parameter sends all objects.
-
-    >>> shard_selector({0, 1, 63})  # doctest: +NORMALIZE_WHITESPACE
-    "shardRange(object.metadata.uid, '0x0000000000000000', '0x0800000000000000') ||
-     shardRange(object.metadata.uid, '0xfc00000000000000', '0x10000000000000000')"
-    """
-    if not held:
-        raise ValueError("give at least one range: no shardSelector selects nothing")
-    intervals: list[tuple[int, int]] = []
-    for start, end in (bounds(each, ranges) for each in sorted({*held})):
-        if intervals and intervals[-1][1] == start:
-            intervals[-1] = intervals[-1][0], end
-        else:
-            intervals.append((start, end))
-    return " || ".join(
-        f"shardRange(object.metadata.uid, '0x{start:016x}', '0x{end:016x}')" for start, end in intervals
-    )
+    unit = f"{namespace or ''}/{name}" if by == "object" else namespace or name
+    return range_of(mixed_64(unit), ranges)

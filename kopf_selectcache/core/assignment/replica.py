@@ -402,11 +402,6 @@ def time_left(state: State, range_: int, term: Term, at: float) -> float:
     return 0.0
 
 
-def may_act(state: State, range_: int, at: float) -> bool:
-    """Return True if handlers of the range may run and write."""
-    return any(hold.range == range_ and time_left(state, range_, hold.term, at) > 0.0 for hold in state.holds)
-
-
 def starts_at(state: State, hold: Hold) -> float:
     """Return when the replica may begin to act on a range that it owns."""
     if state.clear is None:

@@ -41,7 +41,6 @@ from kopf_selectcache.core.assignment.replica import (
     deadline_of,
     due,
     identity_of,
-    may_act,
     status,
     time_left,
 )
@@ -116,7 +115,8 @@ class Replica:
         self.at = until
 
     def acting(self) -> list[int]:
-        return [each for each in range(self.state.options.ranges) if may_act(self.state, each, self.at)]
+        holds = self.state.holds
+        return [each.range for each in holds if time_left(self.state, each.range, each.term, self.at) > 0.0]
 
     @property
     def condition(self) -> str:

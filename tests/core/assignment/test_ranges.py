@@ -3,7 +3,6 @@ move."""
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable
 from random import Random
@@ -13,11 +12,10 @@ import pytest
 from kopf_selectcache.core.assignment.hashing import (
     RANGES,
     SPACE,
-    bounds,
     fnv1a_64,
     mixed_64,
     range_of,
-    shard_selector,
+    range_of_key,
 )
 from kopf_selectcache.core.assignment.rendezvous import desired_owners
 
@@ -65,42 +63,34 @@ def moved(before: Iterable[str], after: Iterable[str]) -> int:
 @pytest.mark.parametrize(
     ("text", "hashed"), [("", 0xCBF29CE484222325), ("a", 0xAF63DC4C8601EC8C), ("foobar", 0x85944171F73967E8)]
 )
-def test_the_hash_of_a_uid_is_fnv_1a(text: str, hashed: int) -> None:
+def test_the_inner_hash_is_fnv_1a(text: str, hashed: int) -> None:
     """These are the authors' own test vectors."""
     assert fnv1a_64(text) == hashed
 
 
 @pytest.mark.parametrize("ranges", [1, 2, 3, 7, 64, 100])
-def test_each_hash_is_in_the_range_that_has_it(ranges: int) -> None:
-    random = Random(ranges)
-    edges = [edge + step for each in range(ranges) for edge in bounds(each, ranges) for step in (-1, 0)]
-    for hashed in (*edges, *(random.randrange(SPACE) for _ in range(500))):
-        if 0 <= hashed < SPACE:
-            start, end = bounds(range_of(hashed, ranges), ranges)
-            assert start <= hashed < end
-    assert bounds(0, ranges)[0] == 0
-    assert bounds(ranges - 1, ranges)[1] == SPACE
+def test_ranges_are_equal_parts_of_all_hashes(ranges: int) -> None:
+    firsts = [-(-number * SPACE // ranges) for number in range(ranges)]
+    for number, first in enumerate(firsts):
+        assert range_of(first, ranges) == number
+        assert range_of((first - 1) % SPACE, ranges) == (number - 1) % ranges
 
 
-def test_a_shard_selector_is_what_the_server_reads() -> None:
-    """Sixteen lower-case digits, the path of CEL, neighbours joined; the end of the last range has 17."""
-    one = r"shardRange\(object\.metadata\.uid, '0x[0-9a-f]{16}', '0x([0-9a-f]{16}|10000000000000000)'\)"
-    random = Random(1)
-    for _ in range(100):
-        held = {*random.sample(range(RANGES), random.randint(1, RANGES))}
-        text = shard_selector(held)
-        assert re.fullmatch(rf"{one}( \|\| {one})*", text)
-        parts = re.findall(r"'0x([0-9a-f]+)', '0x([0-9a-f]+)'", text)
-        intervals = [(int(start, 16), int(end, 16)) for start, end in parts]
-        for each in range(RANGES):
-            start, end = bounds(each)
-            assert (each in held) == any(low <= start and end <= high for low, high in intervals)
-    assert shard_selector(range(64)).count("shardRange") == 1
-
-
-def test_no_range_has_no_selector() -> None:
-    with pytest.raises(ValueError, match="at least one range"):
-        shard_selector(())
+@pytest.mark.parametrize(
+    ("key", "by", "same_as"),
+    [
+        (("shop", "web"), "namespace", "shop"),
+        ((None, "node-1"), "namespace", "node-1"),
+        (("", "node-1"), "namespace", "node-1"),
+        (("shop", "web"), "object", "shop/web"),
+        ((None, "node-1"), "object", "/node-1"),
+        (("", "node-1"), "object", "/node-1"),
+    ],
+)
+def test_an_object_has_the_range_of_its_namespace_or_of_its_name(
+    key: tuple[str | None, str], by: str, same_as: str
+) -> None:
+    assert range_of_key(*key, by) == range_of(mixed_64(same_as))
 
 
 # ---- The spread of names.
