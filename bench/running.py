@@ -127,6 +127,10 @@ class Running:
             raise Over(said["error"])
         return said
 
+    def send(self, number: int) -> None:
+        """Send it a signal."""
+        self._process.send_signal(number)
+
     def usage(self) -> Usage:
         return usage_of(self._process.pid)
 
