@@ -338,10 +338,12 @@ class Memos:
 
     async def forget(self, body: Any) -> None:
         """Forget the memo of an object, unless Kopf has seen the object: Kopf forgets it itself."""
-        uid = self._memories._build_key(body)
+        self.release(self._memories._build_key(body))
+
+    def release(self, uid: str) -> None:
+        """Forget the memo of an object, unless Kopf has seen the object."""
         if not isinstance(self._marks.get(uid, {}), dict):
-            del self._marks[uid]
-            await self._memories.forget(body)
+            self.drop(uid)
 
     def forget_all(self, resource: object) -> None:
         """Forget the memos of all objects of a resource that Kopf has not seen."""

@@ -5,7 +5,7 @@ Kopf executes the handler; its patch is applied, and what it causes alone makes 
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -17,6 +17,7 @@ from kopf_selectcache import _kopf
 from kopf_selectcache._errors import NotDeclared, NotSynced, ServerError, StateError
 from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.cache.formats.views import BodyView
+from kopf_selectcache.cache.own_writes import informers_of
 from kopf_selectcache.cache.request import Request
 from kopf_selectcache.cache.snapshots import open_snapshot
 from kopf_selectcache.core.protocol.backoff import delay
@@ -189,15 +190,33 @@ class Calls:
 
     def replay(self, has: Callable[[ObjectKey], bool]) -> None:
         """Call the handler for the keys of some objects, whatever has changed."""
-        with suppress(NotDeclared, NotSynced):
-            for record in self._informer().state.store.records()[0]:
-                if has(record.key):
-                    cause = Cause(ChangeCause.ENTERED, str(self._resource), key := Key.stored(record.key))
-                    self._queue.add(key, priority=Priority.INITIAL, cause=cause)
+        for key in self._present():
+            if has(key.pair):
+                cause = Cause(ChangeCause.ENTERED, str(self._resource), key)
+                self._queue.add(key, priority=Priority.INITIAL, cause=cause)
+        for key, record in self._records.items():
+            if has(key.pair) and record.departures:
+                self._queue.add(key, cause=Cause(ChangeCause.LEFT, str(self._resource), key))
 
-    def forget(self, key: Key) -> None:
+    def _present(self) -> list[Key]:
+        # By the resource: while another kind is not resolved, no kind may be found by its name.
+        informers = informers_of(self._runtime, self._resource)
+        return [Key.stored(each.key) for informer in informers for each in informer.state.store.records()[0]]
+
+    def known(self) -> Collection[Key]:
+        return {*self._records, *self._present()}
+
+    def forget(self, key: Key, *, keeps_departures: bool) -> None:
         """Forget what is known of a key that another replica handles."""
-        self._records.pop(key, None)
+        record = self._records.pop(key, None)
+        uids = set[str]() if record is None else {*record.departures}
+        for informer in informers_of(self._runtime, self._resource):
+            if (present := informer.state.store.get(*key.pair)[0]) is not None:
+                uids.add(present.uid)
+        for uid in uids:
+            self._memos.release(uid)
+        if record is not None and record.departures and keeps_departures:
+            self._records[key] = KeyRecord(departures=record.departures)
 
     async def run(self, run: Run) -> RunAgain | None:
         """Call the handler for a key, with the object as it is now."""

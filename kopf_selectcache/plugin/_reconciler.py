@@ -143,7 +143,7 @@ class _Runner:
         limit = handler.limit or operator.settings.queueing.worker_limit or CALLS_AT_ONCE
         worker = Worker(
             queue,
-            if_handled(operator.shards, calls.run, calls.forget),
+            if_handled(operator.shards, calls),
             limit=limit,
             sleep=retries.sleep,
             clock=retries.clock,
@@ -162,7 +162,7 @@ class _Runner:
             for source in syncing:
                 await source.wait_synced()
             self._reported = None
-            stack.enter_context(divided(operator.shards, worker, calls.replay))
+            stack.enter_context(divided(operator.shards, worker, calls))
             forgetting = asyncio.create_task(calls.forget_removed())
             working = asyncio.create_task(worker.run(), name=f"selectcache: {handler.id}: worker")
             try:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, nullcontext
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from kopf_selectcache.core.redact import printable_name
 from kopf_selectcache.core.store.record import ObjectKey
@@ -20,37 +20,61 @@ if TYPE_CHECKING:
 _logger = logging.getLogger("kopf_selectcache")
 
 
-class _Runs:
-    """The runs of one handler."""
+class HandlerCalls(Protocol):
+    """The calls of one handler."""
 
-    def __init__(self, worker: Worker, replay: Callable[[Callable[[ObjectKey], bool]], None]) -> None:
-        self.replay, self.running = replay, worker.running
+    async def run(self, run: Run) -> RunAgain | None:
+        """Call it for a key."""
+
+    def replay(self, has: Callable[[ObjectKey], bool]) -> None:
+        """Call it for the keys for which a function returns True, and for those of kept departures."""
+
+    def forget(self, key: Key, *, keeps_departures: bool) -> None:
+        """Forget what is known of a key that another replica handles."""
+
+    def known(self) -> Collection[Key]:
+        """Return the keys of which something is known."""
+
+
+class _Handling:
+    """The runs of one handler (`sharding.shards.Handling`)."""
+
+    def __init__(self, worker: Worker, calls: HandlerCalls) -> None:
+        self.running, self._calls = worker.running, calls
+
+    def replay(self, has: Callable[[ObjectKey], bool]) -> None:
+        self._forget(has, keeps_departures=True)  # It is from an earlier term.
+        self._calls.replay(has)
+
+    def forget(self, has: Callable[[ObjectKey], bool]) -> None:
+        self._forget(has, keeps_departures=False)
+
+    def _forget(self, has: Callable[[ObjectKey], bool], *, keeps_departures: bool) -> None:
+        for key in self._calls.known():
+            if has(key.pair):
+                self._calls.forget(key, keeps_departures=keeps_departures)
 
 
 @contextmanager
-def divided(
-    shards: Shards | None, worker: Worker, replay: Callable[[Callable[[ObjectKey], bool]], None]
-) -> Iterator[None]:
-    """Have the runs of a worker follow the ranges of this replica meanwhile. `replay` runs the keys of which
-    a function returns True.
-    """
-    with nullcontext() if shards is None else shards.handling(_Runs(worker, replay)):
+def divided(shards: Shards | None, worker: Worker, calls: HandlerCalls) -> Iterator[None]:
+    """Have the calls of a worker follow the ranges of this replica meanwhile."""
+    with nullcontext() if shards is None else shards.handling(_Handling(worker, calls)):
         yield
 
 
-def if_handled(shards: Shards | None, function: Function, forget: Callable[[Key], None]) -> Function:
-    """Return a function that runs only the keys of this replica, and forgets all others."""
+def if_handled(shards: Shards | None, calls: HandlerCalls) -> Function:
+    """Return what runs only the keys of this replica. Of others, it keeps the departures if this replica may
+    get them, and forgets the rest.
+    """
     if shards is None:
-        return function
+        return calls.run
 
     async def run(run: Run) -> RunAgain | None:
         pair = run.key.pair
         with shards.run_of(pair) as is_handled:
-            if not is_handled:
-                forget(run.key)
-                return None
             try:
-                return await function(run)
+                if is_handled:
+                    return await calls.run(run)
             except asyncio.CancelledError:
                 if shards.handles(pair):
                     raise
@@ -58,7 +82,7 @@ def if_handled(shards: Shards | None, function: Function, forget: Callable[[Key]
                     "The run of %(key)s was cancelled: this replica does not handle it any more.",
                     {"key": printable_name(*pair)},
                 )
-                forget(run.key)
-                return None
+        calls.forget(run.key, keeps_departures=shards.keeps(pair))
+        return None
 
     return run

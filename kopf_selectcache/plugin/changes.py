@@ -124,6 +124,9 @@ class _Calls:
         self._clock, self._brake = runtime.retries.clock, brake
         self._resource = resource
         self._kind = {"apiVersion": resource.api_version, "kind": resource.kind.kind}
+        self._shards = operator.shards
+        self.subscription: Subscription
+        """Brings the changes. Set it before the first key runs."""
         self.pending = PendingChanges(causes=handler.causes)
         self.pending.added = self._add
         self.queue = WorkQueue(clock=self._clock, chance=runtime.retries.chance)
@@ -145,11 +148,27 @@ class _Calls:
                 {"handler": str(self._handler), "count": self._lost},
             )
 
-    def forget(self, key: Key) -> None:
+    def add(self, change: Change) -> None:
+        """Take a change in. What comes and goes with a range of keys is no change of its objects."""
+        if not change.filter_changed or self._shards is None or self._shards.handles(change.key):
+            self.pending.add(change)
+
+    def known(self) -> Collection[Key]:
+        return [Key.stored(pair) for pair in self.pending.keys()]  # It is no dict.  # noqa: SIM118
+
+    def replay(self, has: Callable[[ObjectKey], bool]) -> None:
+        """Call the handler with the present objects of some keys, and with the changes that were kept."""
+        for key in self.known():
+            if has(key.pair):
+                self.queue.add(key)
+        if self._handler.initial:
+            self.subscription.replay(has)
+
+    def forget(self, key: Key, *, keeps_departures: bool) -> None:
         """Drop the changes of a key that another replica handles."""
         self._waiting.pop(key, None)
-        self.pending.take(key.pair)
-        self._finish(key)
+        if self._handler.initial or not keeps_departures:  # Else nobody calls it with the present object.
+            self.pending.drop(key.pair, keeps_departures=keeps_departures)
 
     async def run(self, run: Run) -> RunAgain | None:
         """Call the handler once, with the next change of an object."""
@@ -317,12 +336,12 @@ class _Delivery:
         subscription = Subscription(
             informer,
             request,
-            calls.pending.add,
+            calls.add,
             initial=handler.initial or begins_later,
             filter_changed=begins_later,
             look=looked.set,
         )
-        self._is_excluded = False
+        calls.subscription, self._is_excluded = subscription, False
         if ChangeCause.RESYNC in handler.causes and not (informer.declared.resync or self._has_followed):
             _logger.warning(
                 "%(handler)s is never called for a resync, because %(resource)s are declared without"
@@ -332,7 +351,7 @@ class _Delivery:
         self._has_followed = True
         worker = Worker(
             calls.queue,
-            if_handled(operator.shards, calls.run, calls.forget),
+            if_handled(operator.shards, calls),
             limit=operator.settings.queueing.worker_limit or CALLS_AT_ONCE,
             sleep=retries.sleep,
             clock=retries.clock,
@@ -340,8 +359,7 @@ class _Delivery:
             gate=partial(until_callable, operator, self._parts),
         )
         working = asyncio.create_task(worker.run(), name=f"selectcache: {handler.id}: worker")
-        replay = subscription.replay if handler.initial else lambda _: None
-        with divided(operator.shards, worker, replay):  # Up to the last call: a range waits for its calls.
+        with divided(operator.shards, worker, calls):  # Up to the last call: a range waits for its calls.
             try:
                 try:
                     await self._watch(informer, subscription, looked, working)

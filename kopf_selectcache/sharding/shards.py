@@ -45,7 +45,10 @@ class Handling(Protocol):
     """The runs of one handler."""
 
     def replay(self, has: Callable[[ObjectKey], bool]) -> None:
-        """Run all keys of a range."""
+        """Run all keys of a range, and those that have departed since it is warm."""
+
+    def forget(self, has: Callable[[ObjectKey], bool]) -> None:
+        """Forget all that is known of the keys of a range."""
 
     def running(self, has: Callable[[ObjectKey], bool]) -> set[asyncio.Task[None]]:
         """Return the runs of the keys of a range."""
@@ -125,6 +128,12 @@ class Shards:
         """Return True if this replica may begin a run for a key now."""
         return self.ownership.term_of(self.range_of(key)) is not None
 
+    def keeps(self, key: ObjectKey) -> bool:
+        """Return True if what happens to a key is kept until this replica handles it: nobody else may be
+        told of it, since the owner of a range that moves gives no new work.
+        """
+        return self.range_of(key) in self.cached
+
     @contextmanager
     def run_of(self, key: ObjectKey) -> Iterator[bool]:
         """Run for a key in this context; yield False if another replica handles it."""
@@ -155,6 +164,8 @@ class Shards:
             await self.caches.wait_divided(lambda namespace: self._range_of_namespace(namespace) == range_)
 
     def cool(self, range_: int) -> None:
+        for each in self._handling:
+            each.forget(lambda key: self.range_of(key) == range_)
         self._cache(self.cached - {range_})
 
     def _cache(self, ranges: frozenset[int]) -> None:

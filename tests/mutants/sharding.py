@@ -8,6 +8,7 @@ CACHES, DECISIONS = (
     "tests/sharding/test_divided_caches.py::test_",
     "tests/sharding/test_division.py::test_",
 )
+MOVES = "tests/sharding/test_moves.py::test_"
 HANDLERS, COORDINATOR_TESTS = (
     "tests/sharding/test_handlers.py::test_",
     "tests/sharding/test_coordinator.py::test_",
@@ -19,10 +20,10 @@ SHARDING: tuple[Mutant, ...] = (
     Mutant(
         "run the keys of other replicas",
         DIVISION,
-        "            if not is_handled:\n",
-        "            if False:\n",
+        "                if is_handled:\n",
+        "                if True:\n",
         21,
-        (HANDLERS + "each_key_is_handled_by_one_of_two_static_replicas",),
+        (HANDLERS + "a_range_that_comes_has_all_of_its_keys_run_and_one_that_goes_none",),
     ),
     Mutant(
         "divide namespaces where objects are to be divided",
@@ -198,6 +199,46 @@ SHARDING: tuple[Mutant, ...] = (
         "        pass\n",
         21,
         (DECISIONS + "a_divided_filter_chooses_its_namespaces_by_label",),
+    ),
+    Mutant(
+        "forget what departs while its range moves",
+        DIVISION,
+        "        calls.forget(run.key, keeps_departures=shards.keeps(pair))\n",
+        "        calls.forget(run.key, keeps_departures=False)\n",
+        21,
+        (MOVES + "an_object_that_departs_while_its_range_is_warm_is_told_to_the_new_owner",),
+    ),
+    Mutant(
+        "run no departed keys of a range that comes",
+        "plugin/_reconcile_calls.py",
+        "            if has(key.pair) and record.departures:\n",
+        "            if False:\n",
+        21,
+        (MOVES + "an_object_that_departs_while_its_range_is_warm_is_told_to_the_new_owner",),
+    ),
+    Mutant(
+        "keep what has departed in a range that goes",
+        SHARDS,
+        "            each.forget(lambda key: self.range_of(key) == range_)\n",
+        "            pass\n",
+        21,
+        (MOVES + "what_departs_while_a_range_is_warm_is_forgotten_once_it_is_cooled",),
+    ),
+    Mutant(
+        "keep the memo of an object that another replica may have handled since",
+        DIVISION,
+        "        self._forget(has, keeps_departures=True)  # It is from an earlier term.\n",
+        "",
+        21,
+        (MOVES + "what_is_kept_of_an_object_is_dropped_with_its_range",),
+    ),
+    Mutant(
+        "run no keys of a range while another kind is not known",
+        "plugin/_reconcile_calls.py",
+        "        informers = informers_of(self._runtime, self._resource)\n        return [Key",
+        "        informers = filter(None, [self._runtime.names.quick.get(self._kind)])\n        return [Key",
+        21,
+        (MOVES + "a_range_is_run_although_the_names_of_kinds_are_not_known",),
     ),
     Mutant(
         "keep the place of a run that is cancelled before it begins",

@@ -94,6 +94,8 @@ def test_a_handler_that_fails_to_run_its_keys_keeps_no_other_from_its_own(
             def replay(self, _: object) -> None:
                 raise ValueError("a bug")
 
+            def forget(self, _: object) -> None: ...
+
             def running(self, _: object) -> set[asyncio.Task[Any]]:
                 return {going}
 
@@ -278,11 +280,19 @@ def test_idle_ranges_go_at_once_at_the_end_and_a_busy_one_once_its_run_has_ended
 
 
 def test_a_cancelled_run_of_a_key_that_is_still_handled_is_cancelled() -> None:
-    async def cancelled(_: Run) -> RunAgain | None:
-        raise asyncio.CancelledError
+    class Cancelled:
+        async def run(self, _: Run) -> RunAgain | None:
+            raise asyncio.CancelledError
+
+        def replay(self, _: object) -> None: ...
+
+        def forget(self, key: Key, *, keeps_departures: bool) -> None: ...
+
+        def known(self) -> list[Key]:
+            return []
 
     async def main() -> None:
-        function = if_handled(Shards(ownership=Static(0, 1)), cancelled, lambda _: None)
+        function = if_handled(Shards(ownership=Static(0, 1)), Cancelled())
         with pytest.raises(asyncio.CancelledError):
             await function(Run(Key("x", namespace="shop"), 0, (), 1, 0))
 
@@ -302,6 +312,8 @@ def test_a_range_is_free_only_after_the_longest_time_of_a_write_of_a_cancelled_r
         class Running:
             def replay(self, _: object) -> None:
                 """It has no keys."""
+
+            def forget(self, _: object) -> None: ...
 
             def running(self, _: object) -> set[asyncio.Task[Any]]:
                 return {going} - {task for task in [going] if task.done()}

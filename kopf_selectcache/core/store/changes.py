@@ -370,6 +370,23 @@ class PendingChanges:
         del self._pending[key]
         return False
 
+    def keys(self) -> list[ObjectKey]:
+        """Return the keys of the objects with changes that are not handled."""
+        return list(self._pending)
+
+    def drop(self, key: ObjectKey, *, keeps_departures: bool) -> None:
+        """Drop the changes of an object that are not handled: all, or all but its departures."""
+        if (pending := self._pending.pop(key, None)) is None:
+            return
+        departures = pending.departures
+        if pending.taken is not None and pending.taken.after is None:
+            departures.insert(0, pending.taken)
+        if keeps_departures and departures:
+            self._pending[key] = kept = _Pending()
+            kept.departures = departures
+        else:
+            self._departures -= len(departures)
+
     def drain(self) -> Iterator[Change]:
         """Take and finish each change."""
         while self._pending:

@@ -432,3 +432,26 @@ def test_15_a_slow_reader_ends_with_the_present_objects_and_has_seen_each_depart
     for operation, name in operations:
         model.step(operation, name)
     model.settle()
+
+
+def test_15_departures_outlive_the_other_changes_of_an_object_that_are_dropped() -> None:
+    queue = PendingChanges(most=2)
+    queue.add(left(A1, GONE))
+    taken = queue.take(A1.key)
+    queue.add(entered(B4))
+    queue.add(left(B4))
+    queue.add(entered(record("a", 5, uid="three")))
+    queue.drop(A1.key, keeps_departures=True)
+    assert queue.take(A1.key) is taken, "it was not handled"
+    assert queue.finish(A1.key)
+    assert drained(queue) == [("left", "4", None)]
+    for _ in range(2):
+        queue.add(entered(A1))
+        queue.drop(A1.key, keeps_departures=True)
+        assert queue.keys() == []
+        queue.add(left(A1))
+        queue.drop(A1.key, keeps_departures=False)
+        assert len(queue) == 0
+        assert not queue.lost
+    queue.drop(A1.key, keeps_departures=False)
+    assert len(queue) == 0
