@@ -43,6 +43,8 @@ class Sharding:
     """The name of this replica. By default the environment variable `POD_NAME`."""
     static: tuple[int, int] | None = None
     """The number of this replica, from 0 on, and of all: ranges never move then, and no Leases are needed."""
+    ready_port: int | None = None
+    """The port at which the replica says by HTTP whether it is ready, for the kubelet."""
 
     def __post_init__(self) -> None:
         if wrong := _complaint(self):
@@ -97,6 +99,9 @@ def _complaint(given: Sharding) -> tuple[str, str] | None:
                 f"static={shown(given.static)}): not the number of a replica, from 0 on, and of all",
                 remedy,
             )
+    port = given.ready_port
+    if port is not None and (type(port) is not int or not 1 <= port <= 65535):
+        return f"ready_port={shown(port)}): not the number of a port", "Give one such as 8081"
     for name in ("name", "namespace", "pod"):
         value = getattr(given, name)
         if not isinstance(value, str) or (value and not _NAME.fullmatch(value)):

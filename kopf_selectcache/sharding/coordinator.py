@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Protocol
 
@@ -139,6 +139,9 @@ class Coordinator:
         self._warming: dict[int, asyncio.Task[None]] = {}
         self._draining: dict[int, asyncio.Task[None]] = {}
         self._told_condition, self._told_acting = "", tuple[int, ...]()
+        self._unowned: Mapping[int, float] = {}
+        """Since when ranges have had no owner, as far as it knows."""
+        self._is_unowned_told = False
         self._failed: set[tuple[int, str]] = set()
         """The refusals that were logged: code and message."""
 
@@ -293,6 +296,28 @@ class Coordinator:
                     "ranges": len(found.shares),
                 },
             )
+        self._tell_unowned(found.unowned)
+
+    def _tell_unowned(self, unowned: Collection[int]) -> None:
+        """Log once that ranges have had no owner for longer than a Lease, and once that all have one."""
+        now, group = self._clock(), self.group
+        self._unowned = {range_: self._unowned.get(range_, now) for range_ in unowned}
+        late = [each for each in self._unowned.values() if now - each > self.state.options.timing.lease]
+        if late and not self._is_unowned_told:
+            self._is_unowned_told = True
+            self._logger.warning(
+                "%(count)s of %(ranges)s ranges of %(group)s have had no owner since %(since)s, as far as"
+                " this replica knows. selectcache shards names their namespaces.",
+                {
+                    "count": len(late),
+                    "ranges": self.state.options.ranges,
+                    "group": group,
+                    "since": f"{self._now() - timedelta(seconds=now - min(late)):%Y-%m-%dT%H:%M:%SZ}",
+                },
+            )
+        elif self._is_unowned_told and not unowned:
+            self._is_unowned_told = False
+            self._logger.info("All ranges of %(group)s have an owner again.", {"group": group})
 
     # ---- What must be done.
 

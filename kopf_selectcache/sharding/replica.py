@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from secrets import token_hex
 from typing import TYPE_CHECKING
 
-from kopf_selectcache.core.assignment.replica import Options, Timing
+from kopf_selectcache.core.assignment.replica import WORKS, Options, Timing
 from kopf_selectcache.informer.informers import Runtime, wall
 from kopf_selectcache.settings.sharding import Sharding
 
 from .coordinator import Coordinator
+from .ready import readiness
 from .shards import Shards, Static
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ class Replica:
     def __init__(self, sharding: Sharding, runtime: Runtime, grace: float) -> None:
         """Runs of a range that goes to another replica have `grace` seconds before they are cancelled."""
         found = sharding.found()
+        self._port, self._logger = found.ready_port, runtime.environment.logger
         self.coordinator: Coordinator | None = None
         if found.static is not None:
             self.shards = Shards(ownership=Static(*found.static), by=found.by, grace=grace)
@@ -36,7 +38,7 @@ class Replica:
                 clock=wall,
                 sleep=asyncio.sleep,
                 now=runtime.now,
-                logger=runtime.environment.logger,
+                logger=self._logger,
             )
             self.shards = self.coordinator.ranges = Shards(
                 ownership=self.coordinator, by=found.by, grace=grace, write=timing_of(found.lease).write
@@ -82,8 +84,17 @@ class Replica:
 
     async def run(self) -> None:
         """Divide the work with other replicas until cancelled, or until this one has left."""
-        if self.coordinator is not None:
-            await self.coordinator.run()
+        async with readiness(self._port, self.problem, self._logger):
+            await (asyncio.Event().wait() if self.coordinator is None else self.coordinator.run())
+
+    def problem(self) -> str:
+        """Return why this replica is not ready: it does not do its part, or nobody does some part."""
+        if self.coordinator is None:
+            return ""
+        found = self.coordinator.status()
+        if found.condition == WORKS and found.unowned:
+            return f"{len(found.unowned)} of {self.shards.ranges} ranges have no owner"
+        return "" if found.condition == WORKS else found.condition
 
     @property
     def has_begun(self) -> bool:

@@ -13,6 +13,7 @@ HANDLERS, COORDINATOR_TESTS = (
     "tests/sharding/test_handlers.py::test_",
     "tests/sharding/test_coordinator.py::test_",
 )
+READY = "tests/sharding/test_ready.py::test_"
 REPLICA, FENCE = "tests/sharding/test_replica.py::test_", "tests/sharding/test_fence.py::test_"
 DIVISION, SHARDS, COORDINATOR = "plugin/_sharding.py", "sharding/shards.py", "sharding/coordinator.py"
 
@@ -60,6 +61,30 @@ SHARDING: tuple[Mutant, ...] = (
             FENCE + "a_write_to_another_cluster_is_refused_as_well",
             FENCE + "a_task_that_outlives_its_run_writes_while_the_range_is_held_and_not_later",
         ),
+    ),
+    Mutant(
+        "be ready while ranges have no owner",
+        "sharding/replica.py",
+        "        if found.condition == WORKS and found.unowned:\n",
+        "        if False:\n",
+        21,
+        (READY + "a_replica_is_ready_while_it_works_and_each_range_has_an_owner",),
+    ),
+    Mutant(
+        "answer that a replica is ready, whatever the problem",
+        "sharding/ready.py",
+        "        found = problem()\n",
+        "        found = problem() and ''\n",
+        21,
+        (READY + "the_answer_is_200_while_there_is_no_problem",),
+    ),
+    Mutant(
+        "say nothing of ranges that stay without an owner",
+        COORDINATOR,
+        "        if late and not self._is_unowned_told:\n",
+        "        if False:\n",
+        21,
+        (COORDINATOR_TESTS + "ranges_that_stay_without_an_owner_are_told_once_and_once_that_all_have_one",),
     ),
     Mutant(
         "say that nothing was sent of a write whose answer was lost",

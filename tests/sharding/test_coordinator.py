@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
+
 import pytest
 
 from kopf_selectcache.client.reading import Unreachable
 from tests.faults.environment import run
 
-from .environment import GROUP, NAMESPACE, fleet
+from .environment import GROUP, NAMESPACE, Acting, fleet
 
 
 def test_three_replicas_divide_all_ranges_evenly() -> None:
@@ -232,5 +235,42 @@ def test_answers_that_make_no_sense_end_no_replica(answer: bytes) -> None:
             await replicas.until(lambda: replicas.owned() == {"a": 0})
             transport.send, transport.get = send, get  # type: ignore[method-assign]
             await replicas.until(lambda: replicas.owned() == {"a": 64})
+
+    run(main())
+
+
+def test_ranges_that_stay_without_an_owner_are_told_once_and_once_that_all_have_one(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO)
+
+    def told() -> list[str]:
+        return [text for each in caplog.records if "owner" in (text := each.getMessage())]
+
+    async def main() -> None:
+        async with fleet() as replicas:
+            first, warm = replicas.start("a").coordinator, asyncio.Event()
+            replicas.start("b")
+            await replicas.until(lambda: sorted(replicas.owned().values()) == [32, 32])
+            assert told() == [], "nobody has to know of ranges that move"
+
+            class Slow(Acting):
+                async def warm(self, range_: int) -> None:
+                    await warm.wait()
+
+            first.ranges = Slow("a", replicas.log)
+            replicas.kill("b")
+            await replicas.until(lambda: len(first.status().unowned) == 32)
+            unowned_at = replicas.clock.now
+            await replicas.until(lambda: replicas.clock.now > unowned_at + 30)
+            assert told() == []
+            await replicas.until(lambda: replicas.clock.now > unowned_at + 200)
+            since = "since 2025-12-31T23:59:"  # It is always midnight here.
+            assert [text.partition(since)[0] for text in told()] == [
+                "32 of 64 ranges of webapps have had no owner "
+            ]
+            warm.set()
+            await replicas.until(lambda: replicas.owned() == {"a": 64})
+            assert told()[1:] == ["All ranges of webapps have an owner again."]
 
     run(main())

@@ -41,6 +41,8 @@ from .processes import configmap, lease
         ({"lease": 1}, "lease=1"),
         ({"static": (3, 3)}, "static=(3, 3)"),
         ({"name": "Web Apps"}, "name='Web Apps'"),
+        ({"ready_port": 0}, "ready_port=0"),
+        ({"ready_port": "8081"}, "ready_port='8081'"),
     ],
 )
 def test_what_makes_no_sense_is_refused_where_it_is_given(given: dict[str, Any], said: str) -> None:

@@ -15,7 +15,7 @@ from kopf_selectcache.settings.options import SelectCacheSettings
 from kopf_selectcache.settings.sharding import Sharding
 from kopf_selectcache.sharding.replica import Replica
 
-PAGE = (Path(__file__).parents[2] / "docs/deploying.md").read_text()
+PAGE = Path(__file__).parents[2] / "docs/deploying.md"
 
 
 def replica(sharding: Sharding) -> Replica:
@@ -40,7 +40,7 @@ AMONG_OTHERS = Sharding(name="webapps", namespace="operators", pod="web-1")
 
 def test_each_metric_is_documented() -> None:
     exported = {sample.name for family in replica(AMONG_OTHERS).metrics() for sample in family.samples}
-    documented = set(re.findall(r"^\| `(kopf_selectcache_sharding_\w+)` \|", PAGE, re.MULTILINE))
+    documented = set(re.findall(r"^\| `(kopf_selectcache_sharding_\w+)` \|", PAGE.read_text(), re.MULTILINE))
     assert exported - {f"{each}_created" for each in exported} == documented
 
 

@@ -443,6 +443,10 @@ def due(state: State) -> float:
     return min(times)
 
 
+WORKS = "it works"
+"""The condition of a replica that does its part."""
+
+
 class Status(Struct, frozen=True):
     """The state of a replica for people."""
 
@@ -510,7 +514,7 @@ def _condition_of(state: State, at: float) -> str:
         return "there is no assignment"
     if state.clear is None:
         return "others may still act by an earlier assignment"
-    return "it frees its ranges" if state.is_leaving else "it works"
+    return "it frees its ranges" if state.is_leaving else WORKS
 
 
 def is_own(state: State, identity: str) -> bool:
