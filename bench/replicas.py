@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import logging
 import signal
 import sys
@@ -27,13 +28,12 @@ from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 import kopf
 from kopf._cogs.structs.credentials import Vault
 
 from bench.peers.reconciler import LABEL, NUMBER
-from bench.peers.replica import GROUP
 from bench.running import Cap, Over, Running
 from kopf_selectcache.client.transport import KopfTransport
 from kopf_selectcache.core.assignment.records import Assignment, assignment_name, read_assignment, replica_of
@@ -49,7 +49,7 @@ from tests.faults.environment import connections_closed
 from tests.sharding.environment import Acting, Log
 
 OPERATORS = "operators"
-REPLICAS = (1, 2, 4)
+GROUP = "bench"
 COORDINATORS = (1, 3, 10)
 SHAPES = (64, 200, 640)
 """Numbers of namespaces."""
@@ -74,6 +74,19 @@ class Size:
 
 
 FULL, QUICK = Size(8_000, 4_000), Size(200, 100, rest=1.0)
+
+
+class Setup(NamedTuple):
+    replicas: int
+    is_static: bool = False
+    """True if their ranges never move: no replica has more than its own, not even at the start."""
+
+    def __str__(self) -> str:
+        return f"one of {self.replicas}{', static' if self.is_static else ''}"
+
+
+SINGLE = Setup(1)
+SETUPS = (SINGLE, Setup(2), Setup(4), Setup(4, is_static=True))
 
 
 @dataclass(frozen=True)
@@ -183,18 +196,20 @@ class Fleet:
 
     def __init__(self, server: Client, folder: Path, stack: ExitStack, *, lease: float) -> None:
         self._server, self._folder, self._stack = server, folder, stack
-        self._env = {
-            "KUBECONFIG": str(server.kubeconfig(folder / "kubeconfig")),
-            "BENCH_NAMESPACE": OPERATORS,
-            "BENCH_LEASE": str(lease),
-        }
+        self._kubeconfig = server.kubeconfig(folder / "kubeconfig")
+        self._lease = lease
         self.running: dict[str, Running] = {}
 
-    def launch(self, *names: str) -> None:
-        """Load the programs of replicas, and start them all."""
-        for name in names:
+    def launch(self, *names: str, is_static: bool = False) -> None:
+        """Load the programs of replicas."""
+        for number, name in enumerate(names):
             command = [sys.executable, "-m", "bench.peers.replica"]
-            env = {**self._env, "POD_NAME": name}
+            sharding = {"name": GROUP, "namespace": OPERATORS, "lease": self._lease}
+            env = {
+                "KUBECONFIG": str(self._kubeconfig),
+                "BENCH_SHARDING": json.dumps({"static": [number, len(names)]} if is_static else sharding),
+                "POD_NAME": name,
+            }
             log = self._folder / f"{name}.log"
             self.running[name] = self._stack.enter_context(Running(command, env=env, cap=CAP, log=log))
         for name in names:
@@ -262,18 +277,18 @@ def fleet(server: Client, *, lease: float = LEASE) -> Iterator[Fleet]:
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         yield Fleet(server, Path(folder), stack, lease=lease)
     server.request("DELETE", f"/apis/coordination.k8s.io/v1/namespaces/{OPERATORS}/leases")
-    try:
+    try:  # Static replicas have none.
         server.request("DELETE", f"/api/v1/namespaces/{OPERATORS}/configmaps/{assignment_name(GROUP)}")
     except ApiError as error:
         if error.status != 404:
             raise
 
 
-def measure(server: Client, replicas: int, objects: Objects | None, size: Size) -> list[Figures]:
+def measure(server: Client, setup: Setup, objects: Objects | None, size: Size) -> list[Figures]:
     """Return the figures of each replica."""
-    names = [f"replica-{each}" for each in range(replicas)]
+    names = [f"replica-{each}" for each in range(setup.replicas)]
     with fleet(server) as found:
-        found.launch(*names)
+        found.launch(*names, is_static=setup.is_static)
         peers = list(found.running.values())
         before = [each.usage().cpu for each in peers]
         for peer in peers:
@@ -302,15 +317,17 @@ def measure(server: Client, replicas: int, objects: Objects | None, size: Size) 
         ]
 
 
-def divide(server: Client, namespaces: int, size: Size, replicas: Sequence[int]) -> dict[int, list[Figures]]:
-    """Return the figures of each replica by the number of replicas, above those of an empty cluster."""
-    (empty,) = measure(server, 1, None, size)
+def divide(
+    server: Client, namespaces: int, size: Size, setups: Sequence[Setup]
+) -> dict[Setup, list[Figures]]:
+    """Return the figures of each replica, above those of a single one in an empty cluster."""
+    (empty,) = measure(server, SINGLE, None, size)
     say(f"empty: {empty}")
     objects = Objects(server, size.objects, namespaces)
     found = {}
-    for each in replicas:
+    for each in setups:
         found[each] = [one.above(empty) for one in measure(server, each, objects, size)]
-        say(f"{namespaces} namespaces, {each} replicas: {found[each]}")
+        say(f"{namespaces} namespaces, {each}: {found[each]}")
     return found
 
 
@@ -400,20 +417,22 @@ def end_replicas(server: Client, replicas: int, objects: int, *, repeats: int, l
 # ---- The report.
 
 
-def report(shapes: Mapping[int, Mapping[int, Sequence[Figures]]]) -> str:
+def report(shapes: Mapping[int, Mapping[Setup, Sequence[Figures]]]) -> str:
     """Return the table, in Markdown: the least and the most of the replicas, beside their share of what a
     single one takes.
     """
-    counts = [each for each in next(iter(shapes.values())) if each > 1]
+    setups = [each for each in next(iter(shapes.values())) if each != SINGLE]
     lines = [
-        f"| namespaces | | a single replica | {' | '.join(f'one of {each}' for each in counts)} |",
-        f"| ---: | --- | ---: |{' ---: |' * len(counts)}",
+        f"| namespaces | | a single replica | {' | '.join(map(str, setups))} |",
+        f"| ---: | --- | ---: |{' ---: |' * len(setups)}",
     ]
     for namespaces, found in shapes.items():
-        (single,) = found[1]
+        (single,) = found[SINGLE]
         for name in NAMES:
             whole = getattr(single, name)
-            cells = [_cell([getattr(one, name) for one in found[each]], whole / each) for each in counts]
+            cells = [
+                _cell([getattr(one, name) for one in found[each]], whole / each.replicas) for each in setups
+            ]
             lines.append(f"| {namespaces} | {HEAD[name]} | {_text(whole)} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
@@ -436,6 +455,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.replicas", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="few objects, to see that it works")
     parser.add_argument("--namespaces", type=int, nargs="*", default=SHAPES)
+    parser.add_argument("--no-ends", action="store_true", help="leave out coordination, and ends of replicas")
     parser.add_argument("--repeats", type=int, default=3, help="ends of replicas (default: %(default)s)")
     given = parser.parse_args()
     size, seconds, lease = (QUICK, 6.0, 4.0) if given.quick else (FULL, 60.0, LEASE)
@@ -443,16 +463,18 @@ def main() -> None:
     for namespaces in given.namespaces:
         with ApiServer() as server:
             make_namespace(server, OPERATORS)
-            shapes[namespaces] = divide(server, namespaces, size, REPLICAS)
+            shapes[namespaces] = divide(server, namespaces, size, SETUPS)
     if shapes:
-        print(report(shapes))
+        print(report(shapes), flush=True)
+    if given.no_ends:
+        return
     with ApiServer() as server:
         make_namespace(server, OPERATORS)
         for each in COORDINATORS:
             found = asyncio.run(coordinate(server, each, seconds=seconds, lease=lease))
             print(f"{each} replicas: {found:.0f} requests per minute")
         Objects(server, size.objects, min(SHAPES))
-        ends = end_replicas(server, max(REPLICAS), size.objects, repeats=given.repeats, lease=lease)
+        ends = end_replicas(server, 4, size.objects, repeats=given.repeats, lease=lease)
         print(f"With a lease of {lease:.0f} s: {ends}")
 
 

@@ -3,8 +3,8 @@ ConfigMaps, and does nothing with them.
 
 An order per line on standard input, an answer per line on standard output, in JSON:
 
-- `start`: start the operator. The environment has the name of the replica (`POD_NAME`), and the namespace
-  and the length of its Lease.
+- `start`: start the operator. The environment has the name of the replica (`POD_NAME`), and the options of
+  its `Sharding` as JSON.
 - `status`: answer the ranges that it handles, the cached `objects`, the number of calls (`runs`), the bytes
   that it has `received`, and how many of its objects were seen with the number of this `round`.
 - `collect`: free memory.
@@ -31,8 +31,6 @@ from bench.peers.kopfs import login
 from bench.peers.reconciler import LABEL, number_of
 from kopf_selectcache.plugin.operator import operator_of
 
-GROUP = "bench"
-"""The name of the operator, whose replicas divide its work."""
 KIND = "v1/configmaps"
 
 
@@ -60,11 +58,12 @@ class Seen:
     def answer(self, round_: int) -> Answer:
         found = {"received": self.received, "runs": self.runs, "seen": len(self.keys[round_])}
         operator = None if self.settings is None else operator_of(self.settings)
-        if operator is None or operator.replica is None or operator.replica.coordinator is None:
+        if operator is None or operator.shards is None:
             return found | {"ranges": 0, "objects": 0}
-        ranges = operator.replica.coordinator.status().acting
+        shards = operator.shards
+        ranges = sum(shards.ownership.term_of(each) is not None for each in range(shards.ranges))
         records, _ = operator.runtime.informer(KIND).state.store.records()
-        return found | {"ranges": len(ranges), "objects": len(records)}
+        return found | {"ranges": ranges, "objects": len(records)}
 
 
 def register(registry: kopf.OperatorRegistry, seen: Seen) -> None:
@@ -72,11 +71,9 @@ def register(registry: kopf.OperatorRegistry, seen: Seen) -> None:
     def configure(settings: kopf.OperatorSettings, **_: Any) -> None:
         settings.posting.enabled = False
         ours = selectcache.settings_of(settings)
-        ours.sharding = selectcache.Sharding(
-            name=GROUP,
-            namespace=os.environ["BENCH_NAMESPACE"],
-            lease=float(os.environ["BENCH_LEASE"]),
-        )
+        options = json.loads(os.environ["BENCH_SHARDING"])
+        static = options.pop("static", None)
+        ours.sharding = selectcache.Sharding(static=None if static is None else tuple(static), **options)
         ours.selectors[KIND] = f"{LABEL}=yes"
         seen.settings = settings
 

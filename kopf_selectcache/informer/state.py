@@ -188,10 +188,17 @@ class InformerState:
     def _needed(self) -> Callable[[Selector], Needed]:
         # A cached method would hold this state, and so all objects, until the next garbage collection.
         union, substores = self.union, {each: each.substore for each in self.reflectors}
+        namespaces = {each: each.filter.namespaces and {*each.filter.namespaces} for each in self.reflectors}
         kind = self.resource.domains if self.resource is not None else None
 
         def needed(request: Selector) -> Needed:
-            found = tuple(each for each in substores if not each.filter.disjoint(request, kind=kind))
+            asked = request.namespaces
+            found = tuple(
+                each
+                for each, there in namespaces.items()  # Compared first: there may be a hundred streams.
+                if not (asked and there and there.isdisjoint(asked))
+                and not each.filter.disjoint(request, kind=kind)
+            )
             found = found or tuple(substores)
             holding = [substores[each] for each in found]
             near = union.near(holding)
