@@ -13,9 +13,10 @@ from .scopes import KNOWN_LIMIT, LARGE, RANDOM, SMALL, scope_of
 from .world import Scope
 
 FEW_STATES = 400
-"""How far the larger scopes are explored by default, the shortest stories first. `-m soak` explores all."""
+"""How far the larger scopes are explored by default, the shortest stories first."""
 
-MOST_STATES = 1_000_000
+MOST_STATES = 50_000
+"""How far they are with `-m soak`."""
 
 
 @pytest.mark.parametrize("scope", SMALL, ids=[scope.name for scope in SMALL])
@@ -42,7 +43,7 @@ def test_21_nobody_acts_on_a_range_of_somebody_else_in_long_stories(scope: Scope
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("scope", RANDOM, ids=[scope.name for scope in RANDOM])
 def test_21_nobody_acts_on_a_range_of_somebody_else_in_many_long_stories(scope: Scope) -> None:
-    for seed in range(6, 1000):
+    for seed in range(6, 200):
         assert not wander(scope, seed, 300), seed
 
 

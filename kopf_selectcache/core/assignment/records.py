@@ -135,10 +135,10 @@ def read_lease(body: object, group: str, *, is_deleted: bool = False) -> LeaseRe
 
 
 def lease_body(
-    group: str, namespace: str, read: LeaseRead, *, renewed: str, seconds: float, owner: object = None
+    group: str, namespace: str, read: LeaseRead, *, renewed: str, seconds: float
 ) -> dict[str, Any]:
     """Return the body of a request that creates a Lease, or replaces the one that was read. `renewed` is a
-    time of RFC 3339 for people; `owner` an owner reference, if there is one.
+    time of RFC 3339 for people.
 
     The uid belongs to the comparison. A Lease is created by PUT, too: with a version alone, the request would
     bring back a Lease that somebody has deleted.
@@ -150,8 +150,6 @@ def lease_body(
         "labels": {LABEL: group},
         "annotations": {ANNOTATION: msgspec.json.encode(lease).decode()},
     }
-    if owner is not None:
-        metadata["ownerReferences"] = [owner]
     if read.uid:
         metadata |= {"resourceVersion": read.version, "uid": read.uid}
     spec: dict[str, Any] = {"leaseDurationSeconds": max(1, round(seconds)), "renewTime": renewed}

@@ -10,9 +10,12 @@ from msgspec.structs import replace
 
 from kopf_selectcache.core.assignment.machine import step
 from kopf_selectcache.core.assignment.records import Assignment, AssignmentRead, Lease, LeaseRead, Share
+from kopf_selectcache.core.assignment.rendezvous import desired_owners
 from kopf_selectcache.core.assignment.replica import (
     Answer,
     AssignmentSeen,
+    Cool,
+    DeleteLease,
     Drain,
     Drained,
     Effect,
@@ -41,6 +44,7 @@ from kopf_selectcache.core.assignment.replica import (
     deadline_of,
     due,
     identity_of,
+    starts_at,
     status,
     time_left,
 )
@@ -87,6 +91,9 @@ class Replica:
                     return Answer(number, Outcome.REFUSED)
                 self.write(read.name, read.lease)
                 return Answer(number, Outcome.YES, str(self.version), "u")
+            case DeleteLease(number, read) if self.is_up:
+                del self.leases[read.name]
+                return Answer(number, Outcome.YES)
             case SwapAssignment(number, version, uid, assignment) if self.is_up:
                 if (self.assignment.version, self.assignment.uid) != (version, uid):
                     return Answer(number, Outcome.REFUSED)
@@ -285,6 +292,130 @@ def test_21_it_stops_when_an_earlier_assignment_is_put_back() -> None:
     assert [type(each) for each in replica.effects[:2]] == [Stop, Stop]
     assert replica.assignment.assignment is not None
     assert replica.assignment.assignment.nonce != earlier.nonce
+
+
+@pytest.mark.parametrize(("range_", "owner"), [(0, "web-9/zz-1"), (1, "")])
+def test_21_it_stops_when_somebody_gives_its_range_away(range_: int, owner: str) -> None:
+    replica = working()
+    assignment = replica.assignment.assignment
+    assert assignment is not None
+    shares = [*assignment.shares]
+    shares[range_] = replace(shares[range_], owner=owner)
+    replica.version += 1
+    replica.assignment = AssignmentRead(
+        str(replica.version), "u", replace(assignment, serial=assignment.serial + 1, shares=tuple(shares))
+    )
+    replica.effects.clear()
+    replica.is_up = False
+    replica.give(AssignmentSeen(replica.assignment))
+    assert [type(each) for each in replica.effects[:2]] == [Stop, Stop]
+    assert replica.condition == (
+        f"the assignment can't be used: somebody gave range {range_} to {owner or 'nobody'}"
+    )
+    replica.effects.clear()
+    replica.give(AssignmentSeen(replica.assignment))
+    assert replica.acting() == [], "the same is not believed when it is seen again"
+    replica.is_up = True
+    replica.run(replica.at + 10.0)
+    assert replica.acting() == [0, 1], "it has made the assignment anew"
+
+
+def test_21_it_does_not_act_on_what_somebody_gave_it() -> None:
+    replica = working()
+    assignment = replica.assignment.assignment
+    assert assignment is not None
+    given = replace(assignment.shares[1], epoch=7)
+    replica.version += 1
+    replica.assignment = AssignmentRead(
+        str(replica.version),
+        "u",
+        replace(assignment, serial=assignment.serial + 1, shares=(assignment.shares[0], given)),
+    )
+    replica.state.holds = replica.state.holds[:1]  # As if the other range had never been its own.
+    replica.is_up = False
+    replica.give(AssignmentSeen(replica.assignment))
+    assert replica.condition == "the assignment can't be used: somebody gave range 1 to web-1/aa-1"
+    assert replica.acting() == []
+
+
+def test_21_a_renewal_whose_lease_was_taken_right_after_it_begins_a_new_life() -> None:
+    """The watch tells of the taking before the answer to the renewal comes."""
+    replica = working()
+    replica.at += replica.state.options.timing.renew
+    (renewal,) = step(replica.state, Tick(), replica.at).effects
+    assert isinstance(renewal, SwapLease)
+    replica.state = step(replica.state, Tick(), replica.at).state
+    replica.state.mine = LeaseRead("web-1", "900", "u", Lease())
+    replica.effects.clear()
+    replica.give(Answer(renewal.request, Outcome.YES, "899", "u"))
+    assert [type(each) for each in replica.effects[:2]] == [Stop, Stop]
+    assert identity_of(replica.state) == "web-1/aa-2"
+
+
+def test_what_can_be_wrong_is_told_in_order() -> None:
+    replica = working()
+    seen = replica.state.seen
+    assert seen is not None
+    replica.state.seen = None
+    assert replica.condition == "it hasn't read the assignment yet"
+    replica.state.seen = AssignmentRead()
+    assert replica.condition == "there is no assignment"
+    replica.state.seen, replica.state.clear = seen, None
+    assert replica.condition == "others may still act by an earlier assignment"
+    assert starts_at(replica.state, replica.state.holds[0]) == inf
+    replica.at = deadline_of(replica.state)
+    assert replica.condition == "it has not renewed its Lease in time"
+
+
+def test_after_its_end_it_writes_nothing() -> None:
+    replica = working()
+    (hold, *_) = replica.state.holds
+    assert time_left(replica.state, 5, hold.term, replica.at) == 0.0
+    replica.state.phase = Phase.LEFT
+    assert time_left(replica.state, hold.range, hold.term, replica.at) == 0.0
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_of_an_owner_without_a_lease_one_waits_for_the_time_of_a_lease(*, is_known: bool) -> None:
+    """Somebody has deleted the Lease of a replica that owns a range, before or after it was seen."""
+    replica = working()
+    assignment = replica.assignment.assignment
+    assert assignment is not None
+    other = Replica("web-2", "bb")
+    other.leases, other.assignment, other.version = replica.leases, replica.assignment, replica.version
+    if is_known:
+        other.give(Tick())
+    del other.leases["web-1"]
+    before = other.at
+    other.give(Tick())
+    other.run(before + 120.0)
+    assert other.acting() == [0, 1]
+    taken = [each for each in other.effects if isinstance(each, Start)]
+    assert len(taken) == 2
+    assert all(hold.since >= before + other.state.options.timing.lease for hold in other.state.holds)
+    other.run(before + 200.0)
+    assert ({*other.leases}, [*other.state.others]) == ({"web-2"}, []), "it is forgotten"
+
+
+def test_a_mark_goes_when_the_range_is_meant_for_another_replica() -> None:
+    replica = working()
+    other = Replica("web-2", "bb")
+    other.leases, other.assignment, other.version = replica.leases, replica.assignment, replica.version
+    other.give(Tick())
+    other.run(5.0)
+    marked = other.assignment.assignment
+    assert marked is not None
+    assert [share.warm for share in marked.shares].count("web-2/bb-1") == 1
+    names = (f"web-{number}" for number in range(3, 1000))
+    third = next(
+        each for each in names if "web-2" not in desired_owners(frozenset({"web-1", "web-2", each}), 2)
+    )
+    other.give(LeaseSeen(other.write(third, Lease(f"{third}/cc-1", marked.nonce))))
+    other.run(10.0)
+    unmarked = other.assignment.assignment
+    assert unmarked is not None
+    assert [share.warm for share in unmarked.shares] == ["", ""]
+    assert any(isinstance(each, Cool) for each in other.effects)
 
 
 def test_an_older_event_of_a_watch_changes_nothing() -> None:
