@@ -483,6 +483,8 @@ class StateLog:
         self._is_whole = False
         self._since = clock()
         self._unreadable: Mapping[tuple[str, str], UnreadableRecord] = {}  # Those that the log has named.
+        self.level = logging.INFO
+        """The level of the line that the cache is complete: after a warning always that of other lines."""
         self._next_line = float("-inf")  # The earliest time of the next line about unreadable objects.
 
     def begin(self, resolving: Condition, streams: Collection[Condition]) -> None:
@@ -505,6 +507,8 @@ class StateLog:
             return
         cause = condition.precise
         told = cause in self._causes.values()
+        if not told:
+            self.level = logging.INFO
         self._causes[condition] = cause
         if self._is_whole and self._cache.state.health not in (Health.SYNCED, Health.STALE):
             self._is_whole, self._since = False, self._clock()
@@ -574,7 +578,8 @@ class StateLog:
         self._is_whole = True
         records, _ = state.store.records()
         over = f", over {self._lists_and_watches} lists and watches" if self._lists_and_watches > 1 else ""
-        self._logger.info(
+        self._logger.log(
+            self.level,
             "The cache of %(resource)s is synced: %(objects)s, %(size)s, with %(filter)s, in %(seconds).1f"
             " s%(over)s.",
             {

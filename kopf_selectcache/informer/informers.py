@@ -269,6 +269,7 @@ class Runtime:
         informer = Informer(
             key, declared, environment=self.environment.of_kind(declared), namespaces=None, line=line
         )
+        informer.swapper.log.level = logging.DEBUG  # Nobody has declared it.
         self._followers.append(informer)
         if self._group is not None:
             self._start(informer, self._group)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from kopf_selectcache import Selector
+from kopf_selectcache import Cached, Selector
 from kopf_selectcache.informer.health import Health
 from kopf_selectcache.informer.reflector import LIVED
 from kopf_selectcache.testing import EmbeddedCluster
@@ -256,6 +256,27 @@ def test_a_kind_that_goes_and_comes_back_is_told_of_once_each_way(told: Told) ->
                     " widgets.example.com. Or remove "
                 )
                 environment.cluster.create(definition)
+
+    run(main())
+
+
+def test_of_what_the_package_itself_follows_only_problems_and_their_ends_are_told(told: Told) -> None:
+    async def main() -> None:
+        async with caching("app=web") as environment:
+            await until(lambda: environment.informer.state.is_synced)
+            told()
+            follower = environment.runtime.follow("v1/configmaps", Cached("app=web"), "a test")
+            await until(lambda: follower.state.is_synced)
+            assert told() == []
+            refused = environment.cluster.faults.add(Refuse(403), verb="list", resource="services")
+            other = environment.runtime.follow("v1/services", Cached("app=web"), "a test")
+            await until(lambda: other.state.message)
+            (line,) = told()
+            assert line.startswith("WARNING: services: ")
+            refused.release()
+            environment.cluster.faults.clear()
+            await until(lambda: other.state.is_synced)
+            assert [each[:37] for each in told()] == ["INFO: The cache of services is synced"]
 
     run(main())
 
