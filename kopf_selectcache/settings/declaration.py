@@ -53,7 +53,7 @@ from .namespaces import (
     require_namespaced,
 )
 from .outside import require_splittable
-from .planner import Plan, Stream, check_streams, plan
+from .planner import MOST_DIVIDED, MOST_STREAMS, Plan, Stream, check_streams, plan
 from .retention import indexes, projection, require_received
 
 Filter: TypeAlias = str | LabelDict | Branches | Everything | Sequence[Branches | str]
@@ -295,6 +295,7 @@ class Cached:
             namespaces=namespaces,
             share_watches=self.share_watches,
             labelled=labelled,
+            joined_above=MOST_DIVIDED if self.divided else MOST_STREAMS,
             joins=joins,
             is_split=self.outside is not None,
         )

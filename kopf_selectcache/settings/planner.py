@@ -11,12 +11,12 @@ The rules, in this order:
 3. Streams that differ only in the values of one label are folded into one: `app in (db,web)`.
 4. A stream is dropped if the others together select all of its objects. The narrowest streams are tried
    first.
-5. While there are more than `most` streams, those that differ only in their namespace are joined into one of
-   all namespaces, of which only the objects in the listed ones are stored. Streams with a selector are joined
-   first, because the server sends the least for them, and of these the most numerous. A joined stream needs
-   permission to list and watch in all namespaces, so none is joined without need. If the operator lacks
-   that permission, none is joined (`joins` is false).
-6. More than `most` streams are an error, which names a remedy; `MOST_UNJOINED` if none may be joined.
+5. While there are more than `joined_above` streams, those that differ only in their namespace are joined into
+   one of all namespaces, of which only the objects in the listed ones are stored. Streams with a selector are
+   joined first, because the server sends the least for them, and of these the most numerous. A joined stream
+   needs permission to list and watch in all namespaces, so none is joined without need. If the operator
+   lacks that permission, none is joined (`joins` is false).
+6. More than `MOST_STREAMS` streams are an error, which names a remedy; `MOST_UNJOINED` if none may be joined.
 """
 
 from __future__ import annotations
@@ -48,6 +48,10 @@ from .outside import outer_streams
 
 MOST_STREAMS = 100
 """Maximum of streams of one filter. Each is a connection, and takes memory of the server."""
+
+MOST_DIVIDED = 16
+"""Maximum of streams of a filter of which replicas have a part each: a stream of its own for each of many
+namespaces would take more memory than the other replicas save."""
 
 MOST_UNJOINED = 1_000
 """Maximum of streams of a filter whose streams would be joined, if the operator had the permission."""
@@ -192,7 +196,7 @@ def plan(
     namespaces: Collection[str] | None = None,
     share_watches: bool = False,
     labelled: Mapping[LabelSelector, Collection[str]] | None = None,
-    most: int = MOST_STREAMS,
+    joined_above: int = MOST_STREAMS,
     joins: bool = True,
     is_split: bool = False,
 ) -> Plan:
@@ -206,7 +210,7 @@ def plan(
     Without `joins`, no streams are joined: the operator may not list all namespaces. With `is_split`, outer
     streams have the metadata of the objects that the filter does not select.
 
-    Raises ConflictingSelectors, NotSelectable, or a DeclarationError if it takes more than `most` streams.
+    Raises ConflictingSelectors, NotSelectable, or a DeclarationError if it takes too many streams.
     """
     nowhere = _nowhere(declared.branches, resource, namespaces)
     branches = [branch for branch in declared.branches if branch not in nowhere]
@@ -216,21 +220,21 @@ def plan(
     branches = [branch for branch, each in zip(branches, confined, strict=True) if each.namespaces != ()]
     confined = [each for each in confined if each.namespaces != ()]
     if (count := _count(confined, share_watches=share_watches)) > _MOST_WRITTEN:
-        raise _too_many(count, most)
+        raise _too_many(count, MOST_STREAMS)
     cells = [cell for branch in confined for cell in _cells(branch, share_watches=share_watches)]
     folded = _folded(list(dict.fromkeys(cells)), resource)
     kept, needless = _without_needless(folded, resource)
     if folded != confined:
         _, needless = _without_needless(confined, resource)
-    if len(kept) > most and joins:
-        kept, _ = _without_needless(_joined(kept, most), resource)
+    if len(kept) > joined_above and joins:
+        kept, _ = _without_needless(_joined(kept, joined_above), resource)
     streams = [*map(Stream, kept)]
     if is_split:
         outer = outer_streams(filter_)
-        if len(streams) + len(outer) > most and joins:
+        if len(streams) + len(outer) > MOST_STREAMS and joins:
             outer = outer_streams(filter_, joined=True)
         streams += [Stream(each.selector, True, each.others) for each in outer]
-    if len(streams) > (allowed := most if joins else MOST_UNJOINED):
+    if len(streams) > (allowed := MOST_STREAMS if joins else MOST_UNJOINED):
         raise _too_many(len(streams), allowed)
     needless = [] if labels else needless  # A namespace may gain a label.
     return Plan(

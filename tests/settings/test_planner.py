@@ -10,7 +10,9 @@ from kopf_selectcache.core.selection.kinds import Kind, Resource, find
 from kopf_selectcache.core.selection.regions import Keys
 from kopf_selectcache.errors import ConflictingSelectors, DeclarationError, NotSelectable
 from kopf_selectcache.selectors.selector import AnyOf, Selector
-from kopf_selectcache.settings.planner import MOST_STREAMS, MOST_UNJOINED, Plan, plan
+from kopf_selectcache.selectors.text import LabelSelector
+from kopf_selectcache.settings.declaration import Cached
+from kopf_selectcache.settings.planner import MOST_DIVIDED, MOST_STREAMS, MOST_UNJOINED, Plan, plan
 from kopf_selectcache.settings.rights import of_cache
 from tests.rows import each_row
 
@@ -334,6 +336,18 @@ def test_more_namespaces_than_streams_are_joined(
     union = AnyOf([stream.selector for stream in planned.streams])
     assert union.covers(planned.filter, kind="pods")
     assert planned.filter.covers(union, kind="pods")
+
+
+@pytest.mark.parametrize("count", [1, MOST_DIVIDED, MOST_DIVIDED + 1, MOST_STREAMS])
+def test_many_namespaces_of_a_divided_filter_share_a_stream(count: int) -> None:
+    chosen = Selector("app=web", namespaces=LabelSelector.parse("tenant"))
+    labelled = {LabelSelector.parse("tenant"): [f"n-{number:04}" for number in range(count)]}
+    for divided, joined_above in (("reconciler 'a' handles them", MOST_DIVIDED), ("", MOST_STREAMS)):
+        cached = Cached(chosen).replaced(divided=divided)
+        if divided:
+            labelled |= dict.fromkeys(cached.namespace_labels, labelled[LabelSelector.parse("tenant")])
+        planned = cached.plan(PODS, namespaces=None, labelled=labelled)
+        assert len(planned.streams) == (count if count <= joined_above else 1)
 
 
 @pytest.mark.parametrize("count", [1, 3, 99, 100, 101, 300, 3000])
