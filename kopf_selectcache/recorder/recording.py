@@ -27,7 +27,7 @@ from typing import Literal, TypeAlias
 
 from kopf_selectcache.client.fetcher import Pace
 from kopf_selectcache.client.transport import WritingTransport
-from kopf_selectcache.client.writer import time_left
+from kopf_selectcache.client.writer import fenced, time_left
 from kopf_selectcache.core.errors import let_exit
 from kopf_selectcache.core.redact import printable, printable_name
 from kopf_selectcache.informer.environment import sleep_until
@@ -275,7 +275,8 @@ class Recording:
         if not self._is_closed:
             self._loop = asyncio.get_running_loop()  # Of use before the task begins.
             name = f"selectcache: events of {self.source.component}"
-            self._task = asyncio.create_task(self.run(), name=name)
+            with fenced(lambda: math.inf):  # It is not bound to the run that records first.
+                self._task = asyncio.create_task(self.run(), name=name)
 
     async def end(self, timeout: float = FLUSH) -> None:  # noqa: ASYNC109  # It is a part of its work.
         """Write what waits, for at most `timeout` seconds, and end."""

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 
 import pytest
 
+from kopf_selectcache.client.writer import fenced, time_left
 from kopf_selectcache.recorder.correlator import Limits
 from kopf_selectcache.recorder.events import Event
 
@@ -53,6 +55,24 @@ def test_functions_and_the_log_get_events(caplog: pytest.LogCaptureFixture) -> N
     assert lines[0] == "Event of Pod shop/web: Deployed: It is deployed."
     assert "Event of Pod shop/web: Deployed: It is late." in lines
     assert "An Event of webapps is lost, because it raised ValueError. It is counted as failed." in lines
+
+
+def test_what_the_task_of_a_recorder_calls_is_not_bound_to_the_run_that_has_started_it() -> None:
+    left: list[float] = []
+
+    def note(_: Event) -> None:
+        left.append(time_left())
+
+    async def main() -> None:
+        with fenced(lambda: 7.0):  # Of the run that records first.
+            async with recording(EventServer(), Limits(burst=1), sink=note) as events:
+                events.record(occurrence())
+                events.record(occurrence())
+                await passed(301)
+                assert outcomes(events) == {"handed": 2, "spam": 1, "summaries": 1}
+
+    run(main())
+    assert left == [7.0, math.inf], "the summary is that of all runs"
 
 
 def test_a_function_gets_events_beside_the_server() -> None:

@@ -7,6 +7,7 @@ import threading
 from collections.abc import AsyncIterator
 from concurrent.futures import Future
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import kopf
@@ -178,3 +179,19 @@ def test_a_write_whose_answer_was_lost_may_have_been_sent_whatever_happens_to_th
         assert "this replica does not handle its object any more" in str(unsettled)
 
     run(main())
+
+
+def test_no_other_way_of_writing_has_come() -> None:
+    package = Path(selectcache.__file__).parent
+    found = {
+        str(each.relative_to(package))
+        for each in package.rglob("*.py")
+        if "testing" not in each.parts and "ransport.send(" in each.read_text()
+    }
+    assert found == {
+        "client/writer.py",  # Checks the fence.
+        "recorder/_delivery.py",  # What is recorded is checked.
+        "sharding/coordinator.py",  # Leases and the assignment.
+        "cache/planning.py",  # Asks for permissions.
+        "cli/finalizers.py",  # A person writes.
+    }
