@@ -56,6 +56,9 @@ LOG_INTERVAL = 60.0
 class HandledObject:
     """The object that a handler was called with, at its version."""
 
+    must_be_reached = False
+    """True if it isn't enough that the watch of a stream has caught up with the server."""
+
     def __init__(self, body: Mapping[str, Any], version: str) -> None:
         metadata = body["metadata"]
         self.key: ObjectKey = (metadata.get("namespace") or "", metadata.get("name") or "")
@@ -114,6 +117,21 @@ class HandledObject:
         )
 
 
+class Moment(HandledObject):
+    """A version of the server. Each stream must reach it: one that has caught up may be late since."""
+
+    must_be_reached = True
+
+    def __init__(self, version: str) -> None:
+        super().__init__({"metadata": {}}, version)
+
+    def __str__(self) -> str:
+        return "the ranges of this replica"
+
+    def is_delivered_by(self, _: Reflector) -> bool:
+        return False
+
+
 def event_of(body: Mapping[str, Any]) -> HandledObject | None:
     """Return the event of a body; None if that has no version, as one that was made by hand."""
     body = copy(
@@ -143,14 +161,27 @@ async def wait_until_fresh(
         if not waits:
             return  # The usual case. A wait costs a task.
         for wait in waits:
-            with suppress(NotDeclared):  # The kind was removed: its reads raise that.
-                await ending.limit(wait.until_fresh())
+            await _unless_removed(wait, ending)
         clock = waits[0].clock
         deadline = clock() + LONGEST if deadline is None else deadline
         latest = event_of(body)
         event = (
             latest if latest is not None and latest.version != event.version and clock() < deadline else None
         )
+
+
+async def wait_until_reached(informers: Collection[Informer], version: str, *, ending: Ending) -> None:
+    """Wait until all streams of these informers have reached a version of the server; raise ReadError if the
+    operator ends meanwhile.
+    """
+    moment = Moment(version)
+    waits = [_HandlerWait(informer, moment, patient=True) for informer in informers]
+    await _together([_unless_removed(wait, ending) for wait in waits if wait.is_needed()])
+
+
+async def _unless_removed(wait: _HandlerWait, ending: Ending) -> None:
+    with suppress(NotDeclared):  # Its reads raise that.
+        await ending.limit(wait.until_fresh())
 
 
 @contextmanager
@@ -226,6 +257,7 @@ class _HandlerWait:
         if (self._event.uid, self._event.version) in reflector.foreign:
             return True
         version, is_by_itself = self._goal(reflector)
+        is_by_itself = is_by_itself or self._event.must_be_reached
         return self._has_reached(reflector, version) or (reflector.is_live and not is_by_itself)
 
     def _goal(self, reflector: Reflector) -> tuple[str, bool]:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+from functools import partial
+
 import kopf
 
 from kopf_selectcache import _kopf
 from kopf_selectcache._errors import DeclarationError
+from kopf_selectcache.cache.freshness import wait_until_reached
+from kopf_selectcache.core.redact import printable
 from kopf_selectcache.core.selection.kinds import KindKey, find
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.selectors.kind_keys import are_alike
@@ -20,6 +25,9 @@ from .narrowing import handlers_of_key
 from .on import change_handlers_of, declared_key
 from .operator import Operator
 from .reconcile import reconcilers_with
+
+REACH_SECONDS = 60.0
+"""The longest that handlers of a range wait until the caches are as new as its last owner's writes."""
 
 
 class Divided:
@@ -68,8 +76,21 @@ def join(operator: Operator, runtime: Runtime) -> Replica:
     assert sharding is not None, "it has others"
     replica = Replica(sharding, runtime, settings.queueing.exit_timeout)
     runtime.divide(Divided(operator.registry, sharding.by, replica.shards))
-    replica.shards.caches = runtime
+    replica.shards.caches, replica.shards.reach = runtime, partial(reach, runtime)
     return replica
+
+
+async def reach(runtime: Runtime, version: str) -> None:
+    """Wait until all caches of a replica have what the server had at a version, as long as they can."""
+    try:
+        async with asyncio.timeout(REACH_SECONDS):
+            await wait_until_reached(runtime.informers.values(), version, ending=runtime.ending)
+    except TimeoutError:
+        runtime.environment.logger.warning(
+            "This replica handles further objects although a cache has not reached version %(version)s in"
+            " %(seconds)d s: handlers may not see what another replica has just written.",
+            {"version": printable(version, 50), "seconds": REACH_SECONDS},
+        )
 
 
 def division_of(key: KindKey, declared: Cached, by: str, registry: _kopf.OperatorRegistry | None) -> Decision:

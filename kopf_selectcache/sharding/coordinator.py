@@ -95,6 +95,9 @@ class Ranges(Protocol):
     def cool(self, range_: int) -> None:
         """Drop the keys of a range."""
 
+    async def reach(self, version: str) -> None:
+        """Return once the caches have all that the server had at a version."""
+
     def start(self, ranges: Collection[int]) -> None:
         """Act for some ranges: call handlers for all of their keys."""
 
@@ -138,6 +141,9 @@ class Coordinator:
         self._has_input = asyncio.Event()
         self._warming: dict[int, asyncio.Task[None]] = {}
         self._draining: dict[int, asyncio.Task[None]] = {}
+        self._behind: dict[int, Term] = {}
+        """The ranges that it has got, while its caches may lack the last writes of their earlier owners."""
+        self._catching_up: asyncio.Task[None] | None = None
         self._told_condition, self._told_acting = "", tuple[int, ...]()
         self._unowned: Mapping[int, float] = {}
         """Since when ranges have had no owner, as far as it knows."""
@@ -149,7 +155,7 @@ class Coordinator:
 
     def term_of(self, range_: int) -> Term | None:
         hold = next((each for each in self.state.holds if each.range == range_), None)
-        if hold is None or hold.stage is not Stage.ACTING:
+        if hold is None or hold.stage is not Stage.ACTING or range_ in self._behind:
             return None
         return hold.term if self.time_left(range_, hold.term) > 0.0 else None
 
@@ -241,7 +247,7 @@ class Coordinator:
             )  # From here on nothing is written for a range.
             for range_ in held:
                 self.ranges.stop(range_)
-            for each in (self._inputs, self._warming, self._draining):
+            for each in (self._inputs, self._warming, self._draining, self._behind):
                 each.clear()
             await self._sleep(options.timing.retry)
 
@@ -257,8 +263,9 @@ class Coordinator:
                     self._step(self._inputs.popleft() if self._inputs else Tick(), requests)
                 self._inputs.clear()
             finally:
-                for task in (*self._warming.values(), *self._draining.values()):
-                    task.cancel()
+                for task in (*self._warming.values(), *self._draining.values(), self._catching_up):
+                    if task is not None:
+                        task.cancel()
 
     def leave(self) -> None:
         """Free all ranges, and end."""
@@ -266,13 +273,43 @@ class Coordinator:
 
     def _step(self, input_: Input, requests: asyncio.TaskGroup) -> None:
         stepped = step(self.state, input_, self._clock())
+        begun = {each.range: each.term for each in stepped.effects if isinstance(each, Start)}
+        self._behind |= begun
         self.state = stepped.state
         for effect in stepped.effects:
             self._do(effect, requests)
-        if begun := {each.range for each in stepped.effects if isinstance(each, Start)}:
-            self.moves += len(begun)
-            self.ranges.start(begun)
+        self.moves += len(begun)
+        if begun and (self._catching_up is None or self._catching_up.done()):
+            self._catching_up = requests.create_task(self._catch_up())
         self._tell()
+
+    async def _catch_up(self) -> None:
+        """Start ranges once the caches have all that their earlier owners have written: a handler that does
+        not see what the last one created would create it again.
+        """
+        while begun := dict(self._behind):
+            await self.ranges.reach(await self._newest_version())
+            for range_, term in begun.items():
+                if self._behind[range_] == term:
+                    del self._behind[range_]
+            if started := {range_ for range_, term in begun.items() if self.term_of(range_) == term}:
+                self.ranges.start(started)
+
+    async def _newest_version(self) -> str:
+        """Return the version that the server has now: that of a list. It is newer than the swap by which this
+        replica has got a range, and than what a dead owner may have written after that.
+        """
+        while True:
+            self.requests += 1
+            self.under_way += 1
+            try:
+                async with asyncio.timeout(self._request_seconds):
+                    return str((await self._leases_now())["metadata"].get("resourceVersion") or "")
+            except (Refused, Unreachable, Garbled, TimeoutError):
+                pass
+            finally:
+                self.under_way -= 1
+            await self._sleep(self.state.options.timing.retry)
 
     def _tell(self) -> None:
         """Log what this replica handles, once ranges have stopped to move; and how it is doing."""
@@ -443,9 +480,12 @@ class Coordinator:
         return await self._transport.send(method, path, query, msgspec.json.encode(body), JSON)
 
     async def _list_leases(self, request: int) -> Input:
-        answer = _decoded(await self._transport.get(self._leases, {"labelSelector": f"{LABEL}={self.group}"}))
+        answer = await self._leases_now()
         reads = (read_lease(each, self.group) for each in answer.get("items") or ())
         return LeasesListed(request, tuple(read for read in reads if read is not None))
+
+    async def _leases_now(self) -> Any:
+        return _decoded(await self._transport.get(self._leases, {"labelSelector": f"{LABEL}={self.group}"}))
 
     async def _read_assignment(self, request: int) -> Input:
         try:

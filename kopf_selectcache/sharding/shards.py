@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Iterator
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from math import inf
-from typing import Protocol
+from typing import Any, Protocol
 
 from kopf_selectcache.client.writer import fenced
 from kopf_selectcache.core.assignment.hashing import RANGES, range_of_key
@@ -81,6 +81,10 @@ class Static:
         return self._owners[range_]
 
 
+async def _reached(_: str) -> None:
+    """Nothing is cached."""
+
+
 class Shards:
     """The ranges of this replica (`Ranges` of its coordinator). Used on the loop, but for the questions."""
 
@@ -105,6 +109,8 @@ class Shards:
         """The ranges whose keys are cached: those that are warm or being warmed, held or drained."""
         self.caches: Caches | None = None
         """The caches that follow the ranges; None if none is divided."""
+        self.reach: Callable[[str], Coroutine[Any, Any, None]] = _reached
+        """Returns once the caches have all that the server had at a version."""
         self._by = by
         self._range_of_namespace = lru_cache(100_000)(lambda name: range_of_key(name, "", by, ranges))
 

@@ -86,6 +86,9 @@ class Acting:
     def cool(self, range_: int) -> None:
         """It has nothing to drop."""
 
+    async def reach(self, version: str) -> None:
+        """It has no caches."""
+
     def start(self, ranges: Collection[int]) -> None:
         for range_ in ranges:
             self.log.begin(self.who, range_)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from typing import Any
 
 import pytest
 
@@ -272,5 +273,41 @@ def test_ranges_that_stay_without_an_owner_are_told_once_and_once_that_all_have_
             warm.set()
             await replicas.until(lambda: replicas.owned() == {"a": 64})
             assert told()[1:] == ["All ranges of webapps have an owner again."]
+
+    run(main())
+
+
+def test_a_range_is_handled_once_the_caches_have_what_its_last_owner_wrote() -> None:
+    async def main() -> None:
+        async with fleet() as replicas:
+            replica, reached, versions = replicas.start("a"), asyncio.Event(), list[str]()
+            coordinator = replica.coordinator
+            ranges, leases_now, failures = coordinator.ranges, coordinator._leases_now, [Unreachable("no")]
+
+            async def reach(version: str) -> None:
+                versions.append(version)
+                await reached.wait()
+
+            async def failing_once() -> Any:
+                if failures:
+                    raise failures.pop()
+                return await leases_now()
+
+            ranges.reach = reach  # type: ignore[method-assign]
+            coordinator._leases_now = failing_once  # type: ignore[method-assign]
+            await replicas.until(lambda: len(coordinator.status().acting) == 64 and versions)
+            taken_at = coordinator.state.seen
+            assert taken_at is not None
+            assert int(versions[0]) >= int(taken_at.version)
+            assert replicas.owned() == {"a": 0}
+            assert coordinator.term_of(7) is None, "no run may begin"
+            replicas.cluster.delete(ASSIGNMENT)
+            await replicas.until(lambda: len(replicas.log.lines) == 64)
+            assert {*replicas.log.lines} == {f"a -{range_}" for range_ in range(64)}
+            await replicas.until(lambda: len(coordinator.status().acting) == 64)
+            reached.set()
+            await replicas.until(lambda: replicas.owned() == {"a": 64})
+            assert coordinator.term_of(7) is not None
+            assert replicas.log.overlaps == []
 
     run(main())

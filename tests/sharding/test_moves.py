@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from types import MappingProxyType
 from typing import Any
 
 import kopf
 import pytest
 
 import kopf_selectcache as selectcache
+from kopf_selectcache.cache.freshness import Moment
+from kopf_selectcache.plugin import division
 from kopf_selectcache.plugin.operator import Operator, operator_of
 from kopf_selectcache.settings.options import settings_of
+from kopf_selectcache.sharding.replica import Replica
 from kopf_selectcache.sharding.shards import Shards
 from kopf_selectcache.testing import EmbeddedCluster
-from kopf_selectcache.testing.faults import Silence
+from kopf_selectcache.testing.faults import BufferingProxy, Silence
 from tests.faults.environment import reached, run
 from tests.plugin.reconciling import APPS, CRD, app, operated
 
 from .processes import configmap
-from .test_handlers import Movable
+from .test_handlers import NAMESPACES, Movable
 
 SPACE = "team-0"
 KEY = selectcache.Key("x", namespace=SPACE)
@@ -60,7 +64,10 @@ class Moved:
 
 @asynccontextmanager
 async def moved(
-    registry: kopf.OperatorRegistry, *names: str, objects: Sequence[dict[str, Any]] = (), **filters: Any
+    registry: kopf.OperatorRegistry,
+    *names: str,
+    objects: Sequence[dict[str, Any]] = (),
+    filters: Mapping[str, Any] = MappingProxyType({}),
 ) -> AsyncIterator[Moved]:
     def configure(settings: kopf.OperatorSettings) -> None:
         settings_of(settings).sharding = selectcache.Sharding(static=(0, 1))
@@ -69,7 +76,7 @@ async def moved(
     async with EmbeddedCluster(tls=False) as cluster:
         cluster.namespace(SPACE)
         cluster.create(*objects, *(configmap(SPACE, name, 0) for name in names))
-        given = {"v1/configmaps": "fleet=yes"} | filters
+        given = {"v1/configmaps": "fleet=yes", **filters}
         async with operated(registry, cluster, filters=given, configure=configure) as settings:
             assert await reached(lambda: (found := operator_of(settings)) is not None and found.replica)
             operator = operator_of(settings)
@@ -165,7 +172,7 @@ def test_a_range_is_run_although_the_names_of_kinds_are_not_known() -> None:
 
     async def main() -> None:
         web = app("web") | {"metadata": {"name": "web", "namespace": SPACE}}
-        async with moved(registry, objects=[CRD, web], **{APPS: selectcache.EVERYTHING}) as replica:
+        async with moved(registry, objects=[CRD, web], filters={APPS: selectcache.EVERYTHING}) as replica:
             assert await reached(lambda: lines == ["web"])
             replica.take()
             lines.clear()
@@ -214,5 +221,101 @@ def test_what_is_kept_of_an_object_is_dropped_with_its_range() -> None:
             replica.shards.cool(replica.shards.range_of((SPACE, "")))
             assert not kept
             assert await reached(lambda: [[*each.known()] for each in handling] == 2 * [[]])
+
+    run(main())
+
+
+def test_a_new_owner_sees_what_the_previous_one_has_written_before_it_writes() -> None:
+    handled = list[str]()
+
+    def replica(name: str) -> tuple[kopf.OperatorRegistry, Callable[[kopf.OperatorSettings], None]]:
+        registry = kopf.OperatorRegistry()
+
+        @selectcache.reconcile("configmaps", registry=registry)
+        async def reconcile(namespace: str, cache: selectcache.Cache, **_: object) -> None:
+            if not cache.list("secrets", namespace=namespace):
+                metadata = {"generateName": "child-", "namespace": namespace}
+                await cache.live.create({"apiVersion": "v1", "kind": "Secret", "metadata": metadata})
+            handled.append(name)
+
+        def configure(settings: kopf.OperatorSettings) -> None:
+            settings_of(settings).sharding = selectcache.Sharding(
+                name="fleet", namespace="operators", pod=name, lease=4
+            )
+            settings.queueing.exit_timeout = 1.0
+
+        return registry, configure
+
+    def replica_of(settings: kopf.OperatorSettings) -> Replica:
+        operator = operator_of(settings)
+        assert operator is not None
+        assert operator.replica is not None
+        return operator.replica
+
+    def handles(settings: kopf.OperatorSettings) -> set[str]:
+        operator = operator_of(settings)
+        if operator is None or operator.shards is None:
+            return set()
+        return {each for each in NAMESPACES if operator.shards.handles((each, ""))}
+
+    async def main() -> None:
+        (registry, configure), (others, configure_other) = map(replica, "ab")
+        filters = {"v1/configmaps": "fleet=yes", "v1/secrets": selectcache.EVERYTHING}
+        async with EmbeddedCluster(tls=False) as cluster:
+            for namespace in ("operators", *NAMESPACES):
+                cluster.namespace(namespace)
+            async with operated(registry, cluster, filters=filters, configure=configure) as first:
+                assert await reached(lambda: len(handles(first)) == len(NAMESPACES))
+                proxy = cluster.faults.add(BufferingProxy(1 << 30), verb="watch", resource="secrets")
+                async with operated(others, cluster, filters=filters, configure=configure_other) as second:
+                    assert await reached(lambda: len(handles(second)) > 1)
+                    assert await reached(
+                        lambda: len(handles(first)) + len(handles(second)) == len(NAMESPACES)
+                    )
+                    cluster.create(configmap(min(handles(first)), "x", 0))
+                    assert await reached(lambda: handled == ["a"] and proxy.hits)
+                    replica_of(first).leave()
+                    coordinator = replica_of(second).coordinator
+                    assert coordinator is not None
+                    assert await reached(lambda: len(coordinator.status().acting) == 64)
+                    for _ in range(1000):
+                        await asyncio.sleep(0)
+                    proxy.release()
+                    assert await reached(lambda: handled == ["a", "b"])
+                    asked = [(each.verb, each.resource) for each in cluster.requests]
+                    assert asked.count(("create", "secrets")) == 1
+
+    run(main())
+
+
+def test_a_cache_that_does_not_come_on_keeps_a_range_waiting_for_some_time_only(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(division, "REACH_SECONDS", 0.0)
+    registry, lines = told()
+
+    async def main() -> None:
+        async with moved(registry, "x") as replica:
+            assert await reached(lambda: len(lines) == 2)
+            await replica.shards.reach(str(10**9))
+
+    run(main())
+    assert "although a cache has not reached version 1000000000 in 0 s" in caplog.text
+    assert str(Moment("7")) == "the ranges of this replica"
+
+
+def test_a_cache_that_is_removed_meanwhile_keeps_no_range_waiting() -> None:
+    registry, lines = told()
+
+    async def main() -> None:
+        async with moved(registry, "x", filters={"v1/secrets": selectcache.EVERYTHING}) as replica:
+            assert await reached(lambda: len(lines) == 2)
+            proxy = replica.cluster.faults.add(Silence(), verb="list", resource="secrets")
+            informer = replica.operator.runtime.informer("v1/secrets")
+            reaching = asyncio.create_task(replica.shards.reach(str(replica.cluster.version + 1)))
+            assert await reached(lambda: informer.waiting_handlers and proxy.hits)
+            await selectcache.Cache(replica.operator.runtime).undeclare("secrets")
+            replica.cluster.create(configmap(SPACE, "y", 0))
+            await reaching
 
     run(main())
