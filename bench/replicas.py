@@ -58,7 +58,7 @@ LEASE = 40.0
 WRITERS = 8
 SEED = 1
 WORDS_OF_DATA = 200
-"""About 1.5 KB."""
+"""1.4 KB."""
 CAP = Cap(seconds=300, megabytes=2_000)
 LOOK = 1.0
 """Seconds between two looks at replicas."""
