@@ -101,8 +101,10 @@ class Ranges(Protocol):
     def start(self, ranges: Collection[int]) -> None:
         """Act for some ranges: call handlers for all of their keys."""
 
-    async def drain(self, range_: int) -> None:
-        """Give no new work for a range; return once none is under way."""
+    async def drain(self, range_: int) -> bool:
+        """Give no new work for a range, and return once none is under way; return False if runs were
+        cancelled: their last writes may still arrive.
+        """
 
     def stop(self, range_: int) -> None:
         """Cancel what runs for a range, and drop its keys."""
@@ -371,16 +373,12 @@ class Coordinator:
             case ReadAssignment(request):
                 requests.create_task(self._answer(request, partial(self._read_assignment, request)))
             case Warm(range_, ticket):
-                self._warming[range_] = requests.create_task(
-                    self._finish(partial(self.ranges.warm, range_), Warmed(range_, ticket))
-                )
+                self._warming[range_] = requests.create_task(self._warm(range_, ticket))
             case Cool(range_):
                 self._cancel(self._warming, range_)
                 self.ranges.cool(range_)
             case Drain(range_, term):
-                self._draining[range_] = requests.create_task(
-                    self._finish(partial(self.ranges.drain, range_), Drained(range_, term))
-                )
+                self._draining[range_] = requests.create_task(self._drain(range_, term))
             case Stop(range_):
                 self._cancel(self._warming, range_)
                 self._cancel(self._draining, range_)
@@ -399,10 +397,15 @@ class Coordinator:
         if (task := tasks.pop(range_, None)) is not None:
             task.cancel()
 
-    async def _finish(self, work: Callable[[], Awaitable[None]], done: Warmed | Drained) -> None:
-        await work()
-        (self._warming if isinstance(done, Warmed) else self._draining).pop(done.range, None)
-        self.put(done)
+    async def _warm(self, range_: int, ticket: int) -> None:
+        await self.ranges.warm(range_)
+        self._warming.pop(range_, None)
+        self.put(Warmed(range_, ticket))
+
+    async def _drain(self, range_: int, term: Term) -> None:
+        is_clean = await self.ranges.drain(range_)
+        self._draining.pop(range_, None)
+        self.put(Drained(range_, term, is_clean))
 
     # ---- Requests.
 

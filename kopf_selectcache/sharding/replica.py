@@ -41,7 +41,7 @@ class Replica:
                 logger=self._logger,
             )
             self.shards = self.coordinator.ranges = Shards(
-                ownership=self.coordinator, by=found.by, grace=grace, write=timing_of(found.lease).write
+                ownership=self.coordinator, by=found.by, grace=grace
             )
             self.coordinator.follow(runtime)
 

@@ -95,15 +95,12 @@ class Shards:
         by: str = "namespace",
         ranges: int = RANGES,
         grace: float = 30.0,
-        write: float = 5.0,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        """Runs of a range that goes have `grace` seconds until they are cancelled. `write` is the longest
-        time of a write.
-        """
+        """Runs of a range that goes have `grace` seconds until they are cancelled."""
         self.ownership = ownership
         self.ranges = ranges
-        self._grace, self._write, self._sleep = grace, write, sleep
+        self._grace, self._sleep = grace, sleep
         self._handling: list[Handling] = []
         self.cached = frozenset(each for each in range(ranges) if ownership.term_of(each) is not None)
         """The ranges whose keys are cached: those that are warm or being warmed, held or drained."""
@@ -186,11 +183,12 @@ class Shards:
             except Exception:  # Other handlers must run.
                 _logger.exception("A handler does not run all keys that this replica has got.")
 
-    async def drain(self, range_: int) -> None:
-        if await end_within(self._running(range_), self._sleep(self._grace)):
-            # A thread can't be cancelled: it may go on, but its writes are refused once the range is free.
-            await end_within(self._cancel(range_), self._sleep(CANCELLED))
-            await self._sleep(self._write)  # The server may execute the last write of a cancelled run.
+    async def drain(self, range_: int) -> bool:
+        if not await end_within(self._running(range_), self._sleep(self._grace)):
+            return True
+        # A thread can't be cancelled: it may go on, but its writes are refused once the range is free.
+        await end_within(self._cancel(range_), self._sleep(CANCELLED))
+        return False  # The server may still execute the last write of a cancelled run.
 
     def stop(self, range_: int) -> None:
         self._cancel(range_)  # It stays warm until it is cooled: this replica may get it again.

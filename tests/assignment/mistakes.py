@@ -202,6 +202,14 @@ MISTAKES = (
         "return replace(hold, stage=Stage.DRAINED, is_clean=True)",
     ),
     Mistake(
+        "free a range cleanly whose handlers were cancelled",
+        "a cancels what it drains",
+        TWO,
+        knowledge,
+        "replace(each, stage=Stage.DRAINED, is_clean=is_clean)",
+        "replace(each, stage=Stage.DRAINED)",
+    ),
+    Mistake(
         "free a range before its handlers have ended",
         "hand-over",
         TWO,

@@ -8,7 +8,7 @@ from .world import Fault, Part, Scope
 
 STRANGERS = (Fault.DELETE, Fault.EDIT, Fault.DELETE_LEASE, Fault.EDIT_LEASE, Fault.PUT_BACK)
 PARTS = tuple(Part)
-MANY = (*STRANGERS[:-1], Fault.CRASH, Fault.LEAVE, Fault.LATE)
+MANY = (*STRANGERS[:-1], Fault.CRASH, Fault.LEAVE, Fault.LATE, Fault.CANCEL)
 
 SMALL = (
     Scope("all begin at once", replicas=3, ranges=3, faults=0, is_cold=True),
@@ -74,6 +74,16 @@ SMALL = (
         faults=1,
         late=1,
         story=("a: work blocked",),
+    ),
+    Scope(
+        "a cancels what it drains",
+        ranges=2,
+        parts=(Part.SERVER,),
+        kinds=(Fault.CANCEL,),
+        at="a",
+        faults=2,
+        late=1,
+        story=("a: work blocked", "b starts"),
     ),
     Scope(
         "a drains without a watch",

@@ -101,6 +101,8 @@ class Fault(StrEnum):
     EDIT_LEASE = "edit its Lease"
     PUT_BACK = "put the first assignment back"
     LATE = "acknowledge an earlier term"
+    CANCEL = "cancel its handlers"
+    """Those of the ranges that it drains."""
 
 
 @dataclass(frozen=True)
@@ -307,6 +309,12 @@ def strike(rules: Rules, world: World, each: int, kind: Fault) -> World:
             for thread in node.threads:
                 if thread.is_over:
                     world = give(rules, world, each, Drained(thread.range, thread.term))
+        case Fault.CANCEL:
+            drains = tuple(each for each in (*node.work, *node.ends) if isinstance(each, Drain))
+            kept = tuple(each for each in node.work if not isinstance(each, Drain))
+            world = _with(world, each, node._replace(work=kept, ends=()))
+            for drain in drains:
+                world = give(rules, world, each, Drained(drain.range, drain.term, is_clean=False))
         case Fault.DELETE_LEASE | Fault.EDIT_LEASE if lease.uid:
             uid = "" if kind is Fault.DELETE_LEASE else lease.uid
             return _with_lease(world, each, LeaseRead(lease.name, version, uid))

@@ -140,8 +140,8 @@ SHARDING: tuple[Mutant, ...] = (
     Mutant(
         "let runs of a range that goes go on",
         SHARDS,
-        "            await end_within(self._cancel(range_), self._sleep(CANCELLED))\n",
-        "            pass\n",
+        "        await end_within(self._cancel(range_), self._sleep(CANCELLED))\n",
+        "",
         21,
         (HANDLERS + "runs_of_a_range_that_goes_may_end_and_are_cancelled_after_their_time",),
     ),
@@ -224,6 +224,22 @@ SHARDING: tuple[Mutant, ...] = (
         "        pass\n",
         21,
         (DECISIONS + "a_divided_filter_chooses_its_namespaces_by_label",),
+    ),
+    Mutant(
+        "say that a range whose runs were cancelled is drained cleanly",
+        SHARDS,
+        "        return False  # The server may",
+        "        return True  # The server may",
+        21,
+        ("tests/sharding/test_replica.py::test_a_range_whose_runs_were_cancelled_is_not_freed_cleanly",),
+    ),
+    Mutant(
+        "do not wait for the last write of a run that was cancelled",
+        COORDINATOR,
+        "        self.put(Drained(range_, term, is_clean))\n",
+        "        self.put(Drained(range_, term))\n",
+        21,
+        (COORDINATOR_TESTS + "whoever_gets_a_range_whose_runs_were_cancelled_waits_for_their_last_writes",),
     ),
     Mutant(
         "handle a range before the caches have what its last owner wrote",

@@ -93,9 +93,10 @@ class Acting:
         for range_ in ranges:
             self.log.begin(self.who, range_)
 
-    async def drain(self, range_: int) -> None:
+    async def drain(self, range_: int) -> bool:
         await asyncio.sleep(0)
         self.log.end(self.who, range_)
+        return True
 
     def stop(self, range_: int) -> None:
         self.log.end(self.who, range_)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Collection
 from typing import Any
 
 import pytest
@@ -308,6 +309,33 @@ def test_a_range_is_handled_once_the_caches_have_what_its_last_owner_wrote() -> 
             reached.set()
             await replicas.until(lambda: replicas.owned() == {"a": 64})
             assert coordinator.term_of(7) is not None
+            assert replicas.log.overlaps == []
+
+    run(main())
+
+
+def test_whoever_gets_a_range_whose_runs_were_cancelled_waits_for_their_last_writes() -> None:
+    async def main() -> None:
+        async with fleet() as replicas:
+            drained, started = dict[int, float](), dict[int, float]()
+
+            class Cancelling(Acting):
+                async def drain(self, range_: int) -> bool:
+                    await super().drain(range_)
+                    drained[range_] = replicas.clock.now
+                    return bool(range_ % 2)
+
+                def start(self, ranges: Collection[int]) -> None:
+                    super().start(ranges)
+                    started.update(dict.fromkeys(ranges, replicas.clock.now))
+
+            for name in ("a", "b"):
+                replicas.start(name).coordinator.ranges = Cancelling(name, replicas.log)
+                await replicas.until(lambda: len(replicas.log.acting) == 64)
+            await replicas.until(lambda: sorted(replicas.owned().values()) == [32, 32])
+            waits = {range_: started[range_] - drained[range_] for range_ in drained}
+            assert min(wait for range_, wait in waits.items() if not range_ % 2) >= 5.0
+            assert min(wait for range_, wait in waits.items() if range_ % 2) < 5.0
             assert replicas.log.overlaps == []
 
     run(main())

@@ -98,9 +98,9 @@ class Turn:
                     replace(each, is_warm=True) if (each.range, each.ticket) == (range_, ticket) else each
                     for each in self.state.warmths
                 )
-            case Drained(range_, term):
+            case Drained(range_, term, is_clean):
                 self.state.holds = tuple(
-                    replace(each, stage=Stage.DRAINED)
+                    replace(each, stage=Stage.DRAINED, is_clean=is_clean)
                     if (each.range, each.term, each.stage) == (range_, term, Stage.DRAINING)
                     else each
                     for each in self.state.holds

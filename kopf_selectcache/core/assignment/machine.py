@@ -9,13 +9,13 @@ by compare-and-swap only. At no time do two replicas act on a range, because of 
 1. *Whoever acts has renewed.* A replica acts until `margin` before its Lease can expire, measured from before
    the last renewal that succeeded was sent. Then it stops, and begins a new life under a new identity: an
    answer that comes later changes nothing.
-2. *Only the owner frees a range, and only a taker takes it.* The owner frees it once nothing runs for it and
-   no write is on its way.
+2. *Only the owner frees a range, and only a taker takes it.* The owner frees it once nothing runs for it, and
+   says whether a write of a run that it has cancelled may still arrive.
 3. *A range is taken from the dead only.* An identity is dead once its Lease names another holder. To declare
    it dead, a replica swaps its Lease, at the version that it has seen unchanged for as long as a Lease lasts.
    So either the owner's renewal fails, or the swap does.
-4. *What was not freed may still be written.* Whoever takes a range that its owner has not freed waits for the
-   longest time of a write.
+4. *What was not freed may still be written.* Whoever takes a range that its owner has not freed, or not
+   cleanly, waits for the longest time of a write.
 5. *An assignment that somebody deleted, edited or put back is made anew* under a new nonce, with all ranges
    free. A replica takes ranges after its own Lease says by which nonce it acts. It acts once a list of all
    Leases, begun after it saw the nonce, has shown that nobody acts by another one.

@@ -109,10 +109,12 @@ class Warmed(Struct, frozen=True):
 
 
 class Drained(Struct, frozen=True):
-    """No handler of the range runs, and no write is on its way: the answer to `Drain`."""
+    """No handler of the range runs: the answer to `Drain`."""
 
     range: int
     term: Term
+    is_clean: bool = True
+    """False if the last write of a handler may still arrive, since it was cancelled."""
 
 
 class Leave(Struct, frozen=True):
@@ -253,7 +255,7 @@ class Hold(Struct, frozen=True):
     term: Term
     since: float
     is_clean: bool
-    """True if no write of an earlier owner can arrive any more."""
+    """True if no write of an earlier owner can arrive any more; once it is drained, none of this one."""
     stage: Stage = Stage.WAITING
 
 
