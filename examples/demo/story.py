@@ -64,9 +64,9 @@ def fail(cluster, folder, run):
         {"apiVersion": "v1", "kind": "ConfigMap", "metadata": params, "data": {"learning-rate": "0.01"}}
     )
     say(f"Somebody has created {run}-params by hand, without the label that the operator's index selects.")
-    with held_back():
-        operator = Operator(cluster, folder, HERE / "plain.py", DEMO_RUN=run)
-    with operator:
+    with ExitStack() as stack:
+        with held_back():
+            operator = stack.enter_context(Operator(cluster, folder, HERE / "plain.py", DEMO_RUN=run))
         for _ in range(4 * ATTEMPTS):  # Two calls and their answers.
             screen.step(operator.shown())
     say("Kopf would retry this forever. The object exists: the index only left it out.")
