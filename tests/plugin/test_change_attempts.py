@@ -63,7 +63,7 @@ class Calls:
             if len(self.seen) <= failures:
                 raise kopf.TemporaryError("not yet", delay=delay)
 
-        operator: Any = SimpleNamespace(settings=kopf.OperatorSettings())
+        operator: Any = SimpleNamespace(settings=kopf.OperatorSettings(), shards=None)
         runtime = FakeCache([], {"secrets": ""})._runtime
         runtime.retries = Retries(lambda: self.now, self._sleep, lambda: 0.5)
         (handler,) = change_handlers(registry)
