@@ -91,7 +91,9 @@ class Runtime:
         self.now = now
         self._group: asyncio.TaskGroup | None = None  # Set while `run` runs.
         self._tasks: dict[Informer, asyncio.Task[None]] = {}
+        self._is_running = False
         self._looking = set[asyncio.Task[None]]()
+        self._trimming: asyncio.Task[None] | None = None  # Once ranges of this replica have moved.
         self._absent: AbsentNamespaces | None = None
         for key in settings.selectors:
             self._make(key, settings.effective(key), namespaces, settings.selectors.site.line(key))
@@ -157,6 +159,8 @@ class Runtime:
         for informer in self.informers.values():
             if informer.declared.divided:
                 informer.chosen.look()
+        if self._is_running and (self._trimming is None or self._trimming.done()):
+            self._trimming = self._look(self.trim_at_rest(), "free memory")
 
     async def wait_divided(self, has: Callable[[str], bool]) -> None:
         """Wait until the divided caches serve all namespaces for which a function returns True, or it is
@@ -324,26 +328,28 @@ class Runtime:
         if named and self._absent is not None:
             self._look(self._absent.look(named), "namespaces")
 
-    def _look(self, work: Coroutine[None, None, None], name: str) -> None:
+    def _look(self, work: Coroutine[None, None, None], name: str) -> asyncio.Task[None]:
         looking = asyncio.create_task(work, name=f"selectcache: {name}", context=context_of_loop())
         self._looking.add(looking)
         looking.add_done_callback(self._looking.discard)
+        return looking
 
     async def run(self) -> None:
         """Run all informers until cancelled."""
         try:
             async with asyncio.TaskGroup() as group:
-                self._group = group
+                self._group, self._is_running = group, True
                 group.create_task(self.pulse.run(), name="selectcache: pulse")
                 for informer in (*self._followers, *self.informers.values()):
                     self._start(informer, group)
         finally:
+            self._is_running = False
             for looking in self._looking:
                 looking.cancel()
 
     async def trim_at_rest(self) -> None:
-        """Return free memory to the system once the connections of the start are closed. Kopf opens one for
-        each API group, and each takes 0.25 MB for TLS.
+        """Return free memory to the system once the connections of the start, or those of ranges that have
+        gone, are closed. Kopf opens one for each API group, and each takes 0.25 MB for TLS.
         """
         for key in tuple(self.informers):
             await self._settle(key)

@@ -32,6 +32,30 @@ def test_it_is_returned_once_when_idle_connections_are_closed(monkeypatch: pytes
     run(main())
 
 
+def test_it_is_returned_again_when_ranges_of_a_replica_have_moved(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[float] = []
+
+    async def main() -> None:
+        async with gated("app=web") as environment:
+            clock, runtime = environment.clock, environment.operator.runtime
+            monkeypatch.setattr(informers, "trim_heap", lambda: asked.append(clock.now))
+            await clock.move(KEPT_ALIVE)
+            await until(lambda: len(asked) == 1)
+            for _ in range(3):  # Ranges move one after the other.
+                runtime.look_at_division()
+                await clock.move(1.0)
+            await clock.move(KEPT_ALIVE - 3.0)
+            await until(lambda: len(asked) == 2)
+            await settle()
+            runtime.look_at_division()
+            await clock.move(KEPT_ALIVE)
+            await until(lambda: len(asked) == 3)
+        runtime.look_at_division()  # A replica gives its ranges away after its caches have ended.
+        assert not runtime._looking
+
+    run(main())
+
+
 def test_a_removed_cache_is_not_waited_for() -> None:
     async def main() -> None:
         async with gated("app=web") as environment:
