@@ -1,8 +1,8 @@
 """Measure several replicas of one operator on a real API server: `python -m bench.replicas`.
 
 - What one replica of two, and of four, takes beside a half, and a quarter, of what a single replica takes:
-  memory, CPU and bytes, with the objects in 64, 200 and 640 namespaces. Above 100 namespaces of one replica,
-  its watches are joined into one of all namespaces: then its memory is divided, and its bytes are not.
+  memory, CPU and bytes, with the objects in 64 and 640 namespaces. Above 16 namespaces of one replica, its
+  watches are joined into one of all namespaces: then its memory is divided, and its bytes are not.
 - Requests for coordination, per minute.
 - The seconds from the end of one of four replicas until all ranges are owned again, and the number of ranges
   that move while all four are replaced.
@@ -51,7 +51,7 @@ from tests.sharding.environment import Acting, Log
 OPERATORS = "operators"
 GROUP = "bench"
 COORDINATORS = (1, 3, 10)
-SHAPES = (64, 200, 640)
+SHAPES = (64, 640)
 """Numbers of namespaces."""
 LEASE = 40.0
 """The default."""
