@@ -243,12 +243,15 @@ class Coordinator:
                     {"replica": identity_of(self.state), "group": self.group},
                 )
             held = [each.range for each in self.state.holds]
+            warm = [each.range for each in self.state.warmths]
             options = self.state.options
             self.state = begin(
                 msgspec.structs.replace(options, nonce=f"{options.nonce}x"), self._clock()
             )  # From here on nothing is written for a range.
             for range_ in held:
                 self.ranges.stop(range_)
+            for range_ in warm:
+                self.ranges.cool(range_)
             for each in (self._inputs, self._warming, self._draining, self._behind):
                 each.clear()
             await self._sleep(options.timing.retry)

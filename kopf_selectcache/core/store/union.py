@@ -532,6 +532,7 @@ class Union:
                     del upcoming[change.key]
             if said.epoch < self.epoch or not self._has_met(self._groups[number]):
                 return []
+            # Streams meet by what they say of versions, never by a put, so all own writes are evaluated.
             changes = self._restarted(number)
             written = self._own_keys(self._groups[number])
             self.own_writes.wake_keys(written)
