@@ -15,7 +15,7 @@ from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
@@ -40,6 +40,9 @@ from ._calls import CALLS_AT_ONCE, RETRY, UTC_NOW, Attempts, calling_with_cache,
 from ._sharding import divided, if_handled
 from .on import ChangeHandler, change_handlers
 from .operator import Operator
+
+if TYPE_CHECKING:
+    from kopf_selectcache.sharding.shards import Shards
 
 _logger = logging.getLogger("kopf_selectcache")
 
@@ -124,7 +127,6 @@ class _Calls:
         self._clock, self._brake = runtime.retries.clock, brake
         self._resource = resource
         self._kind = {"apiVersion": resource.api_version, "kind": resource.kind.kind}
-        self._shards = operator.shards
         self.subscription: Subscription
         """Brings the changes. Set it before the first key runs."""
         self.pending = PendingChanges(causes=handler.causes)
@@ -148,9 +150,9 @@ class _Calls:
                 {"handler": str(self._handler), "count": self._lost},
             )
 
-    def add(self, change: Change) -> None:
+    def add(self, shards: Shards, change: Change) -> None:
         """Take a change in. What comes and goes with a range of keys is no change of its objects."""
-        if not change.filter_changed or self._shards is None or self._shards.handles(change.key):
+        if not change.filter_changed or shards.handles(change.key):
             self.pending.add(change)
 
     def known(self) -> Collection[Key]:
@@ -336,7 +338,7 @@ class _Delivery:
         subscription = Subscription(
             informer,
             request,
-            calls.add,
+            calls.pending.add if operator.shards is None else partial(calls.add, operator.shards),
             initial=handler.initial or begins_later,
             filter_changed=begins_later,
             look=looked.set,

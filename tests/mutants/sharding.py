@@ -226,6 +226,14 @@ SHARDING: tuple[Mutant, ...] = (
         (DECISIONS + "a_divided_filter_chooses_its_namespaces_by_label",),
     ),
     Mutant(
+        "take what comes with a range for objects that have entered",
+        "plugin/changes.py",
+        "        if not change.filter_changed or shards.handles(change.key):\n",
+        "        if True:\n",
+        21,
+        (MOVES + "what_comes_and_goes_with_a_range_is_no_change_of_its_objects",),
+    ),
+    Mutant(
         "say that a range whose runs were cancelled is drained cleanly",
         SHARDS,
         "        return False  # The server may",

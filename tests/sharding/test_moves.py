@@ -319,3 +319,24 @@ def test_a_cache_that_is_removed_meanwhile_keeps_no_range_waiting() -> None:
             await reaching
 
     run(main())
+
+
+def test_what_comes_and_goes_with_a_range_is_no_change_of_its_objects() -> None:
+    registry, lines = told(initial=False)
+
+    async def main() -> None:
+        async with moved(registry, "x") as replica:
+            assert await reached(lambda: lines == ["reconcile x"])
+            replica.take()
+            lines.clear()
+            range_ = replica.shards.range_of((SPACE, ""))
+            replica.shards.cool(range_)
+            assert await reached(lambda: not replica.names())
+            await replica.shards.warm(range_)
+            await replica.rest()
+            replica.give()
+            assert await reached(lambda: lines)
+            await replica.rest()
+            assert lines == ["reconcile x"]
+
+    run(main())
