@@ -12,7 +12,7 @@ import asyncio
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
-from contextvars import Context, ContextVar, copy_context
+from contextvars import ContextVar
 from inspect import currentframe
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias, cast
@@ -407,13 +407,6 @@ def writing(calls: str) -> Iterator[None]:
 def for_thread() -> AbstractContextManager[None]:
     """Write the calls of this task as the thread that waits for it writes them."""
     return writing(WRITTEN.get() or _IN_THREAD)
-
-
-def context_of_loop() -> Context:
-    """Return the context of a task that goes on after the call that starts it, perhaps one of a thread."""
-    context = copy_context()
-    context.run(WRITTEN.set, "")
-    return context
 
 
 def own_loop() -> asyncio.AbstractEventLoop | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
-from contextvars import ContextVar
+from contextvars import Context, ContextVar, copy_context
 from dataclasses import dataclass, field
 from functools import partial
 from math import inf
@@ -63,13 +63,41 @@ METHODS: Mapping[Verb, tuple[str, str]] = {
 _REQUEST_TIMEOUT, _NOT_IMPLEMENTED, _GATEWAY_TIMEOUT = 408, 501, 504
 
 
-_fence: ContextVar[Callable[[], float]] = ContextVar("selectcache_fence", default=lambda: inf)
+class Fence:
+    """Until when some code may write, and what it has sent. Used on the operator's loop."""
+
+    def __init__(self, time_left: Callable[[], float]) -> None:
+        self._time_left = time_left
+        self._is_closed = False
+        self._under_way = 0
+        self._has_lost = False
+
+    def time_left(self) -> float:
+        """Return the seconds within which a write must be over; 0.0 if it must not be sent."""
+        return 0.0 if self._is_closed else self._time_left()
+
+    def close(self) -> bool:
+        """Refuse all later writes. Return True if the server has answered all earlier ones."""
+        self._is_closed = True
+        return not (self._under_way or self._has_lost)
+
+    def begin(self) -> None:
+        """Note that a write is sent."""
+        self._under_way += 1
+
+    def end(self, *, is_answered: bool) -> None:
+        """Note the end of a write. Without an answer, the server may execute it yet."""
+        self._under_way -= 1
+        self._has_lost |= not is_answered
+
+
+_fence: ContextVar[Fence | None] = ContextVar("selectcache_fence", default=None)
 
 
 @contextmanager
-def fenced(time_left: Callable[[], float]) -> Iterator[None]:
-    """Let the code that runs here, and the tasks that it starts, write while a function returns seconds."""
-    token = _fence.set(time_left)
+def fenced(fence: Fence) -> Iterator[None]:
+    """Let the code that runs here, and the tasks that it starts, write while a fence is open."""
+    token = _fence.set(fence)
     try:
         yield
     finally:
@@ -80,7 +108,15 @@ def time_left() -> float:
     """Return the seconds within which a write of the running code must be over: infinite if it runs for no
     key of a replica, 0.0 if it must not be sent.
     """
-    return _fence.get()()
+    fence = _fence.get()
+    return inf if fence is None else fence.time_left()
+
+
+def unfenced() -> Context:
+    """Return the context of a task that is not bound to the run that starts it."""
+    context = copy_context()
+    context.run(_fence.set, None)
+    return context
 
 
 class Unsettled(Exception):
@@ -223,16 +259,16 @@ class _Attempts:
 
     async def _try(self, write: Write) -> Step:
         """Send the write; return what follows."""
-        if (fence := time_left()) <= 0.0:
+        if (left := time_left()) <= 0.0:
             raise (
                 Fenced
                 if self._is_settled
                 else self._unsettled("this replica does not handle its object any more")
             )
-        limit = asyncio.timeout(min(fence, self._writer.left(self._end)))
+        limit = asyncio.timeout(min(left, self._writer.left(self._end)))
         try:
             async with limit:
-                self._answer = await self._writer.send(self._call, write, fence)
+                self._answer = await self._sent(write, left)
                 self._writer.remember(self._call, write, self._answer)
                 return Done()
         except Refused as refused:
@@ -256,6 +292,25 @@ class _Attempts:
             self._is_repeat, self._is_settled = True, False
             self._is_answered = self._is_answered and is_answered
         return after_lost_answer(write)
+
+    async def _sent(self, write: Write, left: float) -> bytes:
+        """Send the write once; let the fence know how it ends."""
+        if (fence := _fence.get()) is None:
+            return await self._writer.send(self._call, write, left)
+        is_answered = False
+        fence.begin()
+        try:
+            answer = await self._writer.send(self._call, write, left)
+            is_answered = True
+        except Refused as refused:
+            is_answered = not _may_be_executed(refused.refusal.code)
+            raise
+        except Unreachable as error:
+            is_answered = not error.may_have_arrived
+            raise
+        finally:
+            fence.end(is_answered=is_answered)
+        return answer
 
     def _after_refusal(self, refusal: Refusal) -> Step:
         is_settled = self._is_settled or self._writer.has_replaced(self._call)

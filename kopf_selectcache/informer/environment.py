@@ -11,20 +11,31 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
+from contextvars import Context
 from dataclasses import dataclass, field, replace
 from threading import Lock
 from typing import Any, Protocol, TypeAlias, TypeVar, cast
 from weakref import WeakSet
 
-from kopf_selectcache._errors import ReadError, StateError
+from kopf_selectcache._errors import WRITTEN, ReadError, StateError
 from kopf_selectcache.client.reading import Refused, Unreachable
 from kopf_selectcache.client.transport import Transport
+from kopf_selectcache.client.writer import unfenced
 from kopf_selectcache.core.errors import Garbled, let_exit
 from kopf_selectcache.core.protocol.backoff import delay
 from kopf_selectcache.settings.declaration import Cached
 from kopf_selectcache.settings.options import SelectCacheSettings
 
 _T = TypeVar("_T")
+
+
+def context_of_loop() -> Context:
+    """Return the context of a task that goes on after the call that starts it: perhaps one of a thread, or of
+    a run for another key.
+    """
+    context = unfenced()
+    context.run(WRITTEN.set, "")
+    return context
 
 
 class Unsettling:

@@ -18,7 +18,7 @@ from functools import partial
 from time import monotonic
 from typing import NamedTuple
 
-from kopf_selectcache._errors import NotDeclared, NotSynced, ReadError, awaited_call, call_of, context_of_loop
+from kopf_selectcache._errors import NotDeclared, NotSynced, ReadError, awaited_call, call_of
 from kopf_selectcache.client.discovery import Kinds
 from kopf_selectcache.client.fetcher import Fetcher
 from kopf_selectcache.client.transport import WritingTransport
@@ -34,7 +34,7 @@ from kopf_selectcache.settings.options import SelectCacheSettings
 
 from ._messages import LOOKED_FOR
 from .background import run_in_thread, trim_heap
-from .environment import Ending, Environment, Extensions, Memo, Retries, ended
+from .environment import Ending, Environment, Extensions, Memo, Retries, context_of_loop, ended
 from .health import Health, context_of
 from .informer import Informer
 from .memory import Budget

@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 
-from kopf_selectcache._errors import ConflictingSelectors, DeclarationError, context_of_loop
+from kopf_selectcache._errors import ConflictingSelectors, DeclarationError
 from kopf_selectcache.client.discovery import NotServed, Resolution, search, settle
 from kopf_selectcache.client.reading import Refused, Unreachable
 from kopf_selectcache.client.transport import Transport
@@ -32,7 +32,7 @@ from kopf_selectcache.settings.options import OnWatchError, WatchError
 from kopf_selectcache.settings.planner import Plan, Stream
 
 from ._messages import Subject
-from .environment import Environment, Work, run_again, sleep_until
+from .environment import Environment, Work, context_of_loop, run_again, sleep_until
 from .health import Condition, Logged, context_of, context_of_stream, reason_of
 from .memory import Share
 from .metrics import Counts

@@ -27,10 +27,10 @@ from typing import Literal, TypeAlias
 
 from kopf_selectcache.client.fetcher import Pace
 from kopf_selectcache.client.transport import WritingTransport
-from kopf_selectcache.client.writer import fenced, time_left
+from kopf_selectcache.client.writer import time_left
 from kopf_selectcache.core.errors import let_exit
 from kopf_selectcache.core.redact import printable, printable_name
-from kopf_selectcache.informer.environment import sleep_until
+from kopf_selectcache.informer.environment import context_of_loop, sleep_until
 from kopf_selectcache.informer.informers import Runtime
 
 from ._delivery import ApiChoice, Delivery, Outcome
@@ -275,8 +275,7 @@ class Recording:
         if not self._is_closed:
             self._loop = asyncio.get_running_loop()  # Of use before the task begins.
             name = f"selectcache: events of {self.source.component}"
-            with fenced(lambda: math.inf):  # It is not bound to the run that records first.
-                self._task = asyncio.create_task(self.run(), name=name)
+            self._task = asyncio.create_task(self.run(), name=name, context=context_of_loop())
 
     async def end(self, timeout: float = FLUSH) -> None:  # noqa: ASYNC109  # It is a part of its work.
         """Write what waits, for at most `timeout` seconds, and end."""

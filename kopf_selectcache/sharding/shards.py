@@ -15,7 +15,7 @@ from functools import lru_cache
 from math import inf
 from typing import Any, Protocol
 
-from kopf_selectcache.client.writer import fenced
+from kopf_selectcache.client.writer import Fence, fenced
 from kopf_selectcache.core.assignment.hashing import RANGES, range_of_key
 from kopf_selectcache.core.assignment.rendezvous import desired_owners
 from kopf_selectcache.core.assignment.replica import Term
@@ -108,6 +108,8 @@ class Shards:
         """The caches that follow the ranges; None if none is divided."""
         self.reach: Callable[[str], Coroutine[Any, Any, None]] = _reached
         """Returns once the caches have all that the server had at a version."""
+        self._fences: dict[int, tuple[Term, Fence]] = {}
+        """The term and the fence of the runs of each range."""
         self._by = by
         self._range_of_namespace = lru_cache(100_000)(lambda name: range_of_key(name, "", by, ranges))
 
@@ -145,8 +147,17 @@ class Shards:
         if term is None:
             yield False
         else:
-            with fenced(lambda: self.ownership.time_left(range_, term)):
+            with fenced(self._fence(range_, term)):
                 yield True
+
+    def _fence(self, range_: int, term: Term) -> Fence:
+        known = self._fences.get(range_)
+        if known is None or known[0] != term:
+            known = self._fences[range_] = (
+                term,
+                Fence(lambda: self.ownership.time_left(range_, term)),
+            )
+        return known[1]
 
     # ---- Handlers.
 
@@ -184,11 +195,14 @@ class Shards:
                 _logger.exception("A handler does not run all keys that this replica has got.")
 
     async def drain(self, range_: int) -> bool:
-        if not await end_within(self._running(range_), self._sleep(self._grace)):
-            return True
-        # A thread can't be cancelled: it may go on, but its writes are refused once the range is free.
-        await end_within(self._cancel(range_), self._sleep(CANCELLED))
-        return False  # The server may still execute the last write of a cancelled run.
+        has_ended = not await end_within(self._running(range_), self._sleep(self._grace))
+        if not has_ended:
+            # A thread can't be cancelled: it may go on, but its writes are refused from now on.
+            await end_within(self._cancel(range_), self._sleep(CANCELLED))
+        # A task that a run has started may still write, and the server may execute what it has not answered.
+        known = self._fences.pop(range_, None)
+        is_answered = known is None or known[1].close()
+        return has_ended and is_answered
 
     def stop(self, range_: int) -> None:
         self._cancel(range_)  # It stays warm until it is cooled: this replica may get it again.

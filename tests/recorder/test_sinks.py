@@ -8,7 +8,7 @@ import math
 
 import pytest
 
-from kopf_selectcache.client.writer import fenced, time_left
+from kopf_selectcache.client.writer import Fence, fenced, time_left
 from kopf_selectcache.recorder.correlator import Limits
 from kopf_selectcache.recorder.events import Event
 
@@ -64,7 +64,7 @@ def test_what_the_task_of_a_recorder_calls_is_not_bound_to_the_run_that_has_star
         left.append(time_left())
 
     async def main() -> None:
-        with fenced(lambda: 7.0):  # Of the run that records first.
+        with fenced(Fence(lambda: 7.0)):  # Of the run that records first.
             async with recording(EventServer(), Limits(burst=1), sink=note) as events:
                 events.record(occurrence())
                 events.record(occurrence())

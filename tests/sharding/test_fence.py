@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from collections.abc import AsyncIterator
 from concurrent.futures import Future
 from contextlib import asynccontextmanager
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +18,10 @@ import pytest
 import kopf_selectcache as selectcache
 from kopf_selectcache import Sharding
 from kopf_selectcache.client.reading import Unreachable
-from kopf_selectcache.client.writer import Fenced, Unsettled, WriteCall, Writer, fenced
+from kopf_selectcache.client.writer import Fence, Fenced, Unsettled, WriteCall, Writer, fenced, time_left
 from kopf_selectcache.core.protocol.lost_answer import Verb, Write
 from kopf_selectcache.testing import EmbeddedCluster
+from kopf_selectcache.testing.faults import Silence
 from tests.client.test_writer import PATH, Model
 from tests.faults.environment import Time, reached, run, until
 from tests.plugin.reconciling import operated
@@ -165,7 +168,7 @@ def test_a_write_whose_answer_was_lost_may_have_been_sent_whatever_happens_to_th
     async def outcome_of(fault: str, fences: list[float]) -> object:
         model, time = Model((fault,)), Time()
         writer = Writer(model, clock=time.clock, sleep=time.sleep, chance=lambda: 1.0)
-        with fenced(lambda: fences.pop(0)):
+        with fenced(Fence(lambda: fences.pop(0))):
             try:
                 return await writer.run(WriteCall(write, f"{PATH}/a", {}, f"{PATH}/a"), timeout=30.0)
             except (Unreachable, Unsettled) as error:
@@ -195,3 +198,87 @@ def test_no_other_way_of_writing_has_come() -> None:
         "cache/planning.py",  # Asks for permissions.
         "cli/finalizers.py",  # A person writes.
     }
+
+
+@pytest.mark.parametrize("in_task", [True, False])
+def test_a_range_is_not_clean_as_long_as_the_server_may_execute_a_write(*, in_task: bool) -> None:
+    """The write is one of a task that has outlived its run, or its answer was lost."""
+    registry, tasks, ended = kopf.OperatorRegistry(), list[asyncio.Task[Any]](), asyncio.Event()
+
+    @selectcache.reconcile("configmaps", registry=registry)
+    async def reconcile(name: str, namespace: str, cache: selectcache.Cache, **_: object) -> None:
+        changes, timeout = {"data": {"late": "yes"}}, 60.0 if in_task else 0.05
+        tasks.append(
+            asyncio.ensure_future(
+                cache.live.patch("configmaps", name, namespace=namespace, changes=changes, timeout=timeout)
+            )
+        )
+        if not in_task:
+            await asyncio.wait(tasks)
+        ended.set()
+
+    async def main() -> None:
+        async with EmbeddedCluster(tls=False) as cluster:
+            silence = cluster.faults.add(Silence(), verb="patch", resource="configmaps")
+            async with operator_of_one_key(cluster, registry) as settings:
+                assert await reached(ended.is_set)
+                assert await reached(lambda: silence.hits)
+                shards = shards_of(settings)
+                range_ = shards.range_of(("team-0", "x"))
+                assert await reached(lambda: all(each.done() for each in shards._running(range_)))
+                assert not await shards.drain(range_), "the taker must wait"
+                assert await shards.drain(range_ - 1), "of another range, nothing is under way"
+                silence.release()
+                await asyncio.wait(tasks)
+                assert isinstance(tasks[0].exception(), selectcache.OutcomeUnknown) is not in_task
+
+    run(main())
+
+
+def test_an_answered_write_keeps_no_range_from_being_clean() -> None:
+    registry, ended = kopf.OperatorRegistry(), asyncio.Event()
+
+    @selectcache.reconcile("configmaps", registry=registry)
+    async def reconcile(name: str, namespace: str, cache: selectcache.Cache, **_: object) -> None:
+        await cache.live.patch("configmaps", name, namespace=namespace, changes={"data": {"seen": "yes"}})
+        with contextlib.suppress(selectcache.NotFound):
+            await cache.live.patch("configmaps", "absent", namespace=namespace, changes={"data": {}})
+        ended.set()
+
+    async def main() -> None:
+        async with EmbeddedCluster(tls=False) as cluster, operator_of_one_key(cluster, registry) as settings:
+            assert await reached(ended.is_set)
+            shards = shards_of(settings)
+            assert await shards.drain(shards.range_of(("team-0", "x")))
+
+    run(main())
+
+
+def test_what_a_handler_starts_for_all_keys_is_not_bound_to_its_own() -> None:
+    """A cache whose filter it changes goes on after its range has moved."""
+    registry, lines, left = kopf.OperatorRegistry(), list[str](), dict[str, float]()
+
+    def note(secret: kopf.Body) -> list[selectcache.Key]:
+        left[secret["metadata"]["name"]] = time_left()
+        return []
+
+    @selectcache.reconcile("configmaps", watches=[selectcache.Watch("secrets", map=note)], registry=registry)
+    async def reconcile(name: str, cache: selectcache.Cache, **_: object) -> None:
+        await cache.declare("v1/secrets", selectcache.EVERYTHING, replace=True)
+        lines.append(name)
+
+    async def main() -> None:
+        async with EmbeddedCluster(tls=False) as cluster:
+            cluster.namespace("team-0")
+            cluster.create(OBJECT)
+            filters = CONFIGMAPS | {"v1/secrets": "app=web"}
+            configure = sharded(Sharding(static=(0, 1)))
+            async with operated(registry, cluster, filters=filters, configure=configure) as settings:
+                assert await reached(lambda: lines)
+                take_all(settings)
+                metadata = {"name": "s", "namespace": "team-0"}
+                cluster.create({"apiVersion": "v1", "kind": "Secret", "metadata": metadata})
+                assert await reached(lambda: "s" in left)
+                assert left["s"] == inf
+
+    run(main())
