@@ -93,6 +93,20 @@ def test_no_file_has_more_than_700_lines() -> None:
     assert {name: lines for name, lines in lengths.items() if lines > MOST_LINES} == {}
 
 
+def test_no_signature_shows_the_environment_since_it_may_have_secrets() -> None:
+    """`help` and `inspect.signature` write out the values of defaults."""
+    found = [
+        f"{file.relative_to(ROOT)}:{default.lineno}"
+        for file in FILES
+        if file.is_relative_to(ROOT / "kopf_selectcache")
+        for node in ast.walk(ast.parse(file.read_text("utf-8")))
+        if isinstance(node, ast.arguments)
+        for default in (*node.defaults, *filter(None, node.kw_defaults))
+        if "environ" in ast.unparse(default)
+    ]
+    assert found == []
+
+
 def test_no_test_waits_for_a_fixed_time() -> None:
     sources = {
         name: file.read_text(encoding="utf-8")

@@ -37,8 +37,9 @@ _MARKS = (
 """The beginning of a marked line, and its colour as an SGR code of ECMA-48."""
 
 
-def width_of(file: TextIO, environment: Mapping[str, str] = os.environ) -> int | None:
+def width_of(file: TextIO, environment: Mapping[str, str] | None = None) -> int | None:
     """Return the number of columns of a terminal, or None for a pipe or a file. COLUMNS comes first."""
+    environment = os.environ if environment is None else environment
     if not file.isatty():
         return None
     columns = environment.get("COLUMNS", "")
@@ -50,8 +51,9 @@ def width_of(file: TextIO, environment: Mapping[str, str] = os.environ) -> int |
         return USUAL_WIDTH
 
 
-def write(file: TextIO, text: str, *, environment: Mapping[str, str] = os.environ) -> None:
+def write(file: TextIO, text: str, *, environment: Mapping[str, str] | None = None) -> None:
     """Write lines. On a terminal they are wrapped, and coloured unless NO_COLOR is set or TERM is `dumb`."""
+    environment = os.environ if environment is None else environment
     if (width := width_of(file, environment)) is not None:
         coloured = not environment.get("NO_COLOR") and environment.get("TERM") != "dumb"
         lines = ["\n".join(_wrapped(line, max(width, NARROWEST))) for line in text.splitlines()]

@@ -495,8 +495,9 @@ class SelectCacheSettings:
         assert size is not None, "it was checked when it was assigned"
         return size
 
-    def requests_gzip(self, environ: Mapping[str, str] = os.environ) -> bool:
+    def requests_gzip(self, environ: Mapping[str, str] | None = None) -> bool:
         """Return True if lists are requested in gzip."""
+        environ = os.environ if environ is None else environ
         return "KUBERNETES_SERVICE_HOST" not in environ if self.gzip is None else self.gzip
 
     def probe_limits(self) -> Mapping[str, float]:

@@ -50,15 +50,19 @@ class Sharding:
         if wrong := _complaint(self):
             raise DeclarationError(f"Sharding({wrong[0]}", remedy=wrong[1])
 
-    def found(self, environ: Mapping[str, str] = os.environ, file: Path = _NAMESPACE_FILE) -> Sharding:
-        """Return it with what the pod says; raise DeclarationError if that is not enough."""
+    def found(self, environ: Mapping[str, str] | None = None, file: Path | None = None) -> Sharding:
+        """Return it with what the pod says; raise DeclarationError if that is not enough. By default, the
+        pod says it by the environment variables and by the file with its namespace.
+        """
         if self.static is not None:
             return self
+        environ, file = os.environ if environ is None else environ, file or _NAMESPACE_FILE
         pod = self.pod or environ.get("POD_NAME", "")
         if not pod:
             raise DeclarationError(
                 "sharding needs the name of the pod, and POD_NAME isn't set",
-                remedy="In the Deployment, set the variable POD_NAME from fieldRef: metadata.name",
+                remedy="In the Deployment, set the variable POD_NAME from fieldRef: metadata.name\n"
+                "On your own machine: export POD_NAME=web-1, and another number for each replica",
             )
         name = self.name or (_SUFFIX.sub("", pod) if _SUFFIX.search(pod) else "")
         if not name:
@@ -85,7 +89,7 @@ def _complaint(given: Sharding) -> tuple[str, str] | None:
     if given.by not in ("namespace", "object"):
         return f"by={shown(given.by)}): not a unit of division", "Give by='namespace' or by='object'"
     if not isinstance(given.lease, (int, float)) or not 4.0 <= given.lease <= 600.0:
-        return f"lease={shown(given.lease)}): not a number of seconds from 4 to 600", "Leave lease= out"
+        return f"lease={shown(given.lease)}): not a number of seconds from 4 to 600", "Give 4 to 600, or leave lease= out: 40"
     if given.static is not None:
         fits = (
             isinstance(given.static, tuple)
