@@ -27,9 +27,10 @@ from kopf_selectcache.settings.retention import indexes as declared_indexes
 
 from ._checks import require_stored
 from .blocking import AWAITED, LIVE
-from .errors import path_not_stored, unknown_field
+from .errors import OutsideFilter, Reason, path_not_stored, unknown_field
+from .matcher import Compared
 from .request import Request, misdeclared
-from .snapshots import Snapshot, match_of
+from .snapshots import Snapshot, match_of, outside_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +70,9 @@ class Explanation:
     was called with, because the watch has not reported that yet."""
     divided: str = ""
     """The reason for which each replica caches its own namespaces only; empty if each caches all."""
+    elsewhere: str = ""
+    """The sentence that names the replica which handles a requested namespace; empty if this one caches all
+    of them."""
     is_split: bool = False
     """True if `cache.list_outside` has the labels and owners of the objects outside of the filter."""
 
@@ -78,7 +82,7 @@ class Explanation:
         which = f" that it finds by its {' and '.join(map(in_words, found))}," if found else ""
         objects = f"{self.looks_at:,} cached object{'' if self.looks_at == 1 else 's'}"
         lines = [
-            str(self.verdict),
+            f"{self.elsewhere}." if self.elsewhere else str(self.verdict),
             f"The cache looks at {objects}{which}{how}".rstrip(",") + ".",
         ]
         if self.indexes:
@@ -239,9 +243,18 @@ def explain(
         version=version,
         age=age() or 0.0,
         laid_over=len(differing),
-        divided=divided,
+        divided="" if snapshot.resource.kind.namespaced is False else divided,
+        elsewhere=_elsewhere(request, snapshot, compared),
         is_split=snapshot.plan is not None and snapshot.plan.is_split,
     )
+
+
+def _elsewhere(request: Request, snapshot: Snapshot, compared: Compared) -> str:
+    """Return the sentence of a read that another replica could answer; empty if none could."""
+    if compared.verdict or snapshot.serving is None:
+        return ""
+    error = outside_of(request, compared.coverage, snapshot)
+    return error.what if isinstance(error, OutsideFilter) and error.reason is Reason.SHARD else ""
 
 
 def _is_without_values(index: Indexed, records: Sequence[Record]) -> bool:

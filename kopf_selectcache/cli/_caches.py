@@ -15,7 +15,7 @@ from kopf_selectcache.client.transport import KopfTransport
 from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.protocol.pager import Paging
 from kopf_selectcache.core.redact import one_line
-from kopf_selectcache.core.selection.kinds import KindKey, Resource
+from kopf_selectcache.core.selection.kinds import Kind, KindKey, Resource
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.errors import SelectCacheError
 from kopf_selectcache.informer.memory import PAGE_LIMIT, PATIENCE, labelled_namespaces
@@ -55,14 +55,14 @@ def divided(operator: Loaded, key: KindKey, cached: Cached) -> Cached:
     return cached.replaced(divided=decision.why) if decision is not None and decision.is_divided else cached
 
 
-def decision_on(operator: Loaded, key: KindKey, cached: Cached) -> Decision | None:
+def decision_on(operator: Loaded, key: KindKey, cached: Cached, kind: Kind | None = None) -> Decision | None:
     """Return whether replicas divide a declared kind, and why; None for an operator of one replica. Raise
-    CommandError if they can't, although it says so.
+    CommandError if they can't, although it says so. `kind` is what the cluster says of the kind.
     """
     if (sharding := operator.declared.sharding) is None:
         return None
     try:
-        return division_of(key, cached, sharding.by, operator.registry)
+        return division_of(key, cached, sharding.by, operator.registry, kind=kind)
     except SelectCacheError as error:
         raise CommandError.of(error, f"{text_of(key)}: ", code=PROBLEM) from error
 

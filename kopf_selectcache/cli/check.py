@@ -316,7 +316,7 @@ class Check:
             self._operator.transport, resource, self._cached, counter.samples, self._declared
         )
         self._problems += wrong
-        decision = decision_on(self._operator, self._key, self._cached)
+        decision = decision_on(self._operator, self._key, self._cached, resource.kind)
         none = _selects_none(resource, all_) if held and all_ and held.objects == outside else ""
         return Section(
             str(resource),

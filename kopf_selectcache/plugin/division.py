@@ -11,7 +11,7 @@ from kopf_selectcache import _kopf
 from kopf_selectcache._errors import DeclarationError
 from kopf_selectcache.cache.freshness import wait_until_reached
 from kopf_selectcache.core.redact import printable
-from kopf_selectcache.core.selection.kinds import KindKey, find
+from kopf_selectcache.core.selection.kinds import Kind, KindKey, find
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.selectors.kind_keys import are_alike
 from kopf_selectcache.settings.declaration import Cached
@@ -28,6 +28,10 @@ from .reconcile import reconcilers_with
 
 REACH_SECONDS = 60.0
 """The longest that handlers of a range wait until the caches are as new as its last owner's writes."""
+
+
+NAMED = 5
+"""The number of handlers of Kopf that an error names."""
 
 
 class Divided:
@@ -61,13 +65,16 @@ def check_sharding(settings: kopf.OperatorSettings, registry: _kopf.OperatorRegi
     for key in ours.selectors:
         division_of(key, ours.effective(key), ours.sharding.by, registry)
     indices = set() if registry is None else set(map(id, _kopf.index_handlers(registry)))
-    for handler in () if registry is None else _kopf.watching_handlers(registry):
-        if id(handler) not in indices:
-            raise DeclarationError(
-                f"{handler}: with sharding, each replica would call it for all objects",
-                remedy="Use @selectcache.reconcile or @selectcache.on.change, which are divided\n"
-                "Or run one replica, without settings.selectcache.sharding",
-            )
+    watching = () if registry is None else _kopf.watching_handlers(registry)
+    if found := [*dict.fromkeys(repr(str(each.id)) for each in watching if id(each) not in indices)]:
+        more = f" and {len(found) - NAMED} more" if len(found) > NAMED else ""
+        what, them = ("Handler", "it") if len(found) == 1 else ("Handlers", "them")
+        raise DeclarationError(
+            f"{what} {', '.join(found[:NAMED])}{more}: with sharding, each replica would call {them}"
+            " for all objects",
+            remedy="Use @selectcache.reconcile or @selectcache.on.change, which are divided\n"
+            "Or run one replica, without settings.selectcache.sharding",
+        )
 
 
 def join(operator: Operator, runtime: Runtime) -> Replica:
@@ -93,11 +100,18 @@ async def reach(runtime: Runtime, version: str) -> None:
         )
 
 
-def division_of(key: KindKey, declared: Cached, by: str, registry: _kopf.OperatorRegistry | None) -> Decision:
+def division_of(
+    key: KindKey,
+    declared: Cached,
+    by: str,
+    registry: _kopf.OperatorRegistry | None,
+    *,
+    kind: Kind | None = None,
+) -> Decision:
     """Return whether the replicas of an operator with these handlers divide a declared kind, and why. Raise
-    DeclarationError if they can't, although it says so.
+    DeclarationError if they can't, although it says so. `kind` is what the cluster says of the kind.
     """
-    return decide(find(key), uses_of(key, registry), by=by, sharded=declared.sharded)
+    return decide(kind or find(key), uses_of(key, registry), by=by, sharded=declared.sharded)
 
 
 def uses_of(key: KindKey, registry: _kopf.OperatorRegistry | None) -> Uses:

@@ -89,7 +89,8 @@ def _complaint(given: Sharding) -> tuple[str, str] | None:
     if given.by not in ("namespace", "object"):
         return f"by={shown(given.by)}): not a unit of division", "Give by='namespace' or by='object'"
     if not isinstance(given.lease, (int, float)) or not 4.0 <= given.lease <= 600.0:
-        return f"lease={shown(given.lease)}): not a number of seconds from 4 to 600", "Give 4 to 600, or leave lease= out: 40"
+        remedy = "Give 4 to 600, or leave lease= out: it is 40"
+        return f"lease={shown(given.lease)}): not a number of seconds from 4 to 600", remedy
     if given.static is not None:
         fits = (
             isinstance(given.static, tuple)

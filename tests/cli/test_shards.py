@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from copy import deepcopy
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -25,7 +26,7 @@ from kopf_selectcache.core.assignment.records import (
 )
 from kopf_selectcache.testing import EmbeddedCluster
 from kopf_selectcache.testing.faults import Refuse
-from tests.cli.conftest import Command, Outcome, parsed, pod
+from tests.cli.conftest import DEFINITION, Command, Outcome, parsed, pod
 
 GROUP, OPERATORS = "webapps", "operators"
 TEAMS = ("shop", "office", "lab")
@@ -275,6 +276,16 @@ def test_check_says_what_is_divided(command: Command) -> None:
     unknown = SHARDED.replace(", namespace='operators'", "")
     said = command("check", unknown, "--standalone", handlers=RECONCILING)
     assert "* The namespace of the replicas, and so of their Leases, is unknown." in said.output
+
+
+def test_a_custom_kind_without_namespaces_is_not_divided(teams: EmbeddedCluster, command: Command) -> None:
+    definition: dict[str, Any] = deepcopy(DEFINITION)
+    definition["spec"]["scope"] = "Cluster"
+    teams.create(definition)
+    declared = SHARDED.replace("v1/pods'] = 'app=web'", "example.com/v1/widgets'] = selectcache.EVERYTHING")
+    handlers = RECONCILING.replace("v1/pods", "example.com/v1/widgets")
+    said = command("check", declared, "--standalone", handlers=handlers)
+    assert "\n    whole: they are cluster-scoped\n" in said.output
 
 
 @pytest.mark.usefixtures("teams")

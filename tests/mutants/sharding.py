@@ -188,8 +188,8 @@ SHARDING: tuple[Mutant, ...] = (
     Mutant(
         "divide handlers of Kopf that nobody divides",
         "plugin/division.py",
-        "        if id(handler) not in indices:\n",
-        "        if False:\n",
+        "for each in watching if id(each) not in indices)",
+        "for each in watching if False)",
         21,
         (HANDLERS + "handlers_of_kopf_are_refused_since_each_replica_would_call_them",),
     ),

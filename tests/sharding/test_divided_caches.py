@@ -21,7 +21,7 @@ from kopf_selectcache.sharding.shards import Shards
 from kopf_selectcache.testing import EmbeddedCluster
 from kopf_selectcache.testing.faults import Refuse, Silence
 from tests.faults.environment import run, until
-from tests.plugin.reconciling import operated
+from tests.plugin.reconciling import APPS, CRD, operated
 
 from .processes import configmap
 
@@ -133,9 +133,30 @@ def test_each_static_replica_caches_its_namespaces_and_names_the_owner_of_the_ot
                 assert "Cached(..., sharded=False)" in error.remedy
             explained = str(one.cache.explain("configmaps"))
             assert "\nEach replica caches its own namespaces: reconciler '" in explained
+            explained = str(one.cache.explain("configmaps", namespace=theirs, labels="fleet=yes"))
+            assert f"can't be in the cache: replica 1 handles the namespace {theirs!r}.\n" in explained
+            assert "is not covered by" not in explained
+            explained = str(one.cache.explain("configmaps", namespace=min(mine), labels="other=yes"))
+            assert "is not covered by" in explained
             found = await one.cache.fetch("configmaps", "x", namespace=theirs)
             assert found["metadata"]["namespace"] == theirs
             assert len(await one.cache.fetch_list("configmaps", labels="fleet=yes")) == len(NAMESPACES)
+
+    run(main())
+
+
+def test_a_custom_kind_without_namespaces_is_not_called_divided() -> None:
+    """Its caches were declared before the cluster has said that it is cluster-scoped."""
+    registry = kopf.OperatorRegistry()
+
+    @selectcache.reconcile(APPS, registry=registry)
+    async def reconcile(**_: object) -> None: ...
+
+    async def main() -> None:
+        async with populated() as cluster:
+            cluster.create({**CRD, "spec": CRD["spec"] | {"scope": "Cluster"}})
+            async with replica(cluster, (0, 2), registry=registry, filters={APPS: EVERYTHING}) as one:
+                assert "Each replica caches its own" not in str(one.cache.explain(APPS))
 
     run(main())
 

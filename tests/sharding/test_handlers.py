@@ -289,6 +289,13 @@ def test_handlers_of_kopf_are_refused_since_each_replica_would_call_them() -> No
     with pytest.raises(DeclarationError, match="each replica would call it for all objects"):
         check_sharding(settings, registry)
 
+    for number in range(6):
+        kopf.on.update("configmaps", id=f"update{number}", registry=registry)(create)
+
+    with pytest.raises(DeclarationError, match=r"'update3' and 2 more: .* would call them for all") as caught:
+        check_sharding(settings, registry)
+    assert ".create', 'update0', " in caught.value.what
+
 
 def test_static_replicas_share_all_ranges() -> None:
     replicas = [Static(index, 3) for index in range(3)]
