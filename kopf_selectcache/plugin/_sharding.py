@@ -9,6 +9,7 @@ from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Protocol
 
 from kopf_selectcache.core.redact import printable_name
+from kopf_selectcache.core.store.changes import ChangeCause
 from kopf_selectcache.core.store.record import ObjectKey
 from kopf_selectcache.reactions.engine import Function, RunAgain, Worker
 from kopf_selectcache.reactions.queue import Run
@@ -68,6 +69,7 @@ def if_handled(shards: Shards | None, calls: HandlerCalls) -> Function:
     """
     if shards is None:
         return calls.run
+    told = False
 
     async def run(run: Run) -> RunAgain | None:
         pair = run.key.pair
@@ -82,6 +84,15 @@ def if_handled(shards: Shards | None, calls: HandlerCalls) -> Function:
                     "The run of %(key)s was cancelled: this replica does not handle it any more.",
                     {"key": printable_name(*pair)},
                 )
+        nonlocal told
+        sent = [cause.source for cause in run.causes if cause.event == ChangeCause.SENT]
+        if sent and not told:
+            told = True
+            _logger.info(
+                "What %(source)s sends here for keys of other replicas is dropped, such as %(key)s, which"
+                " replica %(owner)s handles. Send it in each replica.",
+                {"source": sent[0], "key": printable_name(*pair), "owner": shards.owner_of(pair) or "?"},
+            )
         calls.forget(run.key, keeps_departures=shards.keeps(pair))
         return None
 

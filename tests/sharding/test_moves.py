@@ -340,3 +340,35 @@ def test_what_comes_and_goes_with_a_range_is_no_change_of_its_objects() -> None:
             assert lines == ["reconcile x"]
 
     run(main())
+
+
+def test_what_a_channel_sends_for_a_key_of_another_replica_is_told_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO", logger="kopf_selectcache")
+    registry, lines = kopf.OperatorRegistry(), list[str]()
+    pushes = selectcache.sources.Channel("pushes")
+
+    @selectcache.reconcile("configmaps", watches=[selectcache.Watch(pushes)], registry=registry)
+    async def reconcile(name: str, **_: object) -> None:
+        lines.append(name)
+
+    def told() -> list[str]:
+        return [each.getMessage() for each in caplog.records if "is dropped" in each.getMessage()]
+
+    async def main() -> None:
+        async with moved(registry, "x") as replica:
+            assert await reached(lambda: lines == ["x"])
+            replica.take()
+            for name in ("x", "y"):
+                await pushes.send({"metadata": {"name": name, "namespace": SPACE}})
+            assert await reached(told)
+            await replica.rest()
+            (line,) = told()
+            assert line == (
+                "What pushes sends here for keys of other replicas is dropped, such as team-0/x, which"
+                " replica other handles. Send it in each replica."
+            )
+            assert lines == ["x"]
+
+    run(main())
