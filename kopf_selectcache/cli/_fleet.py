@@ -40,10 +40,10 @@ class Replica(NamedTuple):
 
     name: str
     state: str
-    """`alive`; `leaving`; `late`, if it has stopped because it did not renew its Lease; `left`; or
-    `unreadable`, if somebody edited the Lease."""
+    """`alive`; `leaving`; `late`, if it has stopped because it did not renew its Lease; `left`, if it has
+    ended, and ranges of it wait for another owner; or `unreadable`, if somebody edited the Lease."""
     identity: str
-    """Empty if no process holds the Lease."""
+    """Empty if the Lease can't be read."""
     since: str
     """When its Lease was created."""
     age: float | None
@@ -99,6 +99,13 @@ class Fleet(NamedTuple):
             for range_, share in enumerate(self.shares)
             if share.warm and share.warm != share.owner
         )
+
+    @property
+    def idle(self) -> tuple[str, ...]:
+        """The replicas that own no range and get none, although others do."""
+        getting = {taker for _, _, taker in self.moving}
+        idle = (each for each in self.replicas if each.state == "alive" and not each.ranges)
+        return tuple(each.name for each in idle if self.shares and each.name not in getting)
 
     def owner(self, namespace: str | None, name: str, by: str) -> tuple[str, int]:
         """Return the replica that handles an object, and the number of its range; "" if none does."""
@@ -167,6 +174,8 @@ def fleet_of(
     for body in leases:
         if (lease := read_lease(body, name)) is not None:
             holder = lease.lease.holder if lease.lease is not None else ""
+            if lease.lease is not None and not holder:
+                continue  # It has left.
             ranges = tuple(owned.pop(holder, ()))
             state, age = _state(lease, body, now)
             since = _member(body, "metadata", "creationTimestamp")
@@ -192,8 +201,6 @@ def _state(read: LeaseRead, body: object, now: datetime) -> tuple[str, float | N
     lease = read.lease
     if lease is None:
         return "unreadable", None
-    if not lease.holder:
-        return "left", None
     age = _age(_member(body, "spec", "renewTime"), now)
     seconds = _member(body, "spec", "leaseDurationSeconds", of=int) or Options("", "").timing.lease
     timing = timing_of(float(seconds))

@@ -56,7 +56,6 @@ async def run(arguments: argparse.Namespace) -> CommandResult:
             raise CommandError(
                 "the operator isn't sharded",
                 "To run several replicas: settings.selectcache.sharding = selectcache.Sharding()",
-                code=PROBLEM,
             )
         if sharding.static is not None:
             return _fixed(sharding, sharding.static[1])
@@ -105,8 +104,9 @@ def _lines(fleet: Fleet) -> Iterable[str]:
     if fleet.replicas:
         for row in rows:
             yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-    for range_, owner, taker in fleet.moving:
-        yield f"Range {range_} moves from {owner or 'nobody'} to {taker}."
+    yield from _moves(fleet)
+    for name in fleet.idle:
+        yield f"* {name} owns no range: it has just started, or it has another by= than the others."
     if fleet.trouble:
         yield (
             f"! No replica handles anything: the ConfigMap {assignment_name(fleet.name)} can't be used"
@@ -118,6 +118,16 @@ def _lines(fleet: Fleet) -> Iterable[str]:
         what = "1 range" if len(fleet.unowned) == 1 else f"{len(fleet.unowned)} ranges"
         yield f"! No replica handles {what}: {spans(fleet.unowned)}.{_unserved(fleet)}"
     yield f"\n{_summary(fleet)}"
+
+
+def _moves(fleet: Fleet) -> Iterable[str]:
+    """Yield a line for each pair of replicas between which ranges move."""
+    moving: dict[tuple[str, str], list[int]] = {}
+    for range_, owner, taker in fleet.moving:
+        moving.setdefault((owner, taker), []).append(range_)
+    for (owner, taker), ranges in moving.items():
+        what = "Range %s moves" if len(ranges) == 1 else "Ranges %s move"
+        yield f"{what % spans(ranges)} from {owner or 'nobody'} to {taker}."
 
 
 def _row(each: Replica) -> tuple[str, str, str, str, str, str]:
@@ -140,9 +150,9 @@ def _summary(fleet: Fleet) -> str:
     alive = f"{acting} replica{'' if acting == 1 else 's'}"
     total = len(fleet.shares) or RANGES
     by = f" by {fleet.by}" if fleet.by else ""
-    text = f"{fleet.name} in {fleet.namespace}: {alive}, {total - len(fleet.unowned)} of {total} ranges{by}"
-    text += f", {fleet.moves:,} moves so far." if fleet.shares else "."
-    return f"{text} No problems found." if not fleet.unowned and not fleet.trouble else text
+    owned = f"{total - len(fleet.unowned)} of {total} ranges{by} have an owner that is alive"
+    moves = f", {fleet.moves:,} moves so far" if fleet.shares else ""
+    return f"{fleet.name} in {fleet.namespace}: {alive}, {owned}{moves}."
 
 
 def spans(numbers: Sequence[int]) -> str:

@@ -92,7 +92,8 @@ def test_each_replica_is_shown_with_its_ranges_and_namespaces(
     assert first.endswith("  32: 32-63")
     assert second.split()[:2] == ["web-2", "leaving"]
     assert summary == (
-        "webapps in operators: 2 replicas, 64 of 64 ranges by namespace, 64 moves so far. No problems found."
+        "webapps in operators: 2 replicas, 64 of 64 ranges by namespace have an owner that is alive, 64 moves"
+        " so far."
     )
     assert (said.code, said.errors) == (0, "")
     data = parsed(shards(capsys, "-o", "json"))["operators"][0]
@@ -112,14 +113,13 @@ def test_a_late_replica_handles_nothing_and_its_namespaces_are_named(
     said = shards(capsys)
     assert said.code == 1
     assert f"\n! No replica handles 1 range: {its}. Namespaces without a replica: office.\n" in said.output
-    assert "No problems" not in said.output
-    assert "1 replica, 63 of 64 ranges" in said.output
+    assert "1 replica, 63 of 64 ranges by namespace have an owner that is alive" in said.output
 
 
 @pytest.mark.parametrize(
     ("holder", "spec", "state"),
     [
-        ("", {}, "left"),
+        ("", {}, None),
         ("web-2/bb-1", {}, "alive"),
         ("web-2/aa-1", {"holderIdentity": "somebody"}, "unreadable"),
     ],
@@ -130,7 +130,7 @@ def test_ranges_of_an_identity_that_has_no_lease_are_unowned(
     capsys: pytest.CaptureFixture[str],
     holder: str,
     spec: dict[str, str],
-    state: str,
+    state: str | None,
 ) -> None:
     second = lease("web-2", holder=holder)
     second["spec"] |= spec
@@ -139,13 +139,27 @@ def test_ranges_of_an_identity_that_has_no_lease_are_unowned(
     data = parsed(said)["operators"][0]
     assert (said.code, data["unowned"]["ranges"]) == (1, [*range(32)])
     found = [(each["name"], each["state"], len(each["ranges"])) for each in data["replicas"]]
-    assert ("web-2", state, 0) in found
-    assert ("web-2", "left", 32) in found
+    own = [("web-2", state, 0)] if state is not None else []
+    assert sorted(found) == sorted([("web-1", "alive", 32), ("web-2", "left", 32), *own])
 
 
-def test_a_range_that_moves_says_where(teams: EmbeddedCluster, capsys: pytest.CaptureFixture[str]) -> None:
-    teams.create(lease("web-1"), lease("web-2"), assignment({}, warm="web-2/aa-1"))
-    assert "\nRange 7 moves from web-1 to web-2.\n" in shards(capsys).output
+def test_ranges_that_move_say_where(teams: EmbeddedCluster, capsys: pytest.CaptureFixture[str]) -> None:
+    owners = {7: "", **dict.fromkeys(range(10, 64), "web-2")}
+    teams.create(lease("web-1"), lease("web-2"), assignment(owners, warm="web-2/aa-1"))
+    said = shards(capsys).output
+    assert "\nRanges 0-6, 8-9 move from web-1 to web-2.\nRange 7 moves from nobody to web-2.\n" in said
+
+
+@pytest.mark.parametrize("warm", ["", "web-2/aa-1"])
+def test_a_replica_that_is_alive_and_gets_no_range_is_named(
+    teams: EmbeddedCluster, capsys: pytest.CaptureFixture[str], warm: str
+) -> None:
+    teams.create(lease("web-1"), lease("web-2"), assignment({}, warm=warm))
+    said = shards(capsys)
+    assert said.code == 0
+    assert ("\n* web-2 owns no range: it has just started, or it has another by= than " in said.output) is (
+        not warm
+    )
 
 
 @pytest.mark.parametrize(
@@ -171,7 +185,7 @@ def test_an_assignment_that_cannot_be_used_says_why(
     assert (
         f"! No replica handles anything: the ConfigMap webapps-shards can't be used ({why})." in said.output
     )
-    assert "1 replica, 0 of 64 ranges." in said.output
+    assert "1 replica, 0 of 64 ranges have an owner that is alive." in said.output
     assert parsed(shards(capsys, "-o", "json"))["operators"][0]["assignment"] == why
 
 
@@ -228,7 +242,7 @@ def test_ranges_that_never_move_need_no_cluster(command: Command) -> None:
 @pytest.mark.usefixtures("nowhere", "registry")
 def test_an_operator_of_one_replica_is_an_error(command: Command) -> None:
     said = command("shards", "select['v1/pods'] = 'app=web'")
-    assert (said.code, said.output) == (1, "")
+    assert (said.code, said.output) == (2, "")
     assert said.errors.startswith("error: the operator isn't sharded\nhint: ")
 
 
