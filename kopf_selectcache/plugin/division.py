@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
+from contextlib import suppress
 from functools import partial
 
 import kopf
 
 from kopf_selectcache import _kopf
-from kopf_selectcache._errors import DeclarationError
+from kopf_selectcache._errors import DeclarationError, ReadError
 from kopf_selectcache.cache.freshness import wait_until_reached
-from kopf_selectcache.core.redact import printable
 from kopf_selectcache.core.selection.kinds import Kind, KindKey, find
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.selectors.kind_keys import are_alike
@@ -25,10 +24,6 @@ from .narrowing import handlers_of_key
 from .on import change_handlers_of, declared_key
 from .operator import Operator
 from .reconcile import reconcilers_with
-
-REACH_SECONDS = 60.0
-"""The longest that handlers of a range wait until the caches are as new as its last owner's writes."""
-
 
 NAMED = 5
 """The number of handlers of Kopf that an error names."""
@@ -89,15 +84,8 @@ def join(operator: Operator, runtime: Runtime) -> Replica:
 
 async def reach(runtime: Runtime, version: str) -> None:
     """Wait until all caches of a replica have what the server had at a version, as long as they can."""
-    try:
-        async with asyncio.timeout(REACH_SECONDS):
-            await wait_until_reached(runtime.informers.values(), version, ending=runtime.ending)
-    except TimeoutError:
-        runtime.environment.logger.warning(
-            "This replica handles further objects although a cache has not reached version %(version)s in"
-            " %(seconds)d s: handlers may not see what another replica has just written.",
-            {"version": printable(version, 50), "seconds": REACH_SECONDS},
-        )
+    with suppress(ReadError):  # The operator ends.
+        await wait_until_reached(runtime.informers.values(), version, ending=runtime.ending)
 
 
 def division_of(

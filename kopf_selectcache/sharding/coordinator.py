@@ -69,7 +69,7 @@ from kopf_selectcache.core.assignment.replica import (
 )
 from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.store.changes import Change
-from kopf_selectcache.informer.environment import sleep_until
+from kopf_selectcache.informer.environment import end_within, sleep_until
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.selectors.selector import Selector
 from kopf_selectcache.settings.declaration import Cached
@@ -79,6 +79,9 @@ MOST_REFUSALS = 100
 
 REQUEST_SECONDS = 4.0
 """The longest that a request may take. After that nobody knows whether it was done."""
+
+REACH_SECONDS = 60.0
+"""The longest that handlers of a range wait until the caches are as new as its last owner's writes."""
 
 _REFUSALS = frozenset({400, 401, 403, 404, 405, 409, 410, 412, 413, 415, 422})
 """The codes with which a server says that it has done nothing."""
@@ -92,11 +95,11 @@ class Ranges(Protocol):
     async def warm(self, range_: int) -> None:
         """List and watch the keys of a range, without acting. Return once they are known."""
 
-    def cool(self, range_: int) -> None:
-        """Drop the keys of a range."""
+    def cool(self, ranges: Collection[int]) -> None:
+        """Drop the keys of some ranges."""
 
     async def reach(self, version: str) -> None:
-        """Return once the caches have all that the server had at a version."""
+        """Return once the caches have all that the server had at a version, or have ended."""
 
     def start(self, ranges: Collection[int]) -> None:
         """Act for some ranges: call handlers for all of their keys."""
@@ -145,7 +148,8 @@ class Coordinator:
         self._draining: dict[int, asyncio.Task[None]] = {}
         self._behind: dict[int, Term] = {}
         """The ranges that it has got, while its caches may lack the last writes of their earlier owners."""
-        self._catching_up: asyncio.Task[None] | None = None
+        self._catching_up: set[asyncio.Task[None]] = set()
+        self._is_leaving = False
         self._told_condition, self._told_acting = "", tuple[int, ...]()
         self._unowned: Mapping[int, float] = {}
         """Since when ranges have had no owner, as far as it knows."""
@@ -165,13 +169,23 @@ class Coordinator:
         state = self.state
         return min(state.options.timing.write, time_left(state, range_, term, self._clock()))
 
+    @property
+    def is_member(self) -> bool:
+        return self.state.phase is Phase.MEMBER
+
     def owner_of(self, range_: int) -> str:
         assignment = assignment_of(self.state)
         return "" if assignment is None else replica_of(assignment.shares[range_].owner)
 
     def status(self) -> Status:
-        """Return what there is to tell about this replica."""
-        return status(self.state, self._clock())
+        """Return what there is to tell about this replica: it acts on no range that waits for its caches."""
+        found = status(self.state, self._clock())
+        behind = {range_ for range_ in found.acting if range_ in self._behind}
+        return msgspec.structs.replace(
+            found,
+            acting=tuple(range_ for range_ in found.acting if range_ not in behind),
+            unowned=tuple(sorted({*found.unowned, *behind})),
+        )
 
     @property
     def is_over(self) -> bool:
@@ -243,17 +257,17 @@ class Coordinator:
                     {"replica": identity_of(self.state), "group": self.group},
                 )
             held = [each.range for each in self.state.holds]
-            warm = [each.range for each in self.state.warmths]
             options = self.state.options
             self.state = begin(
                 msgspec.structs.replace(options, nonce=f"{options.nonce}x"), self._clock()
             )  # From here on nothing is written for a range.
             for range_ in held:
                 self.ranges.stop(range_)
-            for range_ in warm:
-                self.ranges.cool(range_)
+            self.ranges.cool(range(options.ranges))
             for each in (self._inputs, self._warming, self._draining, self._behind):
                 each.clear()
+            if self._is_leaving:
+                self.put(Leave())
             await self._sleep(options.timing.retry)
 
     async def _run(self) -> None:
@@ -268,12 +282,12 @@ class Coordinator:
                     self._step(self._inputs.popleft() if self._inputs else Tick(), requests)
                 self._inputs.clear()
             finally:
-                for task in (*self._warming.values(), *self._draining.values(), self._catching_up):
-                    if task is not None:
-                        task.cancel()
+                for task in (*self._warming.values(), *self._draining.values(), *self._catching_up):
+                    task.cancel()
 
     def leave(self) -> None:
         """Free all ranges, and end."""
+        self._is_leaving = True
         self.put(Leave())
 
     def _step(self, input_: Input, requests: asyncio.TaskGroup) -> None:
@@ -283,22 +297,38 @@ class Coordinator:
         self.state = stepped.state
         for effect in stepped.effects:
             self._do(effect, requests)
+        if cold := {each.range for each in stepped.effects if isinstance(each, Cool)}:
+            self.ranges.cool(cold)
         self.moves += len(begun)
-        if begun and (self._catching_up is None or self._catching_up.done()):
-            self._catching_up = requests.create_task(self._catch_up())
+        if begun:
+            task = requests.create_task(self._catch_up(begun))
+            self._catching_up.add(task)
+            task.add_done_callback(self._catching_up.discard)
         self._tell()
 
-    async def _catch_up(self) -> None:
+    async def _catch_up(self, begun: Mapping[int, Term]) -> None:
         """Start ranges once the caches have all that their earlier owners have written: a handler that does
         not see what the last one created would create it again.
         """
-        while begun := dict(self._behind):
-            await self.ranges.reach(await self._newest_version())
-            for range_, term in begun.items():
-                if self._behind[range_] == term:
-                    del self._behind[range_]
-            if started := {range_ for range_, term in begun.items() if self.term_of(range_) == term}:
-                self.ranges.start(started)
+        async with asyncio.TaskGroup() as group:
+            reaching = group.create_task(self._reach())
+            if await end_within({reaching}, self._sleep(REACH_SECONDS)):
+                reaching.cancel()
+                self._logger.warning(
+                    "This replica handles further objects although its caches have not reached the present"
+                    " state of the server in %(seconds)d s: handlers may not see what another replica has"
+                    " just written.",
+                    {"seconds": REACH_SECONDS},
+                )
+        for range_, term in begun.items():
+            if self._behind.get(range_) == term:
+                del self._behind[range_]
+        if started := {range_ for range_, term in begun.items() if self.term_of(range_) == term}:
+            self.ranges.start(started)
+        self._tell()
+
+    async def _reach(self) -> None:
+        await self.ranges.reach(await self._newest_version())
 
     async def _newest_version(self) -> str:
         """Return the version that the server has now: that of a list. It is newer than the swap by which this
@@ -310,7 +340,9 @@ class Coordinator:
             try:
                 async with asyncio.timeout(self._request_seconds):
                     return str((await self._leases_now())["metadata"].get("resourceVersion") or "")
-            except (Refused, Unreachable, Garbled, TimeoutError):
+            except Refused as refused:
+                self._note_refusal(refused.refusal.code, refused.refusal.message)
+            except (Unreachable, Garbled, TimeoutError):
                 pass
             finally:
                 self.under_way -= 1
@@ -326,7 +358,9 @@ class Coordinator:
                 {"replica": found.identity, "group": self.group, "condition": found.condition},
             )
         holds = self.state.holds
-        is_moving = any(each.stage is not Stage.ACTING for each in holds) or self._warming
+        is_moving = self._warming or any(
+            each.stage is not Stage.ACTING or each.range in self._behind for each in holds
+        )
         if not is_moving and found.acting != self._told_acting:
             self._told_acting = found.acting
             self._logger.info(
@@ -379,7 +413,6 @@ class Coordinator:
                 self._warming[range_] = requests.create_task(self._warm(range_, ticket))
             case Cool(range_):
                 self._cancel(self._warming, range_)
-                self.ranges.cool(range_)
             case Drain(range_, term):
                 self._draining[range_] = requests.create_task(self._drain(range_, term))
             case Stop(range_):
@@ -387,6 +420,7 @@ class Coordinator:
                 self._cancel(self._draining, range_)
                 self.ranges.stop(range_)
             case Refuse(why):
+                self.ranges.cool(range(self.state.options.ranges))
                 self._logger.error(
                     "This replica handles nothing: %(why)s. Give all replicas of %(group)s the same"
                     " settings.selectcache.sharding; to change it, stop them all first.",
@@ -440,7 +474,7 @@ class Coordinator:
         self._failed.add((code, message))
         if code == 403:
             self._logger.error(
-                "This replica handles nothing, because it may not use its Lease or the assignment in"
+                "This replica can't do its part, because it may not use its Lease or the assignment in"
                 " namespace %(namespace)s: %(message)s. `selectcache rbac` prints the permissions.",
                 {"namespace": self.namespace, "message": message},
             )

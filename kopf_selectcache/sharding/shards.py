@@ -28,6 +28,10 @@ CANCELLED = 5.0
 """Seconds for the runs that were cancelled."""
 
 
+MOST_KEYS = 1 << 18
+"""The number of keys whose range is remembered: 100 bytes each. To hash them takes ten times as long."""
+
+
 class Ownership(Protocol):
     """Which ranges this replica owns, and until when."""
 
@@ -39,6 +43,10 @@ class Ownership(Protocol):
 
     def owner_of(self, range_: int) -> str:
         """Return the name of the replica that owns a range; empty if there is none."""
+
+    @property
+    def is_member(self) -> bool:
+        """True while this replica may get ranges."""
 
 
 class Handling(Protocol):
@@ -66,6 +74,8 @@ class Caches(Protocol):
 
 class Static:
     """The ranges of one of a fixed number of replicas: they never move."""
+
+    is_member = True
 
     def __init__(self, index: int, count: int, *, ranges: int = RANGES) -> None:
         self._me, self._term = str(index), Term("static", 0)
@@ -111,6 +121,7 @@ class Shards:
         self._fences: dict[int, tuple[Term, Fence]] = {}
         """The term and the fence of the runs of each range."""
         self._by = by
+        self._range_of_key: dict[ObjectKey, int] = {}
         self._range_of_namespace = lru_cache(100_000)(lambda name: range_of_key(name, "", by, ranges))
 
     # ---- Questions. In any thread.
@@ -119,7 +130,11 @@ class Shards:
         """Return the range of a key."""
         if self._by == "namespace" and key[0]:
             return self._range_of_namespace(key[0])
-        return range_of_key(*key, self._by, self.ranges)
+        if (found := self._range_of_key.get(key)) is None:
+            if len(self._range_of_key) >= MOST_KEYS:
+                self._range_of_key.clear()
+            found = self._range_of_key[key] = range_of_key(*key, self._by, self.ranges)
+        return found
 
     def caches_namespace(self, namespace: str) -> bool:
         """Return True if divided caches of this replica have a namespace, or will once it is warm."""
@@ -135,9 +150,10 @@ class Shards:
 
     def keeps(self, key: ObjectKey) -> bool:
         """Return True if what happens to a key is kept until this replica handles it: nobody else may be
-        told of it, since the owner of a range that moves gives no new work.
+        told of it, since the owner of a range that moves gives no new work. Without a Lease, nobody knows
+        when that would be.
         """
-        return self.range_of(key) in self.cached
+        return self.ownership.is_member and self.range_of(key) in self.cached
 
     @contextmanager
     def run_of(self, key: ObjectKey) -> Iterator[bool]:
@@ -177,10 +193,10 @@ class Shards:
         if self.caches is not None:
             await self.caches.wait_divided(lambda namespace: self._range_of_namespace(namespace) == range_)
 
-    def cool(self, range_: int) -> None:
+    def cool(self, ranges: Collection[int]) -> None:
         for each in self._handling:
-            each.forget(lambda key: self.range_of(key) == range_)
-        self._cache(self.cached - {range_})
+            each.forget(lambda key: self.range_of(key) in ranges)
+        self._cache(self.cached.difference(ranges))
 
     def _cache(self, ranges: frozenset[int]) -> None:
         self.cached = ranges

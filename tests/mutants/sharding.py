@@ -212,7 +212,7 @@ SHARDING: tuple[Mutant, ...] = (
     Mutant(
         "keep the namespaces of a range that goes",
         SHARDS,
-        "        self._cache(self.cached - {range_})\n",
+        "        self._cache(self.cached.difference(ranges))\n",
         "        pass\n",
         21,
         (CACHES + "a_range_that_goes_is_lost_in_the_same_step_and_nothing_is_run_or_asked_for_it",),
@@ -276,8 +276,8 @@ SHARDING: tuple[Mutant, ...] = (
     Mutant(
         "handle a range before the caches have what its last owner wrote",
         COORDINATOR,
-        "            await self.ranges.reach(await self._newest_version())\n",
-        "            await asyncio.sleep(0)\n",
+        "        await self.ranges.reach(await self._newest_version())\n",
+        "        await asyncio.sleep(0)\n",
         21,
         (MOVES + "a_new_owner_sees_what_the_previous_one_has_written_before_it_writes",),
     ),
@@ -316,7 +316,7 @@ SHARDING: tuple[Mutant, ...] = (
     Mutant(
         "keep what has departed in a range that goes",
         SHARDS,
-        "            each.forget(lambda key: self.range_of(key) == range_)\n",
+        "            each.forget(lambda key: self.range_of(key) in ranges)\n",
         "            pass\n",
         21,
         (MOVES + "what_departs_while_a_range_is_warm_is_forgotten_once_it_is_cooled",),
@@ -346,5 +346,40 @@ SHARDING: tuple[Mutant, ...] = (
         (
             "tests/reactions/test_worker.py::test_a_run_that_is_cancelled_before_it_begins_leaves_its_place_to_others",
         ),
+    ),
+    Mutant(
+        "take a range that waits for its caches for one that is handled",
+        COORDINATOR,
+        "        behind = {range_ for range_ in found.acting if range_ in self._behind}\n",
+        "        behind = set()\n",
+        21,
+        (
+            COORDINATOR_TESTS
+            + "ranges_whose_caches_do_not_come_on_wait_for_some_time_and_have_no_owner_meanwhile",
+        ),
+    ),
+    Mutant(
+        "handle no range while the server refuses to tell its version",
+        COORDINATOR,
+        "self._sleep(REACH_SECONDS)",
+        "self._sleep(1e9)",
+        21,
+        (COORDINATOR_TESTS + "a_list_that_is_refused_is_told_and_keeps_ranges_waiting_for_some_time_only",),
+    ),
+    Mutant(
+        "forget after a bug that a replica is to leave",
+        COORDINATOR,
+        "            if self._is_leaving:\n",
+        "            if False:\n",
+        21,
+        (COORDINATOR_TESTS + "a_replica_that_is_to_leave_leaves_although_it_has_a_bug",),
+    ),
+    Mutant(
+        "keep departures in a replica without a Lease",
+        SHARDS,
+        "        return self.ownership.is_member and ",
+        "        return ",
+        21,
+        (MOVES + "a_replica_without_a_lease_keeps_no_departures",),
     ),
 )

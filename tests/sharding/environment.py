@@ -83,7 +83,7 @@ class Acting:
     async def warm(self, range_: int) -> None:
         await asyncio.sleep(0)
 
-    def cool(self, range_: int) -> None:
+    def cool(self, ranges: Collection[int]) -> None:
         """It has nothing to drop."""
 
     async def reach(self, version: str) -> None:

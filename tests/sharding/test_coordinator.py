@@ -9,7 +9,10 @@ from typing import Any
 
 import pytest
 
-from kopf_selectcache.client.reading import Unreachable
+from kopf_selectcache.client.reading import Refused, Unreachable
+from kopf_selectcache.core.assignment.replica import WORKS, Stage
+from kopf_selectcache.core.protocol.messages import Refusal
+from kopf_selectcache.sharding.coordinator import REACH_SECONDS
 from tests.faults.environment import run
 
 from .environment import GROUP, NAMESPACE, Acting, fleet
@@ -31,7 +34,7 @@ def test_the_ranges_of_a_dead_replica_go_to_the_others() -> None:
         async with fleet() as replicas:
             for name in ("a", "b", "c"):
                 replicas.start(name)
-            await replicas.until(lambda: len(replicas.log.acting) == 64)
+            await replicas.until(lambda: sorted(replicas.owned().values()) == [21, 21, 22])
             killed_at = replicas.clock.now
             replicas.kill("b")
             await replicas.until(lambda: len(replicas.log.acting) == 64)
@@ -203,8 +206,8 @@ def test_a_bug_ends_what_a_replica_does_and_it_joins_again_under_another_identit
             broken, cooled = replicas.start("a"), set[int]()
 
             class Cooling(Acting):
-                def cool(self, range_: int) -> None:
-                    cooled.add(range_)
+                def cool(self, ranges: Collection[int]) -> None:
+                    cooled.update(ranges)
 
             broken.coordinator.ranges = Cooling("a", replicas.log)
             await replicas.until(lambda: replicas.owned() == {"a": 64})
@@ -303,7 +306,11 @@ def test_a_range_is_handled_once_the_caches_have_what_its_last_owner_wrote() -> 
 
             ranges.reach = reach  # type: ignore[method-assign]
             coordinator._leases_now = failing_once  # type: ignore[method-assign]
-            await replicas.until(lambda: len(coordinator.status().acting) == 64 and versions)
+
+            def acting() -> int:
+                return sum(each.stage is Stage.ACTING for each in coordinator.state.holds)
+
+            await replicas.until(lambda: acting() == 64 and versions)
             taken_at = coordinator.state.seen
             assert taken_at is not None
             assert int(versions[0]) >= int(taken_at.version)
@@ -312,7 +319,7 @@ def test_a_range_is_handled_once_the_caches_have_what_its_last_owner_wrote() -> 
             replicas.cluster.delete(ASSIGNMENT)
             await replicas.until(lambda: len(replicas.log.lines) == 64)
             assert {*replicas.log.lines} == {f"a -{range_}" for range_ in range(64)}
-            await replicas.until(lambda: len(coordinator.status().acting) == 64)
+            await replicas.until(lambda: acting() == 64)
             reached.set()
             await replicas.until(lambda: replicas.owned() == {"a": 64})
             assert coordinator.term_of(7) is not None
@@ -344,5 +351,112 @@ def test_whoever_gets_a_range_whose_runs_were_cancelled_waits_for_their_last_wri
             assert min(wait for range_, wait in waits.items() if not range_ % 2) >= 5.0
             assert min(wait for range_, wait in waits.items() if range_ % 2) < 5.0
             assert replicas.log.overlaps == []
+
+    run(main())
+
+
+def test_ranges_whose_caches_do_not_come_on_wait_for_some_time_and_have_no_owner_meanwhile(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO)
+
+    async def main() -> None:
+        async with fleet() as replicas:
+            replicas.start("a")
+            await replicas.until(lambda: replicas.owned() == {"a": 64})
+            late, begun, started = replicas.start("b").coordinator, dict[int, float](), dict[int, float]()
+
+            class Late(Acting):
+                async def reach(self, version: str) -> None:
+                    begun.update({each: replicas.clock.now for each in late._behind if each not in begun})
+                    await asyncio.Event().wait()
+
+                def start(self, ranges: Collection[int]) -> None:
+                    super().start(ranges)
+                    started.update(dict.fromkeys(ranges, replicas.clock.now))
+
+            late.ranges = Late("b", replicas.log)
+            await replicas.until(lambda: late._behind)
+            found = late.status()
+            assert (found.condition, found.acting) == (WORKS, ())
+            assert {*found.unowned} >= {*late._behind}
+            await replicas.until(lambda: replicas.owned()["b"] == 32)
+            waits = [started[range_] - begun[range_] for range_ in started]
+            assert max(waits) <= REACH_SECONDS + 1, "none waits for what came before it"
+            assert late.status().unowned == ()
+            assert len(late.status().acting) == 32
+            assert replicas.log.overlaps == []
+
+    run(main())
+    assert "although its caches have not reached the present state of the server in 60 s" in caplog.text
+    assert "ranges of webapps have had no owner" in caplog.text
+    assert "All ranges of webapps have an owner again" in caplog.text
+
+
+def test_a_list_that_is_refused_is_told_and_keeps_ranges_waiting_for_some_time_only(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def main() -> None:
+        async with fleet() as replicas:
+            coordinator = replicas.start("a").coordinator
+            leases_now = coordinator._leases_now
+
+            async def refused() -> Any:
+                if coordinator._behind:
+                    raise Refused(Refusal(403, "Forbidden", "no list of leases"))
+                return await leases_now()
+
+            coordinator._leases_now = refused  # type: ignore[method-assign]
+            begun_at = replicas.clock.now
+            await replicas.until(lambda: replicas.owned()["a"] or replicas.clock.now > begun_at + 200)
+            assert replicas.owned() == {"a": 64}
+
+    run(main())
+    assert "can't do its part, because it may not use its Lease" in caplog.text
+    assert "no list of leases" in caplog.text
+
+
+def test_a_replica_that_is_to_leave_leaves_although_it_has_a_bug() -> None:
+    async def main() -> None:
+        async with fleet() as replicas:
+            broken = replicas.start("a")
+            await replicas.until(lambda: replicas.owned() == {"a": 64})
+            tell = broken.coordinator._tell
+
+            def fail() -> None:
+                broken.coordinator._tell = tell  # type: ignore[method-assign]
+                raise ValueError("a bug")
+
+            broken.coordinator._tell = fail  # type: ignore[method-assign]
+            broken.coordinator.leave()
+            begun_at = replicas.clock.now
+            await replicas.until(lambda: broken.tasks[1].done() or replicas.clock.now > begun_at + 100)
+            assert broken.tasks[1].done()
+
+    run(main())
+
+
+def test_ranges_that_go_are_cooled_in_few_steps_and_all_where_other_replicas_have_other_settings() -> None:
+    async def main() -> None:
+        async with fleet() as replicas:
+            cools = list[set[int]]()
+
+            class Cooling(Acting):
+                def cool(self, ranges: Collection[int]) -> None:
+                    cools.append({*ranges})
+
+            first = replicas.start("a")
+            first.coordinator.ranges = Cooling("a", replicas.log)
+            await replicas.until(lambda: replicas.owned() == {"a": 64})
+            replicas.start("b")
+            await replicas.until(lambda: sorted(replicas.owned().values()) == [32, 32])
+            await replicas.until(lambda: len(set[int]().union(*cools)) == 32)
+            assert sum(map(len, cools)) == 32
+            assert len(cools) < 32
+            other = replicas.start("c", ranges=16)
+            other.coordinator.ranges = Cooling("c", replicas.log)
+            cools.clear()
+            await replicas.until(other.tasks[1].done)
+            assert cools == [{*range(16)}]
 
     run(main())

@@ -193,7 +193,7 @@ def test_a_range_that_goes_is_lost_in_the_same_step_and_nothing_is_run_or_asked_
             ownership = one.shards.ownership
             one.shards.ownership = _Without(ownership, one.range_of(gone))
             before = len(cluster.requests)
-            one.shards.cool(one.range_of(gone))
+            one.shards.cool({one.range_of(gone)})
             with pytest.raises(OutsideFilter) as caught:
                 one.cache.get("configmaps", "x", namespace=gone)
             assert caught.value.reason == "shard"
@@ -210,6 +210,8 @@ def test_a_range_that_goes_is_lost_in_the_same_step_and_nothing_is_run_or_asked_
 
 class _Without:
     """The ranges of a replica, but one."""
+
+    is_member = True
 
     def __init__(self, ownership: Any, range_: int) -> None:
         self._ownership, self._range = ownership, range_
@@ -230,7 +232,7 @@ def test_a_range_is_warm_once_all_of_its_namespaces_are_synced() -> None:
         async with populated() as cluster, replica(cluster, filters=filters) as one:
             moving = NAMESPACES[3]
             range_ = one.range_of(moving)
-            one.shards.cool(range_)
+            one.shards.cool({range_})
             await until(lambda: one.informer.filter_change.is_idle and not one.informer.state.lost)
             silence = cluster.faults.add(Silence(), verb="list", resource="configmaps", namespace=moving)
             warming = asyncio.create_task(one.shards.warm(range_))
@@ -409,8 +411,7 @@ def test_an_operator_of_some_namespaces_divides_these() -> None:
 def test_a_replica_without_ranges_has_nothing_and_reads_of_what_is_cached_say_so() -> None:
     async def main() -> None:
         async with populated() as cluster, replica(cluster) as one:
-            for range_ in range(64):
-                one.shards.cool(range_)
+            one.shards.cool(range(64))
             assert one.cached() == set()
             with pytest.raises(OutsideFilter) as caught:
                 one.cache.list("configmaps", labels="fleet=yes")

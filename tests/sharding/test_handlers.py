@@ -38,6 +38,7 @@ class Movable:
     def __init__(self) -> None:
         self.terms: dict[int, Term] = {}
         self.owner = "other"
+        self.is_member = True
 
     def give(self, ranges: range) -> None:
         for range_ in ranges:

@@ -24,6 +24,7 @@ from kopf_selectcache.plugin.operator import operator_of
 from kopf_selectcache.reactions.engine import RunAgain
 from kopf_selectcache.reactions.queue import Run
 from kopf_selectcache.settings.options import settings_of
+from kopf_selectcache.sharding import shards as shards_module
 from kopf_selectcache.sharding.shards import Shards, Static
 from kopf_selectcache.testing import EmbeddedCluster
 from kopf_selectcache.testing.faults import Silence
@@ -83,6 +84,14 @@ def test_a_static_replica_writes_for_its_own_ranges() -> None:
     term = first.term_of(0) or second.term_of(0)
     assert term is not None
     assert {first.time_left(0, term), second.time_left(0, term)} == {inf, 0.0}
+
+
+def test_the_ranges_of_some_keys_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shards_module, "MOST_KEYS", 3)
+    shards, keys = Shards(ownership=Static(0, 1), by="object"), [("team", f"x{each}") for each in range(5)]
+    for _ in range(2):
+        assert [shards.range_of(key) for key in keys] == [range_of(mixed_64("/".join(key))) for key in keys]
+    assert 0 < len(shards._range_of_key) <= 3
 
 
 def test_a_handler_that_fails_to_run_its_keys_keeps_no_other_from_its_own(
