@@ -52,6 +52,11 @@ async def run(arguments: argparse.Namespace) -> CommandResult:
         namespace = operator_loader.namespace_of(arguments)
         if arguments.check is None:
             namespace = namespace or DEFAULT
+        granted, assumed = _read(Path(arguments.check), arguments.account) if arguments.check else ([], [])
+        if not namespace:  # That of the replicas, which have Leases.
+            namespace = next(
+                (each.namespace for each in granted if each.resource == "leases" and each.namespace), ""
+            )
         needs = Needs(operator, _late.given(arguments), arguments.fetch, namespace=namespace)
         rights, recorded = await needs.all(), await needs.of_recorders()
         if arguments.check is None:
@@ -63,7 +68,6 @@ async def run(arguments: argparse.Namespace) -> CommandResult:
             return CommandResult(text, as_list(objects), notes=() if is_text else needs.unknown, is_code=True)
         others = [right for right in rights if right not in recorded]
         if arguments.check:
-            granted, assumed = _read(Path(arguments.check), arguments.account)
 
             async def lacks(right: Right) -> list[Right]:
                 return lacking([right], granted)
@@ -72,7 +76,6 @@ async def run(arguments: argparse.Namespace) -> CommandResult:
             needed = merged([*others, *events.needed])
             missing = lacking(needed, granted)
         else:
-            assumed = []
             reviewer = operator_loader.reviewer_of(operator.transport, operator_loader.user_of(arguments))
             await operator.log_in()
             events = await choose(recorded, reviewer.lacks)

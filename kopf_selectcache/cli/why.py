@@ -14,6 +14,8 @@ from typing import Any
 
 from kopf_selectcache.cache.why import Standing, Why, ask_server
 from kopf_selectcache.client.reading import Refused
+from kopf_selectcache.core.assignment.hashing import RANGES, range_of_key
+from kopf_selectcache.core.assignment.rendezvous import desired_owners
 from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.selection.kinds import Resource
 from kopf_selectcache.settings.rights import Right, merged, of_cache
@@ -83,14 +85,19 @@ async def _replica_of(operator: Loaded, namespace: str | None, name: str) -> tup
     sharding, and if the cluster doesn't tell.
     """
     sharding = operator.declared.sharding
-    if sharding is None or sharding.static is not None:
+    if sharding is None:
         return {}, ""
+    by = f"the namespace {namespace}" if namespace and sharding.by == "namespace" else "the name"
+    if sharding.static is not None:
+        range_ = range_of_key(namespace, name, sharding.by)
+        replica = desired_owners(frozenset(map(str, range(sharding.static[1]))), RANGES)[range_]
+        text = f"Replica {replica} of {sharding.static[1]} handles it: {by} is in range {range_}."
+        return {"replica": replica, "range": range_}, text
     with suppress(Refused, Garbled):
         where = sharding.namespace or None
         fleets, _ = await fleets_in(operator.transport, sharding.name, where, datetime.now(UTC))
         if len(fleets) == 1 and fleets[0].replicas:
             replica, range_ = fleets[0].owner(namespace, name, sharding.by)
-            by = f"the namespace {namespace}" if namespace and sharding.by == "namespace" else "the name"
             text = (
                 f"{f'Replica {replica}' if replica else 'No replica'} handles it: {by} is in range {range_}."
             )

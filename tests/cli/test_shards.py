@@ -24,6 +24,7 @@ from kopf_selectcache.core.assignment.records import (
     fresh,
     lease_body,
 )
+from kopf_selectcache.sharding.shards import Static
 from kopf_selectcache.testing import EmbeddedCluster
 from kopf_selectcache.testing.faults import Refuse
 from tests.cli.conftest import DEFINITION, Command, Outcome, parsed, pod
@@ -352,6 +353,18 @@ def test_why_names_the_replica_of_an_object(
     number = range_of_namespace(namespace)
     assert f"\n{text}: the namespace {namespace} is in range {number}.\n" in said.output
     assert said.code == 0
+
+
+@pytest.mark.parametrize(("by", "named"), [("namespace", "the namespace shop"), ("object", "the name")])
+def test_why_names_the_number_of_a_static_replica(
+    teams: EmbeddedCluster, command: Command, by: str, named: str
+) -> None:
+    number = range_of_key("shop", "a", by)
+    owner = Static(0, 3).owner_of(number)
+    static = SHARDED.replace("name='webapps', namespace='operators'", f"by='{by}', static=(0, 3)")
+    teams.create(pod("a", "web"))
+    said = command("why", static, "pods/shop/a", "-A", "--standalone", handlers=RECONCILING)
+    assert f"\nReplica {owner} of 3 handles it: {named} is in range {number}.\n" in said.output
 
 
 def test_why_keeps_silent_if_the_cluster_does_not_tell(teams: EmbeddedCluster, command: Command) -> None:
