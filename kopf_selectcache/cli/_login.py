@@ -267,7 +267,8 @@ def line_of(error: BaseException) -> str:
     own = [
         f"{Path(frame.filename).name}:{frame.lineno}: "
         for frame in traceback.extract_tb(error.__traceback__)
-        if not Path(frame.filename).resolve().is_relative_to(ours)
+        if not frame.filename.startswith("<")  # Python has generated it, such as for a dataclass.
+        and not Path(frame.filename).resolve().is_relative_to(ours)
         and not is_of_library(Path(frame.filename).resolve())
     ]
     return own[-1] if own else ""

@@ -4,6 +4,7 @@ commands say of sharding."""
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from copy import deepcopy
 from datetime import UTC, datetime, timedelta
@@ -245,6 +246,13 @@ def test_an_operator_of_one_replica_is_an_error(command: Command) -> None:
     said = command("shards", "select['v1/pods'] = 'app=web'")
     assert (said.code, said.output) == (2, "")
     assert said.errors.startswith("error: the operator isn't sharded\nhint: ")
+
+
+@pytest.mark.usefixtures("nowhere", "registry")
+def test_a_wrong_option_is_refused_with_the_line_of_the_operator(command: Command) -> None:
+    """The line above it is of the code that Python has generated for `Sharding`."""
+    said = command("check", "settings.selectcache.sharding = selectcache.Sharding(lease=2)")
+    assert re.match(r"error: web\.py:\d+: Sharding\(lease=2\): not a number of seconds", said.errors)
 
 
 @pytest.mark.parametrize("arguments", [(), ("--account", "operators/web")])
