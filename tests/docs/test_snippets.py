@@ -74,7 +74,9 @@ def alone() -> Iterator[Fence]:
 
 
 @pytest.mark.parametrize("fence", list(alone()), ids=str)
-def test_python_runs_and_so_do_the_handlers_in_it(fence: Fence, registry: kopf.OperatorRegistry) -> None:
+def test_python_runs_and_so_do_the_handlers_in_it(
+    fence: Fence, registry: kopf.OperatorRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
     code = compile(fence.text, str(fence), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
     if reason := next((reason for begin, reason in OF_CLIENTS.items() if fence.text.startswith(begin)), ""):
         pytest.skip(reason)
@@ -82,6 +84,7 @@ def test_python_runs_and_so_do_the_handlers_in_it(fence: Fence, registry: kopf.O
     made: dict[str, Any] = {"kopf": kopf, "selectcache": selectcache, "settings": settings}
     exec(code, made)  # A reader runs it, too.  # noqa: S102
     assert registry is kopf.get_default_registry()
+    monkeypatch.setenv("POD_NAME", "webapps-0")
     if "configure" in made:
         made["configure"](settings=settings)
     for function in list(made.values()):
