@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
-from contextvars import Context, ContextVar, copy_context
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import partial
 from math import inf
@@ -91,32 +91,26 @@ class Fence:
         self._has_lost |= not is_answered
 
 
-_fence: ContextVar[Fence | None] = ContextVar("selectcache_fence", default=None)
+FENCE: ContextVar[Fence | None] = ContextVar("selectcache_fence", default=None)
+"""The fence of the running code; None if it runs for no key of a replica."""
 
 
 @contextmanager
 def fenced(fence: Fence) -> Iterator[None]:
     """Let the code that runs here, and the tasks that it starts, write while a fence is open."""
-    token = _fence.set(fence)
+    token = FENCE.set(fence)
     try:
         yield
     finally:
-        _fence.reset(token)
+        FENCE.reset(token)
 
 
 def time_left() -> float:
     """Return the seconds within which a write of the running code must be over: infinite if it runs for no
     key of a replica, 0.0 if it must not be sent.
     """
-    fence = _fence.get()
+    fence = FENCE.get()
     return inf if fence is None else fence.time_left()
-
-
-def unfenced() -> Context:
-    """Return the context of a task that is not bound to the run that starts it."""
-    context = copy_context()
-    context.run(_fence.set, None)
-    return context
 
 
 class Unsettled(Exception):
@@ -295,7 +289,7 @@ class _Attempts:
 
     async def _sent(self, write: Write, left: float) -> bytes:
         """Send the write once; let the fence know how it ends."""
-        if (fence := _fence.get()) is None:
+        if (fence := FENCE.get()) is None:
             return await self._writer.send(self._call, write, left)
         is_answered = False
         fence.begin()

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
-from contextvars import Context
+from contextvars import Context, copy_context
 from dataclasses import dataclass, field, replace
 from threading import Lock
 from typing import Any, Protocol, TypeAlias, TypeVar, cast
@@ -20,7 +20,7 @@ from weakref import WeakSet
 from kopf_selectcache._errors import WRITTEN, ReadError, StateError
 from kopf_selectcache.client.reading import Refused, Unreachable
 from kopf_selectcache.client.transport import Transport
-from kopf_selectcache.client.writer import unfenced
+from kopf_selectcache.client.writer import FENCE
 from kopf_selectcache.core.errors import Garbled, let_exit
 from kopf_selectcache.core.protocol.backoff import delay
 from kopf_selectcache.settings.declaration import Cached
@@ -33,8 +33,9 @@ def context_of_loop() -> Context:
     """Return the context of a task that goes on after the call that starts it: perhaps one of a thread, or of
     a run for another key.
     """
-    context = unfenced()
+    context = copy_context()
     context.run(WRITTEN.set, "")
+    context.run(FENCE.set, None)
     return context
 
 

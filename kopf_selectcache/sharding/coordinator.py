@@ -32,6 +32,7 @@ from kopf_selectcache.core.assignment.records import (
     replica_of,
 )
 from kopf_selectcache.core.assignment.replica import (
+    WORKS,
     Answer,
     AssignmentSeen,
     Cool,
@@ -64,6 +65,7 @@ from kopf_selectcache.core.assignment.replica import (
     begin,
     due,
     identity_of,
+    is_of_another,
     status,
     time_left,
 )
@@ -150,7 +152,9 @@ class Coordinator:
         """The ranges that it has got, while its caches may lack the last writes of their earlier owners."""
         self._catching_up: set[asyncio.Task[None]] = set()
         self._is_leaving = False
+        self._has_worked = False
         self._told_condition, self._told_acting = "", tuple[int, ...]()
+        self._told_refusal = ""
         self._unowned: Mapping[int, float] = {}
         """Since when ranges have had no owner, as far as it knows."""
         self._is_unowned_told = False
@@ -244,12 +248,20 @@ class Coordinator:
         maps.subscribe(see_assignment)
 
     async def run(self) -> None:
-        """Be a replica until cancelled, until it has left, or until it must not run. After a bug in this
-        package it acts for nothing any more, and joins the others again under another identity.
+        """Be a replica until cancelled, or until it has left. After a bug in this package it acts for nothing
+        any more, and joins the others again under another identity. If the others divide the work in another
+        way, it tries again once their Leases may be over.
         """
         while True:
+            pause = self.state.options.timing.retry
             try:
-                return await self._run()
+                await self._run()
+                if self.state.phase is Phase.REFUSED and not self._is_leaving:
+                    self._has_input.clear()
+                    await sleep_until(self._has_input, self._sleep(self.state.options.timing.lease))
+                    pause = 0.0
+                if self.state.phase is not Phase.REFUSED or self._is_leaving:
+                    return
             except Exception:
                 self._logger.exception(
                     "The replica %(replica)s of %(group)s stops because of a bug in kopf_selectcache,"
@@ -268,7 +280,7 @@ class Coordinator:
                 each.clear()
             if self._is_leaving:
                 self.put(Leave())
-            await self._sleep(options.timing.retry)
+            await self._sleep(pause)
 
     async def _run(self) -> None:
         async with asyncio.TaskGroup() as requests:
@@ -289,6 +301,7 @@ class Coordinator:
         """Free all ranges, and end."""
         self._is_leaving = True
         self.put(Leave())
+        self._has_input.set()
 
     def _step(self, input_: Input, requests: asyncio.TaskGroup) -> None:
         stepped = step(self.state, input_, self._clock())
@@ -353,7 +366,10 @@ class Coordinator:
         found = self.status()
         if found.condition != self._told_condition:
             self._told_condition = found.condition
-            self._logger.info(
+            self._has_worked |= found.condition == WORKS
+            is_trouble = found.condition != WORKS and self._has_worked and not self._is_leaving
+            self._logger.log(
+                logging.WARNING if is_trouble or is_of_another(self.state) else logging.INFO,
                 "Replica %(replica)s of %(group)s: %(condition)s.",
                 {"replica": found.identity, "group": self.group, "condition": found.condition},
             )
@@ -361,7 +377,7 @@ class Coordinator:
         is_moving = self._warming or any(
             each.stage is not Stage.ACTING or each.range in self._behind for each in holds
         )
-        if not is_moving and found.acting != self._told_acting:
+        if not is_moving and found.shares and found.acting != self._told_acting:
             self._told_acting = found.acting
             self._logger.info(
                 "Replica %(replica)s of %(group)s handles %(count)s of %(ranges)s ranges.",
@@ -400,6 +416,16 @@ class Coordinator:
     def _do(self, effect: Effect, requests: asyncio.TaskGroup) -> None:
         match effect:
             case SwapLease(request, read):
+                if read.name != self.state.options.name:
+                    self._logger.warning(
+                        "Replica %(replica)s of %(group)s has not renewed its Lease for %(seconds)g s: others"
+                        " take its ranges.",
+                        {
+                            "replica": read.name,
+                            "group": self.group,
+                            "seconds": self.state.options.timing.lease,
+                        },
+                    )
                 requests.create_task(self._answer(request, partial(self._swap_lease, request, read)))
             case DeleteLease(request, read):
                 requests.create_task(self._answer(request, partial(self._delete_lease, request, read)))
@@ -421,11 +447,13 @@ class Coordinator:
                 self.ranges.stop(range_)
             case Refuse(why):
                 self.ranges.cool(range(self.state.options.ranges))
-                self._logger.error(
-                    "This replica handles nothing: %(why)s. Give all replicas of %(group)s the same"
-                    " settings.selectcache.sharding; to change it, stop them all first.",
-                    {"why": why, "group": self.group},
-                )
+                if why != self._told_refusal:
+                    self._told_refusal = why
+                    self._logger.error(
+                        "This replica handles nothing: %(why)s. Give all replicas of %(group)s the same"
+                        " settings.selectcache.sharding; to change it, stop them all first.",
+                        {"why": why, "group": self.group},
+                    )
             case Left():
                 self._logger.info("This replica has left %(group)s.", {"group": self.group})
 
@@ -497,7 +525,12 @@ class Coordinator:
     async def _delete_lease(self, request: int, read: LeaseRead) -> Input:
         preconditions = {"uid": read.uid, "resourceVersion": read.version}
         body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": preconditions}
-        await self._send("DELETE", f"{self._leases}/{lease_name(self.group, read.name)}", body)
+        try:
+            await self._send("DELETE", f"{self._leases}/{lease_name(self.group, read.name)}", body)
+        except Refused as refused:
+            if refused.refusal.code != 404:  # Another replica has deleted it.
+                raise
+            return Answer(request, Outcome.REFUSED)
         return Answer(request, Outcome.YES)
 
     async def _swap_assignment(self, effect: SwapAssignment) -> Input:

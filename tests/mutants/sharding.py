@@ -138,6 +138,25 @@ SHARDING: tuple[Mutant, ...] = (
         (HANDLERS + "a_run_that_outlives_its_range_writes_nothing",),
     ),
     Mutant(
+        "give up for good while others divide the work in another way",
+        COORDINATOR,
+        "                if self.state.phase is not Phase.REFUSED or self._is_leaving:\n",
+        "                if True:\n",
+        21,
+        (COORDINATOR_TESTS + "a_replica_that_divides_in_another_way_joins_once_the_others_are_gone",),
+    ),
+    Mutant(
+        "count the ranges of another process of one's own name as unowned",
+        "core/assignment/replica.py",
+        "        alive.add(lease.holder)\n",
+        "        pass\n",
+        21,
+        (
+            COORDINATOR_TESTS
+            + "of_two_processes_with_one_name_one_handles_and_the_other_says_why_it_does_not",
+        ),
+    ),
+    Mutant(
         "free a range as clean while the server may execute a write",
         "client/writer.py",
         "return not (self._under_way or self._has_lost)",
@@ -155,8 +174,8 @@ SHARDING: tuple[Mutant, ...] = (
     ),
     Mutant(
         "bind what a handler starts for all keys to its own",
-        "client/writer.py",
-        "    context.run(_fence.set, None)\n",
+        "informer/environment.py",
+        "    context.run(FENCE.set, None)\n",
         "",
         21,
         (FENCE + "what_a_handler_starts_for_all_keys_is_not_bound_to_its_own",),

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from kopf_selectcache.client.reading import Refused, Unreachable
+from kopf_selectcache.core.assignment.records import ANNOTATION
 from kopf_selectcache.core.assignment.replica import WORKS, Stage
 from kopf_selectcache.core.protocol.messages import Refusal
 from kopf_selectcache.sharding.coordinator import REACH_SECONDS
@@ -96,7 +97,7 @@ def test_a_replica_with_other_settings_handles_nothing_and_says_why(caplog: pyte
             replicas.start("a")
             await replicas.until(lambda: replicas.owned() == {"a": 64})
             other = replicas.start("b", ranges=16)
-            await replicas.until(other.tasks[1].done)
+            await replicas.until(lambda: other.coordinator.is_over)
             assert replicas.owned() == {"a": 64, "b": 0}
 
     run(main())
@@ -134,7 +135,9 @@ def test_an_edited_assignment_is_made_anew_and_nothing_is_handled_twice() -> Non
     run(main())
 
 
-def test_of_two_processes_with_one_name_one_handles_and_the_other_says_why_it_does_not() -> None:
+def test_of_two_processes_with_one_name_one_handles_and_the_other_says_why_it_does_not(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async def main() -> None:
         async with fleet() as replicas:
             first = replicas.start("a")
@@ -144,9 +147,78 @@ def test_of_two_processes_with_one_name_one_handles_and_the_other_says_why_it_do
             await replicas.until(lambda: replicas.clock.now > 1100)
             assert second.coordinator.status().condition.startswith("another process, a/process0-1, holds")
             assert len(first.coordinator.status().acting) == 64
+            assert second.coordinator.status().unowned == (), "the other one owns them all"
             assert replicas.log.overlaps == []
 
     run(main())
+    (line,) = [each for each in caplog.records if "another process" in each.getMessage()]
+    assert line.levelname == "WARNING"
+    assert "have had no owner" not in caplog.text
+
+
+def test_a_replica_that_divides_in_another_way_joins_once_the_others_are_gone(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def main() -> None:
+        async with fleet() as replicas:
+            replicas.start("a")
+            await replicas.until(lambda: replicas.owned() == {"a": 64})
+            other = replicas.start("b", ranges=32)
+            await replicas.until(lambda: "This replica handles nothing: " in caplog.text)
+            assert "divide 64 ranges" in other.coordinator.status().condition
+            now = replicas.clock.now
+            await replicas.until(lambda: replicas.clock.now > now + 200)
+            assert replicas.owned() == {"a": 64, "b": 0}
+            assert caplog.text.count("This replica handles nothing: ") == 1, "it has said so"
+            replicas.kill("a")
+            await replicas.until(lambda: replicas.owned() == {"b": 32} or other.tasks[1].done())
+            assert replicas.owned() == {"b": 32}
+            assert replicas.log.overlaps == []
+
+    run(main())
+    assert "Replica a of webapps has not renewed its Lease for 40 s: others take its ranges." in caplog.text
+
+
+def test_a_replica_that_is_refused_can_leave() -> None:
+    async def main() -> None:
+        async with fleet() as replicas:
+            replicas.start("a")
+            await replicas.until(lambda: replicas.owned() == {"a": 64})
+            other = replicas.start("b", ranges=32)
+            await replicas.until(lambda: other.coordinator.is_over)
+            other.coordinator.leave()
+            await replicas.until(other.tasks[1].done)
+            assert replicas.owned() == {"a": 64, "b": 0}
+
+    run(main())
+
+
+@pytest.mark.parametrize("change", ["delete", "edit"])
+def test_what_keeps_a_replica_from_going_on_is_a_warning(
+    change: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", logger="kopf_selectcache")
+
+    async def main() -> None:
+        async with fleet() as replicas:
+            replicas.start("a")
+            await replicas.until(lambda: replicas.owned() == {"a": 64})
+            assert not [each for each in caplog.records if each.levelname == "WARNING"]
+            lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}
+            metadata = {"name": f"{GROUP}-shard-a", "namespace": NAMESPACE}
+            if change == "delete":
+                replicas.cluster.delete(ASSIGNMENT)
+            else:
+                edited = {**lease, "metadata": metadata}
+                replicas.cluster.patch(edited, {"metadata": {"annotations": {ANNOTATION: "edited"}}})
+            await replicas.until(lambda: replicas.owned() == {"a": 0})
+            await replicas.until(lambda: replicas.owned() == {"a": 64})
+
+    run(main())
+    warned = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
+    what = "there is no assignment" if change == "delete" else "somebody has edited its Lease"
+    assert any(what in each for each in warned), warned
+    assert "handles 0 of 0" not in caplog.text
 
 
 def test_a_replica_that_slept_for_an_hour_writes_nothing_and_begins_anew() -> None:
@@ -456,7 +528,7 @@ def test_ranges_that_go_are_cooled_in_few_steps_and_all_where_other_replicas_hav
             other = replicas.start("c", ranges=16)
             other.coordinator.ranges = Cooling("c", replicas.log)
             cools.clear()
-            await replicas.until(other.tasks[1].done)
+            await replicas.until(lambda: other.coordinator.is_over)
             assert cools == [{*range(16)}]
 
     run(main())

@@ -479,6 +479,9 @@ def status(state: State, at: float) -> Status:
         for other in state.others
         if other.last.holder and at - other.since < state.options.timing.lease
     }
+    lease = state.mine.lease if state.mine is not None else None
+    if lease is not None and is_of_another(state) and at - state.mine_since < state.options.timing.lease:
+        alive.add(lease.holder)
     unowned = tuple(
         range_
         for range_, share in enumerate(shares or [None] * state.options.ranges)
@@ -503,8 +506,13 @@ def _condition_of(state: State, at: float) -> str:
         return "it has left"
     if state.phase is Phase.JOINING:
         lease = state.mine.lease if state.mine is not None else None
-        if lease is not None and lease.holder and not is_own(state, lease.holder):
-            return f"another process, {lease.holder}, holds the Lease of this name"
+        if lease is not None and is_of_another(state):
+            return (
+                f"another process, {lease.holder}, holds the Lease of this name: two pods have the same name,"
+                f" or one was killed, and its Lease ends after {state.options.timing.lease:g} s"
+            )
+        if state.mine is not None and state.mine.uid and lease is None:
+            return f"somebody has edited its Lease, which ends after {state.options.timing.lease:g} s"
         return "it has no Lease yet"
     if at >= deadline_of(state):
         return "it has not renewed its Lease in time"
@@ -517,6 +525,12 @@ def _condition_of(state: State, at: float) -> str:
     if state.clear is None:
         return "others may still act by an earlier assignment"
     return "it frees its ranges" if state.is_leaving else WORKS
+
+
+def is_of_another(state: State) -> bool:
+    """Return True if another process of this name holds the Lease."""
+    lease = state.mine.lease if state.mine is not None else None
+    return lease is not None and bool(lease.holder) and not is_own(state, lease.holder)
 
 
 def is_own(state: State, identity: str) -> bool:

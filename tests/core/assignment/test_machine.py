@@ -223,7 +223,7 @@ def test_21_two_pods_of_one_name_are_told_apart() -> None:
         read = replica.write("web-1", Lease("web-1/zz-1", "n", written=float(each)))
         replica.give(LeaseSeen(read))
     assert replica.acting() == []
-    assert replica.condition == "another process, web-1/zz-1, holds the Lease of this name"
+    assert replica.condition.startswith("another process, web-1/zz-1, holds the Lease of this name: two pods")
     assert not any(isinstance(each, (SwapLease, SwapAssignment)) for each in replica.effects)
 
 
