@@ -170,7 +170,7 @@ class Objects:
     def _create(self, key: tuple[str, str]) -> None:
         namespace, name = key
         metadata = {"name": name, "labels": {LABEL: "yes", NUMBER: "0"}}
-        text = " ".join(Random(f"{key}").choices(WORDS, k=WORDS_OF_DATA))  # noqa: S311
+        text = " ".join(Random(f"{key}").choices(WORDS, k=WORDS_OF_DATA))  # It is no secret.  # noqa: S311
         path = f"/api/v1/namespaces/{namespace}/configmaps"
         self._server.request("POST", path, body={"metadata": metadata, "data": {"text": text}})
 
@@ -361,7 +361,7 @@ async def coordinate(server: Client, replicas: int, *, seconds: float, lease: fl
         coordinators.append(coordinator)
         tasks += [asyncio.create_task(runtime.run()), asyncio.create_task(coordinator.run())]
     try:
-        while min(len(each.status().acting) for each in coordinators) < 64 // replicas:  # noqa: ASYNC110
+        while min(len(each.status().acting) for each in coordinators) < 64 // replicas:  # noqa: ASYNC110  # Nobody wakes it.
             await asyncio.sleep(LOOK / 10)
         before = sum(each.requests for each in coordinators)
         await asyncio.sleep(seconds)
