@@ -40,11 +40,11 @@ def test_each_page_is_served_after_each_step(tmp_path: Path) -> None:
         "Three replicas start.",
         "pages-3   alive        22",
         "SIGKILL for pages-2",
-        "pages-2   left          0",
+        "pages-2   absent        0",
         "pages-2 starts again.",
         "pages-2   alive",
         "SIGTERM for pages-1",
-        "pages-1   left          0",
+        "pages-1   absent        0",
         "every page is served.",
     ):
         at = shown.find(text, at)
@@ -72,7 +72,7 @@ def test_keys_kill_and_start_replicas(tmp_path: Path) -> None:
             os.write(leader, b"2")
             until("pages-2   alive        21")
             os.write(leader, b"b")
-            until("pages-2   left")
+            until("pages-2   absent")
             os.write(leader, b"q")
             shown, _ = process.communicate(timeout=120)
         assert process.returncode == 0, shown
