@@ -506,7 +506,10 @@ class Coordinator:
                 " namespace %(namespace)s: %(message)s. `selectcache rbac` prints the permissions.",
                 {"namespace": self.namespace, "message": message},
             )
-        elif not (code == 404 and assignment_name(self.group) in message):  # It is made at the first start.
+        # The assignment is made at the first start, and a Lease that nobody needs is deleted by each replica.
+        elif code != 404 or not any(
+            each in message for each in (assignment_name(self.group), lease_name(self.group, ""))
+        ):
             self._logger.warning(
                 "The server refuses a request about replicas in %(namespace)s: %(code)s %(message)s.",
                 {"namespace": self.namespace, "code": code, "message": message.rstrip(".")},
@@ -525,12 +528,7 @@ class Coordinator:
     async def _delete_lease(self, request: int, read: LeaseRead) -> Input:
         preconditions = {"uid": read.uid, "resourceVersion": read.version}
         body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": preconditions}
-        try:
-            await self._send("DELETE", f"{self._leases}/{lease_name(self.group, read.name)}", body)
-        except Refused as refused:
-            if refused.refusal.code != 404:  # Another replica has deleted it.
-                raise
-            return Answer(request, Outcome.REFUSED)
+        await self._send("DELETE", f"{self._leases}/{lease_name(self.group, read.name)}", body)
         return Answer(request, Outcome.YES)
 
     async def _swap_assignment(self, effect: SwapAssignment) -> Input:

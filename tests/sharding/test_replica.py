@@ -133,12 +133,17 @@ def test_refusals_are_logged_once(caplog: pytest.LogCaptureFixture) -> None:
             for _ in range(2):
                 coordinator._note_refusal(422, "no such field.")
             coordinator._note_refusal(404, "configmaps 'webapps-shards' not found")
+            coordinator._note_refusal(404, "leases 'webapps-shard-b' not found")
+            coordinator._note_refusal(404, "the namespace operators is absent")
             await replicas.until(lambda: replicas.owned() == {"a": 64})
             assert coordinator.owner_of(3) == "a"
 
     run(main())
     assert caplog.text.count("refuses a request about replicas in operators: 422 no such field.") == 1
     assert "not found" not in caplog.text
+    assert (
+        "refuses a request about replicas in operators: 404 the namespace operators is absent." in caplog.text
+    )
 
 
 def test_a_lease_that_nobody_needs_is_deleted_as_it_was_read() -> None:

@@ -350,6 +350,14 @@ def test_owners_are_found_without_looking_at_others() -> None:
     assert {each.name for each in found(store, asked)} == {"pod-3", "pod-4", "pod-5"}
 
 
+def test_of_an_owner_of_very_many_the_others_are_not_looked_at_either() -> None:
+    store = filled(2 * WORTH, lambda i: record(f"pod-{i}", owners=("set-1" if i <= WORTH else "set-2",)))
+    asked = Lookup(owner="set-1")
+    store.chosen(asked)
+    build(store)
+    assert (store.chosen(asked).size, store.chosen(asked).by) == (WORTH + 1, ("owners",))
+
+
 def test_names_are_looked_up_and_not_for() -> None:
     store = filled(WORTH + 1, lambda i: record(f"pod-{i}", namespace=f"ns-{i % 2}"))
     chosen = store.chosen(Lookup(names=frozenset(["pod-1", "none"])))
