@@ -12,6 +12,7 @@ import asyncio
 import re
 from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Iterator, Sequence
 from contextvars import ContextVar
+from copy import copy
 from dataclasses import dataclass
 from functools import partial, wraps
 from typing import Any, TypeAlias
@@ -44,8 +45,9 @@ if _numbers(INSTALLED) < _numbers(OLDEST):
 
 try:
     from kopf._cogs.aiokits.aiotoggles import ToggleSet
-    from kopf._cogs.clients import watching
-    from kopf._cogs.clients.auth import vault_var
+    from kopf._cogs.clients import api, watching
+    from kopf._cogs.clients.auth import APIContext, authenticated, vault_var
+    from kopf._cogs.clients.errors import APINotFoundError
     from kopf._cogs.helpers.loaders import preload
     from kopf._cogs.structs.bodies import Body, Meta, Spec, Status
     from kopf._cogs.structs.credentials import (
@@ -109,6 +111,8 @@ except (ImportError, AttributeError) as error:
 
 __all__ = [
     "LISTED",  # Tells a watcher that the present objects are listed.
+    "APIContext",  # Has the session of a request.
+    "APINotFoundError",  # By it Kopf knows that it has nothing to patch.
     "Activity",  # The hook that runs: startup, cleanup, probe.
     "ActivityCause",  # Startup, cleanup, login and probe handlers never wait for a cache.
     "ActivityError",  # Its cause is the error of the handler that has ended the operator.
@@ -166,6 +170,8 @@ __all__ = [
     "WebhookCause",  # Admission: waits for a bounded time, and its object is not yet stored.
     "activity_handlers",  # The handlers of startup, cleanup, login and probes, for checks and commands.
     "admission_handlers",  # The handlers of admission requests, for checks at the start.
+    "api",  # Its `request` sends all that Kopf writes.
+    "authenticated",  # Gives a request its session.
     "authenticator",  # Logs in, and again, for the commands that ask a cluster without running the operator.
     "can_narrow",  # Whether this Kopf can watch fewer objects of a kind than all.
     "cause_var",  # The cause of the running handler.
@@ -176,6 +182,7 @@ __all__ = [
     "execute_handler_once",  # Calls a handler, with its timeout, retries and errors.
     "feed_watchers",  # Has Kopf's watchers fed.
     "get_callable_id",  # The id that Kopf gives a handler: decorated, it must stay the same.
+    "guard_writes",  # Has each write of Kopf checked.
     "handler_var",  # The running handler, for its `when=`.
     "has_activities",  # Attributes a call of `ActivityRegistry.iter_handlers` to the default registry.
     "has_credentials",  # Checks that no other request has replaced the refused credentials.
@@ -466,6 +473,43 @@ def feed_watchers(feed: Callable[[Watcher], Events | None]) -> None:
 
     if watching.infinite_watch is own:
         watching.infinite_watch = infinite_watch
+
+
+_REQUEST = "_selectcache_request"  # The attribute of Kopf's module with Kopf's own function.
+
+
+class _Guarded:
+    """A session of Kopf whose requests are sent by `send`."""
+
+    def __init__(self, session: Any, send: Callable[..., Coroutine[Any, Any, Any]]) -> None:
+        self._session = session
+        self.request = partial(send, session)
+
+    @property
+    def closed(self) -> bool:
+        """True if other credentials have replaced those of the session."""
+        return bool(self._session.closed)
+
+
+def guard_writes(is_guarded: Callable[[], bool], send: Callable[..., Coroutine[Any, Any, Any]]) -> None:
+    """Have `send` send each try of what Kopf writes while `is_guarded` returns True. It is called with the
+    session and the arguments of its `request`, and may raise APINotFoundError. Does nothing the second time.
+    """
+    own: Callable[..., Any] = vars(api).setdefault(_REQUEST, api.request)
+
+    @authenticated
+    async def guarded(*, context: APIContext, **options: Any) -> Any:
+        seen: Any = copy(context)
+        seen.session = _Guarded(context.session, send)
+        return await own(context=seen, **options)
+
+    @wraps(own)
+    async def request(method: str, url: str, **options: Any) -> Any:
+        send_it = guarded if method.upper() != "GET" and is_guarded() else own
+        return await send_it(method=method, url=url, **options)
+
+    if api.request is own:
+        api.request = request
 
 
 def has_indices(registry: OperatorRegistry, resource: Resource) -> bool:

@@ -35,6 +35,7 @@ from kopf_selectcache.core.protocol.decoder import PARTIAL_KIND, read_refusal
 from kopf_selectcache.core.protocol.pager import PageSize
 from kopf_selectcache.core.store.projection import Projection
 
+from .fence import FENCE
 from .reading import (
     BATCH_DELAY,
     BROKEN,
@@ -485,6 +486,8 @@ async def _response(
         raise _NotAccepted(Unreachable("the session of the login was closed"), is_certain=True)
     async with AsyncExitStack() as attempt:
         session = await attempt.enter_async_context(connection.used())
+        if sending is not None and (fence := FENCE.get()) is not None:
+            options["headers"] = {**options["headers"], **fence.headers(session.headers)}
         try:
             response = await attempt.enter_async_context(
                 session.request(

@@ -8,9 +8,7 @@ sent is repeated with backoff. All else is raised, or settled by a read.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from math import inf
@@ -40,6 +38,7 @@ from kopf_selectcache.core.protocol.lost_answer import (
 from kopf_selectcache.core.protocol.messages import Refusal
 from kopf_selectcache.core.recursion import decoded, with_room
 
+from .fence import FENCE, may_be_executed, time_left
 from .reading import Refused, Unreachable
 from .transport import JSON, Warned, WritingTransport
 
@@ -60,57 +59,7 @@ METHODS: Mapping[Verb, tuple[str, str]] = {
 }
 """The method and the type of the body of each kind of write."""
 
-_REQUEST_TIMEOUT, _NOT_IMPLEMENTED, _GATEWAY_TIMEOUT = 408, 501, 504
-
-
-class Fence:
-    """Until when some code may write, and what it has sent. Used on the operator's loop."""
-
-    def __init__(self, time_left: Callable[[], float]) -> None:
-        self._time_left = time_left
-        self._is_closed = False
-        self._under_way = 0
-        self._has_lost = False
-
-    def time_left(self) -> float:
-        """Return the seconds within which a write must be over; 0.0 if it must not be sent."""
-        return 0.0 if self._is_closed else self._time_left()
-
-    def close(self) -> bool:
-        """Refuse all later writes. Return True if the server has answered all earlier ones."""
-        self._is_closed = True
-        return not (self._under_way or self._has_lost)
-
-    def begin(self) -> None:
-        """Note that a write is sent."""
-        self._under_way += 1
-
-    def end(self, *, is_answered: bool) -> None:
-        """Note the end of a write. Without an answer, the server may execute it yet."""
-        self._under_way -= 1
-        self._has_lost |= not is_answered
-
-
-FENCE: ContextVar[Fence | None] = ContextVar("selectcache_fence", default=None)
-"""The fence of the running code; None if it runs for no key of a replica."""
-
-
-@contextmanager
-def fenced(fence: Fence) -> Iterator[None]:
-    """Let the code that runs here, and the tasks that it starts, write while a fence is open."""
-    token = FENCE.set(fence)
-    try:
-        yield
-    finally:
-        FENCE.reset(token)
-
-
-def time_left() -> float:
-    """Return the seconds within which a write of the running code must be over: infinite if it runs for no
-    key of a replica, 0.0 if it must not be sent.
-    """
-    fence = FENCE.get()
-    return inf if fence is None else fence.time_left()
+_GATEWAY_TIMEOUT = 504
 
 
 class Unsettled(Exception):
@@ -269,7 +218,7 @@ class _Attempts:
             refusal, self._last = refused.refusal, refused
             if refusal.code == TOO_MANY:
                 return Repeat(write)
-            if refusal.is_of_schema or not _may_be_executed(refusal.code):
+            if refusal.is_of_schema or not may_be_executed(refusal.code):
                 return self._after_refusal(refusal)
             is_answered = refusal.code != _GATEWAY_TIMEOUT
         except Unreachable as error:
@@ -297,7 +246,7 @@ class _Attempts:
             answer = await self._writer.send(self._call, write, left)
             is_answered = True
         except Refused as refused:
-            is_answered = not _may_be_executed(refused.refusal.code)
+            is_answered = not may_be_executed(refused.refusal.code)
             raise
         except Unreachable as error:
             is_answered = not error.may_have_arrived
@@ -347,13 +296,8 @@ class _Attempts:
         return Unsettled(why, last.refusal) if isinstance(last, Refused) else Unsettled(f"{last}; {why}")
 
 
-def _may_be_executed(code: int) -> bool:
-    """Return True if a write that is answered with this code may have been executed, or may be yet."""
-    return code == _REQUEST_TIMEOUT or (code >= 500 and code != _NOT_IMPLEMENTED)
-
-
 def _is_passing(code: int) -> bool:
-    return code == TOO_MANY or _may_be_executed(code)
+    return code == TOO_MANY or may_be_executed(code)
 
 
 def _describe(refusal: Refusal) -> str:

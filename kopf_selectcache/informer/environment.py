@@ -18,9 +18,9 @@ from typing import Any, Protocol, TypeAlias, TypeVar, cast
 from weakref import WeakSet
 
 from kopf_selectcache._errors import WRITTEN, ReadError, StateError
+from kopf_selectcache.client.fence import FENCE
 from kopf_selectcache.client.reading import Refused, Unreachable
 from kopf_selectcache.client.transport import Transport
-from kopf_selectcache.client.writer import FENCE
 from kopf_selectcache.core.errors import Garbled, let_exit
 from kopf_selectcache.core.protocol.backoff import delay
 from kopf_selectcache.settings.declaration import Cached

@@ -25,9 +25,9 @@ from threading import Lock, RLock
 from time import monotonic, time
 from typing import Literal, TypeAlias
 
+from kopf_selectcache.client.fence import time_left
 from kopf_selectcache.client.fetcher import Pace
 from kopf_selectcache.client.transport import WritingTransport
-from kopf_selectcache.client.writer import time_left
 from kopf_selectcache.core.errors import let_exit
 from kopf_selectcache.core.redact import printable, printable_name
 from kopf_selectcache.informer.environment import context_of_loop, sleep_until

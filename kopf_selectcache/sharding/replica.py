@@ -28,7 +28,9 @@ class Replica:
         self._port, self._logger = found.ready_port, runtime.environment.logger
         self.coordinator: Coordinator | None = None
         if found.static is not None:
-            self.shards = Shards(ownership=Static(*found.static), by=found.by, grace=grace)
+            self.shards = Shards(
+                ownership=Static(*found.static), by=found.by, name=str(found.static[0]), grace=grace
+            )
         else:
             self.coordinator = Coordinator(
                 Options(found.pod, token_hex(4), found.by, timing=timing_of(found.lease)),
@@ -41,7 +43,7 @@ class Replica:
                 logger=self._logger,
             )
             self.shards = self.coordinator.ranges = Shards(
-                ownership=self.coordinator, by=found.by, grace=grace
+                ownership=self.coordinator, by=found.by, name=found.pod, grace=grace
             )
             self.coordinator.follow(runtime)
 

@@ -1,7 +1,7 @@
 """Shards: which keys this replica handles, until when it may write for them, and which keys it caches.
 
 Handlers run for a key while this replica owns its range. Each run keeps the term under which it began, and
-each of its writes is checked against that (`client.writer.fenced`): so a run that outlives its range writes
+each of its writes is checked against that (`client.fence.fenced`): so a run that outlives its range writes
 nothing, whoever it calls, and to whichever cluster.
 """
 
@@ -15,7 +15,7 @@ from functools import lru_cache
 from math import inf
 from typing import Any, Protocol
 
-from kopf_selectcache.client.writer import Fence, fenced
+from kopf_selectcache.client.fence import Fence, fenced
 from kopf_selectcache.core.assignment.hashing import RANGES, range_of_key
 from kopf_selectcache.core.assignment.rendezvous import desired_owners
 from kopf_selectcache.core.assignment.replica import Term
@@ -103,14 +103,17 @@ class Shards:
         *,
         ownership: Ownership,
         by: str = "namespace",
+        name: str = "replica",
         ranges: int = RANGES,
         grace: float = 30.0,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        """Runs of a range that goes have `grace` seconds until they are cancelled."""
+        """Runs of a range that goes have `grace` seconds until they are cancelled. `name` is that of this
+        replica in the audit log.
+        """
         self.ownership = ownership
         self.ranges = ranges
-        self._grace, self._sleep = grace, sleep
+        self._name, self._grace, self._sleep = name, grace, sleep
         self._handling: list[Handling] = []
         self.cached = frozenset(each for each in range(ranges) if ownership.term_of(each) is not None)
         """The ranges whose keys are cached: those that are warm or being warmed, held or drained."""
@@ -171,7 +174,10 @@ class Shards:
         if known is None or known[0] != term:
             known = self._fences[range_] = (
                 term,
-                Fence(lambda: self.ownership.time_left(range_, term)),
+                Fence(
+                    lambda: self.ownership.time_left(range_, term),
+                    sender=f"{self._name} range={range_} epoch={term.epoch}",
+                ),
             )
         return known[1]
 

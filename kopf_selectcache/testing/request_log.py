@@ -45,6 +45,8 @@ class Asked:
     name: str
     code: int = 0
     """0 until it is answered."""
+    agent: str = ""
+    """The `User-Agent`."""
 
     def __str__(self) -> str:
         query = "&".join(f"{key}={self.query[key]}" for key in TOLD if key in self.query)
@@ -63,10 +65,10 @@ class Asked:
             call = routing.read(request)
         except Problem:
             call = None  # An invalid value, which the server will refuse.
+        agent = request.headers.get("user-agent", "")
         if call is None:
-            return cls(
-                request.method, request.path, request.query, user, request.method.lower(), "", "", "", ""
-            )
+            verb = request.method.lower()
+            return cls(request.method, request.path, request.query, user, verb, "", "", "", "", agent=agent)
         resource = f"{call.resource}/{call.subresource}" if call.subresource else call.resource
         return cls(
             request.method,
@@ -78,6 +80,7 @@ class Asked:
             resource,
             call.namespace,
             call.name,
+            agent=agent,
         )
 
 

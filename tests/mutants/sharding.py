@@ -15,6 +15,7 @@ HANDLERS, COORDINATOR_TESTS = (
 )
 READY = "tests/sharding/test_ready.py::test_"
 REPLICA, FENCE = "tests/sharding/test_replica.py::test_", "tests/sharding/test_fence.py::test_"
+WRITES, KOPF_WRITES = "tests/sharding/test_kopf_writes.py::test_", "client/kopf_writes.py"
 DIVISION, SHARDS, COORDINATOR = "plugin/_sharding.py", "sharding/shards.py", "sharding/coordinator.py"
 
 SHARDING: tuple[Mutant, ...] = (
@@ -158,7 +159,7 @@ SHARDING: tuple[Mutant, ...] = (
     ),
     Mutant(
         "free a range as clean while the server may execute a write",
-        "client/writer.py",
+        "client/fence.py",
         "return not (self._under_way or self._has_lost)",
         "return True",
         21,
@@ -166,11 +167,54 @@ SHARDING: tuple[Mutant, ...] = (
     ),
     Mutant(
         "take a lost answer for an answer",
-        "client/writer.py",
+        "client/fence.py",
         "self._has_lost |= not is_answered",
         "pass",
         21,
         (FENCE + "a_range_is_not_clean_as_long_as_the_server_may_execute_a_write",),
+    ),
+    Mutant(
+        "leave Kopf's own writes unchecked",
+        KOPF_WRITES,
+        "(left := fence.time_left()) <= 0.0:",
+        "(left := fence.time_left() or 5.0) <= 0.0:",
+        21,
+        (
+            WRITES + "kopf_takes_an_object_of_another_replica_for_absent",
+            WRITES + "each_try_of_kopf_is_checked",
+        ),
+    ),
+    Mutant(
+        "let a server execute a write of Kopf whenever it likes",
+        KOPF_WRITES,
+        "    if left != inf:\n",
+        "    if False:\n",
+        21,
+        (WRITES + "each_write_of_kopf_has_the_time_that_is_left_and_says_who_sends_it",),
+    ),
+    Mutant(
+        "take a lost answer to Kopf for an answer",
+        KOPF_WRITES,
+        "    is_answered = False\n",
+        "    is_answered = True\n",
+        21,
+        (WRITES + "a_write_of_kopf_that_is_not_answered_in_time_may_be_executed_later",),
+    ),
+    Mutant(
+        "take an error of the server for an answer to Kopf",
+        KOPF_WRITES,
+        "is_answered = not may_be_executed(response.status)",
+        "is_answered = True",
+        21,
+        (WRITES + "each_try_of_kopf_is_checked",),
+    ),
+    Mutant(
+        "have another manager of fields in each replica",
+        "client/fence.py",
+        "{' ' if '/' in agent else '/'}",
+        " ",
+        21,
+        (WRITES + "the_manager_of_fields_is_the_same_in_each_replica",),
     ),
     Mutant(
         "bind what a handler starts for all keys to its own",

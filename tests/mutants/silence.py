@@ -182,8 +182,8 @@ SILENCE: tuple[Mutant, ...] = (
     Mutant(
         "repeat an apply that the schema does not allow",
         "client/writer.py",
-        "refusal.is_of_schema or not _may",
-        "not _may",
+        "refusal.is_of_schema or not may",
+        "not may",
         20,
         (APPLIED,),
     ),

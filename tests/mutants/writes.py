@@ -40,7 +40,7 @@ WRITES: tuple[Mutant, ...] = (
            ("tests/core/protocol/test_lost_answer.py::test_a_patch_is_repeated_for_the_object_and_the_version_that_were_read",)),
     Mutant("raise the refusal of a repeated write as that of the first", "core/protocol/lost_answer.py", "    return Refuse(refusal) if is_settled else Unknown(", "    return Refuse(refusal) if True else Unknown(", 14,
            ("tests/client/test_writer.py::test_whatever_is_lost_no_write_is_done_twice_or_reported_as_done",)),
-    Mutant("treat an error of the server as a refusal", "client/writer.py", "(code >= 500 and code != _NOT_IMPLEMENTED)", "(code >= 600 and code != _NOT_IMPLEMENTED)", 14,
+    Mutant("treat an error of the server as a refusal", "client/fence.py", "(code >= 500 and code != _NOT_IMPLEMENTED)", "(code >= 600 and code != _NOT_IMPLEMENTED)", 14,
            ("tests/client/test_writer.py::test_whatever_is_lost_no_write_is_done_twice_or_reported_as_done",)),
     Mutant("let the HTTP client repeat a write", "client/transport.py", '        if self.is_written:\n            raise aiohttp.ClientConnectionError("the connection broke, and writes are not repeated")\n        self.is_written = True\n        self._consumed = True  #', "        self.is_written = True\n        self._consumed = False  #", 14,
            ("tests/client/test_sending.py::test_a_write_whose_kept_alive_connection_breaks_is_not_repeated",)),

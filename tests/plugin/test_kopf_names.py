@@ -50,6 +50,7 @@ OWN = {
     "chunk_size",
     "exact_namespaces",
     "feed_watchers",
+    "guard_writes",
     "has_activities",
     "has_credentials",
     "has_indices",

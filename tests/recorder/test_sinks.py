@@ -8,7 +8,7 @@ import math
 
 import pytest
 
-from kopf_selectcache.client.writer import Fence, fenced, time_left
+from kopf_selectcache.client.fence import Fence, fenced, time_left
 from kopf_selectcache.recorder.correlator import Limits
 from kopf_selectcache.recorder.events import Event
 

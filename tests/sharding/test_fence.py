@@ -17,8 +17,9 @@ import pytest
 
 import kopf_selectcache as selectcache
 from kopf_selectcache import Sharding
+from kopf_selectcache.client.fence import Fence, fenced, time_left
 from kopf_selectcache.client.reading import Unreachable
-from kopf_selectcache.client.writer import Fence, Fenced, Unsettled, WriteCall, Writer, fenced, time_left
+from kopf_selectcache.client.writer import Fenced, Unsettled, WriteCall, Writer
 from kopf_selectcache.core.protocol.lost_answer import Verb, Write
 from kopf_selectcache.testing import EmbeddedCluster
 from kopf_selectcache.testing.faults import Silence

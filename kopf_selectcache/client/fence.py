@@ -1,0 +1,78 @@
+"""Fences: until when the running code may write, on behalf of a key of this replica."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from math import inf
+
+from aiohttp.http import SERVER_SOFTWARE
+
+_REQUEST_TIMEOUT, _NOT_IMPLEMENTED = 408, 501
+
+
+class Fence:
+    """Until when some code may write, and what it has sent. Used on the operator's loop."""
+
+    def __init__(self, time_left: Callable[[], float], *, sender: str = "replica") -> None:
+        """`sender` says in the audit log of the server for whom the code writes."""
+        self._time_left = time_left
+        self._sender = sender
+        self._is_closed = False
+        self._under_way = 0
+        self._has_lost = False
+
+    def time_left(self) -> float:
+        """Return the seconds within which a write must be over; 0.0 if it must not be sent."""
+        return 0.0 if self._is_closed else self._time_left()
+
+    def headers(self, sessions: Mapping[str, str]) -> dict[str, str]:
+        """Return the headers of a write that say who sends it, in a session with these headers.
+
+        The server takes what comes before the first slash as the name of the manager of fields, which must
+        not change with the replica.
+        """
+        agent = sessions.get("User-Agent", SERVER_SOFTWARE)
+        return {"User-Agent": f"{agent}{' ' if '/' in agent else '/'}{self._sender}"}
+
+    def close(self) -> bool:
+        """Refuse all later writes. Return True if the server has answered all earlier ones."""
+        self._is_closed = True
+        return not (self._under_way or self._has_lost)
+
+    def begin(self) -> None:
+        """Note that a write is sent."""
+        self._under_way += 1
+
+    def end(self, *, is_answered: bool) -> None:
+        """Note the end of a write. Without an answer, the server may execute it yet."""
+        self._under_way -= 1
+        self._has_lost |= not is_answered
+
+
+FENCE: ContextVar[Fence | None] = ContextVar("selectcache_fence", default=None)
+"""The fence of the running code; None if it runs for no key of a replica."""
+
+
+@contextmanager
+def fenced(fence: Fence) -> Iterator[None]:
+    """Let the code that runs here, and the tasks that it starts, write while a fence is open."""
+    token = FENCE.set(fence)
+    try:
+        yield
+    finally:
+        FENCE.reset(token)
+
+
+def time_left() -> float:
+    """Return the seconds within which a write of the running code must be over: infinite if it runs for no
+    key of a replica, 0.0 if it must not be sent.
+    """
+    fence = FENCE.get()
+    return inf if fence is None else fence.time_left()
+
+
+def may_be_executed(code: int) -> bool:
+    """Return True if a write that is answered with this code may have been executed, or may be yet."""
+    return code == _REQUEST_TIMEOUT or (code >= 500 and code != _NOT_IMPLEMENTED)
