@@ -35,6 +35,8 @@ from kopf_selectcache.core.assignment.replica import (
     WORKS,
     Answer,
     AssignmentSeen,
+    CatchUp,
+    CaughtUp,
     Cool,
     DeleteLease,
     Drain,
@@ -148,8 +150,6 @@ class Coordinator:
         self._has_input = asyncio.Event()
         self._warming: dict[int, asyncio.Task[None]] = {}
         self._draining: dict[int, asyncio.Task[None]] = {}
-        self._behind: dict[int, Term] = {}
-        """The ranges that it has got, while its caches may lack the last writes of their earlier owners."""
         self._catching_up: set[asyncio.Task[None]] = set()
         self._is_leaving = False
         self._has_worked = False
@@ -165,7 +165,7 @@ class Coordinator:
 
     def term_of(self, range_: int) -> Term | None:
         hold = next((each for each in self.state.holds if each.range == range_), None)
-        if hold is None or hold.stage is not Stage.ACTING or range_ in self._behind:
+        if hold is None or hold.stage is not Stage.ACTING:
             return None
         return hold.term if self.time_left(range_, hold.term) > 0.0 else None
 
@@ -182,14 +182,8 @@ class Coordinator:
         return "" if assignment is None else replica_of(assignment.shares[range_].owner)
 
     def status(self) -> Status:
-        """Return what there is to tell about this replica: it acts on no range that waits for its caches."""
-        found = status(self.state, self._clock())
-        behind = {range_ for range_ in found.acting if range_ in self._behind}
-        return msgspec.structs.replace(
-            found,
-            acting=tuple(range_ for range_ in found.acting if range_ not in behind),
-            unowned=tuple(sorted({*found.unowned, *behind})),
-        )
+        """Return what there is to tell about this replica."""
+        return status(self.state, self._clock())
 
     @property
     def is_over(self) -> bool:
@@ -276,7 +270,7 @@ class Coordinator:
             for range_ in held:
                 self.ranges.stop(range_)
             self.ranges.cool(range(options.ranges))
-            for each in (self._inputs, self._warming, self._draining, self._behind):
+            for each in (self._inputs, self._warming, self._draining):
                 each.clear()
             if self._is_leaving:
                 self.put(Leave())
@@ -305,24 +299,22 @@ class Coordinator:
 
     def _step(self, input_: Input, requests: asyncio.TaskGroup) -> None:
         stepped = step(self.state, input_, self._clock())
-        begun = {each.range: each.term for each in stepped.effects if isinstance(each, Start)}
-        self._behind |= begun
         self.state = stepped.state
         for effect in stepped.effects:
             self._do(effect, requests)
         if cold := {each.range for each in stepped.effects if isinstance(each, Cool)}:
             self.ranges.cool(cold)
-        self.moves += len(begun)
-        if begun:
-            task = requests.create_task(self._catch_up(begun))
+        if late := tuple((each.range, each.term) for each in stepped.effects if isinstance(each, CatchUp)):
+            task = requests.create_task(self._catch_up(CaughtUp(late)))
             self._catching_up.add(task)
             task.add_done_callback(self._catching_up.discard)
+        if started := {each.range for each in stepped.effects if isinstance(each, Start)}:
+            self.moves += len(started)
+            self.ranges.start(started)
         self._tell()
 
-    async def _catch_up(self, begun: Mapping[int, Term]) -> None:
-        """Start ranges once the caches have all that their earlier owners have written: a handler that does
-        not see what the last one created would create it again.
-        """
+    async def _catch_up(self, caught_up: CaughtUp) -> None:
+        """Have ranges start once the caches have all that their earlier owners have written."""
         async with asyncio.TaskGroup() as group:
             reaching = group.create_task(self._reach())
             if await end_within({reaching}, self._sleep(REACH_SECONDS)):
@@ -333,12 +325,7 @@ class Coordinator:
                     " just written.",
                     {"seconds": REACH_SECONDS},
                 )
-        for range_, term in begun.items():
-            if self._behind.get(range_) == term:
-                del self._behind[range_]
-        if started := {range_ for range_, term in begun.items() if self.term_of(range_) == term}:
-            self.ranges.start(started)
-        self._tell()
+        self.put(caught_up)
 
     async def _reach(self) -> None:
         await self.ranges.reach(await self._newest_version())
@@ -374,9 +361,7 @@ class Coordinator:
                 {"replica": found.identity, "group": self.group, "condition": found.condition},
             )
         holds = self.state.holds
-        is_moving = self._warming or any(
-            each.stage is not Stage.ACTING or each.range in self._behind for each in holds
-        )
+        is_moving = self._warming or any(each.stage is not Stage.ACTING for each in holds)
         if not is_moving and found.shares and found.acting != self._told_acting:
             self._told_acting = found.acting
             self._logger.info(

@@ -37,6 +37,7 @@ class Mistake(NamedTuple):
     """Another text of the module, and what replaces it."""
 
 
+EARLY = "before its last write has arrived"
 TWO = "on range"
 UNSERVED = "is not served"
 
@@ -69,10 +70,22 @@ MISTAKES = (
         "don't replay the keys of a range that was handed over",
         "parts",
         UNSERVED,
-        machine,
-        "                self.effects.append(Start(hold.range, hold.term))\n",
-        "                if not hold.is_clean:\n                    self.effects.append(Start(hold.range, hold.term))\n",
+        knowledge,
+        "                        self.effects.append(Start(hold.range, hold.term))\n",
+        "                        if hold.term.epoch == 1:\n"
+        "                            self.effects.append(Start(hold.range, hold.term))\n",
         "knative/pkg#2473, #1835: keys skipped, never queued again",
+    ),
+    Mistake(
+        "start before the caches have what the last owner wrote",
+        "parts",
+        "before its caches have caught up",
+        machine,
+        "                self.effects.append(CatchUp(hold.range, hold.term))\n"
+        "                return replace(hold, stage=Stage.CATCHING_UP, is_clean=True)\n",
+        "                from kopf_selectcache.core.assignment.replica import Start\n"
+        "                self.effects.append(Start(hold.range, hold.term))\n"
+        "                return replace(hold, stage=Stage.ACTING, is_clean=True)\n",
     ),
     Mistake(
         "go on draining after the deadline",
@@ -106,10 +119,10 @@ MISTAKES = (
     Mistake(
         "take the Drained of an earlier term for this one",
         "a late acknowledgement",
-        TWO,
+        EARLY,
         knowledge,
-        "if (each.range, each.term, each.stage) == (range_, term, Stage.DRAINING)",
-        "if each.range == range_",
+        "if (hold.range, hold.term, hold.stage) == (range_, term, Stage.DRAINING)",
+        "if hold.range == range_",
         "Akka.NET#8146, #8147: a late acknowledgement of an old owner",
     ),
     Mistake(
@@ -180,7 +193,7 @@ MISTAKES = (
     Mistake(
         "act right after taking a range from the dead",
         "a stopped server",
-        TWO,
+        EARLY,
         replica,
         "return since if hold.is_clean else since + state.options.timing.write",
         "return since",
@@ -188,7 +201,7 @@ MISTAKES = (
     Mistake(
         "believe that every range was freed by its owner",
         "a stopped server",
-        TWO,
+        EARLY,
         knowledge,
         "self.now, all(ways))",
         "self.now, True)",
@@ -196,7 +209,7 @@ MISTAKES = (
     Mistake(
         "free a range that was never acted on as clean",
         "a stopped server while one joins",
-        TWO,
+        EARLY,
         machine,
         "return replace(hold, stage=Stage.DRAINED)",
         "return replace(hold, stage=Stage.DRAINED, is_clean=True)",
@@ -204,15 +217,15 @@ MISTAKES = (
     Mistake(
         "free a range cleanly whose handlers were cancelled",
         "a cancels what it drains",
-        TWO,
+        EARLY,
         knowledge,
-        "replace(each, stage=Stage.DRAINED, is_clean=is_clean)",
-        "replace(each, stage=Stage.DRAINED)",
+        "replace(hold, stage=Stage.DRAINED, is_clean=is_clean)",
+        "replace(hold, stage=Stage.DRAINED)",
     ),
     Mistake(
         "free a range before its handlers have ended",
         "hand-over",
-        TWO,
+        EARLY,
         machine,
         "return replace(hold, stage=Stage.DRAINING)",
         "return replace(hold, stage=Stage.DRAINED)",
@@ -220,7 +233,7 @@ MISTAKES = (
     Mistake(
         "don't notice that an earlier assignment was put back",
         "strangers while a drains without a watch",
-        TWO,
+        EARLY,
         knowledge,
         "is_earlier = went_back or new.serial <= old.serial",
         "is_earlier = False",

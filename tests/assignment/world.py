@@ -22,6 +22,8 @@ from kopf_selectcache.core.assignment.replica import (
     AssignmentSeen,
     Cool,
     DeleteLease,
+    CatchUp,
+    CaughtUp,
     Drain,
     Drained,
     Effect,
@@ -402,6 +404,9 @@ def _work(rules: Rules, world: World, each: int) -> World:
         node = node._replace(work=tuple(other for other in node.work if other is not effect))
         if isinstance(effect, Warm):
             world = give(rules, _with(world, each, node), each, Warmed(effect.range, effect.ticket))
+        elif isinstance(effect, CatchUp):
+            caught_up = CaughtUp(((effect.range, effect.term),))
+            world = give(rules, _with(world, each, node), each, caught_up)
         elif isinstance(effect, Drain):
             world = _with(world, each, node._replace(ends=(*node.ends, effect)))
     for drain in world.nodes[each].ends:
@@ -427,7 +432,11 @@ def give(rules: Rules, world: World, each: int, input_: Input) -> World:
     node = node._replace(state=stepped.state)
     for effect in stepped.effects:
         match effect:
-            case Warm() | Drain():
+            case CatchUp(range_) if any(
+                left for other, left in enumerate(world.hot[range_]) if other != each
+            ):
+                raise Broken(f"{name_of(each)} catches up in range {range_} before its last write has arrived")
+            case Warm() | CatchUp() | Drain():
                 node = node._replace(work=(*node.work, effect))
             case Cool(_, ticket):
                 kept = (
@@ -437,6 +446,8 @@ def give(rules: Rules, world: World, each: int, input_: Input) -> World:
             case Stop(range_, term):
                 # What was asked before may still be answered: its term tells that it is over.
                 node = node._replace(threads=_without(node.threads, range_, term))
+            case Start(range_) if not isinstance(input_, CaughtUp):
+                raise Broken(f"{name_of(each)} starts range {range_} before its caches have caught up")
             case Start(range_, term):
                 others = tuple(other for other in node.threads if other.range != range_ or other.is_over)
                 node = node._replace(threads=(*others, Thread(range_, term)))

@@ -345,14 +345,6 @@ SHARDING: tuple[Mutant, ...] = (
         (MOVES + "a_new_owner_sees_what_the_previous_one_has_written_before_it_writes",),
     ),
     Mutant(
-        "let runs of a range begin while the caches may be older than its last owner's writes",
-        COORDINATOR,
-        "hold.stage is not Stage.ACTING or range_ in self._behind:",
-        "hold.stage is not Stage.ACTING:",
-        21,
-        (COORDINATOR_TESTS + "a_range_is_handled_once_the_caches_have_what_its_last_owner_wrote",),
-    ),
-    Mutant(
         "take a watch that has caught up once for one that is never late",
         "cache/freshness.py",
         "    must_be_reached = True\n",
@@ -408,17 +400,6 @@ SHARDING: tuple[Mutant, ...] = (
         21,
         (
             "tests/reactions/test_worker.py::test_a_run_that_is_cancelled_before_it_begins_leaves_its_place_to_others",
-        ),
-    ),
-    Mutant(
-        "take a range that waits for its caches for one that is handled",
-        COORDINATOR,
-        "        behind = {range_ for range_ in found.acting if range_ in self._behind}\n",
-        "        behind = set()\n",
-        21,
-        (
-            COORDINATOR_TESTS
-            + "ranges_whose_caches_do_not_come_on_wait_for_some_time_and_have_no_owner_meanwhile",
         ),
     ),
     Mutant(

@@ -14,6 +14,7 @@ from .replica import (
     NEVER,
     Answer,
     AssignmentSeen,
+    CaughtUp,
     Drained,
     Effect,
     Hold,
@@ -27,6 +28,7 @@ from .replica import (
     Outcome,
     Phase,
     Stage,
+    Start,
     State,
     Stop,
     Term,
@@ -75,7 +77,7 @@ class Turn:
 
     def _stop_all(self, why: str) -> None:
         for hold in self.state.holds:
-            if hold.stage is not Stage.WAITING:
+            if hold.stage not in (Stage.WAITING, Stage.CATCHING_UP):
                 self.effects.append(Stop(hold.range, hold.term, why))
         self.state.holds = ()
 
@@ -98,15 +100,20 @@ class Turn:
                     replace(each, is_warm=True) if (each.range, each.ticket) == (range_, ticket) else each
                     for each in self.state.warmths
                 )
+            case CaughtUp(ranges):
+                for hold in self.state.holds:
+                    if hold.stage is Stage.CATCHING_UP and (hold.range, hold.term) in ranges:
+                        self._replace(replace(hold, stage=Stage.ACTING))
+                        self.effects.append(Start(hold.range, hold.term))
             case Drained(range_, term, is_clean):
-                self.state.holds = tuple(
-                    replace(each, stage=Stage.DRAINED, is_clean=is_clean)
-                    if (each.range, each.term, each.stage) == (range_, term, Stage.DRAINING)
-                    else each
-                    for each in self.state.holds
-                )
+                for hold in self.state.holds:
+                    if (hold.range, hold.term, hold.stage) == (range_, term, Stage.DRAINING):
+                        self._replace(replace(hold, stage=Stage.DRAINED, is_clean=is_clean))
             case Leave():
                 self.state.is_leaving = True
+
+    def _replace(self, hold: Hold) -> None:
+        self.state.holds = tuple(hold if each.range == hold.range else each for each in self.state.holds)
 
     def _see_lease(self, read: LeaseRead, *, is_newest: bool = False) -> None:
         """Note what a Lease says. `is_newest` if an older version means that the server was restored."""

@@ -23,7 +23,7 @@ by compare-and-swap only. At no time do two replicas act on a range, because of 
    what it takes is found by reading.
 
 A range moves between living replicas without a gap: the desired owner warms it and marks it, the owner drains
-and frees it, the desired owner takes it.
+and frees it, the desired owner takes it. It starts once its caches have caught up with what the owner wrote.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ from .knowledge import Turn
 from .records import Assignment, AssignmentRead, Lease, LeaseRead, Share, fresh, replica_of
 from .rendezvous import desired_owners
 from .replica import (
+    CatchUp,
     Clear,
     Cool,
     DeleteLease,
@@ -54,7 +55,6 @@ from .replica import (
     Reading,
     Refuse,
     Stage,
-    Start,
     State,
     SwapAssignment,
     SwapLease,
@@ -202,7 +202,7 @@ class _Pursuit(Turn):
         return found
 
     def _pursue_ranges(self, assignment: Assignment) -> dict[int, Share]:
-        """Warm, start and drain ranges. Return the shares that the assignment should have."""
+        """Warm, prepare and drain ranges. Return the shares that the assignment should have."""
         state, me = self.state, identity_of(self.state)
         live = self._live(assignment.nonce)
         desired = desired_owners(frozenset(live), len(assignment.shares))
@@ -254,13 +254,13 @@ class _Pursuit(Turn):
         return warmth
 
     def _pursue_hold(self, hold: Hold, warmth: Warmth | None, *, frees: bool) -> Hold:
-        """Start or drain a range that this replica owns."""
+        """Prepare or drain a range that this replica owns."""
+        if hold.stage in (Stage.WAITING, Stage.CATCHING_UP) and frees:
+            return replace(hold, stage=Stage.DRAINED)
         if hold.stage is Stage.WAITING:
-            if frees:
-                return replace(hold, stage=Stage.DRAINED)
             if warmth is not None and warmth.is_warm and self.now >= starts_at(self.state, hold):
-                self.effects.append(Start(hold.range, hold.term))
-                return replace(hold, stage=Stage.ACTING, is_clean=True)
+                self.effects.append(CatchUp(hold.range, hold.term))
+                return replace(hold, stage=Stage.CATCHING_UP, is_clean=True)
         elif hold.stage is Stage.ACTING and frees:
             self.effects.append(Drain(hold.range, hold.term))
             return replace(hold, stage=Stage.DRAINING)

@@ -108,6 +108,12 @@ class Warmed(Struct, frozen=True):
     ticket: int
 
 
+class CaughtUp(Struct, frozen=True):
+    """The caches have what the last owners of some ranges have written: the answer to each `CatchUp` of them."""
+
+    ranges: tuple[tuple[int, Term], ...]
+
+
 class Drained(Struct, frozen=True):
     """No handler of the range runs: the answer to `Drain`."""
 
@@ -121,7 +127,7 @@ class Leave(Struct, frozen=True):
     """Free everything and end."""
 
 
-Input: TypeAlias = Tick | LeaseSeen | LeasesListed | AssignmentSeen | Answer | Warmed | Drained | Leave
+Input: TypeAlias = Tick | LeaseSeen | LeasesListed | AssignmentSeen | Answer | Warmed | CaughtUp | Drained | Leave
 
 
 # ---- Effects: what the caller must do, in order.
@@ -176,6 +182,13 @@ class Cool(Struct, frozen=True):
     ticket: int
 
 
+class CatchUp(Struct, frozen=True):
+    """Wait until the caches have all that the server has now: the last owner of the range has written it."""
+
+    range: int
+    term: Term
+
+
 class Start(Struct, frozen=True):
     """Act for a range: replay all of its keys."""
 
@@ -216,6 +229,7 @@ Effect: TypeAlias = (
     | ReadAssignment
     | Warm
     | Cool
+    | CatchUp
     | Start
     | Drain
     | Stop
@@ -242,6 +256,8 @@ class Stage(StrEnum):
 
     WAITING = "waiting"
     """It isn't warm yet, or writes of its last owner may still arrive."""
+    CATCHING_UP = "catching up"
+    """The caches may lack the last of them: a handler would create again what the last owner has created."""
     ACTING = "acting"
     DRAINING = "draining"
     DRAINED = "drained"

@@ -14,6 +14,8 @@ from kopf_selectcache.core.assignment.rendezvous import desired_owners
 from kopf_selectcache.core.assignment.replica import (
     Answer,
     AssignmentSeen,
+    CatchUp,
+    CaughtUp,
     Cool,
     DeleteLease,
     Drain,
@@ -102,6 +104,8 @@ class Replica:
                 return Answer(number, Outcome.YES, str(self.version), "u")
             case Warm(range_, ticket):
                 return Warmed(range_, ticket)
+            case CatchUp(range_, term):
+                return CaughtUp(((range_, term),))
             case ListLeases(number) | ReadAssignment(number) | SwapLease(number) | SwapAssignment(number):
                 return Answer(number, Outcome.NO_ANSWER)
             case _:
