@@ -91,7 +91,6 @@ class Runtime:
         self.now = now
         self._group: asyncio.TaskGroup | None = None  # Set while `run` runs.
         self._tasks: dict[Informer, asyncio.Task[None]] = {}
-        self._is_running = False
         self._looking = set[asyncio.Task[None]]()
         self._trimming: asyncio.Task[None] | None = None  # Once ranges of this replica have moved.
         self._absent: AbsentNamespaces | None = None
@@ -159,7 +158,7 @@ class Runtime:
         for informer in self.informers.values():
             if informer.declared.divided:
                 informer.chosen.look()
-        if self._is_running and (self._trimming is None or self._trimming.done()):
+        if self._group is not None and (self._trimming is None or self._trimming.done()):
             self._trimming = self._look(self.trim_at_rest(), "free memory")
 
     async def wait_divided(self, has: Callable[[str], bool]) -> None:
@@ -338,12 +337,12 @@ class Runtime:
         """Run all informers until cancelled."""
         try:
             async with asyncio.TaskGroup() as group:
-                self._group, self._is_running = group, True
+                self._group = group
                 group.create_task(self.pulse.run(), name="selectcache: pulse")
                 for informer in (*self._followers, *self.informers.values()):
                     self._start(informer, group)
         finally:
-            self._is_running = False
+            self._group = None
             for looking in self._looking:
                 looking.cancel()
 

@@ -11,7 +11,6 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator
 from contextlib import contextmanager
-from functools import lru_cache
 from math import inf
 from typing import Any, Protocol
 
@@ -125,14 +124,13 @@ class Shards:
         """The term and the fence of the runs of each range."""
         self._by = by
         self._range_of_key: dict[ObjectKey, int] = {}
-        self._range_of_namespace = lru_cache(100_000)(lambda name: range_of_key(name, "", by, ranges))
 
     # ---- Questions. In any thread.
 
     def range_of(self, key: ObjectKey) -> int:
         """Return the range of a key."""
         if self._by == "namespace" and key[0]:
-            return self._range_of_namespace(key[0])
+            key = (key[0], "")
         if (found := self._range_of_key.get(key)) is None:
             if len(self._range_of_key) >= MOST_KEYS:
                 self._range_of_key.clear()
@@ -141,7 +139,7 @@ class Shards:
 
     def caches_namespace(self, namespace: str) -> bool:
         """Return True if divided caches of this replica have a namespace, or will once it is warm."""
-        return self._range_of_namespace(namespace) in self.cached
+        return self.range_of((namespace, "")) in self.cached
 
     def owner_of(self, key: ObjectKey) -> str:
         """Return the name of the replica that handles a key; empty if none does."""
@@ -197,7 +195,7 @@ class Shards:
     async def warm(self, range_: int) -> None:
         self._cache(self.cached | {range_})
         if self.caches is not None:
-            await self.caches.wait_divided(lambda namespace: self._range_of_namespace(namespace) == range_)
+            await self.caches.wait_divided(lambda namespace: self.range_of((namespace, "")) == range_)
 
     def cool(self, ranges: Collection[int]) -> None:
         for each in self._handling:

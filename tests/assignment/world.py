@@ -20,10 +20,10 @@ from kopf_selectcache.core.assignment.records import AssignmentRead, LeaseRead, 
 from kopf_selectcache.core.assignment.replica import (
     Answer,
     AssignmentSeen,
-    Cool,
-    DeleteLease,
     CatchUp,
     CaughtUp,
+    Cool,
+    DeleteLease,
     Drain,
     Drained,
     Effect,
@@ -435,7 +435,7 @@ def give(rules: Rules, world: World, each: int, input_: Input) -> World:
             case CatchUp(range_) if any(
                 left for other, left in enumerate(world.hot[range_]) if other != each
             ):
-                raise Broken(f"{name_of(each)} catches up in range {range_} before its last write has arrived")
+                raise Broken(f"{name_of(each)} catches up on {range_} before its last write has arrived")
             case Warm() | CatchUp() | Drain():
                 node = node._replace(work=(*node.work, effect))
             case Cool(_, ticket):

@@ -109,7 +109,7 @@ class Warmed(Struct, frozen=True):
 
 
 class CaughtUp(Struct, frozen=True):
-    """The caches have what the last owners of some ranges have written: the answer to each `CatchUp` of them."""
+    """The caches have what the last owners of some ranges have written: the answer to `CatchUp`."""
 
     ranges: tuple[tuple[int, Term], ...]
 
@@ -127,7 +127,9 @@ class Leave(Struct, frozen=True):
     """Free everything and end."""
 
 
-Input: TypeAlias = Tick | LeaseSeen | LeasesListed | AssignmentSeen | Answer | Warmed | CaughtUp | Drained | Leave
+Input: TypeAlias = (
+    Tick | LeaseSeen | LeasesListed | AssignmentSeen | Answer | Warmed | CaughtUp | Drained | Leave
+)
 
 
 # ---- Effects: what the caller must do, in order.
