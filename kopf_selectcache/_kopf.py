@@ -13,8 +13,9 @@ import re
 from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Iterator, Sequence
 from contextvars import ContextVar
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial, wraps
+from types import SimpleNamespace
 from typing import Any, TypeAlias
 
 import kopf
@@ -66,6 +67,7 @@ try:
     from kopf._core.actions.execution import Cause, Handler, cause_var, execute_handler_once, handler_var
     from kopf._core.actions.invocation import invoke, is_async_fn
     from kopf._core.actions.loggers import ObjectLogger
+    from kopf._core.engines import admission, posting
     from kopf._core.engines.activities import ActivityError, authenticator
     from kopf._core.engines.indexing import OperatorIndexers
     from kopf._core.engines.posting import K8sEvent, event_queue_loop_var, event_queue_var, settings_var
@@ -169,6 +171,7 @@ __all__ = [
     "WatchingCause",  # Its type shows if the object was deleted.
     "WebhookCause",  # Admission: waits for a bounded time, and its object is not yet stored.
     "activity_handlers",  # The handlers of startup, cleanup, login and probes, for checks and commands.
+    "admission",  # Its `configuration_manager` writes the configuration of webhooks.
     "admission_handlers",  # The handlers of admission requests, for checks at the start.
     "api",  # Its `request` sends all that Kopf writes.
     "authenticated",  # Gives a request its session.
@@ -182,6 +185,7 @@ __all__ = [
     "execute_handler_once",  # Calls a handler, with its timeout, retries and errors.
     "feed_watchers",  # Has Kopf's watchers fed.
     "get_callable_id",  # The id that Kopf gives a handler: decorated, it must stay the same.
+    "guard_events",  # Has each Event of Kopf checked.
     "guard_writes",  # Has each write of Kopf checked.
     "handler_var",  # The running handler, for its `when=`.
     "has_activities",  # Attributes a call of `ActivityRegistry.iter_handlers` to the default registry.
@@ -193,9 +197,11 @@ __all__ = [
     "keep_parts",  # Has the parts of each operator kept.
     "log_in_again",  # Has Kopf replace refused credentials, by equal ones as well.
     "log_in_if_empty",  # To go on when Kopf has given up.
+    "manage_webhooks",  # Has one replica write the configuration of webhooks.
     "observation",  # Its `namespace_observer` is given the namespaces of the operator.
     "orchestration",  # Its `orchestrator` is given the pause and the queue of events.
     "parts_of",  # The parts of the operator with these settings.
+    "posting",  # Its `enqueue` takes the Events that Kopf posts.
     "preload",  # Loads an operator's files and modules as `kopf run` does.
     "remove_credentials",  # Removes refused credentials, of which equal ones may come back.
     # To know when the operator begins to stop, long before its cleanup.
@@ -475,7 +481,11 @@ def feed_watchers(feed: Callable[[Watcher], Events | None]) -> None:
         watching.infinite_watch = infinite_watch
 
 
-_REQUEST = "_selectcache_request"  # The attribute of Kopf's module with Kopf's own function.
+def _wrap(module: Any, name: str, wrapper: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
+    """Have a function of Kopf wrapped, which Kopf looks up at each call. Does nothing the second time."""
+    own = vars(module)[name]
+    if vars(module).setdefault(f"_selectcache_{name}", own) is own:
+        setattr(module, name, wraps(own)(wrapper(own)))
 
 
 class _Guarded:
@@ -493,23 +503,47 @@ class _Guarded:
 
 def guard_writes(is_guarded: Callable[[], bool], send: Callable[..., Coroutine[Any, Any, Any]]) -> None:
     """Have `send` send each try of what Kopf writes while `is_guarded` returns True. It is called with the
-    session and the arguments of its `request`, and may raise APINotFoundError. Does nothing the second time.
+    session and the arguments of its `request`, and may raise APINotFoundError.
     """
-    own: Callable[..., Any] = vars(api).setdefault(_REQUEST, api.request)
 
-    @authenticated
-    async def guarded(*, context: APIContext, **options: Any) -> Any:
-        seen: Any = copy(context)
-        seen.session = _Guarded(context.session, send)
-        return await own(context=seen, **options)
+    def wrapper(own: Callable[..., Any]) -> Callable[..., Any]:
+        @authenticated
+        async def guarded(*, context: APIContext, **options: Any) -> Any:
+            seen: Any = copy(context)
+            seen.session = _Guarded(context.session, send)
+            return await own(context=seen, **options)
 
-    @wraps(own)
-    async def request(method: str, url: str, **options: Any) -> Any:
-        send_it = guarded if method.upper() != "GET" and is_guarded() else own
-        return await send_it(method=method, url=url, **options)
+        async def request(method: str, url: str, **options: Any) -> Any:
+            chosen = guarded if method.upper() != "GET" and is_guarded() else own
+            return await chosen(method=method, url=url, **options)
 
-    if api.request is own:
-        api.request = request
+        return request
+
+    _wrap(api, "request", wrapper)
+
+
+def guard_events(may_post: Callable[[], bool]) -> None:
+    """Have Kopf post no Event, of handlers or of logging, while `may_post` returns False."""
+    _wrap(posting, "enqueue", lambda own: lambda *args, **options: may_post() and own(*args, **options))
+
+
+def manage_webhooks(keeper: Callable[[kopf.OperatorSettings], Callable[..., Any] | None]) -> None:
+    """Ask `keeper` for what decides when Kopf writes the configuration of webhooks; None stands for always.
+    It is called with what writes until it is cancelled. The webhooks stay then: other replicas serve them.
+    """
+
+    def wrapper(own: Callable[..., Any]) -> Callable[..., Any]:
+        def manager(**options: Any) -> Any:
+            if (keep := keeper(options["settings"])) is None:
+                return own(**options)
+            handlers = options["registry"]._webhooks.get_all_handlers()
+            staying = [replace(each, persistent=True) for each in handlers]
+            registry = SimpleNamespace(_webhooks=SimpleNamespace(get_all_handlers=lambda: staying))
+            return keep(partial(own, **{**options, "registry": registry}))
+
+        return manager
+
+    _wrap(admission, "configuration_manager", wrapper)
 
 
 def has_indices(registry: OperatorRegistry, resource: Resource) -> bool:

@@ -15,14 +15,15 @@ import aiohttp
 
 from kopf_selectcache import _kopf
 
-from .fence import FENCE, may_be_executed
+from .fence import FENCE, may_be_executed, time_left
 
 _logger = logging.getLogger("kopf_selectcache")
 
 
 def guard() -> None:
-    """Have the writes that Kopf sends for a key of this replica checked."""
+    """Have what Kopf writes for a key of this replica checked, and the Events that it is to post."""
     _kopf.guard_writes(lambda: FENCE.get() is not None, _send)
+    _kopf.guard_events(lambda: time_left() > 0.0)
 
 
 async def _send(

@@ -110,7 +110,10 @@ async def _startup(
     join: Join | None = None
     if declared is not None and declared.sharding is not None:
         declared.sharding.found()  # Commands check an operator outside its pod.
-        from .division import join  # Few operators need it.  # noqa: PLC0415
+        from ._webhooks import keeper  # Few operators need it.  # noqa: PLC0415
+        from .division import join  # As well.  # noqa: PLC0415
+
+        _kopf.manage_webhooks(keeper)
     is_needed = declared is not None or any(change_handlers(registry))
     route = route_events(settings)
     if not is_needed and not is_requested(settings) and route is None:

@@ -15,6 +15,7 @@ HANDLERS, COORDINATOR_TESTS = (
 )
 READY = "tests/sharding/test_ready.py::test_"
 REPLICA, FENCE = "tests/sharding/test_replica.py::test_", "tests/sharding/test_fence.py::test_"
+WHOLE, WEBHOOKS = "tests/sharding/test_kopf_whole.py::test_", "plugin/_webhooks.py"
 WRITES, KOPF_WRITES = "tests/sharding/test_kopf_writes.py::test_", "client/kopf_writes.py"
 DIVISION, SHARDS, COORDINATOR = "plugin/_sharding.py", "sharding/shards.py", "sharding/coordinator.py"
 
@@ -172,6 +173,38 @@ SHARDING: tuple[Mutant, ...] = (
         "pass",
         21,
         (FENCE + "a_range_is_not_clean_as_long_as_the_server_may_execute_a_write",),
+    ),
+    Mutant(
+        "write the configuration of webhooks in each replica",
+        WEBHOOKS,
+        "await (self._write() if is_handled else",
+        "await (self._write() if True else",
+        21,
+        (WHOLE + "the_replica_that_gets_the_name_of_the_configuration_writes_it",),
+    ),
+    Mutant(
+        "write the configuration of webhooks only at the start",
+        WEBHOOKS,
+        "            self._until.reschedule(-inf)\n",
+        "            pass\n",
+        21,
+        (WHOLE + "the_replica_that_gets_the_name_of_the_configuration_writes_it",),
+    ),
+    Mutant(
+        "remove the webhooks that other replicas serve",
+        "_kopf.py",
+        "replace(each, persistent=True)",
+        "replace(each)",
+        21,
+        (WHOLE + "the_replica_that_gets_the_name_of_the_configuration_writes_it",),
+    ),
+    Mutant(
+        "post Events of a run that outlives its range",
+        KOPF_WRITES,
+        "_kopf.guard_events(lambda: time_left() > 0.0)",
+        "_kopf.guard_events(lambda: True)",
+        21,
+        (WRITES + "kopf_posts_an_event_only_while_the_range_is_held",),
     ),
     Mutant(
         "leave Kopf's own writes unchecked",

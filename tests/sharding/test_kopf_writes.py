@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import logging
 import re
@@ -252,6 +253,36 @@ def test_kopf_alone_writes_as_ever() -> None:
             await patched(settings, labelled("web"))
             (request,) = writes_to(cluster)
             assert (request.query, request.agent) == ({}, f"kopf/{_kopf.INSTALLED}")
+
+    run(main())
+
+
+@pytest.mark.parametrize("in_thread", [False, True])
+def test_kopf_posts_an_event_only_while_the_range_is_held(*, in_thread: bool) -> None:
+    kopf_writes.guard()
+
+    async def main() -> None:
+        events = asyncio.Queue[Any]()
+        _kopf.event_queue_var.set(events)
+        _kopf.event_queue_loop_var.set(asyncio.get_running_loop())
+        settings = kopf.OperatorSettings()
+        _kopf.settings_var.set(settings)
+        pod = kopf.Body(POD)  # type: ignore[arg-type]  # It has all that a reference needs.
+
+        async def post(reason: str) -> None:
+            if in_thread:
+                await asyncio.to_thread(kopf.info, pod, reason=reason)
+            else:
+                kopf.info(pod, reason=reason)
+
+        fence = Fence(lambda: 5.0)
+        with fenced(fence):
+            await post("Begun")
+            fence.close()
+            await post("Late")
+        await post("Other")
+        await asyncio.sleep(0)
+        assert [events.get_nowait().reason for _ in range(events.qsize())] == ["Begun", "Other"]
 
     run(main())
 
