@@ -44,7 +44,7 @@ def test_the_ranges_of_a_dead_replica_go_to_the_others() -> None:
             replicas.kill("b")
             await replicas.until(lambda: len(replicas.log.acting) == 64)
             assert set(replicas.log.acting.values()) == {"a", "c"}
-            assert replicas.clock.now - killed_at > 24, "nobody takes from the living"
+            assert 24 < replicas.clock.now - killed_at <= 50, "nobody takes from the living"
             assert replicas.log.overlaps == []
 
     run(main())
@@ -115,8 +115,10 @@ def test_a_deleted_assignment_is_made_anew_and_nothing_is_handled_twice() -> Non
                 replicas.start(name)
             await replicas.until(lambda: sorted(replicas.owned().values()) == [32, 32])
             replicas.cluster.delete(ASSIGNMENT)
+            deleted_at = replicas.clock.now
             await replicas.until(lambda: len(replicas.log.lines) > 64)
             await replicas.until(lambda: sorted(replicas.owned().values()) == [32, 32])
+            assert replicas.clock.now - deleted_at <= 12, "docs/replicas.md says about 8 seconds"
             assert replicas.log.overlaps == []
 
     run(main())

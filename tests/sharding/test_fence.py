@@ -49,8 +49,8 @@ def take_all(settings: kopf.OperatorSettings) -> None:
     shards_of(settings).ownership = Movable()
 
 
-@pytest.mark.parametrize("in_thread", [False, True])
-def test_an_event_is_recorded_only_while_the_range_is_held(*, in_thread: bool) -> None:
+@pytest.mark.parametrize("how", ["async", "sync", "to_thread"])
+def test_an_event_is_recorded_only_while_the_range_is_held(how: str) -> None:
     registry = kopf.OperatorRegistry()
     begun, go_on, recorded = threading.Event(), threading.Event(), list[int]()
 
@@ -70,7 +70,11 @@ def test_an_event_is_recorded_only_while_the_range_is_held(*, in_thread: bool) -
         go_on.wait(60)
         record(events, body, "Late")
 
-    function: Any = reconcile_in_thread if in_thread else reconcile
+    async def reconcile_by_to_thread(body: kopf.Body, events: selectcache.Recorder, **_: object) -> None:
+        await asyncio.to_thread(reconcile_in_thread, body, events)
+
+    functions: dict[str, Any] = {"async": reconcile, "sync": reconcile_in_thread}
+    function = functions.get(how, reconcile_by_to_thread)
     selectcache.reconcile("configmaps", registry=registry)(function)
 
     async def main() -> None:

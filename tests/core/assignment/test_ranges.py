@@ -4,6 +4,7 @@ move."""
 from __future__ import annotations
 
 from collections import Counter
+from itertools import pairwise
 from collections.abc import Iterable
 from random import Random
 
@@ -141,6 +142,20 @@ def test_few_ranges_move_when_a_replica_comes_or_goes(replicas: int) -> None:
     fair = RANGES / (replicas + 1)
     assert sum(moves) / len(moves) <= 1.9 * fair
     assert max(moves) <= 2 * fair + 4
+
+
+def test_a_roll_of_four_pods_moves_little_more_than_it_must() -> None:
+    """Four pods come and four go, and each of them has a fifth of the ranges: 8 * 64 / 5 at the least."""
+    moves = []
+    for seed in range(50):
+        names = pods(8, seed)
+        fleets = [[*names[:4]]]
+        for each in names[4:]:
+            fleets += [[*fleets[-1], each], [*fleets[-1][1:], each]]
+        owners = [desired_owners(frozenset(fleet), RANGES) for fleet in fleets]
+        moves.append(sum(moved(before, after) for before, after in pairwise(owners)))
+    assert min(moves) >= 100
+    assert max(moves) <= 140
 
 
 def test_nothing_moves_without_a_reason() -> None:
