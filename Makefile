@@ -25,7 +25,7 @@ WITH_SPHINX := $(SITE)/.installed
 DEMO := .venv/demo-$(notdir $(VENV))
 WITH_DEMO := $(DEMO)/.installed
 
-.PHONY: help env demo demo-shards test cover cover-lines quick test-real test-real-all test-clients test-lowest test-kopf comparison bench test-bench structure soak hostile model world mutants test-all test-others envs lint docs test-quick test-between test-oldest servers field-labels merge-types dist try-dist clean
+.PHONY: help env demo demo-shards test cover cover-lines quick test-real test-real-all test-clients test-lowest test-kopf comparison bench test-bench structure soak hostile campaign-shards model world mutants test-all test-others envs lint docs test-quick test-between test-oldest servers field-labels merge-types dist try-dist clean
 
 help:  ## Show what can be made.
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -160,6 +160,9 @@ soak: $(INSTALLED)  ## Explore millions of states of the core, simulate a millio
 
 hostile: $(INSTALLED)  ## Play a hostile server to caches on real time, and print what they do and take: a quarter of an hour; ARGS are words of names.
 	$(PY) -m tests.hostile $(ARGS)
+
+campaign-shards: $(INSTALLED)  ## Kill 500 replicas of two operators on the real API server, and judge what they wrote by its audit log: two hours, in pieces that go on where they ended; ARGS="--kills 10 --lease 40" for the default Lease.
+	$(PY) -m tests.sharding.campaign $(ARGS)
 
 model: $(INSTALLED)  ## Explore the model of a cache with several streams, and print which of its mistakes are found; ARGS="--large --mistakes" for more.
 	$(PY) -m tests.model $(ARGS)

@@ -68,7 +68,8 @@ def check_resource(
 ) -> None:
     """Raise DeclarationError as at the start: the names of the resource are known now."""
     _require_stored(handler, str(resource), cached)
-    _require_lasting(handler, str(resource), cached.filter_for(resource), resource.domains)
+    undivided = cached.replaced(divided="")  # What leaves one replica is cached by another.
+    _require_lasting(handler, str(resource), undivided.filter_for(resource), resource.domains)
     _require_no_handler(handler, str(resource), kopfs, handlers_of(registry, resource))
     if not cached.projection.exact(FINALIZERS):  # The transform was not watched from the start.
         raise DeclarationError(

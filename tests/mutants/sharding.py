@@ -402,6 +402,14 @@ SHARDING: tuple[Mutant, ...] = (
         (MOVES + "an_object_that_departs_while_its_range_is_warm_is_told_to_the_new_owner",),
     ),
     Mutant(
+        "refuse a finalizer since objects leave a replica",
+        "plugin/_finalizer_checks.py",
+        'cached.replaced(divided="")',
+        "cached",
+        21,
+        (MOVES + "a_finalizer_that_one_replica_has_put_on_is_taken_off_by_the_next_one",),
+    ),
+    Mutant(
         "keep what has departed in a range that goes",
         SHARDS,
         "            each.forget(lambda key: self.range_of(key) in ranges)\n",

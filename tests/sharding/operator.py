@@ -1,6 +1,5 @@
 """The operator of a fleet: it logs the begin and the end of each run, and writes what it has seen."""
 
-import asyncio
 import os
 from collections.abc import Mapping
 from typing import Any
@@ -8,14 +7,7 @@ from typing import Any
 import kopf
 
 import kopf_selectcache as selectcache
-
-
-def note(*words: object) -> None:
-    """Append a line to the log: the lines of all processes have an order."""
-    line = " ".join(map(str, (os.environ["POD_NAME"], os.getpid(), *words)))
-    file = os.open(os.environ["FLEET_LOG"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-    os.write(file, f"{line}\n".encode())
-    os.close(file)
+from tests.sharding.runs import note, work
 
 
 @kopf.on.startup()
@@ -34,8 +26,7 @@ async def handle(
     key, seen = f"{namespace}/{name}", body["data"]["number"]
     note("begin", key, seen)
     try:
-        for _turn in range(20):  # Others could come in between: most keys are being run at any time.
-            await asyncio.sleep(0.01)
+        await work()
         if body["data"].get("seen") != seen:
             await cache.live.patch("configmaps", name, namespace=namespace, changes={"data": {"seen": seen}})
         note("end", key, seen)

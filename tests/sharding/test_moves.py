@@ -392,3 +392,28 @@ def test_what_a_channel_sends_for_a_key_of_another_replica_is_told_once(
             assert lines == ["x"]
 
     run(main())
+
+
+def test_a_finalizer_that_one_replica_has_put_on_is_taken_off_by_the_next_one() -> None:
+    registry, lines = kopf.OperatorRegistry(), list[str]()
+
+    @selectcache.reconcile("configmaps", finalizer="example.com/clean-up", registry=registry)
+    async def reconcile(name: str, deleting: bool, **_: object) -> None:
+        lines.append(f"{name}{' deleting' * deleting}")
+
+    async def main() -> None:
+        everything = {"v1/configmaps": selectcache.Selector()}
+        async with moved(registry, "x", filters=everything) as replica:
+            assert await reached(lambda: lines)
+            found = replica.cluster.get(configmap(SPACE, "x", 0))
+            assert found["metadata"]["finalizers"] == ["example.com/clean-up"]
+            replica.take()
+            lines.clear()
+            replica.cluster.delete(configmap(SPACE, "x", 0))
+            await replica.rest()
+            assert lines == []
+            replica.give()
+            assert await reached(lambda: "x" not in replica.names())
+
+    run(main())
+    assert lines == ["x deleting"]

@@ -4,8 +4,8 @@ move."""
 from __future__ import annotations
 
 from collections import Counter
-from itertools import pairwise
 from collections.abc import Iterable
+from itertools import pairwise
 from random import Random
 
 import pytest
