@@ -267,11 +267,15 @@ def test_half_a_configuration_is_refused(
         sharding.found()
 
 
-def test_peering_is_refused_since_it_pauses_all_replicas_but_one() -> None:
+@pytest.mark.parametrize("given", [{}, {"priority": 100}, {"name": "ours", "mandatory": True}])
+def test_peering_is_refused_since_it_pauses_all_replicas_but_one(given: dict[str, Any]) -> None:
     settings = kopf.OperatorSettings()
+    for name, value in given.items():
+        setattr(settings.peering, name, value)
     settings.peering.standalone = False
-    with pytest.raises(DeclarationError, match="Kopf's peering must be off"):
+    with pytest.raises(DeclarationError, match="Kopf's peering must be off") as caught:
         check_sharding(settings, None)
+    assert "Run it with --standalone" in str(caught.value.remedy)
 
 
 def test_handlers_of_kopf_are_refused_since_each_replica_would_call_them() -> None:

@@ -65,11 +65,17 @@ async def served() -> AsyncIterator[tuple[EmbeddedCluster, kopf.OperatorSettings
             await vault.close()
 
 
-async def patched(settings: kopf.OperatorSettings, patch: kopf.Patch, name: str = "x") -> Any:
+async def patched(
+    settings: kopf.OperatorSettings,
+    patch: kopf.Patch,
+    resource: Resource = PODS,
+    namespace: str = "team-0",
+    name: str = "x",
+) -> Any:
     return await patch_obj(
         settings=settings,
-        resource=PODS,
-        namespace=NamespaceName("team-0"),
+        resource=resource,
+        namespace=NamespaceName(namespace),
         name=name,
         patch=patch,
         logger=LOGGER,
@@ -201,7 +207,7 @@ def test_the_manager_of_fields_is_the_same_in_each_replica() -> None:
                 Fence(lambda: 5.0, sender="web-2 range=1 epoch=2"),
             ):
                 with fenced(fence):
-                    await patched(settings, labelled("web"), "y")
+                    await patched(settings, labelled("web"), name="y")
                     await writer.run(WriteCall(label, f"{PATH}/y", {}, f"{PATH}/y"), timeout=30.0)
             found = cluster.get(pod)["metadata"]["managedFields"]
             assert {each["manager"] for each in found} == {"maker", "kopf", "kopf-selectcache"}
