@@ -28,12 +28,14 @@ def main() -> int:
     parser.add_argument(
         "--results", type=Path, default=Path("build/campaign.jsonl"), help="the file of the results"
     )
+    parser.add_argument("--operator", choices=OPERATORS, help="only this operator; by default both, in turn")
     parser.add_argument("--keep", type=Path, help="keep the logs in this folder")
     options = parser.parse_args()
     done = read(options.results, options.lease)
     while (killed := sum(each.faults["SIGKILL"] for each in done)) < options.kills:
         number = len(done)
-        operator, began = OPERATORS[number % len(OPERATORS)], time.monotonic()
+        operator = options.operator or OPERATORS[number % len(OPERATORS)]
+        began = time.monotonic()
         print(f"piece {number + 1}: {operator}, after {killed} of {options.kills} kills", flush=True)
         kills = min(options.piece, options.kills - killed)
         keep = None if options.keep is None else options.keep / str(number + 1)
