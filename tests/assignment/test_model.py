@@ -5,12 +5,16 @@ A scope that fails prints the shortest story that leads to something wrong: `pyt
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from .explore import explore, wander
 from .mistakes import MISTAKES, Mistake, with_mistake
 from .scopes import KNOWN_LIMIT, LARGE, RANDOM, SMALL, scope_of
 from .world import Scope
+
+DECISION = Path(__file__).parents[2] / "docs/decisions/0040-ranges-change-hands-by-leases.md"
 
 FEW_STATES = 400
 """How far the larger scopes are explored by default, the shortest stories first."""
@@ -51,6 +55,13 @@ def test_21_nobody_acts_on_a_range_of_somebody_else_in_many_long_stories(scope: 
 def test_21_each_mistake_is_found(mistake: Mistake) -> None:
     explored = explore(scope_of(mistake.scope), with_mistake(mistake), says=mistake.says)
     assert explored.broken, f"nobody notices it in {explored.states} states"
+
+
+def test_the_decision_names_each_mistake_that_others_have_made() -> None:
+    rows = [line.split(" | ") for line in DECISION.read_text(encoding="utf-8").splitlines() if "#" in line]
+    told = {(row[0].removeprefix("| "), row[-1].removesuffix(" |")) for row in rows if len(row) == 3}
+    made = {(each.seen_at.partition(":")[0], each.name) for each in MISTAKES if "#" in each.seen_at}
+    assert told == made
 
 
 def test_21_who_has_just_started_cannot_know_that_an_earlier_assignment_was_put_back() -> None:
