@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
+from functools import partial
 from itertools import repeat
 from typing import Any
 
@@ -18,6 +19,7 @@ from kopf_selectcache.testing import EmbeddedCluster
 from kopf_selectcache.testing.faults import Fault, Refuse, Silence
 from tests.faults.environment import reached, run
 from tests.plugin.reconciling import operated
+from tests.plugin.test_probe import free_endpoint, probe
 
 from .test_handlers import CONFIGMAPS, Movable, sharded, shards_of
 
@@ -147,3 +149,40 @@ def test_a_configuration_whose_range_goes_meanwhile_is_written_once_it_returns(
                 assert await reached(lambda: written(cluster) == url(1))
 
     run(main())
+
+
+def is_sharded(settings: kopf.OperatorSettings) -> bool:
+    operator = operator_of(settings)
+    return operator is not None and operator.shards is not None
+
+
+def test_activities_run_in_each_replica() -> None:
+    calls = list[str]()
+
+    def registry_of(number: int) -> kopf.OperatorRegistry:
+        registry = kopf.OperatorRegistry()
+
+        def noting(name: str) -> Any:
+            return lambda **_: calls.append(f"{name} {number}")
+
+        for name in ("startup", "cleanup", "probe"):
+            getattr(kopf.on, name)(id=name, registry=registry)(noting(name))
+        return registry
+
+    async def main() -> None:
+        async with EmbeddedCluster(tls=False) as cluster:
+            for number in (0, 1):
+                endpoint, configure = free_endpoint(), sharded(Sharding(static=(number, 2)))
+                async with operated(
+                    registry_of(number),
+                    cluster,
+                    filters=CONFIGMAPS,
+                    configure=configure,
+                    liveness_endpoint=endpoint,
+                ) as one:
+                    assert await reached(partial(is_sharded, one))
+                    code, report = await probe(endpoint)
+                    assert (code, report["sharding"]) == (200, {"condition": "its ranges never move"})
+
+    run(main())
+    assert calls == [f"{each} {number}" for number in (0, 1) for each in ("startup", "probe", "cleanup")]
