@@ -13,7 +13,7 @@ import re
 from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Iterator, Sequence
 from contextvars import ContextVar
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial, wraps
 from types import SimpleNamespace
 from typing import Any, TypeAlias
@@ -69,6 +69,7 @@ try:
     from kopf._core.actions.loggers import ObjectLogger
     from kopf._core.engines import admission, posting
     from kopf._core.engines.activities import ActivityError, authenticator
+    from kopf._core.engines.daemons import Daemon, stop_daemon
     from kopf._core.engines.indexing import OperatorIndexers
     from kopf._core.engines.posting import K8sEvent, event_queue_loop_var, event_queue_var, settings_var
     from kopf._core.intents.causes import (
@@ -95,7 +96,7 @@ try:
         SmartOperatorRegistry,
         get_callable_id,
     )
-    from kopf._core.intents.stoppers import DaemonStopper
+    from kopf._core.intents.stoppers import DaemonStopper, DaemonStoppingReason
     from kopf._core.reactor import observation, orchestration, running
     from kopf._core.reactor.inventory import ResourceMemories, ResourceMemory
     from kopf._core.reactor.subhandling import subexecuted_var
@@ -128,11 +129,13 @@ __all__ = [
     "ChangingCause",
     "ChangingHandler",  # Narrowing is refused to kinds whose handlers need a finalizer.
     "ConnectionInfo",  # Credentials as Kopf's logins hand them out.
+    "Daemon",  # A running daemon or timer.
     "DaemonCause",  # Has the stopper of daemons and timers, which end the waiting for a cache.
     # A daemon whose `when=` turns out false sleeps until it is stopped: one that exits never returns.
     "DaemonHandler",
     # The type of `DaemonCause.stopper`: `async_event` to wait for, `sync_waiter` for threads.
     "DaemonStopper",
+    "DaemonStoppingReason",  # That of a daemon whose object goes to another replica: Kopf may start it again.
     "Events",  # The events of a watcher.
     "Handler",  # The base of our handlers of changes.
     "HandlerId",  # The type of a handler's id.
@@ -179,11 +182,13 @@ __all__ = [
     "can_narrow",  # Whether this Kopf can watch fewer objects of a kind than all.
     "cause_var",  # The cause of the running handler.
     "chunk_size",  # The default of `page_limit`.
+    "end_daemon",  # Asks a daemon to end, as Kopf does while it is paused.
     "event_queue_loop_var",  # The loop of the queue below.
     "event_queue_var",  # The queue of events that the operator posts.
     "exact_namespaces",  # The `-n`, unless there are patterns among them.
     "execute_handler_once",  # Calls a handler, with its timeout, retries and errors.
     "feed_watchers",  # Has Kopf's watchers fed.
+    "gate_events",  # Has the events of an operator pass a gate before Kopf calls handlers.
     "get_callable_id",  # The id that Kopf gives a handler: decorated, it must stay the same.
     "guard_events",  # Has each Event of Kopf checked.
     "guard_writes",  # Has each write of Kopf checked.
@@ -211,6 +216,7 @@ __all__ = [
     "select_specific_namespaces",  # Which of the `-n` are names and not patterns.
     # The settings of the operator that the running code belongs to, in tasks and threads alike.
     "settings_var",
+    "stop_daemon",  # Ends a daemon that has a time limit for it.
     "subexecuted_var",  # Whether the sub-handlers of the running handler were called.
     "until_narrow",  # What advice to narrow begins with.
     "vault_var",  # The credentials of that operator.
@@ -347,7 +353,20 @@ class Memos:
     def drop(self, uid: str) -> None:
         """Forget an object of which Kopf gets no event any more."""
         self._marks.pop(uid, None)
+        self._listed.pop(uid, None)
         self._memories._items.pop(uid, None)
+
+    def daemons_of(self, uid: str) -> Collection[Daemon]:
+        """Return the running daemons and timers of an object."""
+        memory = self._memories._items.get(uid)
+        return () if memory is None else memory.daemons_memory.running_daemons.values()
+
+    def daemons(self) -> Iterator[tuple[Body, Daemon]]:
+        """Yield the running daemons and timers, each with its object."""
+        for memory in self._memories.iter_all_daemon_memories():
+            for daemon in memory.running_daemons.values():
+                assert memory.live_fresh_body is not None, "it has daemons"
+                yield memory.live_fresh_body, daemon
 
     async def forget(self, body: Any) -> None:
         """Forget the memo of an object, unless Kopf has seen the object: Kopf forgets it itself."""
@@ -373,6 +392,14 @@ class OperatorParts:
     memos: Memos
     is_paused: Callable[[], bool]
     """Returns True while another operator has the priority (peering)."""
+    indexers: OperatorIndexers = field(default_factory=OperatorIndexers)
+
+    def forget(self, namespace: str, name: str, uid: str) -> None:
+        """Forget an object of which Kopf gets no event any more: its memo, and its values in indices."""
+        self.memos.drop(uid)
+        metadata = {"name": name, "uid": uid, **({"namespace": namespace} if namespace else {})}
+        identity: Any = {"metadata": metadata}
+        self.indexers.discard(Body(identity))
 
     async def wait_until_resumed(self) -> None:
         if self.is_paused():
@@ -387,6 +414,10 @@ class OperatorParts:
 
 _PARTS = "_selectcache_parts"  # The attribute of settings with the parts of their operator.
 _PATTERNS = "_selectcache_patterns"  # That with the namespaces that the operator is given.
+_GATE = "_selectcache_gate"  # That with the gate of the events of its operator.
+
+Gate: TypeAlias = "Callable[..., Coroutine[Any, Any, str | None]]"
+"""Called with what has Kopf process an event, and the event's keywords."""
 
 root_tasks_var: ContextVar[Sequence[asyncio.Task[Any]]] = ContextVar("selectcache_root_tasks")
 """The root tasks of the operator whose code is running. Its stop begins when one of them ends: Kopf cancels
@@ -405,12 +436,16 @@ def keep_parts(explain: Callable[[ActivityError], None]) -> None:
 
     @wraps(orchestrator)
     def keeping_parts(**kwargs: Any) -> Coroutine[None, None, None]:
-        processor = getattr(kwargs.get("processor"), "keywords", {})
+        processor: Any = kwargs.get("processor")
+        parts = getattr(processor, "keywords", {})
         paused = kwargs.get("operator_paused")
         if isinstance(paused, ToggleSet):
-            memos = Memos(processor.get("memories"), processor.get("memobase"))
-            events = processor.get("event_queue")
-            vars(kwargs["settings"])[_PARTS] = OperatorParts(paused, events, memos, paused.is_on)
+            settings, memos = kwargs["settings"], Memos(parts.get("memories"), parts.get("memobase"))
+            indexers = parts.get("indexers", OperatorIndexers())
+            vars(settings)[_PARTS] = OperatorParts(
+                paused, parts.get("event_queue"), memos, paused.is_on, indexers
+            )
+            kwargs["processor"] = partial(_gated, settings, processor)
         return orchestrator(**kwargs)
 
     @wraps(observer)
@@ -435,6 +470,30 @@ def keep_parts(explain: Callable[[ActivityError], None]) -> None:
     running.startup_cleanup_activities = keeping_roots  # type: ignore[assignment]  # Kopf calls it by names.
     orchestration.orchestrator = keeping_parts
     observation.namespace_observer = keeping_namespaces
+
+
+def _gated(settings: kopf.OperatorSettings, processor: Gate, **event: Any) -> Any:
+    gate: Gate | None = vars(settings).get(_GATE)
+    return processor(**event) if gate is None else gate(partial(processor, **event), **event)
+
+
+def gate_events(settings: kopf.OperatorSettings, gate: Gate) -> None:
+    """Have the events of the operator with these settings pass a gate before Kopf processes them."""
+    vars(settings)[_GATE] = gate
+
+
+def end_daemon(settings: kopf.OperatorSettings, daemon: Daemon) -> asyncio.Task[None] | None:
+    """Ask a daemon or timer to end, as Kopf does while it is paused. Return what cancels it, if its decorator
+    says after which time.
+    """
+    reason = DaemonStoppingReason.OPERATOR_PAUSING
+    if daemon.stopper.is_set(reason=reason):
+        return None
+    daemon.stopper.set(reason=reason)
+    if getattr(daemon.handler, "cancellation_timeout", None) is None:
+        return None
+    stopping = stop_daemon(settings=settings, daemon=daemon, reason=reason)
+    return asyncio.create_task(stopping, name=f"selectcache: stop {daemon.handler.id}")
 
 
 _WATCH = "_selectcache_infinite_watch"  # The attribute of Kopf's module with Kopf's own function.

@@ -145,7 +145,8 @@ def _division(operator: Loaded, namespace: str) -> Division | None:
     """Return how replicas divide the work; `namespace` is that of the operator, if it is known."""
     if (sharding := operator.declared.sharding) is None:
         return None
-    handlers = (*reconcilers(operator.registry), *change_handlers(operator.registry))
+    kopfs = _kopf.watching_handlers(operator.registry)
+    handlers = (*reconcilers(operator.registry), *change_handlers(operator.registry), *kopfs)
     ids = tuple(dict.fromkeys(str(each.id) for each in handlers))
     where = sharding.namespace or namespace
     return Division(sharding.name, where, sharding.by, ids, sharding.static)

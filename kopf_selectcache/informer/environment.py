@@ -102,7 +102,7 @@ def let_end(error: BaseException) -> None:
         raise error
 
 
-async def end_within(tasks: set[asyncio.Task[None]], sleep: Awaitable[object]) -> set[asyncio.Task[None]]:
+async def end_within(tasks: set[asyncio.Task[Any]], sleep: Awaitable[object]) -> set[asyncio.Task[Any]]:
     """Wait until tasks have ended, but not beyond a sleep; return those that have not."""
     running, timer = set(tasks), asyncio.ensure_future(sleep)
     try:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from kopf_selectcache import _kopf
-from kopf_selectcache.core.store.record import EvictedRecord, Record, is_newer
+from kopf_selectcache.core.store.record import EvictedRecord, ObjectKey, Record, is_newer
 
 NEVER = "~"
 """Comes after each time."""
@@ -76,8 +76,12 @@ class OwnWatch:
         may_return: bool,
         began: str,
         departed: Callable[[Record], dict[str, Any]],
+        handles: Callable[[ObjectKey], bool] | None = None,
+        has_gained: Callable[[ObjectKey], bool] = lambda _: False,
     ) -> None:
-        """`departed` returns an object that does not exist any more."""
+        """`departed` returns an object that does not exist any more, `handles` whether this replica handles a
+        key, and `has_gained` whether it has just got it. Without `handles`, there are no other replicas.
+        """
         self.version = ""
         """The version of the last event."""
         self.gone: list[Record] = []
@@ -86,6 +90,8 @@ class OwnWatch:
         self._may_return = may_return
         self._began = began
         self._departed = departed
+        self._handles, self._has_gained = handles or (lambda _: True), has_gained
+        self._is_alone = handles is None
         self._absent: dict[str, Record] | None = (
             {**knowledge.known} if knowledge.is_listed or knowledge.known else None
         )
@@ -105,7 +111,7 @@ class OwnWatch:
         if event is _kopf.LISTED:
             yield event
             yield from self._end_list()
-        elif event["type"] == "BOOKMARK" or (self._absent is None and not self._may_return):
+        elif event["type"] == "BOOKMARK" or (self._absent is None and not self._keeps):
             yield event
         else:
             if event["type"] is None and not self._is_listing:
@@ -114,7 +120,7 @@ class OwnWatch:
                 kind = self._note(event)
             except (KeyError, TypeError):  # The object lacks what it must have. Kopf takes it.
                 self._may_return, kind = False, event["type"]
-                if self._absent is None:
+                if self._absent is None and not self._keeps:
                     self._knowledge.known.clear()
             if kind != "":
                 yield event if kind == event["type"] else {"type": kind, "object": event["object"]}
@@ -122,15 +128,22 @@ class OwnWatch:
     def _end_list(self) -> Iterator[Any]:
         knowledge = self._knowledge
         for uid, record in (self._absent or {}).items():
-            knowledge.known.pop(uid, None)
+            if uid not in knowledge.known or not self._handles((record.namespace, record.name)):
+                continue  # Another replica handles it, or has meanwhile.
+            del knowledge.known[uid]
             self.gone.append(record)
             yield {"type": "DELETED", "object": self._departed(record)}
         if not self._is_listing:  # The list was empty.
             self._pauses = knowledge.pauses
         self._absent, self._is_listing = None, False
         knowledge.end_list(self._began, was_paused=self._pauses != knowledge.pauses)
-        if not self._may_return:
+        if not self._keeps:
             knowledge.known.clear()
+
+    @property
+    def _keeps(self) -> bool:
+        """True if the knowledge is needed: the cache may go on from here, or ranges of keys may move."""
+        return self._may_return or not self._is_alone
 
     def _note(self, event: Any) -> str | None:
         """Note an object; return the type of the event that Kopf gets of it, empty for none."""
@@ -143,11 +156,14 @@ class OwnWatch:
         )
         if kind is not None or is_newer(version, self.version):
             self.version = version
+        key = noted.namespace, noted.name
+        if not self._handles(key):
+            return ""
         known = knowledge.known.pop(uid, None)
         if kind != "DELETED":
             knowledge.known[uid] = noted
         if self._absent is None or kind is not None or knowledge.was_paused:
             return kind  # type: ignore[no-any-return]  # It is a text.
         if known is None:
-            return "ADDED" if knowledge.is_listed else None
+            return "ADDED" if knowledge.is_listed and not self._has_gained(key) else None
         return "" if known.version == version else "MODIFIED"

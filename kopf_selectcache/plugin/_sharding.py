@@ -50,6 +50,9 @@ class _Handling:
     def forget(self, has: Callable[[ObjectKey], bool]) -> None:
         self._forget(has, keeps_departures=False)
 
+    def release(self, has: Callable[[ObjectKey], bool]) -> None:
+        """Runs of ours end by themselves."""
+
     def _forget(self, has: Callable[[ObjectKey], bool], *, keeps_departures: bool) -> None:
         for key in self._calls.known():
             if has(key.pair):

@@ -50,8 +50,11 @@ class _Configuration:
 
     forget = replay
 
+    def release(self, has: Callable[[ObjectKey], bool]) -> None:
+        """Nobody waits for it."""
+
     def running(self, has: Callable[[ObjectKey], bool]) -> set[asyncio.Task[Any]]:  # noqa: ARG002
-        return set()  # It never ends. Nobody waits for it: its fence is closed.
+        return set()  # It never ends, and its fence is closed.
 
 
 def keeper(settings: kopf.OperatorSettings) -> Callable[[Write], Coroutine[Any, Any, None]] | None:

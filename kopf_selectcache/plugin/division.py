@@ -21,13 +21,11 @@ from kopf_selectcache.sharding.replica import Replica
 from kopf_selectcache.sharding.shards import Shards
 
 from ._calls import CacheHandler, kinds_of
+from ._kopf_sharding import KopfHandlers
 from .narrowing import handlers_of_key
 from .on import change_handlers_of, declared_key
 from .operator import Operator
 from .reconcile import reconcilers_with
-
-NAMED = 5
-"""The number of handlers of Kopf that an error names."""
 
 
 class Divided:
@@ -60,17 +58,6 @@ def check_sharding(settings: kopf.OperatorSettings, registry: _kopf.OperatorRegi
     assert ours.sharding is not None, "it is sharded"
     for key in ours.selectors:
         division_of(key, ours.effective(key), ours.sharding.by, registry)
-    indices = set() if registry is None else set(map(id, _kopf.index_handlers(registry)))
-    watching = () if registry is None else _kopf.watching_handlers(registry)
-    if found := [*dict.fromkeys(repr(str(each.id)) for each in watching if id(each) not in indices)]:
-        more = f" and {len(found) - NAMED} more" if len(found) > NAMED else ""
-        what, them = ("Handler", "it") if len(found) == 1 else ("Handlers", "them")
-        raise DeclarationError(
-            f"{what} {', '.join(found[:NAMED])}{more}: with sharding, each replica would call {them}"
-            " for all objects",
-            remedy="Use @selectcache.reconcile or @selectcache.on.change, which are divided\n"
-            "Or run one replica, without settings.selectcache.sharding",
-        )
 
 
 def join(operator: Operator, runtime: Runtime) -> Replica:
@@ -81,6 +68,9 @@ def join(operator: Operator, runtime: Runtime) -> Replica:
     replica = Replica(sharding, runtime, settings.queueing.exit_timeout)
     runtime.divide(Divided(operator.registry, sharding.by, replica.shards))
     replica.shards.caches, replica.shards.reach = runtime, partial(reach, runtime)
+    operator.kopfs = KopfHandlers(settings, replica.shards)
+    replica.shards.add(operator.kopfs)
+    _kopf.gate_events(settings, operator.kopfs.process)
     return replica
 
 
@@ -108,7 +98,7 @@ def uses_of(key: KindKey, registry: _kopf.OperatorRegistry | None) -> Uses:
     """Return what the handlers of an operator do with a declared kind."""
     if registry is None:
         return Uses()
-    handled = watched = admission = indexed = ""
+    handled = watched = admission = ""
     for handler, verb in reconcilers_with(key, registry, [key]):
         if verb == "reconciles":
             handled = handled or f"{_named(handler)} handles them"
@@ -116,13 +106,13 @@ def uses_of(key: KindKey, registry: _kopf.OperatorRegistry | None) -> Uses:
             watched = watched or f"{_named(handler)} {verb} them"
     for change in change_handlers_of(key, registry, [key]):
         handled = handled or f"{_named(change)} handles them"
-    for each in _kopf.admission_handlers(registry):
-        kinds = kinds_of(each.fn)
+    for admitting in _kopf.admission_handlers(registry):
+        kinds = kinds_of(admitting.fn)
         if kinds is None or any(declared_key(kind, [key]) or are_alike(kind, key) for kind in kinds):
-            admission = admission or f"admission handler {each.id!r} reads them"
-    for index in handlers_of_key(registry, key):  # With sharding, Kopf has no other handlers.
-        indexed = indexed or f"the index {index.id!r} has all of them"
-    return Uses(handled, watched, admission, indexed)
+            admission = admission or f"admission handler {admitting.id!r} reads them"
+    for each in handlers_of_key(registry, key):
+        handled = handled or f"handler {each.id!r} handles them"
+    return Uses(handled, watched, admission)
 
 
 def _named(handler: CacheHandler) -> str:

@@ -23,7 +23,7 @@ from kopf_selectcache import _kopf
 from kopf_selectcache._errors import ReadError, in_one_line
 from kopf_selectcache.core.selection.kinds import KindKey, find, parse_key
 from kopf_selectcache.core.store.changes import Change, ChangeCause, Fifo
-from kopf_selectcache.core.store.record import EvictedRecord, Record, is_newer
+from kopf_selectcache.core.store.record import EvictedRecord, ObjectKey, Record, is_newer
 from kopf_selectcache.informer.health import Health, context_of
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.state import InformerState
@@ -68,16 +68,19 @@ _logger = logging.getLogger("kopf_selectcache")
 
 
 def feed(watcher: _kopf.Watcher) -> _kopf.Events | None:
-    """Return the events of a watcher; None if the operator has no caches."""
-    operator = operator_of(watcher.settings)
-    if operator is None or operator.is_of_another() or not settings_of(watcher.settings).one_watch:
+    """Return the events of a watcher; None if Kopf's own watch has them, and other replicas handle none."""
+    operator, declared = operator_of(watcher.settings), settings_of(watcher.settings)
+    if operator is None or operator.is_of_another() or not (declared.one_watch or declared.sharding):
         return None
     return Feed(watcher, operator).events()
 
 
 async def _informer_of(operator: Operator, resource: _kopf.Resource) -> Informer | None:
-    """Return the informer of a resource, once its key is resolved; None if the kind is not declared."""
-    await operator.logged_in()
+    """Return the informer of a resource, once its key is resolved; None if the kind is not declared, or Kopf
+    always has its own watch.
+    """
+    if not settings_of(operator.settings).one_watch:
+        return None
     with suppress(ReadError):
         for key, informer in operator.runtime.informers.items():
             if _may_mean(key, resource):
@@ -172,28 +175,37 @@ class Feed:
         """True if the cache may feed the watcher again, once it can."""
         self._listing: set[str] = set()
         """The uids that were fed of a list that is not fed to its end."""
+        self._gained: list[Callable[[ObjectKey], bool]] = []
+        """Returns True for keys that this replica handles now, and of which Kopf must be told."""
+        self._reading: asyncio.Timeout | None = None
+        """Ends the wait for an event of Kopf's own watch."""
 
     async def events(self) -> _kopf.Events:
         """Yield the events of the watcher from its cache as long as that is safe, and else from Kopf's own
         watch.
         """
-        with self._guarding():
-            informer = await _informer_of(self._operator, self._watcher.resource)
-            if informer is not None:
-                self._informer, self._must_stop = informer, False
-        following = asyncio.create_task(
-            self._guarded(self._follow_pauses), name="selectcache: pauses of a feed"
-        )
-        is_over = False
-        try:
-            while not is_over:
-                for events in (self._from_cache(), self._from_kopf()):
-                    async with aclosing(events):
-                        async for event in events:
-                            yield event
-                is_over = self._must_stop
-        finally:
-            following.cancel()
+        await self._operator.logged_in()
+        kopfs = self._operator.kopfs
+        if kopfs is None and settings_of(self._watcher.settings).sharding is not None:
+            await asyncio.Event().wait()  # The caches can't be started: nobody knows what other replicas do.
+        with nullcontext() if kopfs is None else kopfs.feeding(self):
+            with self._guarding():
+                informer = await _informer_of(self._operator, self._watcher.resource)
+                if informer is not None:
+                    self._informer, self._must_stop = informer, False
+            following = asyncio.create_task(
+                self._guarded(self._follow_pauses), name="selectcache: pauses of a feed"
+            )
+            is_over = False
+            try:
+                while not is_over:
+                    for events in (self._from_cache(), self._from_kopf()):
+                        async with aclosing(events):
+                            async for event in events:
+                                yield event
+                    is_over = self._must_stop
+            finally:
+                following.cancel()
 
     async def _from_cache(self) -> _kopf.Events:
         if self._must_stop:  # There is no cache.
@@ -227,19 +239,61 @@ class Feed:
             self._operator.fed.note(watcher, is_fed=False)
 
     async def _from_kopf(self) -> _kopf.Events:
-        """Yield the events of Kopf's own watch, until the cache can feed the watcher again."""
-        took_over = OwnWatch(
-            self.knowledge, may_return=self._may_return, began=self._now(), departed=self._departed
-        )
-        async with aclosing(self._watcher.watch()) as own:
-            async for event in own:
-                if not (self._can_return(took_over) and self._is_ahead(event)):
-                    for each in took_over.take(event):
-                        yield each
-                    if not self._can_return(took_over):
-                        continue
-                self._must_stop = False
+        """Yield the events of Kopf's own watch, until the cache can feed the watcher again. The watch is
+        opened again for the objects that this replica is to handle now.
+        """
+        while True:
+            took_over, number = self._own_watch(), len(self._gained)
+            async with (
+                aclosing(self._watcher.watch()) as own,
+                aclosing(self._until_gained(own)) as events,
+            ):
+                async for event in events:
+                    if not (self._can_return(took_over) and self._is_ahead(event)):
+                        for each in took_over.take(event):
+                            yield each
+                        if event is _kopf.LISTED:
+                            del self._gained[:number]
+                            number = 0
+                        if not self._can_return(took_over):
+                            continue
+                    self._must_stop = False
+                    return
+            if not self._gained:
                 return
+
+    def _own_watch(self) -> OwnWatch:
+        return OwnWatch(
+            self.knowledge,
+            may_return=self._may_return,
+            began=self._now(),
+            departed=self._departed,
+            handles=None if self._operator.kopfs is None else self._handles,
+            has_gained=self._has_gained,
+        )
+
+    async def _until_gained(self, own: _kopf.Events) -> _kopf.Events:
+        """Yield the events of Kopf's own watch, until there are objects that this replica is to handle now;
+        but to the end of its first list at least.
+        """
+        is_listing = True
+        while is_listing or not self._gained:
+            reading = asyncio.timeout(None)
+            try:
+                async with reading:
+                    self._reading = None if is_listing else reading
+                    event = await anext(own)
+            except StopAsyncIteration:
+                return
+            except TimeoutError:
+                if not reading.expired():
+                    raise
+                return
+            finally:
+                self._reading = None
+            if is_listing or not self._gained:  # What is listed again shows the rest.
+                is_listing = is_listing and event is not _kopf.LISTED
+                yield event
 
     def _is_ahead(self, event: Any) -> bool:
         """Return True if the cache is yet to bring an event of Kopf's own watch. On a busy kind with a small
@@ -277,6 +331,29 @@ class Feed:
     async def _guarded(self, work: Callable[[], Awaitable[None]]) -> None:
         with self._guarding():
             await work()
+
+    # ---- Other replicas (`_kopf_sharding.Fed`).
+
+    def replay(self, has: Callable[[ObjectKey], bool]) -> None:
+        self._gained.append(has)
+        self._news.set()
+        if self._reading is not None:
+            self._reading.reschedule(asyncio.get_running_loop().time())
+
+    def forget(self, has: Callable[[ObjectKey], bool]) -> list[Record]:
+        known = self.knowledge.known
+        forgotten = [record for record in known.values() if has((record.namespace, record.name))]
+        for record in forgotten:
+            del known[record.uid]
+        return forgotten
+
+    def _handles(self, key: ObjectKey) -> bool:
+        """Return True if this replica handles a key."""
+        return self._operator.kopfs is None or self._operator.kopfs.shards.handles(key)
+
+    def _has_gained(self, key: ObjectKey) -> bool:
+        """Return True if this replica handles a key that another one has handled before."""
+        return any(has(key) for has in self._gained)
 
     # ---- Waiting.
 
@@ -391,7 +468,8 @@ class Feed:
             return
         if after is not None:
             self._departures.discard(after.uid)  # It has come back, whenever Kopf takes that.
-        if self._watcher.namespace in (None, change.key[0]) and change.cause is not ChangeCause.RESYNC:
+        is_watched = self._watcher.namespace in (None, change.key[0]) and self._handles(change.key)
+        if is_watched and change.cause is not ChangeCause.RESYNC:
             self._queue.add(change)
 
     def _keep(self, record: Record) -> bool:
@@ -407,21 +485,28 @@ class Feed:
         those that have departed since Kopf was told of them.
         """
         as_listed, began = self.knowledge.was_paused or not self.knowledge.is_listed, self._now()
-        departures = self._queue.clear()
+        departures, number = self._queue.clear(), len(self._gained)
         absent, wanted = dict(self.knowledge.known), list[Record]()
         for record in self._informer.state.store.records()[0]:
             if self._watcher.namespace not in (None, record.namespace):
                 continue
             told = absent.pop(record.uid, None)
+            if not self._handles((record.namespace, record.name)):
+                continue
             self._departures.discard(record.uid)
             is_changed = told is None or told.version != record.version
             is_due = is_changed or (as_listed and record.uid not in self._listing)
             if record.stored and is_due:  # Of one that cannot be read, Kopf hears once it can.
                 wanted.append(record)
         for record, body in _decoded(wanted):
-            if as_listed and record.uid not in self._listing:
-                self._listing.add(record.uid)
-                if self.knowledge.is_listed and record.uid not in self.knowledge.known:
+            key, is_known = (record.namespace, record.name), record.uid in self.knowledge.known
+            if not self._handles(key):
+                continue
+            is_gained = not is_known and self._has_gained(key)
+            if is_gained or (as_listed and record.uid not in self._listing):
+                if as_listed:
+                    self._listing.add(record.uid)
+                if self.knowledge.is_listed and not (is_known or is_gained):
                     self._begin(body)
                 self.knowledge.known[record.uid] = record
                 yield {"type": None, "object": body}
@@ -431,7 +516,10 @@ class Feed:
             self.knowledge.end_list(began)
             self._listing.clear()
             yield _kopf.LISTED
+        del self._gained[:number]
         for uid, record in absent.items():
+            if uid not in self.knowledge.known or not self._handles((record.namespace, record.name)):
+                continue  # Another replica handles it, or has meanwhile.
             if not self._departures.is_selected(record):  # An earlier filter had it, or Kopf's own watch.
                 self._forget(uid)
                 continue
@@ -443,7 +531,7 @@ class Feed:
 
     def _queued(self) -> Iterator[Any]:
         """Yield the events of the changes, and None while there are none."""
-        while (change := self._queue.take()) is not None or not self._must_stop:
+        while not self._gained and ((change := self._queue.take()) is not None or not self._must_stop):
             if change is None:
                 yield None
             elif (event := self._event_of(change)) is not None:
@@ -452,6 +540,8 @@ class Feed:
     def _event_of(self, change: Change) -> Any:
         """Return the event of a change; None if Kopf is not told of it."""
         before, after = change.before, change.after
+        if not self._handles(change.key):
+            return None
         if after is not None and change.cause is not ChangeCause.LEFT:
             return self._put(after, after.decode()) if after.stored else None
         assert before is not None, "it departs"

@@ -164,9 +164,15 @@ def source_of(informer: Informer, state: InformerState | None = None) -> FeedSou
     is resolved.
     """
     state = informer.state if state is None else state
-    selected, is_unreadable = without_namespaces(state.filter, state.lost), bool(state.store.unreadable)
-    rest = state.projection, is_unreadable, informer.line, labelled(state.filter)
-    return None if state.resource is None else FeedSource(state.resource, selected, *rest)
+    if state.resource is None:
+        return None
+    selected, chosen = without_namespaces(state.filter, state.lost), state.filter
+    if (declared := informer.declared).divided:  # Kopf gets the objects of those namespaces that it has.
+        chosen = declared.replaced(divided="").filter_for(state.resource)
+        whole = [each for each in chosen.branches if each.namespace_label is None]
+        selected = AnyOf([*whole, *selected.branches])
+    rest = state.projection, bool(state.store.unreadable), informer.line, labelled(chosen)
+    return FeedSource(state.resource, selected, *rest)
 
 
 def labelled(filter_: Selector | AnyOf) -> Selector | AnyOf | None:

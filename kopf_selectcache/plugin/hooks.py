@@ -72,7 +72,7 @@ def checked(
         key = declared_key(handler.kind, filters)
         stored = ALL if key is None else settings_of(settings).effective(key).projection
         require_form(handler, handler.form, handler.kind, stored)
-    if declared is None or not settings_of(settings).selectors:
+    if declared is None or not (settings_of(settings).selectors or settings_of(settings).sharding):
         # Without caches it is an operator of Kopf alone, whose behaviour is not changed.
         for text in dict.fromkeys(() if registry is None else async_callbacks(registry)):
             _logger.warning("A callback is async: %(text)s. %(remedy)s.", {"text": text, "remedy": NOT_ASYNC})

@@ -51,6 +51,8 @@ if TYPE_CHECKING:
     from kopf_selectcache.sharding.replica import Replica
     from kopf_selectcache.sharding.shards import Shards
 
+    from ._kopf_sharding import KopfHandlers
+
 Kinds: TypeAlias = tuple[KindKey, ...] | None
 """The kinds that are waited for; None for all that are declared."""
 
@@ -125,6 +127,8 @@ class Operator:
         """The waits of the handlers and threads of this operator."""
         self.replica: Replica | None = None
         """This replica among others; None if there are no others."""
+        self.kopfs: KopfHandlers | None = None
+        """Kopf's own handlers in this replica; None if there are no others."""
         self._handling: asyncio.Task[None] | None = None
         """Calls the handlers of changes and the reconcilers."""
         self._runtime: asyncio.Future[Runtime] = asyncio.get_running_loop().create_future()

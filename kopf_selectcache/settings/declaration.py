@@ -144,8 +144,8 @@ class Cached:
 
     sharded: bool | None = field(repr=False)
     """Where replicas share the work (`settings.selectcache.sharding`): True to cache only the namespaces of
-    this replica, False to cache the same in each. By default, kinds with handlers of ours are divided, unless
-    other reconcilers watch them or admission handlers read them."""
+    this replica, False to cache the same in each. By default, kinds with handlers are divided, unless
+    reconcilers of other kinds watch them or admission handlers read them."""
 
     divided: str = field(repr=False, compare=False)
     """The reason for which the namespaces are divided among replicas: the runtime decides it. Empty if they

@@ -33,8 +33,6 @@ class Uses(NamedTuple):
     """The reconcilers of other kinds that it calls: theirs may be in any namespace."""
     admission: str = ""
     """The admission handlers that read it: each replica answers for all namespaces."""
-    indexed: str = ""
-    """The indices of Kopf that have its objects."""
 
 
 class Decision(NamedTuple):
@@ -68,7 +66,7 @@ def decide(kind: Kind | None, uses: Uses, *, by: str = "namespace", sharded: boo
         return Decision(False, f"replicas divide the work by {by}, and caches only by namespace")
     if sharded is not None:
         return Decision(sharded, f"declared with sharded={sharded}")
-    for use in (uses.watched, uses.admission, uses.indexed):
+    for use in (uses.watched, uses.admission):
         if use:
             return Decision(False, use)
     if uses.handled:

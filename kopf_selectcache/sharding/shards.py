@@ -57,8 +57,11 @@ class Handling(Protocol):
     def forget(self, has: Callable[[ObjectKey], bool]) -> None:
         """Forget all that is known of the keys of a range."""
 
-    def running(self, has: Callable[[ObjectKey], bool]) -> set[asyncio.Task[None]]:
+    def running(self, has: Callable[[ObjectKey], bool]) -> set[asyncio.Task[Any]]:
         """Return the runs of the keys of a range."""
+
+    def release(self, has: Callable[[ObjectKey], bool]) -> None:
+        """Ask those runs of the keys of a range to end that would go on forever, or that sleep."""
 
 
 class Caches(Protocol):
@@ -184,11 +187,15 @@ class Shards:
     @contextmanager
     def handling(self, handling: Handling) -> Iterator[None]:
         """Have the runs of a handler follow the ranges meanwhile."""
-        self._handling.append(handling)
+        self.add(handling)
         try:
             yield
         finally:
             self._handling.remove(handling)
+
+    def add(self, handling: Handling) -> None:
+        """Have the runs of a handler follow the ranges from now on."""
+        self._handling.append(handling)
 
     # ---- Ranges that come and go.
 
@@ -215,7 +222,11 @@ class Shards:
                 _logger.exception("A handler does not run all keys that this replica has got.")
 
     async def drain(self, range_: int) -> bool:
-        has_ended = not await end_within(self._running(range_), self._sleep(self._grace))
+        ending = asyncio.create_task(self._end(range_), name=f"selectcache: end range {range_}")
+        try:
+            has_ended = not await end_within({ending}, self._sleep(self._grace))
+        finally:
+            ending.cancel()
         if not has_ended:
             # A thread can't be cancelled: it may go on, but its writes are refused from now on.
             await end_within(self._cancel(range_), self._sleep(CANCELLED))
@@ -227,12 +238,25 @@ class Shards:
     def stop(self, range_: int) -> None:
         self._cancel(range_)  # It stays warm until it is cooled: this replica may get it again.
 
-    def _running(self, range_: int) -> set[asyncio.Task[None]]:
+    async def _end(self, range_: int) -> None:
+        while running := self._running(range_):
+            self._release(range_)
+            await asyncio.wait(running)  # One of Kopf's runs may start a daemon before it ends.
+
+    def _release(self, range_: int) -> None:
+        for each in self._handling:
+            each.release(lambda key: self.range_of(key) == range_)
+
+    def _running(self, range_: int) -> set[asyncio.Task[Any]]:
         return {
-            task for each in self._handling for task in each.running(lambda key: self.range_of(key) == range_)
+            task
+            for each in self._handling
+            for task in each.running(lambda key: self.range_of(key) == range_)
+            if not task.done()
         }
 
-    def _cancel(self, range_: int) -> set[asyncio.Task[None]]:
+    def _cancel(self, range_: int) -> set[asyncio.Task[Any]]:
+        self._release(range_)
         running = self._running(range_)
         for task in running:
             task.cancel()

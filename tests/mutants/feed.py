@@ -29,8 +29,8 @@ FEED: tuple[Mutant, ...] = (
     Mutant(
         "forget to tell Kopf that a kind is listed",
         FEED_FILE,
-        "            yield _kopf.LISTED\n        for uid",
-        "        for uid",
+        "            yield _kopf.LISTED\n        del",
+        "        del",
         9,
         (TESTS + "9_no_version_is_joined_with_another_while_kopf_is_slow",),
     ),
@@ -57,8 +57,8 @@ FEED: tuple[Mutant, ...] = (
     Mutant(
         "lose a deletion during a pause",
         FEED_FILE,
-        "        for uid, record in absent.items():\n            if not",
-        "        for uid, record in absent.items() if not as_listed else ():\n            if not",
+        "        for uid, record in absent.items():\n            if uid",
+        "        for uid, record in absent.items() if not as_listed else ():\n            if uid",
         15,
         (PAUSE,),
     ),
@@ -92,8 +92,8 @@ FEED: tuple[Mutant, ...] = (
     Mutant(
         "feed a watcher the objects of other namespaces",
         FEED_FILE,
-        "        if self._watcher.namespace in (None, change.key[0]) and change.cause",
-        "        if change.cause",
+        "self._watcher.namespace in (None, change.key[0]) and self._handles(change.key)",
+        "self._handles(change.key)",
         9,
         (TESTS + "9_watchers_of_namespaces_get_the_events_of_their_own",),
     ),
@@ -308,7 +308,7 @@ FEED: tuple[Mutant, ...] = (
     Mutant(
         "resume an object again that returns during a pause",
         FEED_FILE,
-        "                if self.knowledge.is_listed and record.uid not in self.knowledge.known:\n",
+        "                if self.knowledge.is_listed and not (is_known or is_gained):\n",
         "                if False:\n",
         6,
         (AFTER_PAUSES,),

@@ -644,7 +644,7 @@ MUTANTS: tuple[Mutant, ...] = (
            (f"{QUEUED}a_narrowed_change_is_the_one_of_the_matching_objects",)),
     Mutant("forget an object that cannot be read", QUEUE, "            self._known[after.key] = before", "            pass", 15,
            (f"{QUEUED}an_object_that_cannot_be_read_stands_for_its_last_known_record",)),
-    Mutant("call handlers of changes while the operator is paused", "_kopf.py", "memos, paused.is_on)", "memos, lambda: False)", 15,
+    Mutant("call handlers of changes while the operator is paused", "_kopf.py", "memos, paused.is_on, indexers", "memos, lambda: False, indexers", 15,
            ("tests/plugin/test_change_handlers.py::test_15_no_handler_is_called_while_the_operator_is_paused",)),
     Mutant("count the tries of an update for the departure after it", "plugin/changes.py", "not (change.after is None or is_over)", "not is_over", 15,
            ("tests/plugin/test_change_handlers.py::test_15_a_failing_handler_is_called_again_with_what_came_meanwhile",)),

@@ -32,7 +32,8 @@ def handlers() -> kopf.OperatorRegistry:
     def handle(**_: object) -> None:
         """It does nothing."""
 
-    @kopf.index("services", registry=registry, id="by_name")
+    @kopf.on.create("deployments", registry=registry, id="create")
+    @kopf.index("events", registry=registry, id="by_name")
     def by_name(**_: object) -> None:
         """It does nothing."""
 
@@ -59,7 +60,9 @@ def handlers() -> kopf.OperatorRegistry:
         ("v1/pods", True, "divided: declared with sharded=True"),
         ("v1/configmaps", None, "whole: reconciler 'deploy' watches them"),
         ("v1/nodes", None, "whole: they are cluster-scoped"),
-        ("v1/services", None, "whole: the index 'by_name' has all of them"),
+        ("v1/services", None, "divided: change handler 'route' handles them"),
+        ("v1/events", None, "divided: handler 'by_name' handles them"),
+        ("apps/v1/deployments", None, "divided: handler 'create' handles them"),
         ("v1/endpoints", None, "whole: admission handler 'admit' reads them"),
         ("batch/v1/jobs", None, "whole: they are only read, and reads may be of any namespace"),
         ("batch/v1/jobs", True, "divided: declared with sharded=True"),

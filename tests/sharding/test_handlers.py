@@ -278,30 +278,6 @@ def test_peering_is_refused_since_it_pauses_all_replicas_but_one(given: dict[str
     assert "Run it with --standalone" in str(caught.value.remedy)
 
 
-def test_handlers_of_kopf_are_refused_since_each_replica_would_call_them() -> None:
-    settings, registry = kopf.OperatorSettings(), kopf.OperatorRegistry()
-    settings.peering.standalone = True
-    settings_of(settings).sharding = Sharding(static=(0, 2))
-
-    @kopf.index("configmaps", registry=registry)
-    def by_name(**_: object) -> None: ...
-
-    check_sharding(settings, registry)
-
-    @kopf.on.create("configmaps", registry=registry)
-    def create(**_: object) -> None: ...
-
-    with pytest.raises(DeclarationError, match="each replica would call it for all objects"):
-        check_sharding(settings, registry)
-
-    for number in range(6):
-        kopf.on.update("configmaps", id=f"update{number}", registry=registry)(create)
-
-    with pytest.raises(DeclarationError, match=r"'update3' and 2 more: .* would call them for all") as caught:
-        check_sharding(settings, registry)
-    assert ".create', 'update0', " in caught.value.what
-
-
 def test_static_replicas_share_all_ranges() -> None:
     replicas = [Static(index, 3) for index in range(3)]
     for range_ in range(64):

@@ -107,6 +107,8 @@ def test_a_handler_that_fails_to_run_its_keys_keeps_no_other_from_its_own(
 
             def forget(self, _: object) -> None: ...
 
+            def release(self, _: object) -> None: ...
+
             def running(self, _: object) -> set[asyncio.Task[Any]]:
                 return {going}
 
@@ -326,6 +328,8 @@ def test_a_range_whose_runs_were_cancelled_is_not_freed_cleanly() -> None:
             def replay(self, _: object) -> None: ...
 
             def forget(self, _: object) -> None: ...
+
+            def release(self, _: object) -> None: ...
 
             def running(self, _: object) -> set[asyncio.Task[Any]]:
                 return {going} - {task for task in [going] if task.done()}

@@ -1,0 +1,148 @@
+"""Kopf's own handlers in a replica: they are called for the keys that it owns (`sharding.shards`).
+
+The feeds of Kopf's watchers leave out the objects of other replicas. What waits in Kopf's queues when a range
+goes is dropped here, right before Kopf would call handlers: their patches, and the daemons that they start,
+are those of a run of the key.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+import kopf
+
+from kopf_selectcache import _kopf
+from kopf_selectcache.core.redact import printable_name
+from kopf_selectcache.core.store.record import ObjectKey, Record
+from kopf_selectcache.sharding.shards import Shards
+
+_logger = logging.getLogger("kopf_selectcache")
+
+
+class Fed(Protocol):
+    """The feed of one of Kopf's watchers."""
+
+    def replay(self, has: Callable[[ObjectKey], bool]) -> None:
+        """Tell Kopf of the objects for whose keys a function returns True, as if a list had them."""
+
+    def forget(self, has: Callable[[ObjectKey], bool]) -> Iterable[Record]:
+        """Forget, and return, the objects that Kopf was told of."""
+
+
+class KopfHandlers:
+    """Kopf's own handlers of an operator (`sharding.shards.Handling`)."""
+
+    def __init__(self, settings: kopf.OperatorSettings, shards: Shards) -> None:
+        self.shards = shards
+        self._settings = settings
+        self._feeds: list[Fed] = []
+        self._runs: dict[asyncio.Task[Any], tuple[ObjectKey, asyncio.Event | None]] = {}
+        """The runs of Kopf's processor, each with what wakes it."""
+        self._left: dict[asyncio.Task[Any], tuple[ObjectKey, str]] = {}
+        """The daemons of objects that Kopf has forgotten, each with the uid of its object."""
+        self._stopping: set[asyncio.Task[None]] = set()
+        """What cancels daemons after their time."""
+
+    @contextmanager
+    def feeding(self, feed: Fed) -> Iterator[None]:
+        """Have a feed follow the ranges meanwhile."""
+        self._feeds.append(feed)
+        try:
+            yield
+        finally:
+            self._feeds.remove(feed)
+
+    # ---- Events.
+
+    async def process(
+        self,
+        processor: Callable[[], Coroutine[Any, Any, str | None]],
+        *,
+        raw_event: Any,
+        stream_pressure: asyncio.Event | None = None,
+        resource_indexed: Any = None,
+        operator_indexed: Any = None,
+        **_: Any,
+    ) -> str | None:
+        """Have Kopf process an event, unless another replica handles its key."""
+        key, uid = key_of(raw_event["object"])
+        with self.shards.run_of(key) as is_handled:
+            if is_handled:
+                run = asyncio.create_task(self._run(processor, uid), name=f"selectcache: run of {uid}")
+                self._runs[run] = key, stream_pressure
+                run.add_done_callback(self._runs.pop)
+                try:
+                    return await run
+                except asyncio.CancelledError:
+                    worker = asyncio.current_task()
+                    assert worker is not None, "it is the task of a worker"
+                    if worker.cancelling() or not run.cancelling():
+                        raise  # Kopf ends.
+                _logger.info(
+                    "The run of Kopf's handlers of %(key)s was cancelled: this replica does not handle it any"
+                    " more.",
+                    {"key": printable_name(*key)},
+                )
+        if operator_indexed is not None and resource_indexed is not None:
+            await operator_indexed.drop_toggle(resource_indexed)  # Kopf would call no handler at all else.
+        if not is_handled and raw_event["type"] == "DELETED":
+            self._forget(key, uid)  # Kopf does not come to it.
+        return None
+
+    async def _run(self, processor: Callable[[], Coroutine[Any, Any, str | None]], uid: str) -> str | None:
+        if left := {task for task, (_, of) in self._left.items() if of == uid}:
+            await asyncio.wait(left)  # Kopf does not start a daemon that still runs.
+        return await processor()
+
+    # ---- Ranges that come and go.
+
+    def replay(self, has: Callable[[ObjectKey], bool]) -> None:
+        self.forget(has)  # It is from an earlier term.
+        for feed in self._feeds:
+            feed.replay(has)
+
+    def forget(self, has: Callable[[ObjectKey], bool]) -> None:
+        for feed in self._feeds:
+            for record in feed.forget(has):
+                self._forget((record.namespace, record.name), record.uid)
+
+    def _forget(self, key: ObjectKey, uid: str) -> None:
+        parts = _kopf.parts_of(self._settings)
+        assert parts is not None, "it has handled objects"
+        for daemon in parts.memos.daemons_of(uid):
+            self._end(daemon)
+            self._left[daemon.task] = key, uid
+            daemon.task.add_done_callback(self._left.pop)
+        parts.forget(*key, uid)
+
+    def running(self, has: Callable[[ObjectKey], bool]) -> set[asyncio.Task[Any]]:
+        found = {task for tasks in (self._runs, self._left) for task, (key, _) in tasks.items() if has(key)}
+        return found.union(daemon.task for daemon, key in self._daemons() if has(key))
+
+    def release(self, has: Callable[[ObjectKey], bool]) -> None:
+        for daemon, key in self._daemons():
+            if has(key):
+                self._end(daemon)
+        for key, pressure in self._runs.values():
+            if has(key) and pressure is not None:
+                pressure.set()
+
+    def _end(self, daemon: _kopf.Daemon) -> None:
+        if (stopping := _kopf.end_daemon(self._settings, daemon)) is not None:
+            self._stopping.add(stopping)
+            stopping.add_done_callback(self._stopping.discard)
+
+    def _daemons(self) -> Iterator[tuple[_kopf.Daemon, ObjectKey]]:
+        if (parts := _kopf.parts_of(self._settings)) is not None:
+            for body, daemon in parts.memos.daemons():
+                yield daemon, key_of(body)[0]
+
+
+def key_of(body: Any) -> tuple[ObjectKey, str]:
+    """Return the key and the uid of an object."""
+    metadata = body["metadata"]
+    return (metadata.get("namespace") or "", metadata.get("name") or ""), metadata.get("uid") or ""
