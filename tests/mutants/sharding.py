@@ -208,6 +208,14 @@ SHARDING: tuple[Mutant, ...] = (
         (WRITES + "kopf_posts_an_event_only_while_the_range_is_held",),
     ),
     Mutant(
+        "send patches of Kopf's handlers that outlive their range",
+        KOPF_WRITES,
+        "_kopf.guard_writes(lambda: FENCE.get() is not None, _send)",
+        "_kopf.guard_writes(lambda: False, _send)",
+        21,
+        (WHOLE + "kopf_writes_nothing_for_a_handler_that_outlives_its_range",),
+    ),
+    Mutant(
         "leave Kopf's own writes unchecked",
         KOPF_WRITES,
         "(left := fence.time_left()) <= 0.0:",

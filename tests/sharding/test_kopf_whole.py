@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
 from functools import partial
@@ -17,10 +18,11 @@ from kopf_selectcache import Sharding, _kopf
 from kopf_selectcache.plugin.operator import operator_of
 from kopf_selectcache.testing import EmbeddedCluster
 from kopf_selectcache.testing.faults import Fault, Refuse, Silence
-from tests.faults.environment import reached, run
+from tests.faults.environment import reached, run, until
 from tests.plugin.reconciling import operated
 from tests.plugin.test_probe import free_endpoint, probe
 
+from .processes import configmap
 from .test_handlers import CONFIGMAPS, Movable, sharded, shards_of
 
 NAME = "web.example.com"
@@ -147,6 +149,74 @@ def test_a_configuration_whose_range_goes_meanwhile_is_written_once_it_returns(
                 shards.ownership = own
                 shards.start({shards.range_of(("", NAME))})
                 assert await reached(lambda: written(cluster) == url(1))
+
+    run(main())
+
+
+OBJECT = configmap("team-0", "x", 0)
+
+
+def take_all(settings: kopf.OperatorSettings) -> None:
+    """Have another replica handle all keys."""
+    shards_of(settings).ownership = Movable()
+
+
+@pytest.mark.parametrize("kind", ["create in a thread", "create", "daemon in a thread", "timer"])
+def test_kopf_writes_nothing_for_a_handler_that_outlives_its_range(
+    kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its new owner does."""
+    begun, go_on = threading.Event(), threading.Event()
+    decorators: dict[str, Any] = {"create": kopf.on.create, "daemon": kopf.daemon, "timer": kopf.timer}
+
+    def registry_of(owner: str) -> kopf.OperatorRegistry:
+        def label(body: kopf.Body, patch: kopf.Patch) -> None:
+            kopf.event(body, type="Normal", reason=owner, message="It is labelled.")
+            patch.metadata.labels["by"] = owner
+
+        def in_thread(**kwargs: Any) -> None:
+            begun.set()
+            go_on.wait(60)
+            label(kwargs["body"], kwargs["patch"])
+
+        async def in_task(**kwargs: Any) -> None:
+            begun.set()
+            await until(go_on.is_set)
+            label(kwargs["body"], kwargs["patch"])
+
+        registry = kopf.OperatorRegistry()
+        function: Any = in_thread if "thread" in kind else in_task
+        decorators[kind.split(maxsplit=1)[0]]("configmaps", id="handle", registry=registry)(function)
+        return registry
+
+    def configure(settings: kopf.OperatorSettings) -> None:
+        sharded(Sharding(static=(0, 1)))(settings)
+        settings.posting.enabled = True
+
+    async def main() -> None:
+        caplog.set_level(logging.INFO)
+        async with EmbeddedCluster(tls=False) as cluster:
+            cluster.namespace("team-0")
+            cluster.create(OBJECT)
+
+            def reasons() -> set[str]:
+                events = cluster._admin.ask("GET", "/api/v1/namespaces/team-0/events")["items"]
+                return {each["reason"] for each in events}
+
+            async with operated(
+                registry_of("first"), cluster, filters=CONFIGMAPS, configure=configure
+            ) as one:
+                assert await reached(begun.is_set)
+                if not kind.startswith("create"):
+                    assert await reached(lambda: "finalizers" in cluster.get(OBJECT)["metadata"])
+                before = cluster.get(OBJECT)
+                take_all(one)
+                go_on.set()
+                assert await reached(lambda: "was not sent" in caplog.text)
+            assert (cluster.get(OBJECT), reasons() & {"first", "Logging"}) == (before, set())
+            async with operated(registry_of("second"), cluster, filters=CONFIGMAPS, configure=configure):
+                assert await reached(lambda: cluster.get(OBJECT)["metadata"]["labels"].get("by") == "second")
+                assert await reached(lambda: "second" in reasons())
 
     run(main())
 
