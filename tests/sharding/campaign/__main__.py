@@ -78,6 +78,7 @@ def report(done: list[Played]) -> str:
             f" {', '.join(f'{count} {name}' for name, count in faults.most_common())},"
             f" {sum(len(each.wrong) for each in pieces)} wrong"
         )
+        lines += [f"  ended by itself: {each}" for piece in pieces for each in piece.ended]
         for fault in faults:
             seconds = [second for each in pieces for second in each.seconds.get(fault, ())]
             lines.append(f"  all ranges have an owner after {fault}: {quantiles(seconds)}")

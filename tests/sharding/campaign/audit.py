@@ -19,7 +19,7 @@ rules:
   resources: [{group: example.com}]
 - level: None
 """
-"""Only the answer to a write has the version that it made, and so the order of writes."""
+"""Only the answer to a write has the version that it has made, and so the order of writes."""
 
 _SENDER = re.compile(r"([^ /]+) range=(\d+) epoch=(\d+)$")
 
@@ -27,7 +27,11 @@ _SENDER = re.compile(r"([^ /]+) range=(\d+) epoch=(\d+)$")
 class Act(NamedTuple):
     """A write that the server has executed on behalf of a range."""
 
-    version: int
+    began: str
+    ended: str
+    """The times at which the server got the request, and had its answer. They are texts of one length."""
+    version: int | None
+    """The version that it has made; None if it has changed nothing."""
     replica: str
     range: int
     epoch: int
@@ -35,44 +39,57 @@ class Act(NamedTuple):
 
 
 def acts(log: Path) -> list[Act]:
-    """Return the writes of replicas, in the order in which the server executed them."""
-    return sorted(filter(None, map(_act, log.read_text().splitlines())))
-
-
-def _act(line: str) -> Act | None:
-    try:
-        event = json.loads(line)
-    except ValueError:
-        return None  # The server was killed while it wrote it.
-    sender = _SENDER.search(event.get("userAgent", ""))
-    version = ((event.get("responseObject") or {}).get("metadata") or {}).get("resourceVersion")
-    if sender is None or version is None or event["responseStatus"]["code"] >= 300:
-        return None
-    name, range_, epoch = sender.groups()
-    return Act(int(version), name, int(range_), int(epoch), event["requestURI"].partition("?")[0])
+    """Return the writes of replicas."""
+    made, found = set[int](), list[Act]()
+    for line in log.read_text().splitlines():
+        try:
+            event = json.loads(line)
+        except ValueError:
+            continue  # The server was killed while it wrote it.
+        answer = (event.get("responseObject") or {}).get("metadata") or {}
+        if event["responseStatus"]["code"] >= 300 or "resourceVersion" not in answer:
+            continue
+        version = int(answer["resourceVersion"])
+        if sender := _SENDER.search(event.get("userAgent", "")):
+            name, range_, epoch = sender.groups()
+            times = event["requestReceivedTimestamp"], event["stageTimestamp"]
+            path = event["requestURI"].partition("?")[0]
+            changes = None if version in made else version
+            found.append(Act(*times, changes, name, int(range_), int(epoch), path))
+        made.add(version)
+    return found
 
 
 def late(acts: Iterable[Act]) -> list[str]:
     """Return the writes of a former owner that come after the first act of a later one.
 
-    >>> one, two = Act(7, 'a', 3, 1, '/x'), Act(8, 'b', 3, 2, '/x')
+    >>> one, two = Act('10', '11', 7, 'a', 3, 1, '/x'), Act('12', '13', 8, 'b', 3, 2, '/x')
     >>> late([one, two])
     []
-    >>> late([one, two, Act(9, 'a', 3, 1, '/x')])
-    ['a writes /x at 9 for range 3 in epoch 1, after b in epoch 2']
+    >>> late([one, two, Act('13', '14', 9, 'a', 3, 1, '/x')])
+    ['a writes /x for range 3 in epoch 1 at 13, after b in epoch 2']
+    >>> late([one, two, Act('14', '15', None, 'a', 3, 1, '/x')])
+    ['a writes /x for range 3 in epoch 1 at 14, after b in epoch 2']
     """
-    newest: dict[int, Act] = {}
-    found = []
+    by_range = defaultdict[int, list[Act]](list)
     for act in acts:
-        known = newest.get(act.range)
-        if known is not None and act.epoch < known.epoch:
-            found.append(
-                f"{act.replica} writes {act.path} at {act.version} for range {act.range} in epoch"
-                f" {act.epoch}, after {known.replica} in epoch {known.epoch}"
-            )
-        else:
-            newest[act.range] = act
-    return found
+        by_range[act.range].append(act)
+    return [
+        f"{act.replica} writes {act.path} for range {act.range} in epoch {act.epoch} at {act.began},"
+        f" after {later.replica} in epoch {later.epoch}"
+        for found in by_range.values()
+        for act in found
+        if (later := next((each for each in found if _precedes(each, act)), None)) is not None
+    ]
+
+
+def _precedes(later: Act, act: Act) -> bool:
+    """Return True if an act of a later epoch comes before another one, as times or versions show."""
+    if later.epoch <= act.epoch:
+        return False
+    if later.version is None or act.version is None:
+        return later.ended < act.began
+    return later.version < act.version
 
 
 def by_replica(acts: Iterable[Act]) -> dict[str, int]:

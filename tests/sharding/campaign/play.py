@@ -81,6 +81,8 @@ class Played:
     writes: int = 0
     replicas: int = 0
     """The number of replicas that have written."""
+    ended: list[str] = field(default_factory=list)
+    """The last lines of replicas that have ended by themselves. As the kubelet does, we start them again."""
     wrong: list[str] = field(default_factory=list)
 
 
@@ -101,9 +103,11 @@ class Fleet:
         self._numbers = itertools.count(1)
         self.running: dict[str, subprocess.Popen[bytes]] = {}
 
-    def start(self) -> str:
+    def start(self) -> None:
         """Start a pod of a Deployment: none has the name of an earlier one."""
-        name = f"fleet-{next(self._numbers)}"
+        self._run(f"fleet-{next(self._numbers)}")
+
+    def _run(self, name: str) -> None:
         with (self._folder / f"{name}.out").open("ab") as output:
             self.running[name] = subprocess.Popen(
                 [
@@ -119,7 +123,16 @@ class Fleet:
                 stdout=output,
                 stderr=output,
             )
-        return name
+
+    def restart_ended(self) -> list[str]:
+        """Start those that have ended, under the same name. Return the last lines of their output."""
+        ended = [name for name, process in self.running.items() if process.poll() is not None]
+        for name in ended:
+            self._run(name)
+        return [
+            f"{name}: {(self._folder / f'{name}.out').read_text().rstrip().rpartition(chr(10))[2]}"
+            for name in ended
+        ]
 
     def kill(self, name: str) -> None:
         process = self.running.pop(name)
@@ -130,9 +143,10 @@ class Fleet:
 
     def end(self, name: str) -> None:
         process = self.running.pop(name)
-        process.send_signal(SIGTERM)
-        if code := process.wait():
-            raise AssertionError(f"{name} ends with {code}")
+        if process.poll() is None:
+            process.send_signal(SIGTERM)
+            if code := process.wait():
+                raise AssertionError(f"{name} ends with {code}")
 
     def unowned(self) -> int:
         """Return the number of ranges that no living replica owns; -1 if nobody knows."""
@@ -325,7 +339,11 @@ class Piece:
         self._tell(f"{fault}: {seconds:.1f} s, {len(self._fleet.running)} replicas")
 
     def _wait_divided(self) -> None:
-        wait_until(self._fleet.is_divided, f"{', '.join(self._fleet.running)} own all ranges")
+        wait_until(self._is_divided, f"{', '.join(self._fleet.running)} own all ranges")
+
+    def _is_divided(self) -> bool:
+        self._played.ended += self._fleet.restart_ended()
+        return self._fleet.is_divided()
 
 
 def play(
