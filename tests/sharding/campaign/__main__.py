@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import sys
 import time
 from collections import Counter
@@ -31,6 +32,7 @@ def main() -> int:
     parser.add_argument("--operator", choices=OPERATORS, help="only this operator; by default both, in turn")
     parser.add_argument("--keep", type=Path, help="keep the logs in this folder")
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # Replicas and servers are ended as well.
     done = read(options.results, options.lease)
     while (killed := sum(each.faults["SIGKILL"] for each in done)) < options.kills:
         number = len(done)
