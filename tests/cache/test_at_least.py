@@ -444,14 +444,19 @@ def test_11_waits_of_a_fake_cache_take_a_version_as_well() -> None:
     assert fake.blocking.wait_for("pods", is_ready, at_least=held, timeout=60) == held
 
 
-def test_11_a_stream_that_was_not_listed_since_a_restore_has_no_version_of_now() -> None:
-    """Its own version is higher than all those of the restored server."""
+@pytest.mark.parametrize("closed", [False, True])
+def test_11_a_stream_that_was_not_listed_since_a_restore_has_no_version_of_now(*, closed: bool) -> None:
+    """Its own version is higher than all those of the restored server, also if another namespace is closed
+    meanwhile.
+    """
 
     async def main() -> None:
-        filters = [Selector("app=web", namespaces=[namespace]) for namespace in ("shop", "infra")]
+        filters = [Selector("app=web", namespaces=[namespace]) for namespace in ("shop", "infra", "other")]
         async with gated(filters, pod("a", **WEB), pod("i", "infra", **WEB)) as environment:
             cache, informer, cluster = environment.cache, environment.informer, environment.cluster
-            shop, infra = sorted(informer.state.reflectors, key=lambda each: each.stream.namespace != "shop")
+            infra, other, shop = sorted(
+                informer.state.reflectors, key=lambda each: each.stream.namespace or ""
+            )
             backup = cluster.backup()
             cluster.create(*(pod(f"lost-{n}", **WEB) for n in range(9)))
             cluster.create(pod("lost", "infra", **WEB))
@@ -459,10 +464,19 @@ def test_11_a_stream_that_was_not_listed_since_a_restore_has_no_version_of_now()
             held = cluster.faults.add(
                 Silence(), verb="list", resource="pods", where=lambda asked: asked.namespace == "shop"
             )
+            if closed:
+                cluster.faults.add(
+                    Refuse(403), resource="pods", where=lambda asked: asked.namespace == "other"
+                )
             cluster.restore(backup)
             (b,) = cluster.create(pod("b", **WEB))
             infra.relist(MetricReason.AUDIT)
             await environment.clock.move_until(lambda: infra.substore.epoch > shop.substore.epoch)
+            if closed:
+                other.relist(MetricReason.AUDIT)
+                await environment.clock.move_until(
+                    lambda: not all(c.readable for c in informer.state.conditions)
+                )
             assert int(shop.version) > int(version_of(b)), "it is of the time before"
             given: Obj = {"namespace": "shop", "at_least": b}
             for read in (
