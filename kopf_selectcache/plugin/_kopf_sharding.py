@@ -10,12 +10,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any, Protocol
 
 import kopf
 
 from kopf_selectcache import _kopf
+from kopf_selectcache.core.assignment.records import LABEL
 from kopf_selectcache.core.redact import printable_name
 from kopf_selectcache.core.store.record import ObjectKey, Record
 from kopf_selectcache.sharding.shards import Shards
@@ -68,9 +69,12 @@ class KopfHandlers:
         operator_indexed: Any = None,
         **_: Any,
     ) -> str | None:
-        """Have Kopf process an event, unless another replica handles its key."""
+        """Have Kopf process an event, unless another replica handles its key. Of what the replicas themselves
+        write, Kopf is not told: its annotations would not last.
+        """
         key, uid = key_of(raw_event["object"])
-        with self.shards.run_of(key) as is_handled:
+        is_theirs = LABEL in (raw_event["object"]["metadata"].get("labels") or {})
+        with nullcontext(False) if is_theirs else self.shards.run_of(key) as is_handled:
             if is_handled:
                 run = asyncio.create_task(self._run(processor, uid), name=f"selectcache: run of {uid}")
                 self._runs[run] = key, stream_pressure

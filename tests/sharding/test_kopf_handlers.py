@@ -406,3 +406,24 @@ def test_a_daemon_begins_anew_once_the_one_of_an_earlier_term_has_ended() -> Non
             await replica.rest()
 
     run(main())
+
+
+def test_what_the_replicas_write_is_left_to_them() -> None:
+    """Else Kopf and the replicas would write the same ConfigMap in turn, for ever."""
+    calls = Calls()
+
+    async def main() -> None:
+        async with EmbeddedCluster(tls=False) as cluster:
+            for namespace in ("operators", SPACE):
+                cluster.namespace(namespace)
+            cluster.create(configmap(SPACE, "x", 0))
+            sharding = Sharding(name="fleet", namespace="operators", pod="a", lease=4)
+            configure = configured("no selectors", sharding)
+            async with operated(calls.registry, cluster, filters={}, configure=configure):
+                assert await reached(lambda: (SPACE, "x") in calls.of("create"))
+                assignment = {**configmap("operators", "fleet-shards", 0), "data": {}}
+                annotations = cluster.get(assignment)["metadata"].get("annotations", {})
+                assert [each for each in annotations if "kopf.zalando.org" in each] == []
+
+    run(main())
+    assert calls.of("create") == {(SPACE, "x")}
