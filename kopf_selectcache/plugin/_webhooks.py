@@ -22,7 +22,7 @@ Write = Callable[[], Coroutine[Any, Any, None]]
 
 
 class _Configuration:
-    """What writes the configuration (`sharding.shards.Handling`)."""
+    """The writes of the configuration (`sharding.shards.Handling`)."""
 
     def __init__(self, shards: Shards, name: str, write: Write) -> None:
         self._shards, self._key, self._write = shards, ("", name), write
@@ -58,7 +58,7 @@ class _Configuration:
 
 
 def keeper(settings: kopf.OperatorSettings) -> Callable[[Write], Coroutine[Any, Any, None]] | None:
-    """Return what writes the configuration of an operator with several replicas, if any is to be written."""
+    """Return what writes the configuration of an operator with several replicas; None if Kopf writes none."""
     operator, name = operator_of(settings), settings.admission.managed
     if operator is None or name is None or settings_of(settings).sharding is None:
         return None
