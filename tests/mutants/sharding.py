@@ -251,6 +251,14 @@ SHARDING: tuple[Mutant, ...] = (
         (WRITES + "each_try_of_kopf_is_checked",),
     ),
     Mutant(
+        "tell the server of a write without any time that it has all of it",
+        "client/fence.py",
+        "left if left >= SHORTEST else 0.0",
+        "left",
+        21,
+        (FENCE + "no_write_is_sent_with_a_time_that_the_server_takes_for_no_limit",),
+    ),
+    Mutant(
         "have another manager of fields in each replica",
         "client/fence.py",
         "{' ' if '/' in agent else '/'}",

@@ -8,6 +8,7 @@ import threading
 from collections.abc import AsyncIterator
 from concurrent.futures import Future
 from contextlib import asynccontextmanager
+from functools import partial
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -187,6 +188,15 @@ def test_a_write_whose_answer_was_lost_may_have_been_sent_whatever_happens_to_th
         assert "this replica does not handle its object any more" in str(unsettled)
 
     run(main())
+
+
+def test_no_write_is_sent_with_a_time_that_the_server_takes_for_no_limit() -> None:
+    assert [Fence(partial(float, left)).time_left() for left in (inf, 0.001, 0.0004, 0.0)] == [
+        inf,
+        0.001,
+        0.0,
+        0.0,
+    ]
 
 
 def test_no_other_way_of_writing_has_come() -> None:
