@@ -321,3 +321,26 @@ def test_all_requests_of_kopf_are_sent_by_one_function() -> None:
     assert set(used) == {("server", "rstrip"), ("session", "request"), ("session", "closed")}, ADVICE
     for each in (_kopf.api.post, _kopf.api.patch, _kopf.api.delete):
         assert "await request(" in inspect.getsource(each), ADVICE
+
+
+def test_kopf_looks_up_at_each_call_what_is_wrapped() -> None:
+    posting, admission = _kopf.posting, _kopf.admission
+    posts = (posting.event, posting.info, posting.warn, posting.exception, posting.K8sPoster.emit)
+    managers = (admission.validating_configuration_manager, admission.mutating_configuration_manager)
+    for functions, name in ((posts, "enqueue"), (managers, "configuration_manager")):
+        for each in functions:
+            assert re.search(
+                rf"\b{name}\(\n", inspect.getsource(each)
+            ) or f" {name}(ref=" in inspect.getsource(each), ADVICE
+
+
+def test_the_manager_of_webhooks_reads_handlers_once_and_leaves_persistent_ones() -> None:
+    own = vars(_kopf.admission).get(
+        "_selectcache_configuration_manager", _kopf.admission.configuration_manager
+    )
+    text = inspect.getsource(own)
+    assert re.findall(r"registry\.\S+", text) == ["registry._webhooks.get_all_handlers()"], ADVICE
+    assert "persistent_only=True" in text.partition("finally:")[2], ADVICE
+    assert "if not persistent_only or handler.persistent" in inspect.getsource(
+        _kopf.admission.build_webhooks
+    ), ADVICE
