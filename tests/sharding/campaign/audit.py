@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable
+from itertools import accumulate
+from operator import itemgetter
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 POLICY = """\
 apiVersion: audit.k8s.io/v1
@@ -40,24 +43,40 @@ class Act(NamedTuple):
 
 def acts(log: Path) -> list[Act]:
     """Return the writes of replicas."""
-    made, found = set[int](), list[Act]()
-    for line in log.read_text().splitlines():
-        try:
-            event = json.loads(line)
-        except ValueError:
-            continue  # The server was killed while it wrote it.
-        answer = (event.get("responseObject") or {}).get("metadata") or {}
-        if event["responseStatus"]["code"] >= 300 or "resourceVersion" not in answer:
-            continue
-        version = int(answer["resourceVersion"])
-        if sender := _SENDER.search(event.get("userAgent", "")):
+    lines = log.read_text().splitlines()
+    written = sorted(filter(None, map(_write, lines)), key=itemgetter(0, 1))
+    ends = [ended for ended, *_ in written]
+    newest = list(accumulate((version for _, version, _ in written), max))
+    found = []
+    for ended, version, event in written:
+        if sender := _SENDER.search(event["userAgent"]):
+            began = event["requestReceivedTimestamp"]
+            before = bisect_left(ends, began)
+            # What changes nothing is answered with the version of an earlier write.
+            is_change = not before or newest[before - 1] < version
             name, range_, epoch = sender.groups()
-            times = event["requestReceivedTimestamp"], event["stageTimestamp"]
             path = event["requestURI"].partition("?")[0]
-            changes = None if version in made else version
-            found.append(Act(*times, changes, name, int(range_), int(epoch), path))
-        made.add(version)
+            made = version if is_change else None
+            found.append(Act(began, ended, made, name, int(range_), int(epoch), path))
     return found
+
+
+class _Write(NamedTuple):
+    ended: str
+    version: int
+    event: Any
+
+
+def _write(line: str) -> _Write | None:
+    """Return the end, the version and the whole of a write in the log; None if it was not executed."""
+    try:
+        event = json.loads(line)
+    except ValueError:
+        return None  # The server was killed while it wrote it.
+    answer = (event.get("responseObject") or {}).get("metadata") or {}
+    if event["responseStatus"]["code"] >= 300 or "resourceVersion" not in answer:
+        return None
+    return _Write(event["stageTimestamp"], int(answer["resourceVersion"]), event)
 
 
 def late(acts: Iterable[Act]) -> list[str]:
