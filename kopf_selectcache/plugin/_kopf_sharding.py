@@ -11,7 +11,8 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
-from typing import Any, Protocol
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
 
 import kopf
 
@@ -19,16 +20,66 @@ from kopf_selectcache import _kopf
 from kopf_selectcache.core.assignment.records import LABEL
 from kopf_selectcache.core.redact import printable_name
 from kopf_selectcache.core.store.record import ObjectKey, Record
-from kopf_selectcache.sharding.shards import Shards
+
+if TYPE_CHECKING:
+    from kopf_selectcache.sharding.shards import Shards
 
 _logger = logging.getLogger("kopf_selectcache")
+
+
+class Gain:
+    """Keys that this replica has got. Their handlers wait until Kopf's indices have all of their objects."""
+
+    def __init__(self, has: Callable[[ObjectKey], bool], feeds: Iterable[Fed]) -> None:
+        self.has = has
+        """Returns True for these keys."""
+        self._missing: set[object] = {feed for feed in feeds if feed.is_indexed}
+        """The feeds that have not told Kopf of all objects, and the uids of those that aren't indexed yet."""
+        self.is_indexed = asyncio.Event()
+        self.drop(None)
+
+    def add(self, feed: Fed, uid: str) -> None:
+        """Note that Kopf is told of an object."""
+        if feed in self._missing:
+            self._missing.add(uid)
+
+    def drop(self, each: Fed | str | None) -> None:
+        """Note that a feed has told Kopf of all objects, or that one is indexed."""
+        self._missing.discard(each)
+        if not self._missing:
+            self.is_indexed.set()
+
+
+class _Indexed:
+    """Holds up a run of Kopf's processor until everything is indexed (its `ToggleSet`)."""
+
+    def __init__(self, gains: Iterable[Gain], started: Any) -> None:
+        """`started` is the one of its start: Kopf would wait for that alone."""
+        self._gains, self._started = gains, started
+
+    async def drop_toggle(self, toggle: tuple[str, Any]) -> None:
+        uid, started = toggle
+        for gain in self._gains:
+            gain.drop(uid)
+        if self._started is not None and started is not None:
+            await self._started.drop_toggle(started)  # Kopf would call no handler at all else.
+
+    async def wait_for(self, state: bool) -> None:  # As Kopf calls it.  # noqa: FBT001
+        if self._started is not None:
+            await self._started.wait_for(state)
+        for gain in self._gains:
+            await gain.is_indexed.wait()
 
 
 class Fed(Protocol):
     """The feed of one of Kopf's watchers."""
 
-    def replay(self, has: Callable[[ObjectKey], bool]) -> None:
-        """Tell Kopf of the objects for whose keys a function returns True, as if a list had them."""
+    @property
+    def is_indexed(self) -> bool:
+        """True if the kind has an index."""
+
+    def replay(self, gain: Gain) -> None:
+        """Tell Kopf of the objects of keys, as if a list had them."""
 
     def forget(self, has: Callable[[ObjectKey], bool]) -> Iterable[Record]:
         """Forget, and return, the objects that Kopf was told of."""
@@ -41,6 +92,8 @@ class KopfHandlers:
         self.shards = shards
         self._settings = settings
         self._feeds: list[Fed] = []
+        self._gains: list[Gain] = []
+        """Those that aren't indexed yet."""
         self._runs: dict[asyncio.Task[Any], tuple[ObjectKey, asyncio.Event | None]] = {}
         """The runs of Kopf's processor, each with what wakes it."""
         self._left: dict[asyncio.Task[Any], tuple[ObjectKey, str]] = {}
@@ -56,12 +109,14 @@ class KopfHandlers:
             yield
         finally:
             self._feeds.remove(feed)
+            for gain in self._gains:
+                gain.drop(feed)
 
     # ---- Events.
 
     async def process(
         self,
-        processor: Callable[[], Coroutine[Any, Any, str | None]],
+        processor: Callable[..., Coroutine[Any, Any, str | None]],
         *,
         raw_event: Any,
         stream_pressure: asyncio.Event | None = None,
@@ -74,6 +129,10 @@ class KopfHandlers:
         """
         key, uid = key_of(raw_event["object"])
         is_theirs = LABEL in (raw_event["object"]["metadata"].get("labels") or {})
+        self._gains = [gain for gain in self._gains if not gain.is_indexed.is_set()]
+        indexed = _Indexed([gain for gain in self._gains if gain.has(key)], operator_indexed)
+        toggle = uid, resource_indexed
+        processor = partial(processor, operator_indexed=indexed, resource_indexed=toggle)
         with nullcontext(False) if is_theirs else self.shards.run_of(key) as is_handled:
             if is_handled:
                 run = asyncio.create_task(self._run(processor, uid), name=f"selectcache: run of {uid}")
@@ -91,13 +150,12 @@ class KopfHandlers:
                     " more.",
                     {"key": printable_name(*key)},
                 )
-        if operator_indexed is not None and resource_indexed is not None:
-            await operator_indexed.drop_toggle(resource_indexed)  # Kopf would call no handler at all else.
+        await indexed.drop_toggle(toggle)
         if not is_handled and raw_event["type"] == "DELETED":
             self._forget(key, uid)  # Kopf does not come to it.
         return None
 
-    async def _run(self, processor: Callable[[], Coroutine[Any, Any, str | None]], uid: str) -> str | None:
+    async def _run(self, processor: Callable[..., Coroutine[Any, Any, str | None]], uid: str) -> str | None:
         if left := {task for task, (_, of) in self._left.items() if of == uid}:
             await asyncio.wait(left)  # Kopf does not start a daemon that still runs.
         return await processor()
@@ -106,8 +164,10 @@ class KopfHandlers:
 
     def replay(self, has: Callable[[ObjectKey], bool]) -> None:
         self.forget(has)  # It is from an earlier term.
+        gain = Gain(has, self._feeds)
+        self._gains.append(gain)
         for feed in self._feeds:
-            feed.replay(has)
+            feed.replay(gain)
 
     def forget(self, has: Callable[[ObjectKey], bool]) -> None:
         for feed in self._feeds:

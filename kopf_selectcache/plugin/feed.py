@@ -31,6 +31,7 @@ from kopf_selectcache.settings.options import settings_of
 
 from ._departures import Departures
 from ._knowledge import Knowledge, OwnWatch
+from ._kopf_sharding import Gain, key_of
 from .feed_safety import SecondWatch, source_of, unfit, why_not_fed
 from .narrowing import handlers_of_watched
 from .operator import Operator, operator_of
@@ -175,8 +176,8 @@ class Feed:
         """True if the cache may feed the watcher again, once it can."""
         self._listing: set[str] = set()
         """The uids that were fed of a list that is not fed to its end."""
-        self._gained: list[Callable[[ObjectKey], bool]] = []
-        """Returns True for keys that this replica handles now, and of which Kopf must be told."""
+        self._gained: list[Gain] = []
+        """Keys that this replica handles now, and of whose objects Kopf must be told."""
         self._reading: asyncio.Timeout | None = None
         """Ends the wait for an event of Kopf's own watch."""
 
@@ -251,9 +252,10 @@ class Feed:
                 async for event in events:
                     if not (self._can_return(took_over) and self._is_ahead(event)):
                         for each in took_over.take(event):
+                            self._note_gained(each)
                             yield each
                         if event is _kopf.LISTED:
-                            del self._gained[:number]
+                            self._end_gained(number)
                             number = 0
                         if not self._can_return(took_over):
                             continue
@@ -334,8 +336,13 @@ class Feed:
 
     # ---- Other replicas (`_kopf_sharding.Fed`).
 
-    def replay(self, has: Callable[[ObjectKey], bool]) -> None:
-        self._gained.append(has)
+    @property
+    def is_indexed(self) -> bool:
+        registry = self._operator.registry
+        return registry is not None and _kopf.has_indices(registry, self._watcher.resource)
+
+    def replay(self, gain: Gain) -> None:
+        self._gained.append(gain)
         self._news.set()
         if self._reading is not None:
             self._reading.reschedule(asyncio.get_running_loop().time())
@@ -353,7 +360,21 @@ class Feed:
 
     def _has_gained(self, key: ObjectKey) -> bool:
         """Return True if this replica handles a key that another one has handled before."""
-        return any(has(key) for has in self._gained)
+        return any(gain.has(key) for gain in self._gained)
+
+    def _note_gained(self, event: Any) -> None:
+        """Note that Kopf is told of an object, as if a list had it."""
+        if self._gained and event is not _kopf.LISTED and event["type"] is None:
+            key, uid = key_of(event["object"])
+            for gain in self._gained:
+                if gain.has(key):
+                    gain.add(self, uid)
+
+    def _end_gained(self, number: int) -> None:
+        """Note that Kopf was told of all objects of the first gained keys."""
+        for gain in self._gained[:number]:
+            gain.drop(self)
+        del self._gained[:number]
 
     # ---- Waiting.
 
@@ -509,14 +530,16 @@ class Feed:
                 if self.knowledge.is_listed and not (is_known or is_gained):
                     self._begin(body)
                 self.knowledge.known[record.uid] = record
-                yield {"type": None, "object": body}
+                event = {"type": None, "object": body}
+                self._note_gained(event)
+                yield event
             else:
                 yield self._put(record, body)
         if as_listed:
             self.knowledge.end_list(began)
             self._listing.clear()
             yield _kopf.LISTED
-        del self._gained[:number]
+        self._end_gained(number)
         for uid, record in absent.items():
             if uid not in self.knowledge.known or not self._handles((record.namespace, record.name)):
                 continue  # Another replica handles it, or has meanwhile.

@@ -14,6 +14,7 @@ HANDLERS, COORDINATOR_TESTS = (
     "tests/sharding/test_coordinator.py::test_",
 )
 KOPF, KOPF_TESTS = "plugin/_kopf_sharding.py", "tests/sharding/test_kopf_handlers.py::test_"
+FEEDS = "tests/sharding/test_kopf_feeds.py::test_"
 READY = "tests/sharding/test_ready.py::test_"
 REPLICA, FENCE = "tests/sharding/test_replica.py::test_", "tests/sharding/test_fence.py::test_"
 WHOLE, WEBHOOKS = "tests/sharding/test_kopf_whole.py::test_", "plugin/_webhooks.py"
@@ -317,7 +318,7 @@ SHARDING: tuple[Mutant, ...] = (
     Mutant(
         "tell Kopf nothing of a range that comes",
         KOPF,
-        "            feed.replay(has)\n",
+        "            feed.replay(gain)\n",
         "            pass\n",
         21,
         (KOPF_TESTS + "a_range_that_goes_is_forgotten_and_one_that_comes_is_resumed",),
@@ -329,6 +330,38 @@ SHARDING: tuple[Mutant, ...] = (
         "            is_gained = False\n",
         21,
         (KOPF_TESTS + "a_range_that_goes_is_forgotten_and_one_that_comes_is_resumed",),
+    ),
+    Mutant(
+        "call handlers of a range that comes before its objects are indexed",
+        KOPF,
+        "{feed for feed in feeds if feed.is_indexed}",
+        "set()",
+        21,
+        (KOPF_TESTS + "handlers_of_a_range_that_comes_wait_until_indices_have_its_objects",),
+    ),
+    Mutant(
+        "leave what comes to Kopf's open watch",
+        "plugin/feed.py",
+        "        while is_listing or not self._gained:\n",
+        "        while True:\n",
+        21,
+        (FEEDS + "a_range_that_comes_during_a_list_is_listed_after_it",),
+    ),
+    Mutant(
+        "break off the list of Kopf's own watch for each range that comes",
+        "plugin/feed.py",
+        "self._reading = None if is_listing else reading",
+        "self._reading = reading",
+        21,
+        (FEEDS + "a_range_that_comes_during_a_list_is_listed_after_it",),
+    ),
+    Mutant(
+        "feed no handlers from a divided cache",
+        "plugin/feed_safety.py",
+        "if (declared := informer.declared).divided:",
+        "if not (declared := informer.declared):",
+        21,
+        (KOPF_TESTS + "the_handlers_of_a_divided_cache_are_fed_from_it",),
     ),
     Mutant(
         "let daemons run on whose range goes",

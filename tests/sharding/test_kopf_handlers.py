@@ -20,7 +20,7 @@ from tests.faults.environment import reached, run
 from tests.plugin.reconciling import operated
 
 from .processes import configmap
-from .test_handlers import Movable, operated_by, populated, shards_of
+from .test_handlers import NAMESPACES, Movable, operated_by, populated, shards_of
 
 SPACE = "team-0"
 MODES = ["fed", "own watch", "no selectors"]
@@ -113,12 +113,16 @@ def test_each_object_is_handled_by_one_of_two_replicas(
             keys = {(each["metadata"].get("namespace", ""), each["metadata"]["name"]) for each in objects}
             kind = "configmaps" if is_namespaced else "nodes"
             both = Calls(kind), Calls(kind)
+            # The namespaces of a cache must be known, but Kopf's own watch follows patterns.
+            patterns = is_namespaced and mode == "no selectors"
+            options: dict[str, Any] = {"clusterwide": False, "namespaces": ["team-*"]} if patterns else {}
             first, second = (
                 operated(
                     calls.registry,
                     cluster,
                     filters=filters_of(mode),
                     configure=configured(mode, Sharding(by=by, static=(number, 2))),
+                    **options,
                 )
                 for number, calls in enumerate(both)
             )
@@ -192,6 +196,11 @@ class Moved:
         parts = _kopf.parts_of(self.settings)
         assert parts is not None
         return [*parts.indexers[_kopf.HandlerId("index")].index]
+
+    def names(self) -> set[str]:
+        """The names of the cached ConfigMaps."""
+        records = operated_by(self.settings).runtime.informer("v1/configmaps").state.store.records()[0]
+        return {each.name for each in records}
 
     async def rest(self) -> None:
         """Let all events pass that are under way: the server runs on the same loop."""
@@ -360,6 +369,27 @@ def test_what_does_not_end_in_time_is_cancelled_and_the_object_is_handled_later(
     assert (told in caplog.messages) is (kind == "handler")
 
 
+def test_an_operator_that_ends_cancels_what_runs() -> None:
+    registry, begun, lines = kopf.OperatorRegistry(), asyncio.Event(), list[str]()
+
+    @kopf.on.event("configmaps", registry=registry)
+    async def event(**_: object) -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            lines.append("cancelled")
+            raise
+
+    async def main() -> None:
+        async with moved(registry, "fed", "x") as replica:
+            replica.settings.queueing.exit_timeout = 0.01
+            await begun.wait()
+
+    run(main())
+    assert lines == ["cancelled"]
+
+
 def test_a_daemon_is_cancelled_after_the_time_in_its_decorator() -> None:
     registry, lines = kopf.OperatorRegistry(), list[str]()
 
@@ -395,6 +425,7 @@ def test_a_daemon_begins_anew_once_the_one_of_an_earlier_term_has_ended() -> Non
     async def main() -> None:
         async with moved(registry, "fed", "x") as replica:
             assert await reached(lambda: lines)
+            await replica.rest()
             replica.take()
             for range_ in range(64):
                 replica.shards.stop(range_)
@@ -427,3 +458,73 @@ def test_what_the_replicas_write_is_left_to_them() -> None:
 
     run(main())
     assert calls.of("create") == {(SPACE, "x")}
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_handlers_of_a_range_that_comes_wait_until_indices_have_its_objects(mode: str) -> None:
+    registry, lines, go_on = kopf.OperatorRegistry(), list[Any](), asyncio.Event()
+    go_on.set()
+
+    @kopf.index("secrets", registry=registry, id="index")
+    async def index(name: str, **_: object) -> str:
+        await go_on.wait()
+        return name
+
+    @kopf.on.resume("configmaps", registry=registry)
+    async def resume(**kwargs: Any) -> None:
+        lines.append(sorted(kwargs["index"].get(None, ())))
+
+    async def main() -> None:
+        async with moved(registry, mode, "x") as replica:
+            for name in ("a", "b"):
+                replica.cluster.create(
+                    {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": SPACE}}
+                )
+            assert await reached(lambda: len(replica.known) == 3)
+            assert await reached(lambda: any(each.fully_handled_once for each in replica.memories.values()))
+            await replica.rest()
+            await replica.drain()
+            go_on.clear()
+            await replica.give()
+            await replica.rest()
+            assert lines == []
+            go_on.set()
+            assert await reached(lambda: lines == [["a", "b"]])
+
+    run(main())
+
+
+@pytest.mark.parametrize("namespaces", [None, ["team-0", "team-1", "team-2", "team-3"]])
+def test_the_handlers_of_a_divided_cache_are_fed_from_it(namespaces: list[str] | None) -> None:
+    async def main() -> None:
+        async with EmbeddedCluster(tls=False) as cluster:
+            populated(cluster)
+            both = Calls(), Calls()
+            options: dict[str, Any] = (
+                {} if namespaces is None else {"clusterwide": False, "namespaces": namespaces}
+            )
+            first, second = (
+                operated(
+                    calls.registry,
+                    cluster,
+                    filters={"v1/configmaps": selectcache.EVERYTHING},
+                    configure=configured("fed", Sharding(static=(number, 2))),
+                    **options,
+                )
+                for number, calls in enumerate(both)
+            )
+            async with first as settings, second:
+                keys = {(namespace, name) for namespace in namespaces or NAMESPACES for name in ("x", "y")}
+                assert await reached(lambda: both[0].daemons | both[1].daemons == keys)
+                shards = shards_of(settings)
+                mine = {key for key in keys if shards.handles(key)}
+                assert both[0].daemons == mine
+                assert both[1].daemons == keys - mine
+                assert 0 < len(mine) < len(keys)
+                fed = operated_by(settings).fed
+                resource = _kopf.Resource("", "v1", "configmaps", namespaced=True)
+                assert all(fed.has(resource, namespace) for namespace, _ in mine)
+                records = operated_by(settings).runtime.informer("v1/configmaps").state.store.records()[0]
+                assert {(each.namespace, each.name) for each in records} == mine, "it is divided"
+
+    run(main())
