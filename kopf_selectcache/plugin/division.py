@@ -54,6 +54,11 @@ def check_sharding(settings: kopf.OperatorSettings, registry: _kopf.OperatorRegi
             "with sharding, Kopf's peering must be off: it pauses all replicas but one",
             remedy="Run it with --standalone, or assign settings.peering.standalone = True",
         )
+    if settings.peering.mandatory:
+        raise DeclarationError(
+            "with sharding, Kopf's peering must be off, but it is mandatory: Kopf would call no handler",
+            remedy="Leave out --peering and settings.peering.mandatory",
+        )
     ours = settings_of(settings)
     assert ours.sharding is not None, "it is sharded"
     for key in ours.selectors:

@@ -278,6 +278,14 @@ def test_peering_is_refused_since_it_pauses_all_replicas_but_one(given: dict[str
     assert "Run it with --standalone" in str(caught.value.remedy)
 
 
+def test_mandatory_peering_is_refused_since_it_waits_for_peers_that_nobody_reads() -> None:
+    settings = kopf.OperatorSettings()
+    settings.peering.standalone = settings.peering.mandatory = True
+    with pytest.raises(DeclarationError, match="Kopf would call no handler") as caught:
+        check_sharding(settings, None)
+    assert "Leave out --peering" in str(caught.value.remedy)
+
+
 def test_static_replicas_share_all_ranges() -> None:
     replicas = [Static(index, 3) for index in range(3)]
     for range_ in range(64):
