@@ -171,7 +171,7 @@ def test_a_replica_that_divides_in_another_way_joins_once_the_others_are_gone(
             await replicas.until(lambda: replicas.owned() == {"a": 64})
             other = replicas.start("b", ranges=32)
             await replicas.until(lambda: "This replica handles nothing: " in caplog.text)
-            assert "divide 64 ranges" in other.coordinator.status().condition
+            assert "a divides 64 ranges" in other.coordinator.status().condition
             now = replicas.clock.now
             await replicas.until(lambda: replicas.clock.now > now + 200)
             assert replicas.owned() == {"a": 64, "b": 0}

@@ -167,8 +167,9 @@ class _Pursuit(Turn):
             return
         if any(rival.has_renewed for rival in rivals):
             names = ", ".join(rival.read.name for rival in rivals)
+            verb = "divides" if len(rivals) == 1 else "divide"
             state.refusal = (
-                f"{names} divide {len(assignment.shares)} ranges by {assignment.by!r} ({assignment.hash});"
+                f"{names} {verb} {len(assignment.shares)} ranges by {assignment.by!r} ({assignment.hash});"
                 f" this replica divides {state.options.ranges} by {state.options.by!r} ({state.options.hash})"
             )
             state.phase = Phase.REFUSED

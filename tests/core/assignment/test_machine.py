@@ -255,7 +255,8 @@ def test_21_a_replica_that_divides_in_another_way_does_not_start_beside_others()
     replica.give(LeaseSeen(replica.write("web-2", Lease("web-2/bb-1", "n", written=1.0))), Tick())
     assert isinstance(replica.effects[-1], Refuse)
     assert replica.condition == (
-        "web-2 divide 2 ranges by 'object' (fnv1a-64); this replica divides 2 by 'namespace' (mixed-fnv1a-64)"
+        "web-2 divides 2 ranges by 'object' (fnv1a-64);"
+        " this replica divides 2 by 'namespace' (mixed-fnv1a-64)"
     )
     assert due(replica.state) == inf
 
