@@ -137,7 +137,7 @@ class Division:
         text = f"Sharded by {self.by}{name}{where}: each replica runs{runs}."
         if self.static is not None:
             return f"{text} This is replica {self.static[0]} of {self.static[1]}, and ranges never move."
-        return f"{text} It takes its name from POD_NAME: fieldRef: {{fieldPath: metadata.name}}."
+        return f"{text} In the Deployment, set the variable POD_NAME from fieldRef: metadata.name."
 
     def plain(self) -> dict[str, Any]:
         """Return it as JSON has it."""

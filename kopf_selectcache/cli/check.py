@@ -125,6 +125,8 @@ async def checked(arguments: argparse.Namespace, *, errors: TextIO, clock: Calla
         others += without
         unknown += unasked
         unknown += await _absent_namespaces(operator, checks)
+        division = _division(operator, namespace)
+        unknown += await _absent_home(operator, division)
         if operator.is_plain:
             unknown += [f"The operator declares no cache. {NO_CACHE}.", *await _watched_in_full(operator)]
         limit, total = operator.declared.max_bytes, sum(expected.values())
@@ -137,7 +139,6 @@ async def checked(arguments: argparse.Namespace, *, errors: TextIO, clock: Calla
                     f" {written(1.5 * total)!r}",
                 )
             )
-        division = _division(operator, namespace)
         return Report(tuple(sections), tuple(others), tuple(unknown), events, division)
 
 
@@ -160,6 +161,18 @@ async def _absent_namespaces(operator: Loaded, checks: Iterable[Check]) -> list[
     with suppress(Refused, Garbled):
         if found := await absent(partial(exists, operator.transport), named):
             return [f"Namespaces that do not exist: {found}. Nothing is cached there until you create them."]
+    return []
+
+
+async def _absent_home(operator: Loaded, division: Division | None) -> list[str]:
+    """Return a hint if the namespace of the replicas does not exist."""
+    if division is None or division.static is not None or not division.namespace:
+        return []
+    with suppress(Refused, Garbled):
+        if await absent(partial(exists, operator.transport), {division.namespace: "sharding"}):
+            hint = f"The namespace of the replicas, {division.namespace}, does not exist."
+            remedy = "Create it, or correct Sharding(namespace='...'). Without it, they handle nothing."
+            return [f"{hint} {remedy}"]
     return []
 
 

@@ -58,6 +58,10 @@ async def run(arguments: argparse.Namespace) -> CommandResult:
         (target,) = await targets_of(operator.transport, words, watched[0] if len(watched) == 1 else None)
         resource, place, name = target
         caches = [cache async for cache in _caches_of(operator, late, resource)]
+        replica, text = await _replica_of(operator, place, name)
+        if not caches and text:
+            found = {"object": target.plain(), "caches": []} | replica
+            return CommandResult(f"The operator declares no cache of {resource}.\n{text}", found, PROBLEM)
         if not caches:
             raise CommandError(f"the operator declares no cache of {resource}", code=PROBLEM)
         reviewer = operator_loader.reviewer_of(operator.transport, operator_loader.user_of(arguments))
@@ -74,7 +78,6 @@ async def run(arguments: argparse.Namespace) -> CommandResult:
             is_held = why.standing is Standing.DUE and not missing
             codes.append(UNKNOWN if why.standing is Standing.UNKNOWN else 0 if is_held else PROBLEM)
             data.append(_plain(why, missing))
-        replica, text = await _replica_of(operator, place, name)
         texts += [text] if text else []
         found = {"object": target.plain(), "caches": data} | replica
         return CommandResult("\n".join(texts), found, min(codes))
@@ -87,20 +90,20 @@ async def _replica_of(operator: Loaded, namespace: str | None, name: str) -> tup
     sharding = operator.declared.sharding
     if sharding is None:
         return {}, ""
-    by = f"the namespace {namespace}" if namespace and sharding.by == "namespace" else "the name"
+    by = "its namespace and name are" if namespace else "its name is"
+    if namespace and sharding.by == "namespace":
+        by = f"the namespace {namespace} is"
     if sharding.static is not None:
         range_ = range_of_key(namespace, name, sharding.by)
         replica = desired_owners(frozenset(map(str, range(sharding.static[1]))), RANGES)[range_]
-        text = f"Replica {replica} of {sharding.static[1]} handles it: {by} is in range {range_}."
+        text = f"Replica {replica} of {sharding.static[1]} handles it: {by} in range {range_}."
         return {"replica": replica, "range": range_}, text
     with suppress(Refused, Garbled):
         where = sharding.namespace or None
         fleets, _ = await fleets_in(operator.transport, sharding.name, where, datetime.now(UTC))
         if len(fleets) == 1 and fleets[0].replicas:
             replica, range_ = fleets[0].owner(namespace, name, sharding.by)
-            text = (
-                f"{f'Replica {replica}' if replica else 'No replica'} handles it: {by} is in range {range_}."
-            )
+            text = f"{f'Replica {replica}' if replica else 'No replica'} handles it: {by} in range {range_}."
             return {"replica": replica or None, "range": range_}, text
     return {}, ""
 

@@ -491,6 +491,12 @@ class Coordinator:
                 " namespace %(namespace)s: %(message)s. `selectcache rbac` prints the permissions.",
                 {"namespace": self.namespace, "message": message},
             )
+        elif code == 404 and f'namespaces "{self.namespace}"' in message:
+            self._logger.error(
+                "This replica handles nothing, because namespace %(namespace)s, where its Lease belongs, does"
+                " not exist. Create it, or correct Sharding(namespace='...').",
+                {"namespace": self.namespace},
+            )
         # The assignment is made at the first start, and a Lease that nobody needs is deleted by each replica.
         elif code != 404 or not any(
             each in message for each in (assignment_name(self.group), lease_name(self.group, ""))

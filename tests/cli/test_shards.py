@@ -290,7 +290,7 @@ def test_check_says_what_is_divided(command: Command) -> None:
     said = command("check", SHARDED, "--standalone", handlers=RECONCILING)
     assert (
         "\nSharded by namespace as webapps in operators: each replica runs for its own namespaces: count."
-        " It takes its name from POD_NAME: fieldRef: {fieldPath: metadata.name}.\n"
+        " In the Deployment, set the variable POD_NAME from fieldRef: metadata.name.\n"
     ) in said.output
     assert "\n    divided: reconciler 'count' handles them\n" in said.output
     assert said.code == 0
@@ -299,6 +299,18 @@ def test_check_says_what_is_divided(command: Command) -> None:
     unknown = SHARDED.replace(", namespace='operators'", "")
     said = command("check", unknown, "--standalone", handlers=RECONCILING)
     assert "* The namespace of the replicas, and so of their Leases, is unknown." in said.output
+
+
+@pytest.mark.usefixtures("teams")
+def test_check_finds_that_the_namespace_of_replicas_is_absent(command: Command) -> None:
+    hint = "* The namespace of the replicas, operatros, does not exist. Create it, or correct"
+    said = command(
+        "check", SHARDED.replace("'operators'", "'operatros'"), "--standalone", handlers=RECONCILING
+    )
+    assert (said.code, hint in said.output) == (0, True)
+    assert hint[:30] not in command("check", SHARDED, "--standalone", handlers=RECONCILING).output
+    static = SHARDED.replace("name='webapps', namespace='operators'", "static=(0, 3), namespace='operatros'")
+    assert hint[:30] not in command("check", static, "--standalone", handlers=RECONCILING).output
 
 
 def test_a_custom_kind_without_namespaces_is_not_divided(teams: EmbeddedCluster, command: Command) -> None:
@@ -339,7 +351,7 @@ def test_objects_of_a_namespace_can_have_several_replicas(
     teams.create(lease("web-1"), lease("web-2"), assignment({number: "web-2"}, by="object"))
     teams.create(pod("a", "web"), pod("b", "web"))
     said = command("why", by_object, "pods/shop/a", "-A", "--standalone", handlers=RECONCILING)
-    assert f"\nReplica web-2 handles it: the name is in range {number}.\n" in said.output
+    assert f"\nReplica web-2 handles it: its namespace and name are in range {number}.\n" in said.output
     said = command("why", by_object, "pods/shop/b", "-A", "--standalone", handlers=RECONCILING)
     assert "\nReplica web-1 handles it: " in said.output
     said = shards(capsys)
@@ -363,7 +375,23 @@ def test_why_names_the_replica_of_an_object(
     assert said.code == 0
 
 
-@pytest.mark.parametrize(("by", "named"), [("namespace", "the namespace shop"), ("object", "the name")])
+def test_why_names_the_replica_of_an_object_without_a_cache(teams: EmbeddedCluster, command: Command) -> None:
+    teams.create(lease("web-1"), assignment({}))
+    said = command("why", SHARDED, "configmaps/shop/a", "-A", "--standalone")
+    number = range_of_namespace("shop")
+    assert said.output == (
+        "The operator declares no cache of configmaps.\n"
+        f"Replica web-1 handles it: the namespace shop is in range {number}.\n"
+    )
+    assert said.code == 1
+    said = command("why", SHARDED, "configmaps/shop/a", "-A", "--standalone", "-o", "json")
+    assert parsed(said)["caches"] == []
+    assert parsed(said)["replica"] == "web-1"
+
+
+@pytest.mark.parametrize(
+    ("by", "named"), [("namespace", "the namespace shop is"), ("object", "its namespace and name are")]
+)
 def test_why_names_the_number_of_a_static_replica(
     teams: EmbeddedCluster, command: Command, by: str, named: str
 ) -> None:
@@ -372,7 +400,7 @@ def test_why_names_the_number_of_a_static_replica(
     static = SHARDED.replace("name='webapps', namespace='operators'", f"by='{by}', static=(0, 3)")
     teams.create(pod("a", "web"))
     said = command("why", static, "pods/shop/a", "-A", "--standalone", handlers=RECONCILING)
-    assert f"\nReplica {owner} of 3 handles it: {named} is in range {number}.\n" in said.output
+    assert f"\nReplica {owner} of 3 handles it: {named} in range {number}.\n" in said.output
 
 
 def test_why_keeps_silent_if_the_cluster_does_not_tell(teams: EmbeddedCluster, command: Command) -> None:

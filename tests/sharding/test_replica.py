@@ -137,12 +137,17 @@ def test_refusals_are_logged_once(caplog: pytest.LogCaptureFixture) -> None:
             coordinator._note_refusal(404, "configmaps 'webapps-shards' not found")
             coordinator._note_refusal(404, "leases 'webapps-shard-b' not found")
             coordinator._note_refusal(404, "the namespace operators is absent")
+            coordinator._note_refusal(404, 'namespaces "operators" not found')
             await replicas.until(lambda: replicas.owned() == {"a": 64})
             assert coordinator.owner_of(3) == "a"
 
     run(main())
     assert caplog.text.count("refuses a request about replicas in operators: 422 no such field.") == 1
     assert "not found" not in caplog.text
+    assert (
+        "handles nothing, because namespace operators, where its Lease belongs, does not exist."
+        in caplog.text
+    )
     assert (
         "refuses a request about replicas in operators: 404 the namespace operators is absent." in caplog.text
     )
