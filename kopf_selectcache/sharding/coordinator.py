@@ -263,10 +263,9 @@ class Coordinator:
                     {"replica": identity_of(self.state), "group": self.group},
                 )
             held = [each.range for each in self.state.holds]
-            options = self.state.options
-            self.state = begin(
-                msgspec.structs.replace(options, nonce=f"{options.nonce}x"), self._clock()
-            )  # From here on nothing is written for a range.
+            options, life = self.state.options, self.state.life + 1
+            # From here on nothing is written for a range.
+            self.state = msgspec.structs.replace(begin(options, self._clock()), life=life)
             for range_ in held:
                 self.ranges.stop(range_)
             self.ranges.cool(range(options.ranges))

@@ -177,11 +177,14 @@ def test_a_replica_that_divides_in_another_way_joins_once_the_others_are_gone(
             assert replicas.owned() == {"a": 64, "b": 0}
             assert caplog.text.count("This replica handles nothing: ") == 1, "it has said so"
             replicas.kill("a")
+            killed_at = replicas.clock.now
             await replicas.until(lambda: replicas.owned() == {"b": 32} or other.tasks[1].done())
             assert replicas.owned() == {"b": 32}
+            assert replicas.clock.now - killed_at <= 100, "it looks once in the time of a Lease"
             assert replicas.log.overlaps == []
 
     run(main())
+    assert "another process" not in caplog.text, "its own Lease is from an earlier life"
     assert "Replica a of webapps has not renewed its Lease for 40 s: others take its ranges." in caplog.text
 
 
