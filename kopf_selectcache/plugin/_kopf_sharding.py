@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
@@ -53,9 +53,9 @@ class Gain:
 class _Indexed:
     """Holds up a run of Kopf's processor until everything is indexed (its `ToggleSet`)."""
 
-    def __init__(self, gains: Iterable[Gain], started: Any) -> None:
-        """`started` is the one of its start: Kopf would wait for that alone."""
-        self._gains, self._started = gains, started
+    def __init__(self, gains: Iterable[Gain], started: Any, then: Callable[[], Awaitable[None]]) -> None:
+        """`started` is the one of its start: Kopf would wait for that alone. `then` waits for the rest."""
+        self._gains, self._started, self._then = gains, started, then
 
     async def drop_toggle(self, toggle: tuple[str, Any]) -> None:
         uid, started = toggle
@@ -69,6 +69,7 @@ class _Indexed:
             await self._started.wait_for(state)
         for gain in self._gains:
             await gain.is_indexed.wait()
+        await self._then()
 
 
 class Fed(Protocol):
@@ -130,12 +131,13 @@ class KopfHandlers:
         key, uid = key_of(raw_event["object"])
         is_theirs = LABEL in (raw_event["object"]["metadata"].get("labels") or {})
         self._gains = [gain for gain in self._gains if not gain.is_indexed.is_set()]
-        indexed = _Indexed([gain for gain in self._gains if gain.has(key)], operator_indexed)
+        gains = [gain for gain in self._gains if gain.has(key)]
+        indexed = _Indexed(gains, operator_indexed, partial(self._until_stopped, key, uid))
         toggle = uid, resource_indexed
         processor = partial(processor, operator_indexed=indexed, resource_indexed=toggle)
         with nullcontext(False) if is_theirs else self.shards.run_of(key) as is_handled:
             if is_handled:
-                run = asyncio.create_task(self._run(processor, uid), name=f"selectcache: run of {uid}")
+                run = asyncio.create_task(processor(), name=f"selectcache: run of {uid}")
                 self._runs[run] = key, stream_pressure
                 run.add_done_callback(self._runs.pop)
                 try:
@@ -144,7 +146,9 @@ class KopfHandlers:
                     worker = asyncio.current_task()
                     assert worker is not None, "it is the task of a worker"
                     if worker.cancelling() or not run.cancelling():
-                        raise  # Kopf ends.
+                        for gain in self._gains:
+                            gain.drop(uid)
+                        raise  # Kopf ends, or the kind has gone.
                 _logger.info(
                     "The run of Kopf's handlers of %(key)s was cancelled: this replica does not handle it any"
                     " more.",
@@ -155,10 +159,15 @@ class KopfHandlers:
             self._forget(key, uid)  # Kopf does not come to it.
         return None
 
-    async def _run(self, processor: Callable[..., Coroutine[Any, Any, str | None]], uid: str) -> str | None:
+    async def _until_stopped(self, key: ObjectKey, uid: str) -> None:
+        """Wait for the daemons of an earlier term."""
         if left := {task for task, (_, of) in self._left.items() if of == uid}:
+            _logger.info(
+                "Kopf's handlers of %(key)s wait for a daemon of the object that has not ended since it was"
+                " stopped.",
+                {"key": printable_name(*key)},
+            )
             await asyncio.wait(left)  # Kopf does not start a daemon that still runs.
-        return await processor()
 
     # ---- Ranges that come and go.
 

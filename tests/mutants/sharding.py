@@ -16,6 +16,7 @@ HANDLERS, COORDINATOR_TESTS = (
 KOPF, KOPF_TESTS = "plugin/_kopf_sharding.py", "tests/sharding/test_kopf_handlers.py::test_"
 FEEDS = "tests/sharding/test_kopf_feeds.py::test_"
 READY = "tests/sharding/test_ready.py::test_"
+INDICES = "tests/sharding/test_kopf_indices.py::test_"
 REPLICA, FENCE = "tests/sharding/test_replica.py::test_", "tests/sharding/test_fence.py::test_"
 WHOLE, WEBHOOKS = "tests/sharding/test_kopf_whole.py::test_", "plugin/_webhooks.py"
 WRITES, KOPF_WRITES = "tests/sharding/test_kopf_writes.py::test_", "client/kopf_writes.py"
@@ -397,6 +398,14 @@ SHARDING: tuple[Mutant, ...] = (
         "            pass  #",
         21,
         (KOPF_TESTS + "a_daemon_begins_anew_once_the_one_of_an_earlier_term_has_ended",),
+    ),
+    Mutant(
+        "wait for the index of an object whose kind is removed",
+        KOPF,
+        "                            gain.drop(uid)\n",
+        "                            pass\n",
+        21,
+        (INDICES + "others_do_not_wait_for_an_object_whose_kind_is_removed",),
     ),
     Mutant(
         "hold a range as long as a handler sleeps for a retry",
