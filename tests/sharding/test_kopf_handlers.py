@@ -410,6 +410,24 @@ def test_a_daemon_is_cancelled_after_the_time_in_its_decorator() -> None:
     run(main())
 
 
+def test_a_daemon_in_a_thread_is_asked_to_stop() -> None:
+    registry, lines = kopf.OperatorRegistry(), list[str]()
+
+    @kopf.daemon("configmaps", registry=registry)
+    def daemon(stopped: Any, **_: object) -> None:
+        lines.append("begun")
+        stopped.wait()
+        lines.append("ended")
+
+    async def main() -> None:
+        async with moved(registry, "fed", "x") as replica:
+            assert await reached(lambda: lines)
+            await replica.drain(endless=True)
+            assert lines == ["begun", "ended"]
+
+    run(main())
+
+
 def test_a_daemon_begins_anew_once_the_one_of_an_earlier_term_has_ended() -> None:
     registry, lines, go_on = kopf.OperatorRegistry(), list[str](), asyncio.Event()
 
