@@ -139,6 +139,23 @@ KNOWN_LIMIT = Scope(
 )
 """A replica that has just started can't know that there was a newer one."""
 
+NO_TRACE = Scope(
+    "its Lease and the assignment are deleted, and a can't see it",
+    late=1,
+    ranges=2,
+    faults=0,
+    story=(
+        "a: watch blocked",
+        "a: leases blocked",
+        "a: answers blocked",
+        "a: delete its Lease",
+        "a: delete the assignment",
+        "b starts",
+    ),
+    timing=Timing(),
+)
+"""A replica that has just started can't know that there is another one."""
+
 LARGE = (
     Scope("two watches", parts=(Part.WATCH,), faults=2),
     Scope("strangers and a slow watch", parts=(Part.WATCH,), kinds=STRANGERS, faults=2),
@@ -149,10 +166,24 @@ LARGE = (
     Scope("three replicas, anything", replicas=3, ranges=3, parts=PARTS, kinds=MANY, faults=1, late=1),
 )
 
+LEASES = tuple(kind for kind in MANY if kind not in (Fault.DELETE, Fault.EDIT))
+ASSIGNMENTS = tuple(kind for kind in MANY if kind is not Fault.DELETE_LEASE)
+"""Not both: see NO_TRACE."""
+
 RANDOM = (
-    Scope("two replicas", ranges=3, parts=PARTS, kinds=MANY, faults=10_000),
-    Scope("four replicas", replicas=4, ranges=6, parts=PARTS, kinds=MANY, faults=10_000, late=1),
-    Scope("real durations", replicas=3, ranges=6, parts=PARTS, kinds=MANY, faults=10_000, timing=Timing()),
+    Scope("two replicas", ranges=3, parts=PARTS, kinds=ASSIGNMENTS, faults=10_000),
+    Scope("two replicas without Leases", ranges=3, parts=PARTS, kinds=LEASES, faults=10_000),
+    Scope("four replicas", replicas=4, ranges=6, parts=PARTS, kinds=ASSIGNMENTS, faults=10_000, late=1),
+    Scope("three without Leases", replicas=3, ranges=6, parts=PARTS, kinds=LEASES, faults=10_000, late=1),
+    Scope(
+        "real durations",
+        replicas=3,
+        ranges=6,
+        parts=PARTS,
+        kinds=ASSIGNMENTS,
+        faults=10_000,
+        timing=Timing(),
+    ),
 )
 
 

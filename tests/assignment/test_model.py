@@ -11,7 +11,7 @@ import pytest
 
 from .explore import explore, wander
 from .mistakes import MISTAKES, Mistake, with_mistake
-from .scopes import KNOWN_LIMIT, LARGE, RANDOM, SMALL, scope_of
+from .scopes import KNOWN_LIMIT, LARGE, NO_TRACE, RANDOM, SMALL, scope_of
 from .world import Scope
 
 DECISION = Path(__file__).parents[2] / "docs/decisions/0040-ranges-change-hands-by-leases.md"
@@ -66,4 +66,9 @@ def test_the_decision_names_each_mistake_that_others_have_made() -> None:
 
 def test_21_who_has_just_started_cannot_know_that_an_earlier_assignment_was_put_back() -> None:
     """A limit: the owner must see it. Others know the newer assignment, and stop."""
-    assert explore(KNOWN_LIMIT).broken == "a and b act on range 1"
+    assert explore(KNOWN_LIMIT).broken == "b catches up on 1 before its last write has arrived"
+
+
+def test_21_who_has_just_started_cannot_know_of_a_replica_that_has_left_no_trace() -> None:
+    """A limit: somebody has deleted its Lease and the assignment, and it can't see that."""
+    assert explore(NO_TRACE).broken == "b catches up on 0 before its last write has arrived"

@@ -272,7 +272,7 @@ def start(rules: Rules, scope: Scope, world: World, each: int) -> World:
     node = world.nodes[each]
     options = Options(
         name_of(each),
-        f"p{node.starts}",
+        f"{name_of(each)}{node.starts}",  # No two processes have the same.
         ranges=scope.ranges,
         timing=scope.timing,
         warm_at_once=scope.warm_at_once or scope.ranges,
