@@ -439,7 +439,7 @@ class Coordinator:
                         {"why": why, "group": self.group},
                     )
             case Left():
-                self._logger.info("This replica has left %(group)s.", {"group": self.group})
+                pass  # Its condition says so.
 
     @staticmethod
     def _cancel(tasks: dict[int, asyncio.Task[None]], range_: int) -> None:
