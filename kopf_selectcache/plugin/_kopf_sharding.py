@@ -95,8 +95,10 @@ class KopfHandlers:
         self._feeds: list[Fed] = []
         self._gains: list[Gain] = []
         """Those that aren't indexed yet."""
-        self._runs: dict[asyncio.Task[Any], tuple[ObjectKey, asyncio.Event | None]] = {}
-        """The runs of Kopf's processor, each with what wakes it."""
+        self._runs: dict[asyncio.Task[Any], tuple[ObjectKey, str, asyncio.Event | None]] = {}
+        """The runs of Kopf's processor, each with its key, its uid, and what wakes it."""
+        self._outdated: set[str] = set()
+        """The uids of objects whose runs have outlived a term: what waits behind them is from that term."""
         self._left: dict[asyncio.Task[Any], tuple[ObjectKey, str]] = {}
         """The daemons of objects that Kopf has forgotten, each with the uid of its object."""
         self._stopping: set[asyncio.Task[None]] = set()
@@ -129,6 +131,10 @@ class KopfHandlers:
         write, Kopf is not told: its annotations would not last.
         """
         key, uid = key_of(raw_event["object"])
+        if raw_event["type"] in (None, "ADDED"):  # It was told of in this term.
+            self._outdated.discard(uid)
+        elif raw_event["type"] == "MODIFIED" and uid in self._outdated:
+            return None
         is_theirs = LABEL in (raw_event["object"]["metadata"].get("labels") or {})
         self._gains = [gain for gain in self._gains if not gain.is_indexed.is_set()]
         gains = [gain for gain in self._gains if gain.has(key)]
@@ -138,7 +144,7 @@ class KopfHandlers:
         with nullcontext(False) if is_theirs else self.shards.run_of(key) as is_handled:
             if is_handled:
                 run = asyncio.create_task(processor(), name=f"selectcache: run of {uid}")
-                self._runs[run] = key, stream_pressure
+                self._runs[run] = key, uid, stream_pressure
                 run.add_done_callback(self._runs.pop)
                 try:
                     return await run
@@ -173,6 +179,7 @@ class KopfHandlers:
 
     def replay(self, has: Callable[[ObjectKey], bool]) -> None:
         self.forget(has)  # It is from an earlier term.
+        self._outdated.update(uid for key, uid, _ in self._runs.values() if has(key))
         gain = Gain(has, self._feeds)
         self._gains.append(gain)
         for feed in self._feeds:
@@ -193,14 +200,14 @@ class KopfHandlers:
         parts.forget(*key, uid)
 
     def running(self, has: Callable[[ObjectKey], bool]) -> set[asyncio.Task[Any]]:
-        found = {task for tasks in (self._runs, self._left) for task, (key, _) in tasks.items() if has(key)}
+        found = {task for tasks in (self._runs, self._left) for task, (key, *_) in tasks.items() if has(key)}
         return found.union(daemon.task for daemon, key in self._daemons() if has(key))
 
     def release(self, has: Callable[[ObjectKey], bool]) -> None:
         for daemon, key in self._daemons():
             if has(key):
                 self._end(daemon)
-        for key, pressure in self._runs.values():
+        for key, _, pressure in self._runs.values():
             if has(key) and pressure is not None:
                 pressure.set()
 

@@ -408,6 +408,14 @@ SHARDING: tuple[Mutant, ...] = (
         (INDICES + "others_do_not_wait_for_an_object_whose_kind_is_removed",),
     ),
     Mutant(
+        "call Kopf's handlers for what waited behind a run of an earlier term",
+        KOPF,
+        "        self._outdated.update(uid for key, uid, _ in self._runs.values() if has(key))\n",
+        "        pass\n",
+        21,
+        (KOPF_TESTS + "what_waits_behind_a_thread_that_outlives_its_range_is_dropped",),
+    ),
+    Mutant(
         "hold a range as long as a handler sleeps for a retry",
         KOPF,
         "                pressure.set()\n",

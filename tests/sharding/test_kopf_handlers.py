@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Literal
@@ -544,5 +545,38 @@ def test_the_handlers_of_a_divided_cache_are_fed_from_it(namespaces: list[str] |
                 assert all(fed.has(resource, namespace) for namespace, _ in mine)
                 records = operated_by(settings).runtime.informer("v1/configmaps").state.store.records()[0]
                 assert {(each.namespace, each.name) for each in records} == mine, "it is divided"
+
+    run(main())
+
+
+def test_what_waits_behind_a_thread_that_outlives_its_range_is_dropped() -> None:
+    registry, lines = kopf.OperatorRegistry(), list[tuple[str | None, str]]()
+    begun, end = threading.Event(), threading.Event()
+
+    @kopf.on.event("configmaps", registry=registry)
+    def event(type: str | None, body: kopf.Body, **_: object) -> None:  # noqa: A002
+        lines.append((type, body["data"]["number"]))
+        begun.set()
+        end.wait()
+
+    async def main() -> None:
+        async with moved(registry, "fed", "x") as replica:
+            try:
+                assert await reached(begun.is_set)
+                replica.cluster.patch(configmap(SPACE, "x", 0), {"data": {"number": "1"}})
+                await replica.rest()
+                replica.take()
+                for range_ in range(64):
+                    replica.shards.stop(range_)
+                replica.cluster.patch(configmap(SPACE, "x", 0), {"data": {"number": "2"}})
+                await replica.rest()
+                await replica.give()
+                await replica.rest()
+            finally:
+                end.set()
+            assert await reached(lambda: (None, "2") in lines)
+            replica.cluster.patch(configmap(SPACE, "x", 0), {"data": {"number": "3"}})
+            assert await reached(lambda: ("MODIFIED", "3") in lines)
+            assert lines == [(None, "0"), (None, "2"), ("MODIFIED", "3")]
 
     run(main())
