@@ -226,8 +226,10 @@ async def moved(calls: Calls | kopf.OperatorRegistry, mode: str, *names: str) ->
 def test_a_range_that_goes_is_forgotten_and_one_that_comes_is_resumed(mode: str) -> None:
     async def main() -> None:
         calls = Calls()
-        async with moved(calls, mode, "x", "y") as replica:
+        async with moved(calls, mode, "x") as replica:
             keys = {(SPACE, "x"), (SPACE, "y")}
+            assert await reached(lambda: calls.of("event"))
+            replica.cluster.create(configmap(SPACE, "y", 0))  # Later than the operator, by its time.
             for handler in HANDLERS:
                 assert await reached(lambda: calls.of(handler) == keys)  # noqa: B023
             assert calls.daemons == keys
