@@ -37,6 +37,7 @@ from .knowledge import Turn
 from .records import Assignment, AssignmentRead, Lease, LeaseRead, Share, fresh, replica_of
 from .rendezvous import desired_owners
 from .replica import (
+    NEVER,
     CatchUp,
     Clear,
     Cool,
@@ -95,6 +96,8 @@ class _Pursuit(Turn):
             return
         self._pursue_assignment()
         self._pursue_lease()
+        if state.met_at != NEVER:
+            self._note_absent()
         if state.phase is Phase.MEMBER:
             self._bury()
         self._ask()
@@ -296,13 +299,16 @@ class _Pursuit(Turn):
 
     # ---- The dead.
 
+    def _note_absent(self) -> None:
+        """Note owners that have no Lease: they are dead once that has lasted."""
+        for owner in self._owners():
+            if all(other.read.name != replica_of(owner) for other in self.state.others):
+                absent = LeaseRead(replica_of(owner))
+                self._note(Other(absent, self.now, last=Lease(owner, self._nonce())))
+
     def _bury(self) -> None:
         """Declare a replica dead whose Lease has not changed in time, or clear its Lease away."""
         state, owners = self.state, self._owners()
-        for owner in owners:
-            if all(other.read.name != replica_of(owner) for other in state.others):
-                absent = LeaseRead(replica_of(owner))
-                self._note(Other(absent, self.now, last=Lease(owner, self._nonce())))
         if state.burial is not None or self.now < state.bury_after:
             return
         for other in state.others:
