@@ -18,6 +18,8 @@ from pathlib import Path
 from .play import Played, play, quantiles
 
 OPERATORS = ("plain", "reconcilers")
+MOST_WRONG = 10
+"""The number of findings that are printed of a piece; the file has all."""
 RESULTS = Path("build/campaign.jsonl")
 
 
@@ -46,7 +48,7 @@ def main() -> int:
         with options.results.open("a") as file:
             file.write(json.dumps(vars(played)) + "\n")
         done.append(played)
-        for each in played.wrong:
+        for each in played.wrong[:MOST_WRONG]:
             print(f"  WRONG: {each}")
     print(report(done))
     return 1 if any(each.wrong for each in done) else 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -359,7 +360,8 @@ def play(
     played = Played(operator, seed, lease)
     with tempfile.TemporaryDirectory(prefix="campaign-") as place:
         folder = keep or Path(place)
-        folder.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(folder, ignore_errors=True)  # It may have the logs of a piece that was broken off.
+        folder.mkdir(parents=True)
         (policy := folder / "policy.yaml").write_text(POLICY)
         log = folder / "audit.log"
         flags = {"audit-policy-file": str(policy), "audit-log-path": str(log), "audit-log-maxsize": "100000"}
