@@ -53,7 +53,7 @@ class _Configuration:
     def release(self, has: Callable[[ObjectKey], bool]) -> None:
         """Nobody waits for it."""
 
-    def running(self, has: Callable[[ObjectKey], bool]) -> set[asyncio.Task[Any]]:  # noqa: ARG002
+    def running(self, has: Callable[[ObjectKey], bool]) -> set[asyncio.Task[Any]]:  # None is needed.  # noqa: ARG002
         return set()  # It never ends, and its fence is closed.
 
 

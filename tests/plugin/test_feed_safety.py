@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from types import SimpleNamespace
 from typing import Any
 
 import kopf
@@ -12,7 +13,13 @@ import kopf_selectcache as selectcache
 from kopf_selectcache import AnyOf, LabelSelector, Selector, _kopf
 from kopf_selectcache.core.selection.kinds import Resource, find
 from kopf_selectcache.core.store.projection import Projection
-from kopf_selectcache.plugin.feed_safety import FeedSource, labelled, why_not_fed, without_namespaces
+from kopf_selectcache.plugin.feed_safety import (
+    FeedSource,
+    labelled,
+    source_of,
+    why_not_fed,
+    without_namespaces,
+)
 from kopf_selectcache.settings.declaration import Cached
 from kopf_selectcache.settings.options import settings_of
 from tests.kopf_operators import NARROWS, without_selectors
@@ -425,6 +432,11 @@ def test_20_namespaces_with_a_label_are_shown_by_it_and_are_no_options() -> None
     wide = Selector(namespaces=label).in_namespaces(["shop"])
     said = decided(handles(kopf.daemon), filter_=without_namespaces(wide), labelled=labelled(wide))
     assert said.endswith(EVERY)
+
+
+def test_20_a_cache_is_no_source_before_its_kind_is_resolved() -> None:
+    unresolved: Any = SimpleNamespace(state=SimpleNamespace(resource=None))
+    assert source_of(unresolved) is None
 
 
 def test_20_unknown_handlers_are_not_fed() -> None:

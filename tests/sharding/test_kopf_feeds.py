@@ -248,3 +248,15 @@ def test_without_caches_nobody_knows_what_other_replicas_do_and_kopf_gets_no_eve
                 await asyncio.gather(task, return_exceptions=True)
 
     run(main())
+
+
+def test_objects_that_are_listed_when_their_range_goes_are_not_told() -> None:
+    async def main() -> None:
+        async with moved(kopf.OperatorRegistry(), "fed", "x", "y") as replica:
+            taken = Taken(replica, Watch())
+            async with aclosing(taken.feed.events()) as events:
+                assert (await anext(events))["type"] is None
+                replica.shards.ownership = replica.movable
+                assert await anext(events) is _kopf.LISTED
+
+    run(main())

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, Literal
 
 import kopf
@@ -90,6 +91,10 @@ class Calls:
         return sum(each == handler for each, *_ in self.lines)
 
 
+def told_to(both: Sequence[Calls], handler: str) -> set[tuple[str, str]]:
+    return both[0].of(handler) | both[1].of(handler)
+
+
 @pytest.mark.parametrize(
     ("mode", "by", "is_namespaced"),
     [
@@ -129,7 +134,8 @@ def test_each_object_is_handled_by_one_of_two_replicas(
             )
             async with first as settings, second:
                 for handler in HANDLERS:
-                    assert await reached(lambda: both[0].of(handler) | both[1].of(handler) == keys)  # noqa: B023
+                    told = partial(told_to, both, handler)
+                    assert await reached(lambda: told() == keys)  # In this turn.  # noqa: B023
                 shards = shards_of(settings)
                 mine = {key for key in keys if shards.handles(key)}
                 assert 0 < len(mine) < len(keys)
@@ -231,7 +237,7 @@ def test_a_range_that_goes_is_forgotten_and_one_that_comes_is_resumed(mode: str)
             assert await reached(lambda: calls.of("event"))
             replica.cluster.create(configmap(SPACE, "y", 0))  # Later than the operator, by its time.
             for handler in HANDLERS:
-                assert await reached(lambda: calls.of(handler) == keys)  # noqa: B023
+                assert await reached(lambda: calls.of(handler) == keys)  # In this turn.  # noqa: B023
             assert calls.daemons == keys
             assert await reached(lambda: all(each.fully_handled_once for each in replica.memories.values()))
             assert replica.indexed
@@ -246,7 +252,7 @@ def test_a_range_that_goes_is_forgotten_and_one_that_comes_is_resumed(mode: str)
             assert replica.known == set()
             await replica.give()
             for handler in ("resume", "event", "index", "timer", "daemon"):
-                assert await reached(lambda: keys <= calls.of(handler))  # noqa: B023
+                assert await reached(lambda: keys <= calls.of(handler))  # In this turn.  # noqa: B023
             assert await reached(lambda: calls.of("update") == {(SPACE, "x")})
             assert keys.isdisjoint(calls.of("create"))
             await replica.rest()
@@ -556,7 +562,7 @@ def test_what_waits_behind_a_thread_that_outlives_its_range_is_dropped() -> None
     begun, end = threading.Event(), threading.Event()
 
     @kopf.on.event("configmaps", registry=registry)
-    def event(type: str | None, body: kopf.Body, **_: object) -> None:  # noqa: A002
+    def event(type: str | None, body: kopf.Body, **_: object) -> None:  # As Kopf names it.  # noqa: A002
         lines.append((type, body["data"]["number"]))
         begun.set()
         end.wait()
