@@ -78,8 +78,8 @@ PARALLEL := --numprocesses=auto --maxprocesses=4 --dist=worksteal
 # Tests wait for each other's servers and processes as well: one more has something to do meanwhile.
 WAITING := --numprocesses=$(shell $(PYTHON) -c 'import os; print(min(4, 1 + (os.cpu_count() or 1)))') --dist=worksteal
 # What relies on Kopf's private names, and calls of its code that nobody promises to stay as they are.
-HANDLERS_OF_REPLICAS := $(addprefix sharding/test_kopf_,feeds.py handlers.py indices.py whole.py writes.py)
-TOUCHING_KOPF := plugin feed cache/formats $(HANDLERS_OF_REPLICAS) $(addprefix cli/test_,check.py outside.py rbac.py rbac_late.py)
+TOUCHING_KOPF := plugin feed cache/formats $(addprefix sharding/test_kopf_,feeds.py handlers.py indices.py whole.py writes.py) \
+	$(addprefix cli/test_,check.py outside.py rbac.py rbac_late.py)
 SCANNING := $(addprefix tests/,core/test_scanner.py core/protocol/test_splitter.py core/protocol/test_unreadable_cost.py cache/test_unreadable.py)
 # Each process has a real API server of its own, and waits more than it works.
 SERVERS := --numprocesses=3
@@ -141,7 +141,7 @@ $(WITH_OTHER_KOPF): setup.cfg pyproject.toml | $(INSTALLED)
 	touch $@
 
 test-kopf: $(WITH_OTHER_KOPF)  ## Run the tests of the plugin with Kopf 1.44.6; KOPF=1.45.0 takes another one.
-	$(OTHER_KOPF)/bin/python -m pytest -rs $(or $(ARGS),$(PARALLEL) $(addprefix tests/,plugin feed $(HANDLERS_OF_REPLICAS)))
+	$(OTHER_KOPF)/bin/python -m pytest -rs $(or $(ARGS),$(PARALLEL) $(addprefix tests/,$(filter plugin feed sharding/%,$(TOUCHING_KOPF))))
 
 comparison: $(WITH_CLIENTS)  ## Play the faults to our cache, Kopf's index and the Python informer, and to two operators; write docs/comparison.md.
 	$(CLIENTS)/bin/python -m bench.comparison $(ARGS)
