@@ -28,9 +28,7 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=500, help="replicas that are killed in all (500)")
     parser.add_argument("--piece", type=int, default=25, help="kills of one piece (25)")
     parser.add_argument("--lease", type=float, default=4.0, help="seconds of a Lease; the default is 40 (4)")
-    parser.add_argument(
-        "--results", type=Path, default=Path("build/campaign.jsonl"), help="the file of the results"
-    )
+    parser.add_argument("--results", type=Path, default=RESULTS, help=f"the file of the results ({RESULTS})")
     parser.add_argument("--operator", choices=OPERATORS, help="only this operator; by default both, in turn")
     parser.add_argument("--keep", type=Path, help="keep the logs in this folder")
     options = parser.parse_args()
