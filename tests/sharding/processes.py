@@ -29,10 +29,12 @@ WRITERS = 2
 class Processes:
     """Operators that run beside an API server."""
 
-    def __init__(self, api: Client, folder: Path, *, namespace: str, lease: float) -> None:
+    def __init__(
+        self, api: Client, folder: Path, *, namespace: str, lease: float, operator: Path = OPERATOR
+    ) -> None:
         self._log = folder / "runs.log"
         self._log.touch()
-        self._api, self._folder, self._namespace = api, folder, namespace
+        self._api, self._folder, self._namespace, self._operator = api, folder, namespace, operator
         self._env = {
             **os.environ,
             "KUBECONFIG": str(api.kubeconfig(folder / "kubeconfig")),
@@ -45,25 +47,25 @@ class Processes:
     def start(self, name: str) -> None:
         with (self._folder / f"{name}.out").open("ab") as output:
             self.running[name] = subprocess.Popen(
-                [sys.executable, "-m", "kopf", "run", "-A", "--standalone", str(OPERATOR)],
+                [sys.executable, "-m", "kopf", "run", "-A", "--standalone", str(self._operator)],
                 env={**self._env, "POD_NAME": name},
                 stdout=output,
                 stderr=output,
             )
 
-    def kill(self, name: str) -> str:
-        """End a process at once, and return its identity. Its runs are over from now on."""
+    def kill(self, name: str) -> None:
+        """End a process at once. Its runs are over from now on."""
         process = self.running.pop(name)
         process.send_signal(SIGKILL)
         process.wait()
         with self._log.open("a") as log:
             log.write(f"{name} {process.pid} killed\n")
-        return self.identity_of(name)
 
     def end(self, name: str) -> int:
         """Ask a process to end; return its exit code."""
         process = self.running.pop(name)
-        process.send_signal(SIGTERM)
+        if process.poll() is None:
+            process.send_signal(SIGTERM)
         return process.wait()
 
     def identity_of(self, name: str) -> str:
@@ -151,12 +153,14 @@ def play(fleet: Processes, objects: Objects) -> str:
     wait_until(lambda: not left(fleet.read(), objects.numbers), "each object is handled")
     fleet.wait_owned("abc")
     with objects.changing():
-        killed = fleet.kill("a")
+        fleet.kill("a")
+        killed = fleet.identity_of("a")
         fleet.start("a")  # As a StatefulSet does: a pod of the same name, at once.
         assert fleet.end("c") == 0
         fleet.wait_owned("ab", gone=killed)
         fleet.start("c")
-        killed = fleet.kill("b")
+        fleet.kill("b")
+        killed = fleet.identity_of("b")
         fleet.wait_owned("ac", gone=killed)
         fleet.start("b")
         fleet.wait_owned("abc")

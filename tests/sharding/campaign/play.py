@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import itertools
-import os
 import shutil
-import subprocess
-import sys
 import tempfile
 import time
 from collections import Counter
@@ -16,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
-from signal import SIGCONT, SIGKILL, SIGSTOP, SIGTERM
+from signal import SIGCONT, SIGKILL, SIGSTOP
 from threading import Event, Lock
 from typing import Any
 
@@ -26,7 +23,7 @@ from kopf_selectcache.core.assignment.records import assignment_name, lease_name
 from tests.apiserver.client import ApiError, Client
 from tests.apiserver.server import ApiServer
 from tests.apiserver.waiting import wait_until
-from tests.sharding.processes import GROUP, overlaps
+from tests.sharding.processes import GROUP, Processes, overlaps
 
 from .audit import POLICY, acts, by_replica, late
 
@@ -87,67 +84,26 @@ class Played:
     wrong: list[str] = field(default_factory=list)
 
 
-class Fleet:
+class Fleet(Processes):
     """Replicas as processes."""
 
     def __init__(self, api: Client, folder: Path, operator: str, lease: float) -> None:
-        self.log = folder / "runs.log"
-        self.log.touch()
-        self._api, self._folder, self._operator = api, folder, operator
-        self._env = {
-            **os.environ,
-            "KUBECONFIG": str(api.kubeconfig(folder / "kubeconfig")),
-            "FLEET_LOG": str(self.log),
-            "FLEET_LEASE": str(lease),
-            "FLEET_NAMESPACE": "operators",
-        }
+        super().__init__(api, folder, namespace="operators", lease=lease, operator=HERE / f"{operator}.py")
         self._numbers = itertools.count(1)
-        self.running: dict[str, subprocess.Popen[bytes]] = {}
 
-    def start(self) -> None:
+    def start_next(self) -> None:
         """Start a pod of a Deployment: none has the name of an earlier one."""
-        self._run(f"fleet-{next(self._numbers)}")
-
-    def _run(self, name: str) -> None:
-        with (self._folder / f"{name}.out").open("ab") as output:
-            self.running[name] = subprocess.Popen(
-                [
-                    sys.executable,
-                    "-m",
-                    "kopf",
-                    "run",
-                    "-A",
-                    "--standalone",
-                    str(HERE / f"{self._operator}.py"),
-                ],
-                env={**self._env, "POD_NAME": name},
-                stdout=output,
-                stderr=output,
-            )
+        self.start(f"fleet-{next(self._numbers)}")
 
     def restart_ended(self) -> list[str]:
         """Start those that have ended, under the same name. Return the last lines of their output."""
         ended = [name for name, process in self.running.items() if process.poll() is not None]
         for name in ended:
-            self._run(name)
+            self.start(name)
         return [
             f"{name}: {(self._folder / f'{name}.out').read_text().rstrip().rpartition(chr(10))[2]}"
             for name in ended
         ]
-
-    def kill(self, name: str) -> None:
-        process = self.running.pop(name)
-        process.send_signal(SIGKILL)
-        process.wait()
-        with self.log.open("a") as log:
-            log.write(f"{name} {process.pid} killed\n")
-
-    def end(self, name: str) -> None:
-        process = self.running.pop(name)
-        if process.poll() is None:
-            process.send_signal(SIGTERM)
-            if code := process.wait():
-                raise AssertionError(f"{name} ends with {code}")
 
     def unowned(self) -> int:
         """Return the number of ranges that no living replica owns; -1 if nobody knows."""
@@ -283,7 +239,7 @@ class Piece:
 
     def run(self, webs: Webs, kills: int) -> None:
         while len(self._fleet.running) < self._size:
-            self._fleet.start()
+            self._fleet.start_next()
         self._wait_divided()
         with webs.changing():
             while self._played.faults["SIGKILL"] < kills:
@@ -304,10 +260,10 @@ class Piece:
         match fault:
             case "SIGKILL":
                 fleet.kill(name)
-                fleet.start()
+                fleet.start_next()
             case "SIGTERM":
-                fleet.start()
-                fleet.end(name)
+                fleet.start_next()
+                self._end(name)
             case "SIGSTOP":
                 fleet.running[name].send_signal(SIGSTOP)
                 time.sleep(self._played.lease * self._chance.choice([0.5, 1.5, 3.0]))
@@ -315,9 +271,9 @@ class Piece:
             case "scale":
                 self._size = next(self._sizes)
                 while len(fleet.running) > self._size:
-                    fleet.end(next(iter(fleet.running)))
+                    self._end(next(iter(fleet.running)))
                 while len(fleet.running) < self._size:
-                    fleet.start()
+                    fleet.start_next()
             case "api server":
                 self._api.apiserver.kill()
                 self._api.apiserver.start()
@@ -325,6 +281,10 @@ class Piece:
                 self._api.etcd.kill()
                 self._api.etcd.start()
                 self._api.wait_ready()
+
+    def _end(self, name: str) -> None:
+        if code := self._fleet.end(name):
+            self._played.ended.append(f"{name}: exit code {code}")
 
     def _note_unowned(self, fault: str, began: float) -> None:
         """Note how long ranges had no living owner after a fault."""
@@ -380,7 +340,7 @@ def play(
                 for process in fleet.running.values():
                     process.send_signal(SIGKILL)
                     process.wait()
-        _judge(played, log, fleet.log.read_text())
+        _judge(played, log, fleet.read())
     return played
 
 
