@@ -7,7 +7,7 @@ from running import Operator, held_back
 from screen import BOLD, DIM, GREEN, RED
 
 from kopf_selectcache.cli._fleet import fleet_of
-from kopf_selectcache.core.assignment.hashing import RANGES
+from kopf_selectcache.core.assignment.rendezvous import RANGES
 
 NAME, HOME = "pages", "operators"
 TEAMS = ["shop", "office", "lab", "press", "studio", "garden", "kitchen", "harbour", "library", "museum"]

@@ -13,7 +13,6 @@ import msgspec
 
 from kopf_selectcache.client.reading import Refused
 from kopf_selectcache.client.transport import KopfTransport
-from kopf_selectcache.core.assignment.hashing import RANGES, range_of_key
 from kopf_selectcache.core.assignment.records import (
     LABEL,
     AssignmentRead,
@@ -24,6 +23,7 @@ from kopf_selectcache.core.assignment.records import (
     read_lease,
     replica_of,
 )
+from kopf_selectcache.core.assignment.rendezvous import RANGES, range_of_key
 from kopf_selectcache.core.assignment.replica import Options
 from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.selection.kinds import Resource, find

@@ -16,7 +16,7 @@ from kopf_selectcache.client.reading import Refused, Unreachable
 from kopf_selectcache.client.transport import METADATA, KopfTransport
 from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.store.record import Record
-from kopf_selectcache.plugin.finalizers import finalizers_of, is_terminating, removal_of
+from kopf_selectcache.plugin.patches import finalizers_of, is_terminating, removal_of
 
 from . import _login, output
 from ._caches import metadata_in

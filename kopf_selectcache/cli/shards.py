@@ -11,9 +11,8 @@ from itertools import groupby
 
 from kopf_selectcache.client.reading import Refused
 from kopf_selectcache.client.transport import KopfTransport
-from kopf_selectcache.core.assignment.hashing import RANGES
 from kopf_selectcache.core.assignment.records import assignment_name
-from kopf_selectcache.core.assignment.rendezvous import desired_owners
+from kopf_selectcache.core.assignment.rendezvous import RANGES, desired_owners
 from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.settings.sharding import Sharding
 

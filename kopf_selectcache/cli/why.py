@@ -14,8 +14,7 @@ from typing import Any
 
 from kopf_selectcache.cache.why import Standing, Why, ask_server
 from kopf_selectcache.client.reading import Refused
-from kopf_selectcache.core.assignment.hashing import RANGES, range_of_key
-from kopf_selectcache.core.assignment.rendezvous import desired_owners
+from kopf_selectcache.core.assignment.rendezvous import RANGES, desired_owners, range_of_key
 from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.selection.kinds import Resource
 from kopf_selectcache.settings.rights import Right, merged, of_cache

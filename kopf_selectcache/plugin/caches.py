@@ -36,8 +36,7 @@ from kopf_selectcache.selectors.text import LabelSelector
 from kopf_selectcache.settings.declaration import Selectors
 from kopf_selectcache.settings.options import SelectCacheSettings
 
-from ._stop import Stop
-from .runtimes import create_runtime
+from .runtimes import Stop, create_runtime
 
 Credentials: TypeAlias = _kopf.ConnectionInfo | _kopf.AiohttpSession
 Login: TypeAlias = Callable[..., Credentials | Awaitable[Credentials | None] | None]

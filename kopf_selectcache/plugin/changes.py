@@ -35,11 +35,19 @@ from kopf_selectcache.reactions.engine import RunAgain, Worker
 from kopf_selectcache.reactions.queue import Run, WorkQueue
 from kopf_selectcache.selectors.object_key import Key
 
-from ._brake import Brake, Caller, Chains
-from ._calls import CALLS_AT_ONCE, RETRY, UTC_NOW, Attempts, calling_with_cache, resolved, until_callable
-from ._sharding import divided, if_handled
+from .brake import Brake, Caller, Chains
+from .calls import (
+    CALLS_AT_ONCE,
+    RETRY,
+    UTC_NOW,
+    Attempts,
+    calling_with_cache,
+    resolved,
+    until_callable,
+)
 from .on import ChangeHandler, change_handlers
 from .operator import Operator
+from .replicas import divided, if_handled
 
 if TYPE_CHECKING:
     from kopf_selectcache.sharding.shards import Shards

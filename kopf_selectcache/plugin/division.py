@@ -1,9 +1,13 @@
-"""Division: what the replicas of an operator divide, as its handlers and declarations say."""
+"""Division: what the replicas of an operator divide, as its handlers say; and how it becomes a replica."""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from functools import partial
+from math import inf
+from typing import Any
 
 import kopf
 
@@ -12,6 +16,7 @@ from kopf_selectcache._errors import DeclarationError, ReadError
 from kopf_selectcache.cache.freshness import wait_until_reached
 from kopf_selectcache.client import kopf_writes
 from kopf_selectcache.core.selection.kinds import Kind, KindKey, find
+from kopf_selectcache.core.store.record import ObjectKey
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.selectors.kind_keys import are_alike
 from kopf_selectcache.settings.declaration import Cached
@@ -20,12 +25,12 @@ from kopf_selectcache.settings.options import settings_of
 from kopf_selectcache.sharding.replica import Replica
 from kopf_selectcache.sharding.shards import Shards
 
-from ._calls import CacheHandler, kinds_of
-from ._kopf_sharding import KopfHandlers
+from .calls import CacheHandler, kinds_of
 from .narrowing import handlers_of_key
 from .on import change_handlers_of, declared_key
-from .operator import Operator
+from .operator import Operator, operator_of
 from .reconcile import reconcilers_with
+from .replicas import KopfHandlers
 
 
 class Divided:
@@ -123,3 +128,59 @@ def uses_of(key: KindKey, registry: _kopf.OperatorRegistry | None) -> Uses:
 def _named(handler: CacheHandler) -> str:
     text = str(handler)
     return text[:1].lower() + text[1:]
+
+
+# ---- The configuration of webhooks: each replica serves them, and the one that handles its name writes it.
+
+Write = Callable[[], Coroutine[Any, Any, None]]
+
+
+class _Configuration:
+    """The writes of the configuration (`sharding.shards.Handling`)."""
+
+    def __init__(self, shards: Shards, name: str, write: Write) -> None:
+        self._shards, self._key, self._write = shards, ("", name), write
+        self._until = asyncio.timeout(None)
+
+    async def keep(self) -> None:
+        """Write it whenever this replica gets its name."""
+        with self._shards.handling(self):
+            while True:
+                self._until = asyncio.timeout(None)
+                try:
+                    async with self._until:
+                        with self._shards.run_of(self._key) as is_handled:
+                            await (self._write() if is_handled else asyncio.Event().wait())
+                except TimeoutError:
+                    if not self._until.expired():
+                        raise
+                except _kopf.APINotFoundError:
+                    if self._shards.handles(self._key):
+                        raise  # It was sent.
+
+    def replay(self, has: Callable[[ObjectKey], bool]) -> None:
+        if has(self._key) and not self._until.expired():
+            self._until.reschedule(-inf)
+
+    forget = replay
+
+    def release(self, has: Callable[[ObjectKey], bool]) -> None:
+        """Nobody waits for it."""
+
+    def running(self, has: Callable[[ObjectKey], bool]) -> set[asyncio.Task[Any]]:  # None is needed.  # noqa: ARG002
+        return set()  # It never ends, and its fence is closed.
+
+
+def keeper(settings: kopf.OperatorSettings) -> Callable[[Write], Coroutine[Any, Any, None]] | None:
+    """Return what writes the configuration of an operator with several replicas; None if Kopf writes none."""
+    operator, name = operator_of(settings), settings.admission.managed
+    if operator is None or name is None or settings_of(settings).sharding is None:
+        return None
+
+    async def keep(write: Write) -> None:
+        await operator.logged_in()
+        operator.runtime  # noqa: B018  # It raises an error if the caches can't be started.
+        assert operator.shards is not None, "it is sharded"
+        await _Configuration(operator.shards, name, write).keep()
+
+    return keep

@@ -16,7 +16,7 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import aclosing, asynccontextmanager, contextmanager, nullcontext, suppress
 from itertools import chain
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import ReferenceType, ref
 
 from kopf_selectcache import _kopf
@@ -29,12 +29,13 @@ from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.state import InformerState
 from kopf_selectcache.settings.options import settings_of
 
-from ._departures import Departures
-from ._knowledge import Knowledge, OwnWatch
-from ._kopf_sharding import Gain, key_of
 from .feed_safety import SecondWatch, source_of, unfit, why_not_fed
+from .knowledge import Departures, Knowledge, OwnWatch, key_of
 from .narrowing import handlers_of_watched
 from .operator import Operator, operator_of
+
+if TYPE_CHECKING:
+    from .replicas import Gain
 
 QUEUED_CHANGES = 10_000
 """The changes that wait for Kopf to take them. A slower consumer gets the differences instead."""

@@ -35,7 +35,7 @@ from kopf_selectcache.cache.formats.given import plain
 from kopf_selectcache.selectors.kind_keys import AnyKey, checked_key
 from kopf_selectcache.selectors.signatures import check_call, is_async
 
-from ._calls import (
+from .calls import (
     KINDS,
     NOT_ASYNC,
     ORIGINAL,

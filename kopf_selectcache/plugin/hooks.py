@@ -26,17 +26,14 @@ from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.settings.declaration import Selectors
 from kopf_selectcache.settings.options import SelectCacheSettings, settings_of
 
-from ._calls import NOT_ASYNC
-from ._change_arguments import require_form
-from ._reconciler import run_reconcilers
 from .access import note_activity
 from .caches import named_caches
+from .calls import NOT_ASYNC
 from .changes import deliver_changes
-from .events import Route, route_events
 from .feed import feed
 from .handlers import async_callbacks, check_handlers
 from .narrowing import narrow
-from .on import ChangeHandler, change_handlers, check_change_handlers, declared_key
+from .on import ChangeHandler, change_handlers, check_change_handlers, declared_key, require_form
 from .operator import (
     SHARED_SETTINGS,
     Join,
@@ -50,6 +47,8 @@ from .operator import (
     reports,
 )
 from .reconcile import Reconciler, check_reconcilers, reconcilers
+from .reconcilers import run_reconcilers
+from .runtimes import Route, route_events
 
 # The attribute of a registry of activities with the operator's registry that it is part of.
 _OWNER = "_selectcache_registry"
@@ -85,7 +84,7 @@ def checked(
     if registry is not None:
         check_handlers(registry)
     if any(each.has_finalizer for each in reconcilers(registry)):
-        from ._finalizer_checks import check_finalizers  # Few operators need it.  # noqa: PLC0415
+        from .finalizers import check_finalizers  # Few operators need it.  # noqa: PLC0415
 
         check_finalizers(settings.persistence.finalizer, registry, settings_of(settings))
     if declared.narrow_handlers:
@@ -110,8 +109,7 @@ async def _startup(
     join: Join | None = None
     if declared is not None and declared.sharding is not None:
         declared.sharding.found()  # Commands check an operator outside its pod.
-        from ._webhooks import keeper  # Few operators need it.  # noqa: PLC0415
-        from .division import join  # As well.  # noqa: PLC0415
+        from .division import join, keeper  # Few operators need it.  # noqa: PLC0415
 
         _kopf.manage_webhooks(keeper)
     is_needed = declared is not None or any(change_handlers(registry))

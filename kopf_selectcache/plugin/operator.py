@@ -38,12 +38,10 @@ from kopf_selectcache.selectors.kind_keys import text_of
 from kopf_selectcache.selectors.selector import Branches, Selector
 from kopf_selectcache.settings.options import SelectCacheSettings, settings_of
 
-from ._stop import Stop
 from .caches import named_caches
-from .events import make_recorder
 from .feed_safety import DECLARED_LATER, Decisions, decide, source_of, would_silence
 from .narrowing import advise, handlers_of_key, warn_of_filter
-from .runtimes import create_runtime
+from .runtimes import Stop, create_runtime, make_recorder
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
@@ -51,7 +49,7 @@ if TYPE_CHECKING:
     from kopf_selectcache.sharding.replica import Replica
     from kopf_selectcache.sharding.shards import Shards
 
-    from ._kopf_sharding import KopfHandlers
+    from .replicas import KopfHandlers
 
 Kinds: TypeAlias = tuple[KindKey, ...] | None
 """The kinds that are waited for; None for all that are declared."""
@@ -271,7 +269,7 @@ class Operator:
 
     async def _warn_of_peering(self, runtime: Runtime) -> None:
         if self.settings.peering.mandatory:
-            from .peering import warn_of_peering  # Few operators need it.  # noqa: PLC0415
+            from .runtimes import warn_of_peering  # Few operators need it.  # noqa: PLC0415
 
             await warn_of_peering(self.settings, runtime)
 

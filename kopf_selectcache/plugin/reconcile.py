@@ -22,11 +22,12 @@ from kopf_selectcache.reactions.sources import Channel, Source, check_source
 from kopf_selectcache.selectors.kind_keys import AnyKey, are_alike, assigned, checked_key, text_of
 from kopf_selectcache.selectors.signatures import check_call
 
-from ._calls import CacheHandler
-from ._change_arguments import (
+from .calls import CacheHandler
+from .on import (
     Arguments,
     KopfOptions,
     declared_form,
+    declared_key,
     kopf_options,
     register,
     require_flags,
@@ -34,7 +35,6 @@ from ._change_arguments import (
     require_kind,
     require_options,
 )
-from .on import declared_key
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 

@@ -15,8 +15,7 @@ from math import inf
 from typing import Any, Protocol
 
 from kopf_selectcache.client.fence import Fence, fenced
-from kopf_selectcache.core.assignment.hashing import RANGES, range_of_key
-from kopf_selectcache.core.assignment.rendezvous import desired_owners
+from kopf_selectcache.core.assignment.rendezvous import RANGES, desired_owners, range_of_key
 from kopf_selectcache.core.assignment.replica import Term
 from kopf_selectcache.core.store.record import ObjectKey
 from kopf_selectcache.informer.environment import end_within

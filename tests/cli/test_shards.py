@@ -15,7 +15,6 @@ import pytest
 import yaml
 
 from kopf_selectcache.__main__ import main
-from kopf_selectcache.core.assignment.hashing import range_of_key
 from kopf_selectcache.core.assignment.records import (
     Assignment,
     Lease,
@@ -25,6 +24,7 @@ from kopf_selectcache.core.assignment.records import (
     fresh,
     lease_body,
 )
+from kopf_selectcache.core.assignment.rendezvous import range_of_key
 from kopf_selectcache.sharding.shards import Static
 from kopf_selectcache.testing import EmbeddedCluster
 from kopf_selectcache.testing.faults import Refuse

@@ -9,10 +9,10 @@ from typing import Any, cast
 import kopf
 
 from kopf_selectcache import EVERYTHING, Cached, Key, LabelSelector, Selector, reconcile, settings_of
-from kopf_selectcache.plugin._finalizer_checks import check_declared
-from kopf_selectcache.plugin._reconcile_calls import Calls
+from kopf_selectcache.plugin.finalizers import check_declared
 from kopf_selectcache.plugin.hooks import checked
 from kopf_selectcache.plugin.reconcile import reconcilers
+from kopf_selectcache.plugin.reconcilers import Calls
 from kopf_selectcache.testing import FakeCache
 from tests.messages.commands import run
 from tests.messages.logs import log

@@ -10,7 +10,7 @@ import kopf
 
 from kopf_selectcache import AnyOf, Cached, Selector
 from kopf_selectcache.cache.formats.given import plain
-from kopf_selectcache.plugin._calls import make_plain
+from kopf_selectcache.plugin.calls import make_plain
 from kopf_selectcache.testing import FakeCache
 from kopf_selectcache.testing.faults import Refuse
 from tests.cache.environment import node, pod

@@ -121,7 +121,7 @@ DECLARED: tuple[Mutant, ...] = (
     ),
     Mutant(
         "give a handler a view in place of the form that it asks for",
-        "plugin/_calls.py",
+        "plugin/calls.py",
         "            _make(form, kwargs)\n",
         "            pass\n",
         7,

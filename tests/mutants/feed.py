@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .mutant import Mutant
 
-FEED_FILE, KNOWLEDGE, KOPF = "plugin/feed.py", "plugin/_knowledge.py", "_kopf.py"
+FEED_FILE, KNOWLEDGE, KOPF = "plugin/feed.py", "plugin/knowledge.py", "_kopf.py"
 TESTS = "tests/plugin/test_feed.py::test_"
 ENDS = "tests/plugin/test_feed_ends.py::test_"
 RETURNS = "tests/plugin/test_feed_returns.py::test_"
@@ -139,7 +139,7 @@ FEED: tuple[Mutant, ...] = (
     ),
     Mutant(
         "ask for each of many departures",
-        "plugin/_departures.py",
+        "plugin/knowledge.py",
         "        if len(self._asked) > SINGLE_REQUESTS:\n            began",
         "        if False:\n            began",
         6,
@@ -339,7 +339,7 @@ FEED: tuple[Mutant, ...] = (
     ),
     Mutant(
         "let Kopf forget an object of which the answer shows its label again",
-        "plugin/_departures.py",
+        "plugin/knowledge.py",
         "            is_back = answer is not None and self.is_selected(answer)\n",
         "            is_back = False\n",
         6,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .mutant import Mutant
 
-CHECKS, CALLS = "plugin/_finalizer_checks.py", "plugin/_reconcile_calls.py"
+CHECKS, CALLS = "plugin/finalizers.py", "plugin/reconcilers.py"
 STATE = "plugin/finalizers.py"
 TESTS = "tests/plugin/test_leftover_finalizers.py::test_"
 

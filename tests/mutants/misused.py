@@ -23,7 +23,7 @@ TOLD = "tests/plugin/test_told_to_kopf.py::test_20_"
 
 CALLED, BY_CACHES = (
     TOLD + "a_temporary_error_has_the_ways_out_of_the_error_that_caused_it",
-    "plugin/_calls.py",
+    "plugin/calls.py",
 )
 PREDICATE = (
     "tests/reactions/test_predicates.py"
@@ -214,7 +214,7 @@ MISUSED: tuple[Mutant, ...] = (
     ),
     Mutant(
         "drop a coroutine that a plain handler returns",
-        "plugin/_calls.py",
+        "plugin/calls.py",
         "            refuse_coroutine(target, result)\n",
         "",
         20,
@@ -249,7 +249,7 @@ MISUSED: tuple[Mutant, ...] = (
     ),
     Mutant(
         "let Python explain an attribute of a dict",
-        "plugin/_calls.py",
+        "plugin/calls.py",
         "        explain_attribute(error)\n",
         "",
         20,

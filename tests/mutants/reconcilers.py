@@ -4,14 +4,14 @@ from __future__ import annotations
 from .mutant import Mutant
 
 OWN, RUNS = "tests/plugin/test_own_patches.py::test_", "tests/plugin/test_reconcile.py::test_"
-PATCHES, RECONCILER = "plugin/_key_records.py", "plugin/_reconciler.py"
-CALLS = "plugin/_reconcile_calls.py"
+PATCHES, RECONCILER = "plugin/patches.py", "plugin/reconcilers.py"
+CALLS = "plugin/reconcilers.py"
 FINALIZERS, FINALIZER = "tests/plugin/test_finalizers.py::test_18_", "plugin/finalizers.py"
 CLEANUPS = "tests/plugin/test_cleanups.py::test_18_"
 BRAKE = "tests/plugin/test_brake.py::test_"
-BRAKING, NOTING, CHANGES = "plugin/_brake.py", "cache/noting.py", "plugin/changes.py"
+BRAKING, NOTING, CHANGES = "plugin/brake.py", "cache/noting.py", "plugin/changes.py"
 STOPPING = "tests/plugin/test_stopping.py::test_2_"
-DEADLINE, STOP = "tests/plugin/test_deadline.py::test_2_", "plugin/_stop.py"
+DEADLINE, STOP = "tests/plugin/test_deadline.py::test_2_", "plugin/runtimes.py"
 
 RECONCILERS: tuple[Mutant, ...] = (
     Mutant("call a reconciler for its own writes without a pause", CALLS, "        if seconds := self._brake.pause(key, _callers(run)):\n", "        if seconds := 0.0:\n", 17,
@@ -53,15 +53,15 @@ RECONCILERS: tuple[Mutant, ...] = (
            ("tests/plugin/test_growth.py::test_17_what_is_remembered_does_not_grow_with_the_objects_that_come_and_go",)),
     Mutant("remember Events without a limit", "recorder/correlator.py", "if len(self._entries) > self._most else None", "if False else None", 17,
            ("tests/plugin/test_growth.py::test_17_what_is_remembered_does_not_grow_with_the_objects_that_come_and_go",)),
-    Mutant("remember the memos of a kind that is removed", "plugin/_reconcile_calls.py", "self._memos.forget_all(self._resource)", "pass", 17,
+    Mutant("remember the memos of a kind that is removed", "plugin/reconcilers.py", "self._memos.forget_all(self._resource)", "pass", 17,
            ("tests/plugin/test_growth.py::test_17_nothing_is_remembered_of_objects_that_depart_while_their_kind_is_not_declared",)),
     Mutant("let waits go on when the operator begins to stop", STOP, "            root.add_done_callback(self.begin)\n", "            pass\n", 2,
            (STOPPING + "an_operator_ends_though_handlers_of_its_caches_wait_in_all_threads",)),
-    Mutant("lose the object of a call that raises no Exception", "plugin/_calls.py", "        let_end(error)\n", "        raise\n", 17,
+    Mutant("lose the object of a call that raises no Exception", "plugin/calls.py", "        let_end(error)\n", "        raise\n", 17,
            ("tests/plugin/test_raised.py::test_17_a_call_that_raises_anything_is_repeated",)),
-    Mutant("end a reconciler whose source is made with no Exception", "plugin/_reconciler.py", "                let_end(error)\n", "                raise\n", 17,
+    Mutant("end a reconciler whose source is made with no Exception", "plugin/reconcilers.py", "                let_end(error)\n", "                raise\n", 17,
            ("tests/plugin/test_raised.py::test_17_a_reconciler_starts_again_whatever_making_a_source_raises",)),
-    Mutant("begin a call in a thread after the operator has begun to stop", "plugin/_calls.py", "    if operator.is_stopping:\n", "    if False:\n", 17,
+    Mutant("begin a call in a thread after the operator has begun to stop", "plugin/calls.py", "    if operator.is_stopping:\n", "    if False:\n", 17,
            (STOPPING + "a_call_that_gets_its_thread_after_the_stop_has_begun_is_not_made",)),
     Mutant("let threads wait beyond the deadline of a stop", STOP, "        self._deadline = asyncio.get_running_loop().call_later(seconds, self._reach_deadline)\n", "", 2,
            (STOPPING + "a_stop_has_a_deadline_for_threads_that_kopf_waits_for",)),
@@ -90,7 +90,7 @@ RECONCILERS: tuple[Mutant, ...] = (
            (OWN + "a_change_of_another_that_is_joined_with_an_own_one_is_not_dropped",)),
     Mutant("drop the changes that arrive before the answer to a patch", PATCHES, "            if self._must_call(record, change, is_admitted=is_admitted):\n                self._call", "            if False:\n                self._call", 18,
            (OWN + "changes_wait_for_the_answer_to_a_patch",)),
-    Mutant("look for pruned fields in merge patches alone", "plugin/_patching.py", "            lost += lost_paths(_after(base, part), answer, frozenset(map(_path_of, part)))\n", "", 18,
+    Mutant("look for pruned fields in merge patches alone", "plugin/patches.py", "            lost += lost_paths(_after(base, part), answer, frozenset(map(_path_of, part)))\n", "", 18,
            (RUNS + "a_field_that_the_server_prunes_is_named_and_slows_the_calls_down",)),
     Mutant("call a reconciler for changes during a patch that its predicates drop", PATCHES, "record.waiting.append((change, is_admitted))", "record.waiting.append((change, True))", 18,
            (OWN + "other_predicates_decide_about_changes_that_have_waited",)),
@@ -98,7 +98,7 @@ RECONCILERS: tuple[Mutant, ...] = (
            (RUNS + "a_reconciler_is_called_once_for_an_object_that_is_gone",)),
     Mutant("treat an object that came back as gone", CALLS, "            if present != uid:\n                departure.is_gone", "            if True:\n                departure.is_gone", 18,
            (RUNS + "an_object_that_comes_back_is_not_gone",)),
-    Mutant("call reconcilers while the operator is paused", "plugin/_calls.py", " and not (parts is not None and parts.is_paused()):", ":", 18,
+    Mutant("call reconcilers while the operator is paused", "plugin/calls.py", " and not (parts is not None and parts.is_paused()):", ":", 18,
            (RUNS + "no_reconciler_is_called_while_the_operator_is_paused",)),
     Mutant("wait for a call that never ends at the end of the operator", RECONCILER, "                    working.cancel()\n", "                    pass\n", 18,
            ("tests/plugin/test_reconcile_failures.py::test_a_run_that_resists_does_not_keep_the_operator_from_its_end",)),
@@ -116,7 +116,7 @@ RECONCILERS: tuple[Mutant, ...] = (
            (CLEANUPS + "a_cleanup_that_fails_for_good_releases_the_object_with_an_error_and_an_event",)),
     Mutant("put a finalizer on an object that is being deleted", CALLS, "        if is_terminating(body):  # Nothing was done", "        if False:  # Nothing was done", 18,
            (FINALIZERS + "an_object_that_is_first_seen_while_it_is_deleted_gets_no_finalizer",)),
-    Mutant("change a finalizer whatever the version of the object", "plugin/_patching.py", 'for each in ("resourceVersion", "uid")', 'for each in ("uid",)', 18,
+    Mutant("change a finalizer whatever the version of the object", "plugin/patches.py", 'for each in ("resourceVersion", "uid")', 'for each in ("uid",)', 18,
            (FINALIZERS + "each_change_of_the_finalizer_tests_what_was_seen",
             CLEANUPS + "an_object_that_changes_during_its_cleanup_is_cleaned_up_again")),
     Mutant("write the status of a cleanup whatever the version of the object", CALLS, "arguments.patch, is_exact=is_over)", "arguments.patch, is_exact=False)", 18,
@@ -131,7 +131,7 @@ RECONCILERS: tuple[Mutant, ...] = (
            (FINALIZERS + "a_finalizer_that_somebody_removes_from_a_living_object_is_added_again",)),
     Mutant("count the retries of a cleanup from those before the deletion", CALLS, "record.attempts.get(phase)", 'record.attempts.get("")', 18,
            (FINALIZERS + "a_deletion_begins_the_retries_again_at_once",)),
-    Mutant("call a reconciler again for its finalizer", "plugin/_patching.py", "        self._note(key, base, answer, partial(_after, operations=stored))\n", "        pass\n", 18,
+    Mutant("call a reconciler again for its finalizer", "plugin/patches.py", "        self._note(key, base, answer, partial(_after, operations=stored))\n", "        pass\n", 18,
            (FINALIZERS + "a_finalizer_goes_on_before_the_first_call_and_comes_off_after_the_cleanup",)),
     Mutant("let the patch of a handler take the finalizer off", CALLS, "            keep_finalizer(arguments.patch, name)\n", "            pass\n", 18,
            (CLEANUPS + "a_patch_of_the_handler_leaves_the_finalizer_on",)),

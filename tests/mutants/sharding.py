@@ -13,14 +13,14 @@ HANDLERS, COORDINATOR_TESTS = (
     "tests/sharding/test_handlers.py::test_",
     "tests/sharding/test_coordinator.py::test_",
 )
-KOPF, KOPF_TESTS = "plugin/_kopf_sharding.py", "tests/sharding/test_kopf_handlers.py::test_"
+KOPF, KOPF_TESTS = "plugin/replicas.py", "tests/sharding/test_kopf_handlers.py::test_"
 FEEDS = "tests/sharding/test_kopf_feeds.py::test_"
 READY = "tests/sharding/test_ready.py::test_"
 INDICES = "tests/sharding/test_kopf_indices.py::test_"
 REPLICA, FENCE = "tests/sharding/test_replica.py::test_", "tests/sharding/test_fence.py::test_"
-WHOLE, WEBHOOKS = "tests/sharding/test_kopf_whole.py::test_", "plugin/_webhooks.py"
+WHOLE, WEBHOOKS = "tests/sharding/test_kopf_whole.py::test_", "plugin/division.py"
 WRITES, KOPF_WRITES = "tests/sharding/test_kopf_writes.py::test_", "client/kopf_writes.py"
-DIVISION, SHARDS, COORDINATOR = "plugin/_sharding.py", "sharding/shards.py", "sharding/coordinator.py"
+DIVISION, SHARDS, COORDINATOR = "plugin/replicas.py", "sharding/shards.py", "sharding/coordinator.py"
 
 SHARDING: tuple[Mutant, ...] = (
     Mutant(
@@ -33,7 +33,7 @@ SHARDING: tuple[Mutant, ...] = (
     ),
     Mutant(
         "divide namespaces where objects are to be divided",
-        "core/assignment/hashing.py",
+        "core/assignment/rendezvous.py",
         'if by == "object" else namespace or name',
         "if False else namespace or name",
         21,
@@ -77,7 +77,7 @@ SHARDING: tuple[Mutant, ...] = (
     ),
     Mutant(
         "answer that a replica is ready, whatever the problem",
-        "sharding/ready.py",
+        "sharding/replica.py",
         "        found = problem()\n",
         "        found = problem() and ''\n",
         21,
@@ -303,8 +303,8 @@ SHARDING: tuple[Mutant, ...] = (
     Mutant(
         "call Kopf's handlers for events that waited when their range went",
         KOPF,
-        "            if is_handled:\n",
-        "            if True:\n",
+        "            if is_handled:\n                run = ",
+        "            if True:\n                run = ",
         21,
         (KOPF_TESTS + "an_event_that_waits_when_its_range_goes_is_dropped",),
     ),
@@ -537,7 +537,7 @@ SHARDING: tuple[Mutant, ...] = (
     ),
     Mutant(
         "run no departed keys of a range that comes",
-        "plugin/_reconcile_calls.py",
+        "plugin/reconcilers.py",
         "            if has(key.pair) and record.departures:\n",
         "            if False:\n",
         21,
@@ -545,7 +545,7 @@ SHARDING: tuple[Mutant, ...] = (
     ),
     Mutant(
         "refuse a finalizer since objects leave a replica",
-        "plugin/_finalizer_checks.py",
+        "plugin/finalizers.py",
         'cached.replaced(divided="")',
         "cached",
         21,
@@ -569,7 +569,7 @@ SHARDING: tuple[Mutant, ...] = (
     ),
     Mutant(
         "run no keys of a range while another kind is not known",
-        "plugin/_reconcile_calls.py",
+        "plugin/reconcilers.py",
         "        informers = informers_of(self._runtime, self._resource)\n        return [Key",
         "        informers = filter(None, [self._runtime.names.quick.get(self._kind)])\n        return [Key",
         21,

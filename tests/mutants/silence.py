@@ -34,12 +34,12 @@ RECORDED = "tests/recorder/test_absent_namespaces.py::test_20_"
 VERSIONS = "tests/plugin/test_kopf_names.py::test_20_"
 UNNARROWED = "tests/plugin/test_narrowing.py::test_20_without_selectors_"
 NARROWING = "plugin/narrowing.py"
-HANDLERS, PATCHED = "plugin/handlers.py", "plugin/_calls.py"
+HANDLERS, PATCHED = "plugin/handlers.py", "plugin/calls.py"
 
 SILENCE: tuple[Mutant, ...] = (
     Mutant(
         "leave objects of the cache in the patch of a handler",
-        "plugin/_calls.py",
+        "plugin/calls.py",
         '    if (wrong := make_plain(kwargs.get("patch"))) is not None:\n        raise wrong\n',
         "",
         20,
@@ -51,7 +51,7 @@ SILENCE: tuple[Mutant, ...] = (
     ),
     Mutant(
         "leave objects of the cache in the patch of a handler that has failed",
-        "plugin/_calls.py",
+        "plugin/calls.py",
         '        if (wrong := make_plain(kwargs.get("patch"))) is not None:\n            kwargs',
         "        if (wrong := make_plain(None)) is not None:\n            kwargs",
         20,
@@ -200,7 +200,7 @@ SILENCE: tuple[Mutant, ...] = (
     ),
     Mutant(
         "repeat a refused patch of a reconciler without a pause",
-        "plugin/_reconcile_calls.py",
+        "plugin/reconcilers.py",
         "except (ServerError, StateError) as error:\n                is_applied, refused = False, error",
         "except ZeroDivisionError as error:\n                is_applied, refused = False, error",
         20,
@@ -208,7 +208,7 @@ SILENCE: tuple[Mutant, ...] = (
     ),
     Mutant(
         "name a call that the author of a reconciler has not made in an error",
-        "plugin/_patching.py",
+        "plugin/patches.py",
         "namespace=namespace, text=text)",
         "namespace=namespace)",
         20,
@@ -224,7 +224,7 @@ SILENCE: tuple[Mutant, ...] = (
     ),
     Mutant(
         "name a call that the author of a reconciler has not made",
-        "plugin/_patching.py",
+        "plugin/patches.py",
         "by=self._by",
         'by=""',
         20,

@@ -14,7 +14,7 @@ import pytest
 
 import kopf_selectcache as selectcache
 from kopf_selectcache.cache.noting import WriteTarget, Written, notes
-from kopf_selectcache.plugin._brake import (
+from kopf_selectcache.plugin.brake import (
     LIMIT,
     LONGEST_PAUSE,
     MOST_CHANGES,
@@ -92,7 +92,7 @@ def test_17_writes_in_a_thread_count_too(
     registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls: list[str] = []
-    monkeypatch.setattr("kopf_selectcache.plugin._brake.QUIET", 60.0)  # The threads take real time.
+    monkeypatch.setattr("kopf_selectcache.plugin.brake.QUIET", 60.0)  # The threads take real time.
 
     @selectcache.reconcile(APPS, registry=registry, id="follow")
     def follow(cache: selectcache.SyncCache, name: str, **_: Any) -> None:

@@ -17,8 +17,8 @@ from kopf_selectcache.core.selection.kinds import Resource, find
 from kopf_selectcache.core.store.changes import Change, ChangeCause
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.informer.environment import Retries
-from kopf_selectcache.plugin._brake import Brake, Chains
-from kopf_selectcache.plugin._calls import RETRY, Attempts
+from kopf_selectcache.plugin.brake import Brake, Chains
+from kopf_selectcache.plugin.calls import RETRY, Attempts
 from kopf_selectcache.plugin.changes import _Calls
 from kopf_selectcache.plugin.on import change_handlers
 from kopf_selectcache.reactions.engine import Worker

@@ -20,10 +20,10 @@ from kopf_selectcache.cache.blocking import Waits
 from kopf_selectcache.cache.changes import Subscription
 from kopf_selectcache.client.transport import WritingTransport
 from kopf_selectcache.informer.informers import Runtime
-from kopf_selectcache.plugin import _calls as calls
+from kopf_selectcache.plugin import calls
 from kopf_selectcache.plugin import changes as module
-from kopf_selectcache.plugin._change_arguments import NAMES
 from kopf_selectcache.plugin.changes import deliver_changes
+from kopf_selectcache.plugin.on import NAMES
 from kopf_selectcache.plugin.operator import launch, operator_of
 from kopf_selectcache.settings.options import settings_of
 from kopf_selectcache.testing import EmbeddedCluster, FakeCache

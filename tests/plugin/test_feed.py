@@ -16,7 +16,7 @@ import pytest
 
 import kopf_selectcache as selectcache
 from kopf_selectcache import _kopf
-from kopf_selectcache.plugin._departures import Departures
+from kopf_selectcache.plugin.knowledge import Departures
 from kopf_selectcache.plugin.operator import operator_of
 from kopf_selectcache.testing import EmbeddedCluster
 from kopf_selectcache.testing.faults import Refuse

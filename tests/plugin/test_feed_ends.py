@@ -314,7 +314,7 @@ async def test_20_a_bug_beside_the_feed_is_logged_and_kopfs_own_watch_takes_over
 ) -> None:
     events = Events()
     events.handle(registry, labels={"app": "web"})
-    monkeypatch.setattr("kopf_selectcache.plugin._departures.Departures._ask", lambda _: 1 / 0)
+    monkeypatch.setattr("kopf_selectcache.plugin.knowledge.Departures._ask", lambda _: 1 / 0)
     objects = labelled("a", "web"), labelled("b", "web")
     filters = {KEY: "app=web"}
     async with serving(*objects) as cluster, feeding(registry, cluster, filters=filters) as settings:

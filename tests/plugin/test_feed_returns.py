@@ -11,7 +11,7 @@ import pytest
 
 import kopf_selectcache as selectcache
 from kopf_selectcache import _kopf
-from kopf_selectcache.plugin._departures import Departures
+from kopf_selectcache.plugin.knowledge import Departures
 from kopf_selectcache.plugin.operator import operator_of
 from kopf_selectcache.testing import EmbeddedCluster
 from kopf_selectcache.testing.api.request import Request
@@ -357,7 +357,7 @@ async def test_6_an_answer_that_shows_the_label_again_is_no_departure(
         return answer
 
     monkeypatch.setattr(Departures, "_found", find)
-    monkeypatch.setattr("kopf_selectcache.plugin._departures.RETRY_SECONDS", 0.01)
+    monkeypatch.setattr("kopf_selectcache.plugin.knowledge.RETRY_SECONDS", 0.01)
     async with (
         serving(labelled("a", "web")) as cluster,
         feeding(registry, cluster, filters={KEY: "app=web"}) as settings,

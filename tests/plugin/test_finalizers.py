@@ -11,7 +11,7 @@ import pytest
 
 import kopf_selectcache as selectcache
 from kopf_selectcache import DeclarationError
-from kopf_selectcache.plugin._brake import LIMIT
+from kopf_selectcache.plugin.brake import LIMIT
 from kopf_selectcache.testing.faults import Refuse
 from tests.plugin.finalizing import (
     DONE,

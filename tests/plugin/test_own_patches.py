@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from kopf_selectcache.core.store.changes import Change
 from kopf_selectcache.core.store.record import Record
-from kopf_selectcache.plugin._key_records import (
+from kopf_selectcache.plugin.patches import (
     MOST_WRITES,
     KeyRecords,
     OwnPatches,

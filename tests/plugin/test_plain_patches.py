@@ -14,7 +14,7 @@ import pytest
 import kopf_selectcache as selectcache
 from kopf_selectcache import InvalidObject, _kopf
 from kopf_selectcache.cache.formats.given import plain
-from kopf_selectcache.plugin._calls import make_plain
+from kopf_selectcache.plugin.calls import make_plain
 from kopf_selectcache.plugin.handlers import with_cache
 from kopf_selectcache.testing import FakeCache
 from tests.faults.environment import run, until

@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry
 
 import kopf_selectcache as selectcache
 from kopf_selectcache import DeclarationError, Key, ReadError, _kopf
-from kopf_selectcache.plugin._brake import LIMIT
+from kopf_selectcache.plugin.brake import LIMIT
 from kopf_selectcache.plugin.hooks import checked
 from kopf_selectcache.plugin.operator import operator_of
 from kopf_selectcache.plugin.reconcile import NAMES, reconcilers_with

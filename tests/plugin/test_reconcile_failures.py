@@ -18,7 +18,7 @@ from kopf_selectcache import NotSynced, _kopf
 from kopf_selectcache.cache import snapshots
 from kopf_selectcache.errors import Oversized
 from kopf_selectcache.informer.informers import Runtime
-from kopf_selectcache.plugin import _reconcile_calls, _reconciler, runtimes
+from kopf_selectcache.plugin import reconcilers, runtimes
 from kopf_selectcache.plugin.operator import operator_of
 from kopf_selectcache.reactions.engine import Worker
 from kopf_selectcache.testing import EmbeddedCluster
@@ -214,7 +214,7 @@ def test_a_key_whose_cache_cannot_be_read_runs_again(
             raise error("webapps cannot be read", remedy="Wait")
         return read(*given, **options)
 
-    monkeypatch.setattr(_reconcile_calls, "open_snapshot", refuse_once)
+    monkeypatch.setattr(reconcilers, "open_snapshot", refuse_once)
 
     @selectcache.reconcile(APPS, registry=registry)
     async def follow(name: str, **_: Any) -> None:
@@ -352,7 +352,7 @@ def test_reconcilers_run_where_kopf_does_not_tell_its_parts(registry: kopf.Opera
         async with launched(settings, Cluster(web)) as operator:
             assert _kopf.parts_of(settings) is None
             await operator.gate(None, None, fresh=False)
-            running = asyncio.create_task(_reconciler.run_reconcilers(operator, operator.runtime, registry))
+            running = asyncio.create_task(reconcilers.run_reconcilers(operator, operator.runtime, registry))
             await passed(lambda: calls)
             running.cancel()
             await asyncio.wait({running})

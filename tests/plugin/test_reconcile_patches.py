@@ -9,7 +9,7 @@ import kopf
 import pytest
 
 import kopf_selectcache as selectcache
-from kopf_selectcache.plugin._key_records import OwnPatches, Write
+from kopf_selectcache.plugin.patches import OwnPatches, Write
 from kopf_selectcache.selectors.object_key import Key
 from kopf_selectcache.testing import faults
 from tests.faults.environment import run, until

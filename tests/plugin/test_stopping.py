@@ -18,7 +18,7 @@ from kopf._core.intents import causes
 import kopf_selectcache as selectcache
 from kopf_selectcache import NotDeclared, ReadError, Selector, cache_of
 from kopf_selectcache.cache.blocking import Waits
-from kopf_selectcache.plugin._calls import calling_with_cache
+from kopf_selectcache.plugin.calls import calling_with_cache
 from kopf_selectcache.plugin.handlers import with_cache
 from kopf_selectcache.plugin.operator import last_operator_of
 from tests.faults.environment import reached, until

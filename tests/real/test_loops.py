@@ -12,7 +12,7 @@ import kopf
 import pytest
 
 import kopf_selectcache as selectcache
-from kopf_selectcache.plugin._brake import LIMIT
+from kopf_selectcache.plugin.brake import LIMIT
 from tests.apiserver.server import ApiServer
 from tests.plugin.reconciling import APPS, CRD, app, config, operated
 from tests.real.inprocess import run, until

@@ -11,7 +11,7 @@ import pytest
 import kopf_selectcache as selectcache
 from kopf_selectcache import Sharding
 from kopf_selectcache.settings.options import settings_of
-from kopf_selectcache.sharding.ready import readiness
+from kopf_selectcache.sharding.replica import readiness
 from kopf_selectcache.testing import EmbeddedCluster
 from kopf_selectcache.testing.faults import Silence
 from tests.apiserver.process import free_port

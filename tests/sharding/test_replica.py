@@ -13,14 +13,14 @@ import pytest
 
 import kopf_selectcache as selectcache
 from kopf_selectcache import DeclarationError, Key, Sharding
-from kopf_selectcache.core.assignment.hashing import mixed_64, range_of
 from kopf_selectcache.core.assignment.records import read_assignment
+from kopf_selectcache.core.assignment.rendezvous import mixed_64, range_of
 from kopf_selectcache.core.assignment.replica import DeleteLease
 from kopf_selectcache.informer.state import Undivided
-from kopf_selectcache.plugin._calls import kinds_of
-from kopf_selectcache.plugin._sharding import if_handled
+from kopf_selectcache.plugin.calls import kinds_of
 from kopf_selectcache.plugin.hooks import _probe
 from kopf_selectcache.plugin.operator import operator_of
+from kopf_selectcache.plugin.replicas import if_handled
 from kopf_selectcache.reactions.engine import RunAgain
 from kopf_selectcache.reactions.queue import Run
 from kopf_selectcache.settings.options import settings_of

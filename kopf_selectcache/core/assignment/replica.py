@@ -12,8 +12,8 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from .hashing import RANGES
 from .records import Assignment, AssignmentRead, Lease, LeaseRead, replica_of
+from .rendezvous import RANGES
 
 NEVER = -inf
 

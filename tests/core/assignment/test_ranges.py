@@ -10,15 +10,15 @@ from random import Random
 
 import pytest
 
-from kopf_selectcache.core.assignment.hashing import (
+from kopf_selectcache.core.assignment.rendezvous import (
     RANGES,
     SPACE,
+    desired_owners,
     fnv1a_64,
     mixed_64,
     range_of,
     range_of_key,
 )
-from kopf_selectcache.core.assignment.rendezvous import desired_owners
 
 REAL = [
     *(

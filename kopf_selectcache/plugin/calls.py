@@ -18,13 +18,7 @@ from typing import Any, ClassVar, TypeAlias
 import kopf
 
 from kopf_selectcache import _kopf
-from kopf_selectcache._errors import (
-    DeclarationError,
-    InvalidObject,
-    NotSynced,
-    ReadError,
-    tell_kopf,
-)
+from kopf_selectcache._errors import DeclarationError, InvalidObject, NotSynced, ReadError, tell_kopf
 from kopf_selectcache.cache.access import as_current, of_class
 from kopf_selectcache.cache.blocking import STOPPED, Waits
 from kopf_selectcache.cache.cache import AnyCache, Cache, SyncCache
@@ -38,8 +32,8 @@ from kopf_selectcache.informer.environment import let_end
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
 
-from ._stop import STOPPING
 from .operator import Operator
+from .runtimes import STOPPING
 
 _logger = logging.getLogger("kopf_selectcache")
 
