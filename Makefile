@@ -80,7 +80,7 @@ WAITING := --numprocesses=$(shell $(PYTHON) -c 'import os; print(min(4, 1 + (os.
 # What relies on Kopf's private names, and calls of its code that nobody promises to stay as they are.
 TOUCHING_KOPF := plugin feed cache/formats $(addprefix sharding/test_kopf_,feeds.py handlers.py indices.py whole.py writes.py) \
 	$(addprefix cli/test_,check.py outside.py rbac.py rbac_late.py)
-SCANNING := $(addprefix tests/,core/test_scanner.py core/protocol/test_splitter.py core/protocol/test_unreadable_cost.py cache/test_unreadable.py)
+SCANNING := $(addprefix tests/,core/test_scanner.py core/protocol/test_unreadable_cost.py cache/test_unreadable.py)
 # Each process has a real API server of its own, and waits more than it works.
 SERVERS := --numprocesses=3
 # The environments of `make env` have pip; it installs into the others, which need none of their own.
@@ -105,7 +105,7 @@ cover: $(INSTALLED)  ## Run the default suite; all but testing/ and cli/ must be
 
 # The tests that find most for their time: those of what others build on, without proofs, random bytes and processes.
 FAST := $(addprefix tests/,core selectors settings cache plugin)
-NOT_FAST := $(PROOFS) $(addprefix tests/,core/test_scanner.py core/protocol/test_splitter.py plugin/test_signals.py)
+NOT_FAST := $(PROOFS) $(addprefix tests/,core/test_scanner.py plugin/test_signals.py)
 
 quick: $(INSTALLED)  ## Run the tests of core, selectors, settings, cache and plugin, without proofs: 45 s on two processors.
 	$(PY) -m pytest $(PARALLEL) $(or $(ARGS),$(FAST) $(addprefix --ignore=,$(NOT_FAST)))

@@ -112,10 +112,10 @@ async def read_whole(response: aiohttp.ClientResponse, most: int) -> bytes:
     return b"".join(pieces)
 
 
-async def decode_in_slices(reader: Reader, data: bytes, *, first: int = 0) -> Page | Refusal:
+async def decode_in_slices(reader: Reader, data: bytes) -> Page | Refusal:
     """Decode the answer to a list in slices; other tasks run after each slice. Raise Garbled."""
     answer = None
-    for answer in reader.slices(data, first=first):
+    for answer in reader.slices(data):
         if answer is None:
             await asyncio.sleep(0)
     assert answer is not None, "the last slice is the answer"
@@ -316,13 +316,6 @@ class IdleTimeout:
             raise
         finally:
             self._waiting = None
-
-    async def all(self, pieces: AsyncIterator[_T], *, within: float) -> AsyncGenerator[_T, None]:
-        """Yield all pieces of a stream. Raise TimeoutError if it does not end within this many seconds."""
-        piece = await self.next(pieces, within=within)
-        while piece is not None:
-            yield piece
-            piece = await self.next(pieces, within=within, alive=False)
 
     def end(self) -> None:
         """Cancel the timer."""

@@ -332,13 +332,13 @@ class KopfTransport:
         self, path: str, query: Mapping[str, str], *, accept: str = JSON
     ) -> AsyncIterator[AsyncIterator[bytes]]:
         limits = aiohttp.ClientTimeout(total=None, sock_connect=self._connect_timeout)
-        # Lists that are read in pieces come as fast as they are sent, and may have many lines.
-        delay = self._batch_delay if "watch" in query else 0.0
         # A compressing server, or a proxy, would hold events back until it has enough of them.
         headers = {"Accept": accept, "Accept-Encoding": "identity"}
         async with (
             self._answer(path, query, headers, limits, decompressed=True) as response,
-            aclosing(paced(response, delay=delay, clock=self._clock, sleep=self._sleep)) as chunks,
+            aclosing(
+                paced(response, delay=self._batch_delay, clock=self._clock, sleep=self._sleep)
+            ) as chunks,
         ):
             yield chunks
 

@@ -10,8 +10,6 @@ request, under the original term, must return the object.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import replace
 from enum import Enum, auto
 
@@ -19,10 +17,8 @@ from kopf_selectcache.client.reading import Refused, decode_in_slices
 from kopf_selectcache.client.transport import Transport
 from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.protocol.backoff import delay
-from kopf_selectcache.core.protocol.decoder import SLICE, Reader
-from kopf_selectcache.core.protocol.messages import Message, Page, Piece, Refusal
-from kopf_selectcache.core.protocol.pager import PAGE_BYTES
-from kopf_selectcache.core.protocol.splitter import Splitter
+from kopf_selectcache.core.protocol.decoder import Reader
+from kopf_selectcache.core.protocol.messages import Message, Page, Refusal
 from kopf_selectcache.core.selection.grammar import EVERYTHING, FieldTerm, Sent, Unselected
 from kopf_selectcache.core.selection.kinds import Resource
 from kopf_selectcache.core.store.index_spec import Indexed
@@ -84,9 +80,6 @@ async def _page(
     return page
 
 
-AT_ONCE = 500
-"""Maximum of objects that are processed before other tasks run: each takes about 10 µs."""
-
 FORGOTTEN = 600.0
 """Seconds without an uncertain judgement after which the wait is reset to the shortest."""
 
@@ -119,44 +112,13 @@ class CheckedReader:
         if indexes or self.reader.indexes:
             self.reader = replace(self.reader, indexes=indexes)
 
-    async def page(self, data: bytes, *, first: int = 0) -> Page | Refusal:
+    async def page(self, data: bytes) -> Page | Refusal:
         """Read the answer to a list, slice by slice; raise Unselected or Garbled."""
         while True:
             try:
-                return await decode_in_slices(self.reader, data, first=first)
+                return await decode_in_slices(self.reader, data)
             except Unselected as unselected:
                 await self._confirm(unselected)
-
-    async def pieces(
-        self, chunks: AsyncIterator[bytes], *, most: int
-    ) -> AsyncGenerator[Piece | Page | Refusal, None]:
-        """Read the answer to a list as it comes: yield its objects in pieces, the last of them as a page,
-        once the whole answer is valid.
-
-        Raise Refused, Unselected or Garbled, also TooLarge if one of the objects has more than `most` bytes.
-        """
-        splitter, items, last = Splitter(most=most, piece=PAGE_BYTES), 0, Piece(())
-        async for chunk in chunks:
-            for start in range(0, len(chunk), SLICE):
-                for data in splitter.feed(chunk[start : start + SLICE]):
-                    answer = await self.page(
-                        splitter.head + data + self.reader.end_of(splitter.head), first=items
-                    )
-                    if isinstance(answer, Refusal):
-                        raise Refused(answer)
-                    for at in range(0, len(answer.records), AT_ONCE):
-                        if last.records:
-                            yield last
-                            await asyncio.sleep(0)
-                        last = Piece(answer.records[at : at + AT_ONCE], 0 if at else len(data))
-                    items += len(answer.records)
-                await asyncio.sleep(0)  # Decompressed chunks come without a pause.
-        end = await self.page(splitter.envelope())
-        yield (
-            end
-            if isinstance(end, Refusal)
-            else replace(end, records=(*last.records, *end.records), size=last.size + end.size)
-        )
 
     async def line_again(self, line: bytes, unselected: Unselected) -> Message:
         """Read a line with an object that seems to be outside of the selector; raise Unselected if it is, or

@@ -36,7 +36,7 @@ from kopf_selectcache.core.protocol.machine import (
     Watch,
     Watching,
 )
-from kopf_selectcache.core.protocol.messages import Event, Page, Piece, Refusal
+from kopf_selectcache.core.protocol.messages import Event, Page, Refusal
 from kopf_selectcache.core.protocol.pager import PageSize
 from kopf_selectcache.core.reasons import MetricReason
 from kopf_selectcache.core.selection.grammar import Unselected
@@ -130,19 +130,12 @@ class StreamRequests:
         self._opened = None
         try:
             if isinstance(command, List):
-                async with aclosing(
-                    self._listed(
-                        path,
-                        query | command.query(),
-                        PageSize(None) if command.whole else self._page_size,
-                        shared_version,
-                    )
-                ) as answers:
-                    async for answer in answers:
-                        if not isinstance(answer, Refusal):
-                            # From the first page on, so that few objects are ever stored unpacked.
-                            await self._storing.taken(answer.records)
-                        yield answer
+                size = PageSize(None) if command.whole else self._page_size
+                page = await self._listed(path, query | command.query(), size, shared_version)
+                if isinstance(page, Page):
+                    # From the first page on, so that few objects are ever stored unpacked.
+                    await self._storing.taken(page.records)
+                yield page
             else:
                 self._counts.watches += 1
                 # No single page was large enough to train a dictionary; train on everything listed so far.
@@ -178,57 +171,16 @@ class StreamRequests:
         query: Mapping[str, str],
         size: PageSize,
         shared_version: SharedVersion | None,
-    ) -> AsyncGenerator[Piece | Page | Refusal, None]:
-        """Request a page. If even the smallest page is too large to be read as a whole, read it in pieces.
-        Raise what `_page` raises, or TimeoutError.
-        """
-        in_pieces = size.is_split
-        if not in_pieces:
-            try:
-                page = await (
-                    self._page(path, query, size)
-                    if shared_version is None
-                    else shared_version.page(lambda as_of: self._page(path, {**query, **as_of}, size))
-                )
-            except TooLarge:
-                size.split()
-                in_pieces = True
-            else:
-                if isinstance(page, Page):
-                    size.learn(page)
-                yield page
-        if in_pieces:
-            async with aclosing(self._pieces(path, query, size)) as pieces:
-                async for piece in pieces:
-                    yield piece
-
-    async def _pieces(
-        self, path: str, query: Mapping[str, str], size: PageSize
-    ) -> AsyncGenerator[Piece | Page | Refusal, None]:
-        """Read a page in pieces as it comes; raise Refused, Unreachable, Garbled, or TimeoutError if the
-        server is silent for `request_timeout`.
-        """
-        settings, patience = self._environment.settings, IdleTimeout()
-        objects = taken = 0
-        self._counts.lists += 1
-        async with self._turns, AsyncExitStack() as stack:
-            async with asyncio.timeout(settings.request_timeout):
-                chunks = await stack.enter_async_context(
-                    self._environment.transport.watch(path, {**query, **size.query}, accept=self.list_accept)
-                )
-            stack.callback(patience.end)
-            in_time = await stack.enter_async_context(
-                aclosing(patience.all(chunks, within=settings.request_timeout))
-            )
-            answers = await stack.enter_async_context(
-                aclosing(self.checked.pieces(in_time, most=settings.page_bytes()))
-            )
-            async for answer in answers:
-                if isinstance(answer, Piece):
-                    objects, taken = objects + len(answer.records), taken + answer.size
-                elif isinstance(answer, Page):
-                    size.learn(answer, objects=objects, size=taken)
-                yield answer
+    ) -> Page | Refusal:
+        """Request a page; raise what `_page` raises."""
+        page = await (
+            self._page(path, query, size)
+            if shared_version is None
+            else shared_version.page(lambda as_of: self._page(path, {**query, **as_of}, size))
+        )
+        if isinstance(page, Page):
+            size.learn(page)
+        return page
 
     async def _page(self, path: str, query: Mapping[str, str], size: PageSize) -> Page | Refusal:
         """Request a page; raise Refused, Unreachable or Garbled."""

@@ -66,9 +66,8 @@ async def gzip_bomb(talk: Exchange) -> None:
     await talk.answer(_bomb(encoded(talk.page(LISTED))[:-1]), headers={"Content-Encoding": "gzip"})
 
 
-# It ignores `limit`, so its list is read in pieces: as far as it comes within `request_timeout`, or
-# `max_bytes` allows.
-@SIZES("endless page", memory=192, reason="did not end within")
+# It ignores `limit`, so its list is read up to `max_page_bytes`.
+@SIZES("endless page", memory=192, reason="has more than")
 async def endless_page(talk: Exchange) -> None:
     """A page whose items have no end, 4 MiB every 0.4 s"""
     await talk.open()

@@ -10,7 +10,6 @@ import pytest
 
 from kopf_selectcache.client.transport import KopfTransport
 from kopf_selectcache.core.reasons import MetricReason
-from kopf_selectcache.informer import _checked_reader
 from tests.apiserver.server import ApiServer
 from tests.real.inprocess import operating, run, until
 
@@ -84,39 +83,5 @@ def test_35_large_objects_are_listed_in_pages_of_4_mb_whose_limit_changes_within
             )
             assert len(answer["items"]) == 4
             assert answer["metadata"]["continue"]
-
-    run(main())
-
-
-def test_35_a_list_in_pieces_has_the_objects_of_the_list_in_pages(
-    real_api: ApiServer,
-    asked: list[dict[str, str]],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(_checked_reader, "PAGE_BYTES", 300_000)
-
-    async def main() -> None:
-        namespace = real_api.namespace()
-        for number in range(COUNT):
-            real_api.request(
-                "POST",
-                f"/api/v1/namespaces/{namespace}/{KIND}",
-                body={
-                    "metadata": {"name": f"large-{number}", "labels": {"app": "web"}},
-                    "data": {"value": f'{number:9}"\\]}}é' * 15_000},
-                },
-            )
-        async with operating(real_api, namespace, {KIND: "app=web"}) as operator:
-            informer, names = operator.runtime.informer(KIND), operator.holds(KIND)
-            asked.clear()
-            informer.state.reflectors[0].requests._page_size.split()
-            informer.state.reflectors[0].relist(MetricReason.AUDIT)
-            await until(lambda: informer.counts.relists["audit"], "it is listed anew")
-            assert [("continue" in query) for query in asked] == [True], (
-                "the first page is read as it comes; it keeps to the limit, so the second is not"
-            )
-            assert operator.holds(KIND) == names
-            assert len(names) == COUNT
-            await operator.in_step(KIND)
 
     run(main())

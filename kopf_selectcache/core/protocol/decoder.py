@@ -200,16 +200,13 @@ class Reader:
         assert answer is not None, "the last slice is the answer"
         return answer
 
-    def slices(self, data: bytes, *, first: int = 0) -> Iterator[Page | Refusal | None]:
-        """Decode the answer to a list in slices: yield None after each slice, and the answer at the end.
-
-        The position of a garbled item is counted from `first`.
-        """
+    def slices(self, data: bytes) -> Iterator[Page | Refusal | None]:
+        """Decode the answer to a list in slices: yield None after each slice, and the answer at the end."""
         if (parts := split_list(data, self._starts)) is not None:
             try:
                 answer = decode_as(parts.envelope, ListOrStatus, "a list")
                 if answer.items == []:
-                    yield from self._sliced(answer, parts.items, len(data), first)
+                    yield from self._sliced(answer, parts.items, len(data))
                     return
             except (Untransformed, Unselected):
                 raise
@@ -226,29 +223,12 @@ class Reader:
             items, answer.items = answer.items or [], None
             items.reverse()
             yield from self._sliced(
-                answer, (items.pop() for _ in range(len(items))), len(data), first
+                answer, (items.pop() for _ in range(len(items))), len(data)
             )  # The memory of each item is freed once it is decoded.
             return
-        yield from self._scanned(data, undecodable, first)
+        yield from self._scanned(data, undecodable)
 
-    def end_of(self, head: bytes) -> bytes:
-        """Return the bytes that complete a list that begins with `head`, so that its first items can be
-        decoded as a page.
-
-        Defaults stand for the missing parts, so the caller must decode the end of the list as well. The list
-        of a custom resource may have another kind, so its items must have their kind if the list has none.
-        """
-        answer = decode_as(head + b"]}", ListOrStatus, "a list")
-        end: dict[str, Any] = {}
-        if answer.metadata is None:
-            end["metadata"] = {"resourceVersion": "0"}
-        if not answer.kind:
-            end["kind"] = "List" if "." in self.api_version else f"{self.kind}List"
-        if not answer.api_version:
-            end["apiVersion"] = self.api_version
-        return b"]" + (b"," + msgspec.json.encode(end)[1:] if end else b"}")
-
-    def _scanned(self, data: bytes, undecodable: Undecodable, first: int) -> Iterator[Page | None]:
+    def _scanned(self, data: bytes, undecodable: Undecodable) -> Iterator[Page | None]:
         """Decode a list that is undecodable as a whole, item by item."""
         listed, taken = Listed(data), 0
         with suppress(Unscannable):
@@ -258,12 +238,12 @@ class Reader:
                     taken = end
             answer = decode_as(listed.envelope, ListOrStatus, "a list")
             if answer.items is None:  # The key may come a second time, with an escape.
-                yield from self._sliced(answer, listed.items, len(data), first)
+                yield from self._sliced(answer, listed.items, len(data))
                 return
         raise undecodable
 
     def _sliced(
-        self, answer: ListOrStatus, items: Iterator[bytes | msgspec.Raw], length: int, first: int
+        self, answer: ListOrStatus, items: Iterator[bytes | msgspec.Raw], length: int
     ) -> Iterator[Page | None]:
         usual = answer.kind == f"{self.kind}List" or (
             self.projection.metadata_only
@@ -297,7 +277,7 @@ class Reader:
             except (Untransformed, Unselected):
                 raise
             except Garbled as garbled:
-                problem = Garbled(f"{garbled} (item {first + len(records)} of the page)")
+                problem = Garbled(f"{garbled} (item {len(records)} of the page)")
                 break
             size += APIECE + len(memoryview(item))
         else:

@@ -51,7 +51,7 @@ from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.redact import printable
 from kopf_selectcache.core.store.record import Record, are_numbers, is_newer, is_number, is_older
 
-from .messages import Bookmark, Event, Page, Piece, Refusal
+from .messages import Bookmark, Event, Page, Refusal
 from .pager import FEW, NO_PAGES, Pager
 from .query import not_older_than
 
@@ -127,7 +127,7 @@ class Probed:
     version: str
 
 
-Input: TypeAlias = Start | Piece | Page | Opened | Event | Bookmark | Probed | Refusal | Lost | Silent | Due
+Input: TypeAlias = Start | Page | Opened | Event | Bookmark | Probed | Refusal | Lost | Silent | Due
 
 
 # ---- Effects: commands.
@@ -302,11 +302,6 @@ class Listing(Struct, frozen=True, gc=False):
     pager: Pager = NO_PAGES
     tries: int = 0
     """How many times in a row this page has failed."""
-    is_partial: bool = False
-    """True if pieces of this page have come. It cannot be requested again then, because its other pieces may
-    come from another state."""
-    unordered: str = ""
-    """The version of an object of these pieces, if it is no number; empty if all are numbers."""
 
     @property
     def token(self) -> str:
@@ -347,7 +342,6 @@ TRANSITIONS: Mapping[tuple[str, str], frozenset[str]] = MappingProxyType(
         for state, row in {
             "Idle": {"Start": "Listing Filling"},
             "Listing": {
-                "Piece": "Listing Waiting",
                 "Page": "Listing Watching Waiting",
                 "Refusal": "Waiting",
                 "Lost": "Waiting",
@@ -397,8 +391,6 @@ def step(state: State, input_: Input) -> Step:
             return _ask_for_all(known)
         case Listing(), Page():
             return _page(state, input_)
-        case Listing(), Piece():
-            return _piece(state, input_)
         case Filling(), Opened():
             return Step(replace(state, opened=True), (Report(None),))
         case Watching(), Opened():
@@ -502,37 +494,19 @@ def _ask_for_all(known: Known) -> Step:
     )
 
 
-def _piece(state: Listing, piece: Piece) -> Step:
-    """Stage a part of a page. The rest of the page follows without a command."""
-    try:
-        pager = state.pager.take(piece)
-    except Garbled as garbled:
-        return _give_up(state, Lost(str(garbled)))
-    return Step(
-        replace(state, pager=pager, is_partial=True, unordered=state.unordered or _first_unordered(piece)),
-        tuple(map(Put, piece.records)),
-    )
-
-
-def _first_unordered(page: Page | Piece) -> str:
-    """Return the first version that is no number; empty if there is none."""
-    if not page.records or are_numbers(record.version for record in page.records):
-        return ""
-    return next(record.version for record in page.records if not is_number(record.version))
-
-
 def _page(state: Listing, page: Page) -> Step:
     try:
         pager = state.pager.turn(page)
     except Garbled as garbled:
         return _give_up(state, Lost(str(garbled)))
     puts = tuple(map(Put, page.records))
-    if is_number(page.version) and (unordered := state.unordered or _first_unordered(page)):
-        return _give_up(state, _mixed(unordered))
+    if is_number(page.version) and page.records and not are_numbers(each.version for each in page.records):
+        odd = next(each.version for each in page.records if not is_number(each.version))
+        return _give_up(state, _mixed(odd))
     if is_number(state.known.floor) and not is_number(page.version) and not state.exact:
         return _give_up(state, _mixed(page.version))
     if pager.token:
-        state = replace(state, pager=pager, tries=0, is_partial=False)
+        state = replace(state, pager=pager, tries=0)
         if pager.is_paced:
             return Step(
                 Waiting(state.known, paused=state),
@@ -568,7 +542,6 @@ def _refused(state: Listing | Filling | Watching, refusal: Refusal) -> Step:
             and refusal.code != 410
             and (state.tries < PATIENCE or refusal.code == 429)
             and state.token
-            and not state.is_partial
         ):
             return _same_page(state, refusal, at_least=wait)
         return _give_up(
@@ -596,7 +569,7 @@ def _lost(state: Listing | Filling | Watching, why: Lost | Silent) -> Step:
         # certain that they do not.
         return _give_up(replace(state, known=state.known.going_beyond()), why, slow=state.exact)
     if isinstance(state, Listing):
-        if state.token and state.tries < PATIENCE and not outside and not state.is_partial:
+        if state.token and state.tries < PATIENCE and not outside:
             return _same_page(state, why, at_least=at_least)
         return _give_up(state, why, at_least=at_least, slow=outside)
     if outside:

@@ -1,4 +1,4 @@
-"""The inputs of the protocol machine: pages, pieces of pages, events, bookmarks and refusals. Pure data."""
+"""The inputs of the protocol machine: pages, events, bookmarks and refusals. Pure data."""
 
 from __future__ import annotations
 
@@ -21,16 +21,6 @@ class Page:
     token: str
     records: tuple[Record, ...]
     size: int = field(default=0, compare=False)  # In bytes, as it came.
-
-
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """Some objects of an incomplete page (`core.protocol.splitter`). The version is known when the
-    page is complete.
-    """
-
-    records: tuple[Record, ...]
-    size: int = field(default=0, compare=False)  # In bytes.
 
 
 class Event(Struct, frozen=True, gc=False):

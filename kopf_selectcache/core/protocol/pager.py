@@ -23,7 +23,7 @@ from operator import lt
 from kopf_selectcache.core.errors import Garbled
 
 from .backoff import delay
-from .messages import Page, Piece
+from .messages import Page
 
 EMPTY_PAGES = 100
 """The most pages without objects in a row."""
@@ -94,19 +94,16 @@ class Pager:
             raise Garbled(
                 f"a page of version {page.version[:100]!r} came in a list of version {self.version[:100]!r}"
             )
-        return replace(self._take(page, is_last=not page.token), version=page.version, token=page.token)
-
-    def take(self, piece: Piece) -> Pager:
-        """Return the progress after this piece of the next page, which counts as a page; raise Garbled if the
-        list has no end.
-        """
-        return self._take(piece, is_last=False)
-
-    def _take(self, page: Page | Piece, *, is_last: bool) -> Pager:
-        turned = replace(self, pages=self.pages + 1, size=self.size + page.size)
+        turned = replace(
+            self,
+            version=page.version,
+            token=page.token,
+            pages=self.pages + 1,
+            size=self.size + page.size,
+        )
         if turned.size > MOST_BYTES:
             raise Garbled(f"a list has more than {MOST_BYTES // 1024**3} GiB")
-        if is_last:
+        if not page.token:
             return turned
         if turned.pages >= MOST_PAGES:
             raise Garbled(f"a list has more than {MOST_PAGES} pages")
@@ -154,7 +151,6 @@ class PageSize:
         self._limit = most
         self._is_ignored = False
         """True if the server ignored the limit of the last list that was large enough to show it."""
-        self._is_split = most is None
 
     @property
     def query(self) -> Mapping[str, str]:
@@ -169,36 +165,19 @@ class PageSize:
             MOST_PAGE_BYTES if self._limit is not None and self._limit > 1 and not self._is_ignored else None
         )
 
-    @property
-    def is_split(self) -> bool:
-        """True if the next response must be read in pieces (`core.protocol.splitter`), because the request
-        has no limit or the server ignores it.
-        """
-        return self._is_split
-
-    def split(self) -> None:
-        """Note that the smallest page was too large."""
-        self._is_split = True
-
-    def learn(self, page: Page, *, objects: int = 0, size: int = 0) -> None:
-        """Choose the limit of the next page. It doubles at most, because the next objects may be larger.
-
-        If a page came in pieces, `page` is the last piece, and `objects` and `size` are those of the pieces
-        before.
-        """
-        objects, size = objects + len(page.records), size + page.size
+    def learn(self, page: Page) -> None:
+        """Choose the limit of the next page. It doubles at most, because the next objects may be larger."""
+        objects = len(page.records)
         if self._most is None or self._limit is None or not objects:
             return
         # A list with fewer objects than the limit does not show if the server ignores it. API servers ignore
         # the limit of some lists only.
         if page.token or objects > self._limit:
             self._is_ignored = objects > self._limit
-        # Splitting takes several times the CPU time, so it ends as soon as it is not needed.
-        self._is_split = self._is_split and self._is_ignored and size > MOST_PAGE_BYTES
-        fitting = PAGE_BYTES * objects // max(size, 1)
+        fitting = PAGE_BYTES * objects // max(page.size, 1)
         # Do not shrink after a small page: it may be the end of a list, with a few large objects. After one
         # that is hardly too large, more requests would cost more than its bytes.
-        if size > 1.5 * PAGE_BYTES or fitting > self._limit:
+        if page.size > 1.5 * PAGE_BYTES or fitting > self._limit:
             self._limit = max(1, min(fitting, 2 * self._limit, self._most))
 
     def shrink(self) -> bool:

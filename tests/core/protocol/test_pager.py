@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.protocol import pager as paging
-from kopf_selectcache.core.protocol.messages import Page, Piece
+from kopf_selectcache.core.protocol.messages import Page
 from kopf_selectcache.core.protocol.pager import (
     BYTES_PER_PAGE,
     FEW,
     KEYS_PER_PAGE,
-    MOST_BYTES,
     MOST_PAGE_BYTES,
     NOWHERE,
     PAGE_BYTES,
@@ -222,53 +219,6 @@ def test_a_list_in_a_single_piece_has_no_limit() -> None:
     assert (size.query, size.most_bytes, size.shrink()) == ({}, None, False)
     size.learn(sized(10, 2 * PAGE_BYTES))
     assert (size.query, size.most_bytes) == ({}, None)
-
-
-def test_35_pages_are_split_once_the_smallest_was_too_large_until_an_answer_shows_that_they_need_not_be() -> (
-    None
-):
-    def splitting() -> PageSize:
-        size = PageSize(500)
-        assert not size.is_split
-        size.split()
-        return size
-
-    kept, ended, small = splitting(), splitting(), splitting()
-    kept.learn(sized(1, 1000), objects=500, size=MOST_PAGE_BYTES)
-    assert kept.is_split, "501 objects came, and 500 were asked for"
-    kept.learn(page(""))
-    assert kept.is_split, "a list without objects shows nothing"
-    kept.learn(sized(1, 1000), objects=1, size=MOST_PAGE_BYTES)
-    assert not kept.is_split, "there are more, and these were no more than were asked for"
-    ended.learn(sized(500, MOST_PAGE_BYTES // 500 + 1))
-    assert not ended.is_split
-    small.learn(sized(1, 1000), objects=500, size=1000)
-    assert not small.is_split
-    assert PageSize(None).is_split
-
-
-def test_35_a_piece_counts_as_a_page_and_large_ones_are_not_paced() -> None:
-    def piece(key: str, size: int) -> Piece:
-        return Piece(page("", key).records, size)
-
-    pager = Pager()
-    for number in range(1000):
-        pager = pager.take(piece(f"ns/{number:04}", PAGE_BYTES))
-    assert not pager.is_paced
-    assert (pager.pages, pager.keys, pager.size, pager.version, pager.token) == (
-        1000,
-        1000,
-        1000 * PAGE_BYTES,
-        "",
-        "",
-    )
-    with pytest.raises(Garbled):
-        pager.take(piece("ns/x", MOST_BYTES))
-    with pytest.raises(Garbled) as caught:
-        pager.take(piece("ns/0000", 1))
-    assert caught.value.args == (NOWHERE,)
-    with pytest.raises(Garbled):
-        replace(pager, pages=19_999).take(piece("ns/x", 1))
 
 
 def test_the_limit_changes_within_the_continue_tokens_of_one_list() -> None:

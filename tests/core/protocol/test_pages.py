@@ -25,7 +25,7 @@ from kopf_selectcache.core.protocol.machine import (
     Waiting,
     Watch,
 )
-from kopf_selectcache.core.protocol.messages import Bookmark, Piece, Refusal
+from kopf_selectcache.core.protocol.messages import Bookmark, Refusal
 from kopf_selectcache.core.protocol.pager import (
     BYTES_PER_PAGE,
     EMPTY_PAGES,
@@ -34,7 +34,7 @@ from kopf_selectcache.core.protocol.pager import (
     NOWHERE,
     PAGES_AT_ONCE,
 )
-from tests.core.client import CUT, GARBLED, GONE, A, B, C, Client, more, named, page, seen, watching
+from tests.core.client import CUT, GARBLED, GONE, A, B, C, Client, more, named, page, watching
 from tests.rows import each_row
 
 
@@ -236,40 +236,3 @@ def test_35_where_a_consistent_list_is_too_large_the_next_one_comes_slowly() -> 
     assert client.on(Due()) == (Begin(), List())
     client.on(page("100", A, then="more"))
     assert client.on(LARGE)[-1] == Wait(1, slow=True), "the page is not asked for again: it would be as large"
-
-
-# ---- Pages that come in pieces.
-
-
-def test_35_pieces_of_a_page_are_staged_and_shown_with_it() -> None:
-    client = Client(Start())
-    assert client.on(Piece((A,))) == (Put(A),)
-    assert client.on(Piece((B,))) == (Put(B),)
-    assert client.on(page("100", C)) == (Put(C), Commit("100"), Watch("100"))
-
-
-def test_35_a_page_that_fails_after_pieces_of_it_is_not_asked_for_again() -> None:
-    for failure in (CUT, GARBLED, Silent(), Refusal(503), Refusal(429), GONE):
-        client = Client(Start(), page("100", A, then="more"), Piece((B,)))
-        assert client.on(failure)[0] == Abandon()
-        assert client.on(Due())[0] == Begin()
-
-
-def test_35_the_page_after_one_that_came_in_pieces_is_asked_for_again_if_it_fails() -> None:
-    client = Client(Start(), Piece((A,)), page("100", B, then="more"))
-    assert Abandon() not in client.on(CUT)
-    assert client.on(Due()) == (more("more"),)
-
-
-def test_35_pieces_that_bring_nothing_new_end_the_list() -> None:
-    client = Client(Start(), Piece((A,)), Piece((B,)))
-    assert client.on(Piece((A,))) == (Abandon(), Report(Lost(NOWHERE)), Wait(0))
-
-
-def test_35_the_versions_of_objects_in_pieces_must_fit_that_of_their_list() -> None:
-    odd = seen("ADDED", "x95", "b").record
-    for inputs in ([Piece((A,)), Piece((odd,)), Piece((C,))], [Piece((odd,)), Piece((A,))]):
-        client = Client(Start(), *inputs)
-        lost = client.on(page("100"))[1]
-        assert lost == Report(Lost("version x95 came where all others are numbers", garbled=True))
-    assert Commit("x100") in Client(Start(), Piece((odd,))).on(page("x100"))

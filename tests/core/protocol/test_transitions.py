@@ -24,7 +24,7 @@ from kopf_selectcache.core.protocol.machine import (
     Watching,
     step,
 )
-from kopf_selectcache.core.protocol.messages import Bookmark, Event, Piece
+from kopf_selectcache.core.protocol.messages import Bookmark, Event
 from kopf_selectcache.core.protocol.pager import Pager
 from tests.core.client import CUT, GONE, A, page
 from tests.rows import each_row
@@ -50,7 +50,6 @@ STATES: tuple[State, ...] = (
 )
 INPUTS: tuple[Input, ...] = (
     Start(),
-    Piece((A,)),
     page("1"),
     Opened(),
     Event("ADDED", A),
