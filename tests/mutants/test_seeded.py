@@ -1,5 +1,5 @@
 """The list of seeded bugs is one that can be applied, and docs/guarantees.md names every promise's tests and
-bugs, and no others."""
+bugs, and no others. Of each bug that there was before, something says what guards its promise now."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import ast
 import re
 import subprocess
 import sys
+import tomllib
 from collections import Counter
 from functools import cache
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.model.mistakes import MISTAKES
 from tests.rows import each_row
 
 from .features import FEATURES, FeatureMutant
@@ -21,7 +23,11 @@ from .mutant import PRODUCTS, Mutant
 from .seeded import LEAST, LEAST_OF_A_PRODUCT, MUTANTS
 
 ROOT = Path(__file__).parents[2]
+HERE = Path(__file__).parent
 PROMISES = range(1, 22)
+EVERY: tuple[Mutant | FeatureMutant, ...] = (*MUTANTS, *FEATURES)
+OF_BEFORE = 1211
+"""So many names had seeded bugs when before.txt was begun."""
 
 
 class Promise(NamedTuple):
@@ -55,7 +61,7 @@ def functions(file: str) -> frozenset[str]:
     )
 
 
-@each_row("mutant", [*MUTANTS, *FEATURES], ids=lambda mutant: mutant.name)
+@each_row("mutant", EVERY, ids=lambda mutant: mutant.name)
 def test_a_seeded_bug_can_be_applied_in_one_place_and_makes_a_difference(
     mutant: Mutant | FeatureMutant,
 ) -> None:
@@ -68,8 +74,7 @@ def test_a_seeded_bug_can_be_applied_in_one_place_and_makes_a_difference(
 def test_no_seeded_bug_uses_a_name_that_its_file_does_not_have(tmp_path: Path) -> None:
     """It would crash instead, and what the code does after a crash shows nothing about the bug."""
     pytest.importorskip("ruff")
-    mutants: list[Mutant | FeatureMutant] = [*MUTANTS, *FEATURES]
-    for number, mutant in enumerate(mutants):
+    for number, mutant in enumerate(EVERY):
         source = (ROOT / "kopf_selectcache" / mutant.file).read_text(encoding="utf-8")
         mutated = tmp_path / f"{number}.py"
         mutated.write_text(f"# {mutant.name}\n{source.replace(mutant.old, mutant.new)}", encoding="utf-8")
@@ -87,8 +92,8 @@ def test_a_seeded_bug_is_caught_by_tests_of_the_promise_that_it_breaks(mutant: M
 
 
 def test_no_two_seeded_bugs_have_one_name() -> None:
-    names = [mutant.name for mutant in MUTANTS] + [mutant.name for mutant in FEATURES]
-    assert [name for name, count in Counter(names).items() if count > 1] == []
+    names = Counter(mutant.name for mutant in EVERY)
+    assert [name for name, count in names.items() if count > 1] == []
 
 
 def test_there_are_as_many_seeded_bugs_as_there_must_be() -> None:
@@ -110,3 +115,50 @@ def test_each_test_that_a_promise_names_exists() -> None:
     assert [
         f"{file}::{name}" for file, name in named if not (ROOT / file).exists() or name not in functions(file)
     ] == []
+
+
+# ---- Bugs of before.
+
+
+@cache
+def gone() -> dict[str, str]:
+    """Return why the code of a seeded bug is gone, and what guards its promise now."""
+    found = dict[str, str]()
+    for key, value in tomllib.loads((HERE / "gone.toml").read_text(encoding="utf-8")).items():
+        found |= dict.fromkeys(value, key) if isinstance(value, list) else {key: value}
+    return found
+
+
+def of_before() -> dict[str, str]:
+    """Return the name that each seeded bug of before.txt had last."""
+    lines = (HERE / "before.txt").read_text(encoding="utf-8").splitlines()
+    pairs = [line.partition(" -> ") for line in lines if not line.startswith("#")]
+    renamed = {name: later for name, _, later in pairs if later}
+
+    def last(name: str) -> str:
+        return last(renamed[name]) if name in renamed else name
+
+    return {name: last(name) for name, _, _ in pairs}
+
+
+def test_each_seeded_bug_of_before_is_one_of_today_or_in_the_table_of_those_whose_code_is_gone() -> None:
+    today = {mutant.name for mutant in EVERY}
+    before = of_before()
+    assert len(before) >= OF_BEFORE
+    assert {name: last for name, last in before.items() if last not in today and last not in gone()} == {}
+
+
+def test_no_seeded_bug_of_today_is_in_the_table_of_those_whose_code_is_gone() -> None:
+    assert [mutant.name for mutant in EVERY if mutant.name in gone()] == []
+
+
+def test_the_tests_that_guard_the_promises_of_bugs_whose_code_is_gone_exist() -> None:
+    known = {mutant.name for mutant in EVERY} | {mistake.name for mistake in MISTAKES}
+    unknown = []
+    for reason in set(gone().values()):
+        for guard in re.findall(r"`([^`]+)`", reason):
+            file, separator, name = guard.partition("::")
+            is_known = (ROOT / file).exists() and name in functions(file) if separator else guard in known
+            if not is_known and (separator or " " in guard):
+                unknown.append(guard)
+    assert unknown == []
