@@ -32,8 +32,8 @@ from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.informer.metrics import Collector
 from kopf_selectcache.reactions.metrics import queue_metrics
-from kopf_selectcache.recorder.metrics import event_metrics
 from kopf_selectcache.recorder.recorder import Recorder, end_recordings
+from kopf_selectcache.recorder.recording import event_metrics
 from kopf_selectcache.selectors.kind_keys import text_of
 from kopf_selectcache.selectors.selector import Branches, Selector
 from kopf_selectcache.settings.options import SelectCacheSettings, settings_of

@@ -10,12 +10,14 @@ created has a name of its own, so that a repeat is answered with 409.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Mapping
 from enum import StrEnum
 from typing import Any
 
 import msgspec
 
+from kopf_selectcache.cache.server_writes import MANAGER
 from kopf_selectcache.client.reading import Refused, Unreachable
 from kopf_selectcache.client.transport import JSON, WritingTransport
 from kopf_selectcache.client.writer import METHODS
@@ -23,16 +25,142 @@ from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.protocol.backoff import ASKED
 from kopf_selectcache.core.protocol.lost_answer import CONFLICT, NOT_FOUND, TOO_MANY, Verb
 from kopf_selectcache.core.protocol.messages import Refusal
+from kopf_selectcache.core.redact import printable
 from kopf_selectcache.informer.checks import Reviewer, Unreviewed
-from kopf_selectcache.recorder import _writing
+from kopf_selectcache.settings.rights import Right
 
-from ._log import EventLog
 from ._queue import WaitingWrite
-from ._writing import ServerEvent
-from .events import Api
+from .events import Api, ServerEvent, changed_body, created_body, path_of, server_event
 
-AGAIN = 60.0
-"""Seconds until the permissions are asked for again if none of them suffices."""
+TRIES = 12
+"""The number of times that a write is tried, as in client-go."""
+
+PAUSE_SECONDS = 10.0
+"""The pause between two tries. The first pause is a random part of it, so that the clients of a server that
+was down do not all come back at once."""
+
+_REVIEW_SECONDS = 60.0
+"""The time until the permissions are asked for again if none of them suffices."""
+
+_TIMEOUT, _FORBIDDEN, _NOT_IMPLEMENTED = 408, 403, 501
+_LOGGED_CHARACTERS = 300
+
+_NAMESPACES = 1_000
+"""Maximum of namespaces that are remembered. Names that are made up at run time would have no end."""
+
+_TERMINATING = "NamespaceTerminating"
+"""The reason of the cause with which the server refuses new objects in a namespace that is being deleted."""
+
+
+class EventLog:
+    """The log of one recorder. The texts of Events, and of the server about them, are logged at the level
+    DEBUG only.
+    """
+
+    def __init__(self, component: str, logger: logging.Logger) -> None:
+        self._component = component
+        self._logger = logger
+        self._told: set[tuple[object, ...]] = set()
+        self._namespaces: set[str] = set()  # Those that exist or did, and those that the log has named.
+        self._is_failing = False
+
+    def chosen(self, api: Api) -> None:
+        self._logger.info(
+            "The Events of %(component)s are written in the API %(api)s.",
+            {"component": self._component, "api": api.value},
+        )
+
+    def lacks(self, right: Right) -> None:
+        """Tell once that there is no permission to write Events in either API."""
+        if self._is_first(_FORBIDDEN):
+            self._logger.warning(
+                "The Events of %(component)s can't be written without permission to %(permission)s. Add to"
+                " %(role)s: %(rule)s. `selectcache rbac` prints all permissions that the operator needs.",
+                {
+                    "component": self._component,
+                    "permission": right,
+                    "role": right.role,
+                    "rule": right.written(),
+                },
+            )
+
+    def rejected(self, refusal: Refusal, api: Api, item: WaitingWrite) -> None:
+        """Tell once for each reason that the server refuses Events."""
+        reason = f"{refusal.code} {refusal.reason}".rstrip()
+        self._logger.debug(
+            "The server rejects an Event of %(component)s: %(reason)s: %(message)s",
+            {
+                "component": self._component,
+                "reason": reason,
+                "message": printable(refusal.message, _LOGGED_CHARACTERS),
+            },
+        )
+        namespace = item.event.namespace
+        if any(cause.reason == _TERMINATING for cause in refusal.causes):
+            self._is_new(namespace)
+        elif refusal.code == NOT_FOUND and f'namespaces "{namespace}" not found' in refusal.message:
+            if self._is_new(namespace):  # Else it was deleted, or the log has named it.
+                self._logger.warning(
+                    "The namespace %(namespace)s does not exist. The Events of %(component)s there are"
+                    " dropped and counted.",
+                    {"namespace": repr(namespace), "component": self._component},
+                )
+        elif refusal.code == _FORBIDDEN:
+            self.lacks(api.right(namespace))
+        elif self._is_first(refusal.code, refusal.reason):
+            fields = ", ".join(sorted({cause.field for cause in refusal.causes if cause.field}))
+            self._logger.warning(
+                "The server rejects Events of %(component)s: %(reason)s. They are dropped and counted.",
+                {
+                    "component": self._component,
+                    "reason": printable(f"{reason}, for {fields}" if fields else reason, _LOGGED_CHARACTERS),
+                },
+            )
+
+    def failed(self, why: str) -> None:
+        """Tell once that Events cannot be written, until one is."""
+        if not self._is_failing:
+            self._is_failing = True
+            self._logger.warning(
+                "The Events of %(component)s can't be written yet: %(why)s. They are retried.",
+                {"component": self._component, "why": printable(why, _LOGGED_CHARACTERS)},
+            )
+
+    def succeeded(self, namespace: str) -> None:
+        """Note that an Event is written: its namespace exists. Tell the end of a failure."""
+        self._is_new(namespace)
+        if self._is_failing:
+            self._is_failing = False
+            self._logger.info(
+                "The Events of %(component)s are written again.", {"component": self._component}
+            )
+
+    def raised(self, error: BaseException) -> None:
+        """Tell once for each type that a function of the operator, such as a sink, has failed."""
+        if self._is_first(type(error)):
+            # The text of the exception may have parts of objects.
+            self._logger.warning(
+                "An Event of %(component)s is lost, because it raised %(error)s. It is counted as failed.",
+                {"component": self._component, "error": type(error).__name__},
+            )
+
+    def unsent(self, count: int) -> None:
+        self._logger.warning(
+            "%(count)d Events of %(component)s were not written before the operator ended.",
+            {"component": self._component, "count": count},
+        )
+
+    def _is_new(self, namespace: str) -> bool:
+        if namespace in self._namespaces or len(self._namespaces) >= _NAMESPACES:
+            return False
+        self._namespaces.add(namespace)
+        return True
+
+    def _is_first(self, *reason: object) -> bool:
+        if reason in self._told:
+            return False
+        self._told.add(reason)
+        return True
 
 
 class ApiChoice:
@@ -69,7 +197,7 @@ class ApiChoice:
         except Unreviewed:
             self._decided = Api.CORE  # The writes themselves tell if a permission is missing.
             return
-        self._due = self._clock() + AGAIN
+        self._due = self._clock() + _REVIEW_SECONDS
         self._log.lacks(Api.CORE.right(namespace))
 
     async def _is_served(self, api: Api) -> bool:
@@ -85,16 +213,6 @@ class ApiChoice:
 
     async def _ask(self, path: str, question: bytes) -> bytes:
         return await self._transport.send("POST", path, {}, question, JSON)
-
-
-TRIES = 12
-"""The number of times that a write is tried, as in client-go."""
-
-PAUSE = 10.0
-"""Seconds between two tries. The first pause is a random part of it, so that the clients of a server that was
-down do not all come back at once."""
-
-_TIMEOUT, _NOT_IMPLEMENTED = 408, 501
 
 
 class Outcome(StrEnum):
@@ -136,7 +254,6 @@ class Delivery:
         take_turn: Callable[[], Awaitable[None]],
         renew: Callable[[WaitingWrite], None],
         adopt: Callable[[WaitingWrite, ServerEvent], None],
-        is_reference: bool,
     ) -> None:
         self._transport = transport
         self._choice = choice
@@ -149,9 +266,6 @@ class Delivery:
         """Puts the newest state of the Event in the place of the one that failed."""
         self._adopt = adopt
         """Adds the count that an Event of an earlier run has on the server."""
-        self._is_reference = is_reference
-        self.answer: Mapping[str, Any] = {}
-        """The server's last answer to a write that succeeded."""
 
     async def run(self, item: WaitingWrite) -> Outcome:
         """Write an Event, with up to 12 tries."""
@@ -163,7 +277,7 @@ class Delivery:
                 outcome = await self._try(item)
             except Refused as refused:
                 refusal = refused.refusal
-                if not self._is_passing(refusal):
+                if not _is_passing(refusal):
                     self._log.rejected(refusal, self._choice.used, item)
                     return Outcome.REJECTED
                 asked = refusal.retry_after
@@ -174,17 +288,9 @@ class Delivery:
                 self._log.succeeded(item.event.namespace)
                 return outcome
             if failures + 1 < TRIES:
-                usual = PAUSE if failures else PAUSE * self._chance()
+                usual = PAUSE_SECONDS if failures else PAUSE_SECONDS * self._chance()
                 await self._sleep(usual if asked is None else min(max(asked, 0.0), ASKED))
         return Outcome.FAILED
-
-    def _is_passing(self, refusal: Refusal) -> bool:
-        """Return True if a later try may succeed."""
-        if self._is_reference:
-            return refusal.retry_after is not None  # So does the client below client-go's recorder.
-        return refusal.code in (_TIMEOUT, TOO_MANY) or (
-            refusal.code >= 500 and refusal.code != _NOT_IMPLEMENTED
-        )
 
     async def _try(self, item: WaitingWrite) -> Outcome:
         api = await self._choice.api(item.event.namespace)
@@ -201,10 +307,10 @@ class Delivery:
 
     async def _create(self, api: Api, item: WaitingWrite) -> Outcome:
         try:
-            await self._send(Verb.CREATE, api, item, _writing.created(api, item.event))
+            await self._send(Verb.CREATE, api, item, created_body(api, item.event))
         except Refused as refused:
             refusal = refused.refusal
-            if refusal.code == CONFLICT and not self._is_reference:
+            if refusal.code == CONFLICT:
                 return await self._continue(api, item)
             item.may_be_created = item.may_be_created or refusal.code >= 500 or refusal.code == _TIMEOUT
             raise
@@ -223,7 +329,7 @@ class Delivery:
         """
         try:
             # An empty patch needs no other permission than the patch that follows.
-            found = _writing.found(await self._patch(api, item, {}))
+            found = server_event(await self._patch(api, item, {}))
             is_own = item.may_be_created and found.is_begun_with(item.event)
             item.is_new = item.may_be_created = False
             item.had_series = found.has_series
@@ -239,7 +345,7 @@ class Delivery:
         return Outcome.PATCHED
 
     def _change(self, api: Api, item: WaitingWrite) -> dict[str, Any]:
-        return _writing.changed(api, item.event, had_series=item.had_series)
+        return changed_body(api, item.event, had_series=item.had_series)
 
     async def _patch(self, api: Api, item: WaitingWrite, body: dict[str, Any]) -> Mapping[str, Any]:
         return await self._send(Verb.MERGE, api, item, body)
@@ -248,13 +354,18 @@ class Delivery:
         self, verb: Verb, api: Api, item: WaitingWrite, body: dict[str, Any]
     ) -> Mapping[str, Any]:
         method, content_type = METHODS[verb]
-        path = _writing.path_of(api, item.event, is_new=verb is Verb.CREATE)
+        path = path_of(api, item.event, is_new=verb is Verb.CREATE)
         await self._take_turn()
-        data = await self._transport.send(
-            method, path, _writing.query(), msgspec.json.encode(body), content_type
-        )
+        query, sent = {"fieldManager": MANAGER}, msgspec.json.encode(body)
+        data = await self._transport.send(method, path, query, sent, content_type)
         try:
-            self.answer = msgspec.json.decode(data, type=dict[str, Any])
+            return msgspec.json.decode(data, type=dict[str, Any])
         except (msgspec.DecodeError, UnicodeError) as error:
             raise Garbled("the server's answer isn't an Event") from error
-        return self.answer
+
+
+def _is_passing(refusal: Refusal) -> bool:
+    """Return True if a later try may succeed."""
+    if refusal.code in (_TIMEOUT, TOO_MANY):
+        return True
+    return refusal.code >= 500 and refusal.code != _NOT_IMPLEMENTED

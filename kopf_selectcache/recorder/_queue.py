@@ -113,10 +113,8 @@ class WriteQueue:
         self._resize(obj, before)
         return Added(is_replacement=False, dropped=self._drop() if len(self) > self._bound else None)
 
-    def take(self) -> WaitingWrite | None:
-        """Take the next Event to write; None if there is none."""
-        if not self._places:
-            return None
+    def take(self) -> WaitingWrite:
+        """Take the next Event to write. There must be one."""
         is_turn_of_normals = (self._turns + 1) % NORMAL_SHARE == 0
         lane = self._warnings
         if self._normals and (is_turn_of_normals or not self._warnings):

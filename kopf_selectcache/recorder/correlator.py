@@ -1,8 +1,7 @@
 """Correlator: decides for each occurrence if its Event is created, patched, or suppressed.
 
-Pure: times and the random source are handed in, nothing waits here, and the caller serialises calls. The
-numbers and options are those of client-go (tools/record), and with `reference=True` so is each outcome. The
-differences otherwise are listed in docs/decisions/0027-events.md.
+Pure: times are handed in, nothing waits here, and the caller serialises calls. The numbers and options are
+those of client-go (tools/record). The differences are listed in docs/decisions/0027-events.md.
 
 1. Occurrences that differ in their message only are *similar*. From the tenth distinct message on, with at
    most ten minutes between two of them, they become one Event, the *aggregate*.
@@ -15,7 +14,6 @@ from __future__ import annotations
 
 import math
 import re
-import struct
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -26,15 +24,12 @@ from kopf_selectcache._errors import DeclarationError, require
 
 from .events import MOST_OF_A_MESSAGE, MOST_OF_A_REASON, Event, EventType, Occurrence, cut
 
-SPAM = "spam"
-"""The bucket of the object is empty."""
-
 SUMMARY_REASON = "EventsSuppressed"
 """The reason of a summary."""
 
 _PREFIX = "(combined from similar events): "
-_MOST_OF_A_NAME = 253
-_MOST_OF_A_KEY, _MOST_OF_A_HASH = 32, 16  # Digits: of the key of an Event, and of that in its name.
+_NAME_CHARACTERS = 253
+_KEY_DIGITS, _HASH_DIGITS = 32, 16  # The first digits of an Event's key are in its name.
 _MOST_REASONS = 10  # That are counted one by one in a summary.
 _NANOSECOND = 1e-9  # A token that is missing for less is there, as in golang.org/x/time/rate.
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
@@ -72,8 +67,6 @@ class Limits:
     """Returns the message of an aggregate from the newest occurrence and the newest distinct messages."""
     bucket_key: Callable[[Occurrence], str] | None = None
     """Returns the key of a bucket."""
-    reference: bool = False
-    """Correlate exactly as client-go does. `shown` has no effect then."""
 
     def __post_init__(self) -> None:
         for name in ("similar", "burst", "remembered", "shown"):
@@ -101,10 +94,6 @@ class CorrelatorDecision:
     """The Event as it should be; None if the occurrence is suppressed."""
     is_new: bool
     """The Event is to create; otherwise to patch: `count`, `last` and the message."""
-    suppressed: str = ""
-    """Why the occurrence is suppressed; empty if it is not."""
-    summarized: int = 0
-    """The suppressed occurrences that a summary adds to the count of its Event."""
 
 
 @dataclass(slots=True)
@@ -123,7 +112,6 @@ class _Logged:
     count: int
     first: float
     name: str
-    resource_version: str = ""
 
 
 @dataclass(slots=True)
@@ -175,7 +163,7 @@ class Correlator:
 
     >>> from kopf_selectcache.recorder.events import Reference, Reporter
     >>> web = Reference("v1", "Pod", "shop", "web")
-    >>> correlator = Correlator(Limits(), chance=lambda: 0.0)
+    >>> correlator = Correlator(Limits())
     >>> for now in (0.0, 1.0):
     ...     pulled = Occurrence(Reporter("webapps"), web, EventType.NORMAL, "Pulled", "Pulled the image")
     ...     verdict = correlator.correlate(pulled, now)
@@ -184,17 +172,12 @@ class Correlator:
     False web.1fe2efd984001ce4 2
     """
 
-    def __init__(self, limits: Limits, chance: Callable[[], float]) -> None:
-        """`chance` returns random numbers of [0, 1). They are used with `reference=True` only."""
+    def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._chance = chance
         self._groups = _Lru[_Group](limits.remembered)
         self._log = _Lru[_Logged](limits.remembered)
         self._buckets = _Lru[_Bucket](limits.remembered)
-        self._rate: float = 1 / limits.refill
-        if limits.reference:
-            # Its rates are 32-bit floats, which decides at the very moment when a token is there.
-            (self._rate,) = struct.unpack("f", struct.pack("f", self._rate))
+        self._rate = 1 / limits.refill
         self._suppressed: dict[str, _Suppressed] = {}
         self._due = math.inf
         self.lost = 0
@@ -222,11 +205,6 @@ class Correlator:
         `now` if it is None.
         """
         stamp = now if stamp is None else stamp
-        if self._limits.reference:
-            shown, key = self._aggregate(occurrence, now)
-            verdict = self._count(shown, key, stamp, stamp)
-            bucket = self._bucket_of(shown, now)[1]
-            return verdict if self._take_token(bucket, now) else CorrelatorDecision(key, None, False, SPAM)
         occurrence = _fit(occurrence)
         shown, key = self._aggregate(occurrence, now)
         name, bucket = self._bucket_of(shown, now)
@@ -234,20 +212,18 @@ class Correlator:
         if self._take_token(bucket, now, needed=2 if name in self._suppressed else 1):
             return self._count(shown, key, stamp, stamp)
         self._suppress(occurrence, name, bucket, stamp)
-        return CorrelatorDecision(key, None, False, SPAM)
+        return CorrelatorDecision(key, None, is_new=False)
 
     def confirm(self, key: str, event: Event, *, sent: int | None = None) -> None:
-        """Remember the server's state of an Event: its name, count, first time, and resource version.
+        """Remember the server's state of an Event: its name, count and first time.
 
         `sent` is the count that was written, if the server's is another one: the Event of a former process
         was patched instead of a creation, and its count was added. Occurrences since the write stay counted.
         """
         count = event.count
-        if self._limits.reference:
-            key = self._key_of_event(event.occurrence)
-        elif logged := self._log.get(key):
+        if logged := self._log.get(key):
             count += max(0, logged.count - (event.count if sent is None else sent))
-        self._log.put(key, _Logged(count, event.first, event.name, event.resource_version))
+        self._log.put(key, _Logged(count, event.first, event.name))
 
     def due(self, now: float) -> list[CorrelatorDecision]:
         """Return the summaries of suppressed occurrences whose bucket has a token again.
@@ -267,7 +243,7 @@ class Correlator:
         """Return the occurrence as its Event, or that of its group, shows it, and the key of that Event."""
         limits = self._limits
         if limits.group_key is None:
-            name, local = self._key("group", *self._parts_of_group(occurrence)), occurrence.message
+            name, local = _group_key(occurrence), occurrence.message
         else:
             name, local = limits.group_key(occurrence)
         group = self._groups.get(name)
@@ -279,21 +255,15 @@ class Correlator:
         group.messages[local] = occurrence.message
         keys = list(group.messages)
         if len(keys) < limits.similar:
-            return occurrence, self._key_of_event(occurrence)
+            return occurrence, _event_key(occurrence)
         newest = [group.messages[each] for each in keys[: -1 - limits.shown : -1]]
-        if not limits.reference:
-            del group.messages[keys[0]]
-            shown = replace(occurrence, message=cut(self._combine(occurrence, newest), MOST_OF_A_MESSAGE))
-            return shown, self._key("similar", occurrence.about.namespace, name)
-        del group.messages[keys[int(self._chance() * len(keys))]]
-        source = replace(occurrence.source, controller="", instance="")
-        message = self._combine(occurrence, newest[:1])
-        return replace(occurrence, source=source, message=message, annotations={}), name
-
-    def _combine(self, occurrence: Occurrence, newest: Sequence[str]) -> str:
-        if self._limits.aggregate_message is not None:
-            return self._limits.aggregate_message(occurrence, newest)
-        return _PREFIX + "; ".join(newest)
+        del group.messages[keys[0]]
+        if limits.aggregate_message is None:
+            message = _PREFIX + "; ".join(newest)
+        else:
+            message = limits.aggregate_message(occurrence, newest)
+        shown = replace(occurrence, message=cut(message, MOST_OF_A_MESSAGE))
+        return shown, _key("similar", occurrence.about.namespace, name)
 
     def _count(
         self, occurrence: Occurrence, key: str, first: float, last: float, count: int = 1
@@ -302,32 +272,16 @@ class Correlator:
         logged = self._log.get(key)
         is_new = logged is None or logged.count == 0
         if logged is None or is_new:
-            logged = _Logged(0, first, self._name(occurrence, key, last))
+            logged = _Logged(0, first, _name(occurrence, key))
             self._log.put(key, logged)
         logged.count += count
-        event = Event(
-            occurrence,
-            occurrence.about.namespace or "default",
-            logged.name,
-            logged.count,
-            logged.first,
-            last,
-            logged.resource_version,
-        )
+        namespace = occurrence.about.namespace or "default"
+        event = Event(occurrence, namespace, logged.name, logged.count, logged.first, last)
         return CorrelatorDecision(key, event, is_new)
-
-    def _name(self, occurrence: Occurrence, key: str, stamp: float) -> str:
-        name = occurrence.about.name
-        if self._limits.reference:
-            seconds = math.floor(stamp)
-            return f"{name}.{seconds * 10**9 + round((stamp - seconds) * 1e9):x}"
-        name = name[: _MOST_OF_A_NAME - 1 - _MOST_OF_A_HASH].rstrip("-.")
-        # Names of some kinds, as of cluster roles, are none of an Event.
-        return ".".join((*([name] if _SUBDOMAIN.fullmatch(name) else []), key[:_MOST_OF_A_HASH]))
 
     def _bucket_of(self, occurrence: Occurrence, now: float) -> tuple[str, _Bucket]:
         if self._limits.bucket_key is None:
-            name = self._key("bucket", *self._parts_of_bucket(occurrence))
+            name = _key("bucket", *_bucket_parts(occurrence))
         else:
             name = self._limits.bucket_key(occurrence)
         bucket = self._buckets.get(name)
@@ -369,44 +323,38 @@ class Correlator:
         message = f"(summary of suppressed events): {each.count} more: {reasons}. Newest: {newest.message}"
         shown = replace(newest, reason=SUMMARY_REASON, message=cut(message, MOST_OF_A_MESSAGE))
         about = newest.about
-        key = self._key("summary", name, about.kind, about.namespace, about.name, about.uid)
-        verdict = self._count(shown, key, each.first, each.last, each.count)
-        return replace(verdict, summarized=each.count)
+        key = _key("summary", name, about.kind, about.namespace, about.name, about.uid)
+        return self._count(shown, key, each.first, each.last, each.count)
 
-    def _key(self, sort: str, *parts: str) -> str:
-        if self._limits.reference:
-            return "".join(parts)
-        return sha256("\0".join((sort, *parts)).encode(errors="replace")).hexdigest()[:_MOST_OF_A_KEY]
 
-    def _parts_of_bucket(self, occurrence: Occurrence) -> tuple[str, ...]:
-        source, about = occurrence.source, occurrence.about
-        # A restarted operator has another host, and the Event is the same.
-        host = source.host if self._limits.reference else ""
-        parts = (
-            source.component,
-            host,
-            about.kind,
-            about.namespace,
-            about.name,
-            about.uid,
-            about.api_version,
-        )
-        return (*parts, occurrence.type)
+def _key(sort: str, *parts: str) -> str:
+    return sha256("\0".join((sort, *parts)).encode(errors="replace")).hexdigest()[:_KEY_DIGITS]
 
-    def _parts_of_group(self, occurrence: Occurrence) -> tuple[str, ...]:
-        source = occurrence.source
-        parts = (*self._parts_of_bucket(occurrence), occurrence.reason, source.controller)
-        return (*parts, source.instance) if self._limits.reference else parts
 
-    def _key_of_event(self, occurrence: Occurrence) -> str:
-        component, host, kind, namespace, name, uid, *rest = self._parts_of_bucket(occurrence)
-        about, related = occurrence.about, occurrence.related
-        parts = [component, host, kind, namespace, name, about.field_path, uid, *rest, occurrence.reason]
-        if not self._limits.reference:
-            parts.append(occurrence.action)
-            if related is not None:
-                parts += [related.kind, related.namespace, related.name, related.uid]
-        return self._key("event", *parts, occurrence.message)
+def _bucket_parts(occurrence: Occurrence) -> tuple[str, ...]:
+    # A restarted operator has another host and instance, and the Event is the same.
+    about = occurrence.about
+    parts = (occurrence.source.component, about.kind, about.namespace, about.name, about.uid)
+    return (*parts, about.api_version, occurrence.type)
+
+
+def _group_key(occurrence: Occurrence) -> str:
+    return _key("group", *_bucket_parts(occurrence), occurrence.reason, occurrence.source.controller)
+
+
+def _event_key(occurrence: Occurrence) -> str:
+    about, related = occurrence.about, occurrence.related
+    parts = [*_bucket_parts(occurrence), about.field_path, occurrence.reason, occurrence.action]
+    if related is not None:
+        parts += [related.kind, related.namespace, related.name, related.uid]
+    return _key("event", *parts, occurrence.message)
+
+
+def _name(occurrence: Occurrence, key: str) -> str:
+    """Return the name of an Event."""
+    name = occurrence.about.name[: _NAME_CHARACTERS - 1 - _HASH_DIGITS].rstrip("-.")
+    # Names of some kinds, as of cluster roles, are none of an Event.
+    return ".".join((*([name] if _SUBDOMAIN.fullmatch(name) else []), key[:_HASH_DIGITS]))
 
 
 def _fit(occurrence: Occurrence) -> Occurrence:

@@ -55,7 +55,7 @@ class Recorder:
 
     `host` is the machine, if Events are told apart by it. `writes_per_second` limits the requests, with None
     for no limit; `waiting` is the number of Events that may wait. `api` is `'v1'`, `'events.k8s.io/v1'`, or
-    `'auto'` for what the permissions allow. `reference=True` does exactly as client-go does. `sink` takes the
+    `'auto'` for what the permissions allow. `sink` takes the
     Events: `'server'`, `'log'`, a function of one `Event`, or a collection of these. A function is called in
     the thread that records. The further options are those of `Limits`.
 
@@ -73,7 +73,6 @@ class Recorder:
         writes_per_second: float | None = WRITES_PER_SECOND,
         api: Literal["auto", "v1", "events.k8s.io/v1"] = "auto",
         waiting: int = WAITING,
-        reference: bool = False,
         sink: Sink | Collection[Sink] = "server",
         **limits: Unpack[LimitOptions],
     ) -> None:
@@ -98,9 +97,9 @@ class Recorder:
         self._writes_per_second = writes_per_second
         for name in limits.keys() - LimitOptions.__annotations__:
             raise no_option("Recorder()", name, _OPTIONS)
-        self._limits = Limits(reference=reference, **limits)
+        self._limits = Limits(**limits)
         # The server requires an instance in events.k8s.io.
-        self._source = Reporter(component, host, component, host if reference else host or component)
+        self._source = Reporter(component, host, component, host or component)
         # A recorder that is made anew for each call continues the recording of the one before.
         self._key: object = (self._source, self._limits, self._sinks, api, waiting, writes_per_second)
         try:
@@ -189,7 +188,7 @@ class Recorder:
 
 _CALL = "Recorder.record()"
 _OPTIONS = (
-    *("cache", "host", "writes_per_second", "api", "waiting", "reference", "sink"),
+    *("cache", "host", "writes_per_second", "api", "waiting", "sink"),
     *LimitOptions.__annotations__,
 )
 

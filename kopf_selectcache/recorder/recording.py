@@ -6,9 +6,6 @@
 Each occurrence is counted once, by what became of it:
 
     recorded + summaries == the sum of the outcomes + waiting
-
-With `Limits(reference=True)` it does as client-go does: occurrences wait in the order in which they came, the
-correlator is asked when it is their turn, and there is no rate.
 """
 
 from __future__ import annotations
@@ -16,14 +13,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections import Counter, deque
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections import Counter
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from random import random
 from threading import Lock, RLock
 from time import monotonic, time
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from kopf_selectcache.client.fence import time_left
 from kopf_selectcache.client.fetcher import Pace
@@ -33,12 +30,13 @@ from kopf_selectcache.core.redact import printable, printable_name
 from kopf_selectcache.informer.environment import context_of_loop, sleep_until
 from kopf_selectcache.informer.informers import Runtime
 
-from ._delivery import ApiChoice, Delivery, Outcome
-from ._log import EventLog
+from ._delivery import ApiChoice, Delivery, EventLog, Outcome
 from ._queue import WaitingWrite, WriteQueue
-from ._writing import ServerEvent
 from .correlator import Correlator, CorrelatorDecision, Limits
-from .events import MOST_OF_A_MESSAGE, Api, Event, EventType, Occurrence, Reporter
+from .events import MOST_OF_A_MESSAGE, Api, Event, EventType, Occurrence, Reporter, ServerEvent
+
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric
 
 Sink: TypeAlias = Callable[[Event], object] | Literal["server", "log"]
 """Takes Events: the server, the log of the operator, or a function."""
@@ -115,7 +113,7 @@ class Recording:
         self._clock, self._wall_clock = clock, wall_clock
         self._sleep = sleep
         self._logger = logger
-        self._correlator = Correlator(limits, chance)
+        self._correlator = Correlator(limits)
         self._log = EventLog(source.component, logger)
         sinks: Collection[Sink] = (sink,) if isinstance(sink, str) or callable(sink) else sink
         self._sinks: list[Callable[[Event], object]] = [
@@ -131,20 +129,13 @@ class Recording:
             take_turn=self._take_turn,
             renew=self._renew,
             adopt=self._adopt,
-            is_reference=limits.reference,
         )
-        is_paced = writes_per_second is not None and not limits.reference
-        self._pace = Pace(writes_per_second) if is_paced and writes_per_second is not None else None
+        self._pace = None if writes_per_second is None else Pace(writes_per_second)
         self._lock = RLock()
         """Held by the methods that threads call, and by those that change the same data. A function of
         `Limits` may record as well."""
-        self._bound = waiting
         self._queue = WriteQueue(waiting)
-        self._raw: deque[tuple[Occurrence, float]] = deque()
-        """With `reference=True`: the occurrences and their times."""
-        self._current: WaitingWrite | None = None
-        """The Event that is being written."""
-        self._is_busy = False
+        self._is_writing = False
         self._absent: dict[str, bool] = {}
         """The keys of Events that the correlator takes for created, and that were dropped; and whether they
         may be created."""
@@ -171,7 +162,9 @@ class Recording:
                 event = self._accept(occurrence)
         except BaseException as error:  # A function of Limits has failed.  # noqa: BLE001
             let_exit(error)
-            self._fail(error)
+            with self._lock:
+                self._counts[Outcome.FAILED] += 1
+            self._log.raised(error)
             return
         if event is not None:
             self._hand(event)
@@ -180,7 +173,7 @@ class Recording:
         """Return the counts so far."""
         with self._lock:
             counts = {outcome.value: self._counts[outcome] for outcome in Outcome}
-            waiting = len(self._queue) + len(self._raw) + self._is_busy
+            waiting = len(self._queue) + self._is_writing
             return RecordingStats(
                 recorded=self._recorded, summaries=self._summaries, waiting=waiting, **counts
             )
@@ -193,16 +186,7 @@ class Recording:
         if _is_about_event(occurrence):
             self._counts[Outcome.IGNORED] += 1
             return None
-        if not self._limits.reference:
-            return self._take_verdict(
-                self._correlator.correlate(occurrence, self._clock(), self._wall_clock())
-            )
-        if len(self._raw) >= self._bound:
-            self._counts[Outcome.OVERFLOW] += 1
-        else:
-            self._raw.append((occurrence, self._wall_clock()))
-            self._notify()
-        return None
+        return self._take_verdict(self._correlator.correlate(occurrence, self._clock(), self._wall_clock()))
 
     def _take_verdict(self, verdict: CorrelatorDecision) -> Event | None:
         event = verdict.event
@@ -263,11 +247,6 @@ class Recording:
             },
         )
 
-    def _fail(self, error: BaseException) -> None:
-        with self._lock:
-            self._counts[Outcome.FAILED] += 1
-        self._log.raised(error)
-
     # ---- On the operator's loop.
 
     def start(self) -> None:
@@ -275,7 +254,7 @@ class Recording:
         if not self._is_closed:
             self._loop = asyncio.get_running_loop()  # Of use before the task begins.
             name = f"selectcache: events of {self.source.component}"
-            self._task = asyncio.create_task(self.run(), name=name, context=context_of_loop())
+            self._task = asyncio.create_task(self._run(), name=name, context=context_of_loop())
 
     async def end(self, timeout: float = FLUSH) -> None:  # noqa: ASYNC109  # It is a part of its work.
         """Write what waits, for at most `timeout` seconds, and end."""
@@ -286,15 +265,14 @@ class Recording:
             if self._task is not None:
                 await asyncio.wait({self._task})
 
-    async def run(self) -> None:
+    async def _run(self) -> None:
         """Write Events until cancelled."""
-        self._loop = asyncio.get_running_loop()
         while True:
             with self._lock:
                 self._wake.clear()
                 self._is_woken = False
                 summaries = self._summarize(self._clock())
-                is_empty = not self._queue and not self._raw
+                is_empty = not self._queue
                 next_due = self._correlator.next_due
             for event in summaries:
                 self._hand(event)
@@ -332,10 +310,8 @@ class Recording:
     async def _write_next(self) -> None:
         """Write the next Event."""
         with self._lock:
-            item = self._take()
-            self._current, self._is_busy = item, item is not None
-        if item is None:
-            return
+            item = self._queue.take()
+            self._is_writing = True
         outcome = Outcome.UNSENT
         try:
             outcome = await self._delivery.run(item)
@@ -344,31 +320,11 @@ class Recording:
             self._log.raised(error)
         finally:
             with self._lock:
-                self._current, self._is_busy = None, False
+                self._is_writing = False
                 if outcome in (Outcome.CREATED, Outcome.PATCHED):
                     self._counts[outcome] += 1
-                    self._confirm(item)
                 else:
                     self._drop(item, outcome)
-
-    def _take(self) -> WaitingWrite | None:
-        if not self._raw:
-            return self._queue.take()
-        occurrence, stamp = self._raw.popleft()
-        try:
-            verdict = self._correlator.correlate(occurrence, self._clock(), stamp)
-        except BaseException as error:  # As above.  # noqa: BLE001
-            let_exit(error)
-            self._fail(error)
-            return None
-        if verdict.event is None:
-            self._counts[Outcome.SPAM] += 1
-            return None
-        self._hand(verdict.event)
-        if not self._is_written:
-            self._counts[Outcome.HANDED] += 1
-            return None
-        return WaitingWrite(verdict.key, verdict.event, verdict.is_new)
 
     def _renew(self, item: WaitingWrite) -> None:
         """Replace the state of the Event that failed by the newest one."""
@@ -388,20 +344,6 @@ class Recording:
                 newer.is_new = False
             self._correlator.confirm(item.key, item.event, sent=sent)
 
-    def _confirm(self, item: WaitingWrite) -> None:
-        """Tell the correlator the server's state, as client-go does."""
-        if self._limits.reference:
-            answer = self._delivery.answer
-            metadata = answer.get("metadata") or {}
-            count = answer.get("count")
-            event = replace(
-                item.event,
-                name=metadata.get("name") or item.event.name,
-                count=count if isinstance(count, int) else item.event.count,
-                resource_version=metadata.get("resourceVersion") or "",
-            )
-            self._correlator.confirm(item.key, event)
-
     async def flush(self, timeout: float = FLUSH) -> None:  # noqa: ASYNC109  # It is a part of its work.
         """Accept nothing more, and return once all that waits is written, or after `timeout` seconds. What is
         left is counted as unsent by `close`.
@@ -409,7 +351,7 @@ class Recording:
         with self._lock:
             summaries = self._summarize(math.inf)
             self._is_closed = True
-            if self._queue or self._raw or self._is_busy:
+            if self._queue or self._is_writing:
                 self._idle.clear()
             else:
                 self._idle.set()
@@ -425,12 +367,11 @@ class Recording:
             self._task.cancel()
         with self._lock:
             self._is_closed = True
-            left = len(self._raw)
-            self._raw.clear()
-            while self._queue.take() is not None:
-                left += 1
+            left = len(self._queue)
+            while self._queue:
+                self._queue.take()
             self._counts[Outcome.UNSENT] += left
-            left += self._is_busy  # The write that is cancelled counts itself.
+            left += self._is_writing  # The write that is cancelled counts itself.
         if left:
             self._log.unsent(left)
 
@@ -487,6 +428,37 @@ async def end_recordings(runtime: Runtime, timeout: float = FLUSH) -> None:  # n
     it on its loop, while its transport is open.
     """
     await runtime.extensions.get(Recordings).end(timeout)
+
+
+# ---- Metrics for Prometheus.
+
+_METRICS = "kopf_selectcache_"
+
+
+def event_metrics(runtime: Runtime) -> Iterator[Metric]:
+    """Yield the counts of an operator's Events by the name of their recorder."""
+    # prometheus_client is an optional dependency.
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily  # noqa: PLC0415
+
+    emitted = CounterMetricFamily(
+        _METRICS + "emitted_events", "Events that were recorded, and summaries.", labels=["component"]
+    )
+    recorded = CounterMetricFamily(
+        _METRICS + "recorded_events", "The outcomes of these Events.", labels=["component", "outcome"]
+    )
+    waiting = GaugeMetricFamily(
+        _METRICS + "waiting_events", "Events that wait to be written.", labels=["component"]
+    )
+    totals: dict[str, Counter[str]] = {}
+    for recording in recordings_of(runtime):  # Several may have one name.
+        stats, total = recording.stats(), totals.setdefault(recording.component, Counter())
+        total.update({**stats.outcomes, "emitted": stats.emitted, "waiting": stats.waiting})
+    for component, total in totals.items():
+        emitted.add_metric([component], total.pop("emitted"))
+        waiting.add_metric([component], total.pop("waiting"))
+        for outcome, count in total.items():
+            recorded.add_metric([component, outcome], count)
+    yield from (emitted, recorded, waiting)
 
 
 def recordings_of(runtime: Runtime) -> list[Recording]:

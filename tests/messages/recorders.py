@@ -7,7 +7,7 @@ from typing import Any
 
 from kopf_selectcache import Recorder
 from kopf_selectcache.core.protocol.messages import FieldCause, Refusal
-from kopf_selectcache.recorder._log import EventLog
+from kopf_selectcache.recorder._delivery import EventLog
 from kopf_selectcache.recorder._queue import WaitingWrite
 from kopf_selectcache.recorder.events import Api, Event, EventType, Occurrence, Reference, Reporter
 from tests.messages.logs import LOGGER

@@ -363,7 +363,7 @@ SILENCE: tuple[Mutant, ...] = (
     ),
     Mutant(
         "warn of each Event into a namespace that does not exist",
-        "recorder/_log.py",
+        "recorder/_delivery.py",
         "        self._namespaces.add(namespace)\n",
         "",
         20,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 from itertools import count, islice
@@ -92,40 +92,21 @@ WIDE: dict[str, Any] = {
 SORTS: dict[str, dict[str, Any]] = {
     "counts": {"remembered": [4096, 5], "reasons": 1, "burst": [1000, 5]},
     "aggregates": {"similar": [1, 2, 3], "within": [4, 600], "burst": [1000]},
-    "buckets": {"burst": [1, 2, 3], "refill": [300.0, 7.0, 0.5, 25.0], "similar": [3, 10]},
-    "evictions": {"remembered": [1, 2, 3], "similar": [2, 3], "burst": [2, 1000], "varied": False},
+    "buckets": {"burst": [2, 3, 5], "refill": [300.0, 7.0, 0.5], "similar": [3, 10]},
+    "evictions": {"remembered": [1, 2, 3], "similar": [2, 3], "burst": [2, 1000], "answers": False},
     "everything": {
         "similar": [0, 1, 2, 3],
         "within": [0, 4, 600],
-        "burst": [0, 1, 2, 5],
-        "refill": [0, 300.0, 3.0, 10.0],
+        "burst": [0, 2, 5, 1000],
+        "refill": [0, 300.0, 0.5, 10.0],
         "remembered": [0, 2, 4, 8],
+        "answers": False,
     },
-    "functions": {"similar": [2, 3], "burst": [2, 3], "functions": True},
-    "the defaults": {"length": 80, "objects": 1, "varied": False},
+    "functions": {"similar": [2, 3], "burst": [2, 3, 1000], "functions": True},
+    "the defaults": {"length": 80, "objects": 1},
 }
-"""Sorts of scripts in which no message of a full group repeats: which one client-go forgets is random."""
-
-REPEATING: dict[str, Any] = {
-    "similar": [2, 3],
-    "burst": [1000],
-    "objects": 1,
-    "reasons": 1,
-    "varied": False,
-    "repeats": True,
-    "length": 20,
-}
-"""A sort in which they do: client-go has one of several outcomes."""
-
-PLAIN: dict[str, Any] = {
-    "similar": [2, 3, 10],
-    "within": [4, 600],
-    "burst": [2, 5, 1000],
-    "refill": [300.0, 0.5],
-    "varied": False,
-    "answers": False,
-}
-"""A sort without the known differences, up to the first suppression."""
+"""Sorts of scripts without the known differences, up to the first suppression. No message of a full group
+repeats: which one client-go forgets is random."""
 
 
 def make(
@@ -135,13 +116,9 @@ def make(
     reasons: int = 2,
     length: int = 40,
     functions: bool = False,
-    varied: bool = True,
-    repeats: bool = False,
     answers: bool = True,
     **ranges: Any,
 ) -> Script:
-    """Return a script. `varied`: its sources and paths vary; `repeats`: messages of full groups repeat;
-    `answers`: those of the server have other names and counts, and come late."""
     chosen = {name: rng.choice(values) for name, values in {**WIDE, **ranges}.items()}
     options = cast("Options", {**chosen, "functions": functions})
     similar, within = options["similar"] or 10, options["within"] or 600
@@ -154,40 +131,19 @@ def make(
     ops: list[Operation] = []
     for index in range(length):
         at += QUARTER * rng.choices(gaps, weights)[0]
-        if ops and rng.random() < 0.25:
-            answered = rng.randrange(len(ops)) if answers else len(ops) - 1
-            if "occurrence" in ops[answered]:
-                add = rng.choice([0, 0, 0, 1, 3, -1, -100]) if answers else 0
-                name = rng.choice(["", "", f"other-{index}"]) if answers else ""
-                ops.append(Operation(at=at, confirms=answered, name=name, version=f"v{index}", add=add))
-                continue
-        # Joined without a separator, "a" and "b1" are "ab" and "1".
-        name, uid = rng.choice([("a", "b1"), ("ab", "1"), ("c", ""), ("d", "")][:objects])
-        host, path = (rng.choice(["", "", each]) if varied else "" for each in ("host", "spec"))
-        parts = [
-            "webapps",
-            host,
-            *rng.choice([("", ""), ("c", "i"), ("c", "j")] if varied else [("", "")]),
-            "Pod",
-            rng.choice(["shop", ""]) if objects > 2 else "shop",
-            name,
-            uid if varied else "",
-            path,
-            "v1",
-            rng.choice(["Normal", "Normal", "Warning"]),
-            f"Reason{rng.randrange(reasons)}",
-        ]
+        if answers and ops and rng.random() < 0.25 and "occurrence" in ops[-1]:
+            ops.append(Operation(at=at, confirms=len(ops) - 1, name="", version=f"v{index}", add=0))
+            continue
+        name = rng.choice("acd"[:objects])
+        parts = ["webapps", "", "", "", "Pod", "shop", name, "", "", "v1"]
+        parts += [rng.choice(["Normal", "Normal", "Warning"]), f"Reason{rng.randrange(reasons)}"]
         # The functions of scripts have a group for each reason.
-        group = parts[-1] if functions else "".join(parts[:2] + parts[4:8] + parts[9:] + parts[2:4])
+        group = parts[-1] if functions else "".join(parts)
         if at - seen.get(group, at) > within * SECOND:
             full[group].clear()
         seen[group] = at
-        message = (
-            rng.choice(["" if varied else "l", "m", "n", "o", "p"])
-            if similar < 9
-            else f"m{rng.randrange(14)}"
-        )
-        if not repeats and len(full[group] | {message}) >= similar:
+        message = rng.choice("lmnop") if similar < 9 else f"m{rng.randrange(14)}"
+        if len(full[group] | {message}) >= similar:
             message = f"m{next(fresh)}"
         full[group].add(message)
         ops.append(Operation(at=at, occurrence=[*parts, message]))
@@ -195,13 +151,12 @@ def make(
 
 
 def scripts(seed: int, number: int, sort: str) -> Iterator[Script]:
-    """Yield this many scripts of a sort: one of `SORTS`, `repeating` or `plain`."""
+    """Yield this many scripts of a sort."""
     rng = random.Random(f"{seed} {sort}")
-    options = {**SORTS, "repeating": REPEATING, "plain": PLAIN}[sort]
-    yield from (make(rng, **options) for _ in range(number))
+    yield from (make(rng, **SORTS[sort]) for _ in range(number))
 
 
-def limits_of(options: Options, *, reference: bool = True, shown: int = 1) -> Limits:
+def limits_of(options: Options, *, shown: int) -> Limits:
     given: dict[str, Any] = {
         "similar": options["similar"],
         "similar_within": options["within"],
@@ -216,7 +171,7 @@ def limits_of(options: Options, *, reference: bool = True, shown: int = 1) -> Li
             "aggregate_message": lambda occurrence, _: f"{occurrence.reason} again: {occurrence.message}",
             "bucket_key": lambda occurrence: occurrence.type + occurrence.message,
         }
-    return Limits(**given, shown=shown, reference=reference)
+    return Limits(**(given | {"shown": min(shown, given.get("similar", 10))}))
 
 
 def occurrence_of(parts: Sequence[str]) -> Occurrence:
@@ -237,7 +192,6 @@ def outcome_of(verdict: CorrelatorDecision) -> Outcome:
         "patch": [] if verdict.is_new else patched,
         "namespace": event.namespace,
         "name": event.name,
-        "version": event.resource_version,
         "count": event.count,
         "first": round(event.first * 4) * QUARTER,
         "last": round(event.last * 4) * QUARTER,
@@ -248,9 +202,9 @@ def outcome_of(verdict: CorrelatorDecision) -> Outcome:
     return cast("Outcome", {name: value for name, value in outcome.items() if value})
 
 
-def play(script: Script, limits: Limits, chance: Callable[[], float] = lambda: 0.0) -> Iterator[Outcome]:
+def play(script: Script, limits: Limits) -> Iterator[Outcome]:
     """Yield the outcomes of our correlator."""
-    correlator = Correlator(limits, chance)
+    correlator = Correlator(limits)
     verdicts: dict[int, CorrelatorDecision] = {}
     for index, op in enumerate(script["ops"]):
         if "occurrence" in op:
@@ -260,64 +214,28 @@ def play(script: Script, limits: Limits, chance: Callable[[], float] = lambda: 0
             continue
         verdict = verdicts[op["confirms"]]
         if (event := verdict.event) is not None:
-            named = replace(event, name=op["name"] or event.name, resource_version=op["version"])
-            correlator.confirm(verdict.key, replace(named, count=max(0, event.count + op["add"])))
+            correlator.confirm(verdict.key, replace(event, count=event.count + op["add"]))
         yield Outcome()
 
 
-def is_equal(script: Script, theirs: list[Outcome]) -> bool:
-    return list(play(script, limits_of(script["options"]))) == theirs
-
-
 def is_alike(script: Script, theirs: list[Outcome], *, shown: int = 1, whole: bool = False) -> bool:
-    """Return true if the outcomes without `reference=True` are those of client-go, but for names and for the
-    versions of aggregates: up to the first suppression, or as a `whole`. An Event keeps its name.
+    """Return true if our outcomes are those of client-go, but for names and versions: up to the first
+    suppression, or as a `whole`. An Event that is patched keeps its name.
     """
     names: dict[str, str] = {}
-    for our, their in zip(
-        play(script, limits_of(script["options"], reference=False, shown=shown)), theirs, strict=True
-    ):
+    ours = play(script, limits_of(script["options"], shown=shown))
+    for our, their in zip(ours, theirs, strict=True):
         left, right = our.copy(), their.copy()
-        name = right.pop("name", "")
-        if names.setdefault(left.pop("name", ""), name) != name:
+        our_name, their_name = left.pop("name", ""), right.pop("name", "")
+        if "patch" in left and names[our_name] != their_name:
             return False
-        if right.get("message", "").startswith("(combined"):
-            left.pop("version", None)
+        names[our_name] = their_name
+        right.pop("version", None)
         if left != right:
             return False
         if "skip" in right and not whole:
             break
     return True
-
-
-def is_reachable(script: Script, theirs: list[Outcome]) -> bool:
-    """Return true if some random numbers lead to these outcomes."""
-    limits, chosen = limits_of(script["options"]), list[int]()
-    while True:
-        chooser = Chooser(limits.similar, chosen)
-        ours = play(script, limits, chooser.choose)
-        if all(our == their for our, their in zip(ours, theirs, strict=True)):
-            return True
-        # Those before the first difference.
-        chosen = chooser.taken
-        while chosen and chosen[-1] == limits.similar - 1:
-            chosen.pop()
-        if not chosen:
-            return False
-        chosen[-1] += 1
-
-
-class Chooser:
-    """Chooses by numbers that are given, and then the first each time."""
-
-    def __init__(self, number: int, given: list[int]) -> None:
-        self.taken: list[int] = []
-        self._number = number
-        self._given = iter(given)
-
-    def choose(self) -> float:
-        self.taken.append(next(self._given, 0))
-        return (self.taken[-1] + 0.5) / self._number
 
 
 def ask(oracle: Path, asked: Iterable[Script]) -> Iterator[tuple[Script, list[Outcome]]]:
@@ -334,7 +252,7 @@ def stored() -> dict[str, list[tuple[Script, list[Outcome]]]]:
 
 
 DIFFERENCES: dict[str, Script] = {}
-"""A script for each known difference without `reference=True`; docs/decisions/0027-events.md lists them."""
+"""A script for each known difference; docs/decisions/0027-events.md lists them."""
 
 
 def _script(name: str, *given: dict[str, Any], **options: Any) -> None:
@@ -366,7 +284,7 @@ _script("messages are cut", {"12": "m" * 2000})
 if __name__ == "__main__":
     try:
         oracle = golang.build(find_go(), MODULE)
-        made = {sort: list(scripts(1, COUNT, sort)) for sort in (*SORTS, "repeating", "plain")}
+        made = {sort: list(scripts(1, COUNT, sort)) for sort in SORTS}
         made["differences"] = list(DIFFERENCES.values())
         golang.store(GOLDEN, [(sort, list(ask(oracle, asked))) for sort, asked in made.items()])
     except (NoGo, OracleError) as error:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kopf_selectcache.core.protocol.messages import FieldCause, Refusal
-from kopf_selectcache.recorder._log import EventLog
+from kopf_selectcache.recorder._delivery import EventLog
 from kopf_selectcache.recorder._queue import WaitingWrite
 from kopf_selectcache.recorder.events import Api, Event
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kopf_selectcache.recorder._writing import ServerEvent, found, parsed
+from kopf_selectcache.recorder.events import ServerEvent, server_event
 
 from .event_server import (
     GROUP,
@@ -185,7 +185,9 @@ def test_an_event_of_the_group_is_continued_by_its_series() -> None:
 
 def test_the_count_of_an_event_is_the_highest_that_it_has() -> None:
     first = "2027-01-15T08:00:00Z"
-    assert found({}) == ServerEvent(1, None, None)
-    assert found({"count": 3, "firstTimestamp": first}) == ServerEvent(3, 1_800_000_000.0, 1_800_000_000.0)
-    assert found({"count": None, "deprecatedCount": 4, "series": {"count": 2}}).count == 4
-    assert parsed("yesterday") is None
+    assert server_event({}) == ServerEvent(1, None, None)
+    assert server_event({"count": 3, "firstTimestamp": first}) == ServerEvent(
+        3, 1_800_000_000.0, 1_800_000_000.0
+    )
+    assert server_event({"count": None, "deprecatedCount": 4, "series": {"count": 2}}).count == 4
+    assert server_event({"firstTimestamp": "yesterday"}).first is None

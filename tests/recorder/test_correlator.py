@@ -13,7 +13,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from kopf_selectcache.errors import DeclarationError
-from kopf_selectcache.recorder.correlator import SPAM, SUMMARY_REASON, Correlator, CorrelatorDecision, Limits
+from kopf_selectcache.recorder.correlator import SUMMARY_REASON, Correlator, CorrelatorDecision, Limits
 from kopf_selectcache.recorder.events import Event, EventType, Occurrence, Reference, Reporter
 
 SOURCE = Reporter("webapps", controller="example.com/webapps")
@@ -29,13 +29,12 @@ def occur(reason: str = "Pulled", message: str = "m", **changes: Any) -> Occurre
 
 
 def make(**limits: Any) -> Correlator:
-    return Correlator(Limits(**limits), chance=lambda: 0.0)
+    return Correlator(Limits(**limits))
 
 
 def written(verdict: CorrelatorDecision) -> Event:
     """Return the Event of an occurrence that is not suppressed."""
     assert verdict.event is not None
-    assert verdict.suppressed == ""
     return verdict.event
 
 
@@ -115,8 +114,9 @@ def test_the_least_recently_used_event_is_forgotten() -> None:
     assert correlator.correlate(occur(message="b"), 0.0).is_new
 
 
-def test_three_reasons_of_one_object_share_a_bucket_and_two_fall_silent_in_client_go() -> None:
-    """A job controller records three reasons a minute: 25 Events at first, and then one in five minutes."""
+def test_three_reasons_of_one_object_share_a_bucket_and_its_summaries() -> None:
+    """A job controller records three reasons a minute: 25 Events at first, and then one in five minutes. In
+    client-go, all of those tell of the first reason."""
 
     def record_for_a_day(correlator: Correlator) -> tuple[dict[str, list[float]], list[CorrelatorDecision]]:
         times, summaries = defaultdict(list), []
@@ -128,14 +128,10 @@ def test_three_reasons_of_one_object_share_a_bucket_and_two_fall_silent_in_clien
                     times[reason].append(now)
         return times, summaries
 
-    times, summaries = record_for_a_day(make(reference=True))
-    assert times["Created"][8:] == [480.0, *(float(now) for now in range(600, 24 * 3600, 300))]
-    assert (times["Completed"][-1], times["Deleted"][-1]) == (481.0, 422.0)
-    assert summaries == []
-    # Ours: the same until then, and a summary of all three in each five minutes since.
-    ours, summaries = record_for_a_day(make())
-    assert ours == {reason: [each for each in these if each < 600] for reason, these in times.items()}
-    assert len(summaries) == len(times["Created"][9:])
+    times, summaries = record_for_a_day(make())
+    assert [times[reason][-1] for reason in ("Created", "Completed", "Deleted")] == [480.0, 481.0, 422.0]
+    assert sum(map(len, times.values())) == 26
+    assert len(summaries) == len(range(600, 24 * 3600, 300))
     assert texts(summaries[1]) == (
         "(summary of suppressed events): 15 more: 5 Created, 5 Completed, 5 Deleted. Newest: m"
     )
@@ -147,28 +143,27 @@ def test_a_summary_is_due_when_the_bucket_opens_and_takes_its_token() -> None:
     correlator = make(burst=1, refill=300.0)
     assert correlator.next_due == math.inf
     verdicts = [correlator.correlate(occur(message=f"m{now}"), float(now)) for now in range(3)]
-    assert [each.suppressed for each in verdicts] == ["", SPAM, SPAM]
-    assert [each.event for each in verdicts[1:]] == [None, None]
+    assert [each.event is None for each in verdicts] == [False, True, True]
     assert (correlator.waiting, correlator.next_due) == (2, 300.0)
     assert correlator.due(299.9) == []
     # At this moment there is a token, and it is the summary's.
-    assert correlator.correlate(occur("Failed", "m3"), 300.0).suppressed == SPAM
+    assert correlator.correlate(occur("Failed", "m3"), 300.0).event is None
     (summary,) = correlator.due(300.0)
     event = written(summary)
     assert (event.occurrence.reason, event.count, event.first, event.last) == (SUMMARY_REASON, 3, 1.0, 300.0)
     assert texts(summary) == "(summary of suppressed events): 3 more: 2 Pulled, 1 Failed. Newest: m3"
-    assert (summary.is_new, summary.summarized, correlator.waiting) == (True, 3, 0)
-    assert correlator.correlate(occur(), 599.0).suppressed == SPAM
+    assert (summary.is_new, correlator.waiting) == (True, 0)
+    assert correlator.correlate(occur(), 599.0).event is None
     assert [(each.is_new, written(each).count) for each in correlator.due(600.0)] == [(False, 4)]
     assert correlator.due(math.inf) == []
 
 
 def test_an_occurrence_goes_beside_a_summary_if_there_are_two_tokens() -> None:
     correlator = make(burst=2, refill=1.0)
-    assert [correlator.correlate(occur(), 0.0).suppressed for _ in range(3)] == ["", "", SPAM]
-    assert correlator.correlate(occur(), 1.5).suppressed == SPAM
-    assert correlator.correlate(occur(), 2.0).suppressed == ""
-    assert [each.summarized for each in correlator.due(2.0)] == [2]
+    assert [correlator.correlate(occur(), 0.0).event is None for _ in range(3)] == [False, False, True]
+    assert correlator.correlate(occur(), 1.5).event is None
+    assert correlator.correlate(occur(), 2.0).event is not None
+    assert [written(each).count for each in correlator.due(2.0)] == [2]
 
 
 def test_the_end_of_a_recorder_makes_all_summaries_due() -> None:
@@ -176,7 +171,7 @@ def test_the_end_of_a_recorder_makes_all_summaries_due() -> None:
     for name in ("web", "db"):
         for _ in range(3):
             correlator.correlate(occur(name=name), 0.0)
-    assert [each.summarized for each in correlator.due(math.inf)] == [2, 2]
+    assert [written(each).count for each in correlator.due(math.inf)] == [2, 2]
 
 
 def test_a_summary_counts_reasons_and_shows_the_newest_warning() -> None:
@@ -211,7 +206,7 @@ def test_functions_replace_keys_and_messages() -> None:
         bucket_key=lambda occurrence: occurrence.about.namespace,
     )
     verdicts = [correlator.correlate(occur(name=name), 0.0) for name in ("a", "b", "c")]
-    assert [each.suppressed for each in verdicts] == ["", "", SPAM]
+    assert [each.event is None for each in verdicts] == [False, False, True]
     assert texts(verdicts[1]) == "Pulled of 2"
 
 
@@ -220,32 +215,14 @@ def test_occurrences_since_a_write_count_on_after_its_answer() -> None:
     first = correlator.correlate(occur(), 5.0)
     correlator.correlate(occur(), 6.0)
     # The server has an Event of a former process: it was patched from 7 to 8.
-    answer = replace(written(first), name="web.other", count=8, first=1.0, resource_version="17")
+    answer = replace(written(first), name="web.other", count=8, first=1.0)
     correlator.confirm(first.key, answer, sent=1)
     event = written(correlator.correlate(occur(), 7.0))
-    assert (event.name, event.count, event.first, event.resource_version) == ("web.other", 10, 1.0, "17")
+    assert (event.name, event.count, event.first) == ("web.other", 10, 1.0)
     # An answer for an Event that is forgotten meanwhile is remembered.
     other = make()
     other.confirm(first.key, answer)
     assert written(other.correlate(occur(), 7.0)).count == 9
-
-
-def test_with_reference_an_aggregate_is_that_of_client_go() -> None:
-    """It forgets a random message, has no controller, and an answer for it is not found again."""
-    correlator = Correlator(Limits(similar=3, reference=True), chance=lambda: 0.5)
-    for message in ("a", "b"):
-        correlator.correlate(occur(message=message), 0.0)
-    first = correlator.correlate(occur(message="c", annotations={"a": "b"}), 0.25)
-    aggregate = occur(message="(combined from similar events): c", source=Reporter("webapps"))
-    assert first.event == Event(aggregate, "shop", f"web.{SECOND // 4:x}", 1, 0.25, 0.25)
-    correlator.confirm(first.key, replace(first.event, name="other", count=7, resource_version="17"))
-    # Of a, b and c, the one in the middle is forgotten.
-    assert texts(correlator.correlate(occur(message="a"), 1.0)) == "a"
-    again = written(correlator.correlate(occur(message="b"), 1.0))
-    assert (again.name, again.count, again.resource_version) == (first.event.name, 2, "")
-    # An Event that is equal to the aggregate is the one that the answer is for.
-    found = written(correlator.correlate(aggregate, 1.0))
-    assert (found.count, found.name) == (8, "other")
 
 
 BAD: list[dict[str, Any]] = [
@@ -309,7 +286,7 @@ class Server:
 def test_each_occurrence_is_counted_once_in_bounded_memory(
     limits: Limits, steps: list[tuple[float, Occurrence, bool]]
 ) -> None:
-    correlator, server, now = Correlator(limits, chance=lambda: 0.0), Server(), 0.0
+    correlator, server, now = Correlator(limits), Server(), 0.0
     for number, (pause, occurrence, looks) in enumerate(steps, start=1):
         now += pause
         for verdict in correlator.due(now) if looks else []:
@@ -331,7 +308,7 @@ def test_no_bucket_gives_more_tokens_than_it_has_and_each_summary_takes_one(
     limits: Limits, steps: list[tuple[float, Occurrence, bool]]
 ) -> None:
     limits = replace(limits, remembered=4096)
-    correlator, now = Correlator(limits, chance=lambda: 0.0), 0.0
+    correlator, now = Correlator(limits), 0.0
     times: dict[tuple[str, str], list[float]] = defaultdict(list)
     for pause, occurrence, looks in steps:
         now += pause
@@ -352,7 +329,7 @@ def test_warnings_are_treated_as_if_there_were_nothing_else(
     limits = replace(limits, remembered=4096)
 
     def verdicts(*types: EventType) -> list[CorrelatorDecision]:
-        correlator, now, found = Correlator(limits, chance=lambda: 0.0), 0.0, []
+        correlator, now, found = Correlator(limits), 0.0, []
         for pause, occurrence, _ in steps:
             now += pause
             found += [

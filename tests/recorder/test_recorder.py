@@ -13,9 +13,8 @@ import kopf_selectcache as selectcache
 from kopf_selectcache import DeclarationError, Recorder
 from kopf_selectcache.cache.access import as_current
 from kopf_selectcache.informer.metrics import Collector
-from kopf_selectcache.recorder.metrics import event_metrics
 from kopf_selectcache.recorder.recorder import end_recordings
-from kopf_selectcache.recorder.recording import recordings_of
+from kopf_selectcache.recorder.recording import event_metrics, recordings_of
 from tests.faults.environment import run, until
 from tests.secrets import Environment, caching
 

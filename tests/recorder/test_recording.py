@@ -495,11 +495,10 @@ def test_a_function_that_fails_costs_one_event(caplog: pytest.LogCaptureFixture)
         raise ValueError("hunter2")
 
     async def main() -> None:
-        for reference in (False, True):
-            async with recording(EventServer(), Limits(bucket_key=key, reference=reference)) as events:
-                events.record(occurrence())
-                await passed(1)
-                assert outcomes(events) == {"failed": 1}
+        async with recording(EventServer(), Limits(bucket_key=key)) as events:
+            events.record(occurrence())
+            await passed(1)
+            assert outcomes(events) == {"failed": 1}
 
     run(main())
     assert len(set(logged(caplog))) == 1
@@ -635,12 +634,11 @@ def test_the_end_has_a_deadline(caplog: pytest.LogCaptureFixture) -> None:
         max_size=40,
     ),
     waiting=st.integers(1, 4),
-    reference=st.booleans(),
 )
-def test_each_event_is_counted_once(steps: Any, waiting: int, *, reference: bool) -> None:
+def test_each_event_is_counted_once(steps: Any, waiting: int) -> None:
     async def main() -> None:
         server = EventServer()
-        limits = Limits(burst=3, similar=3, remembered=5, reference=reference)
+        limits = Limits(burst=3, similar=3, remembered=5)
         async with recording(server, limits, waiting=waiting) as events:
             for name, message, type_, pause, failure in steps:
                 server.fail = server.lose = lambda _: None

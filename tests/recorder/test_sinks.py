@@ -1,4 +1,4 @@
-"""Functions and the log in the place of the server, and recorders that do as client-go does."""
+"""Functions and the log in the place of the server."""
 
 from __future__ import annotations
 
@@ -14,15 +14,11 @@ from kopf_selectcache.recorder.events import Event
 
 from .event_server import (
     EventServer,
-    down,
     logged,
-    make,
     occurrence,
     outcomes,
     passed,
-    raise_,
     recording,
-    refused,
     run,
     written,
 )
@@ -86,102 +82,6 @@ def test_a_function_gets_events_beside_the_server() -> None:
             await written(events)
             assert outcomes(events) == {"created": 1, "spam": 1}
         assert len(seen) == 2  # With the summary at the end.
-
-    run(main())
-
-
-# ---- As client-go does.
-
-REFERENCE = Limits(reference=True)
-
-
-def test_the_reference_writes_in_order_without_a_rate() -> None:
-    async def main() -> None:
-        server = EventServer()
-        async with recording(server, REFERENCE) as events:
-            for name in "abab":
-                events.record(occurrence(name))
-            await written(events)
-            assert server.writes == ["POST", "POST", "PATCH", "PATCH"]
-            assert {request.at for request in server.requests} == {0.0}
-            assert outcomes(events) == {"created": 2, "patched": 2}
-
-    run(main())
-
-
-def test_the_reference_drops_what_does_not_fit() -> None:
-    async def main() -> None:
-        server = EventServer()
-        async with recording(server, Limits(reference=True, burst=1), waiting=3) as events:
-            for _ in range(5):
-                events.record(occurrence())
-            await written(events)
-            assert outcomes(events) == {"created": 1, "spam": 2, "overflow": 2}
-
-    run(main())
-
-
-def test_the_reference_does_not_retry_a_refusal_or_a_name_that_is_taken() -> None:
-    async def main() -> None:
-        server = EventServer()
-        async with recording(server, REFERENCE) as events:
-            for code, reason in ((409, "AlreadyExists"), (503, "ServiceUnavailable")):
-                server.fail = raise_(refused(code, reason))
-                events.record(occurrence(reason))
-                await written(events)
-            assert server.writes == ["POST", "POST"]
-            assert outcomes(events) == {"rejected": 2}
-
-    run(main())
-
-
-def test_the_reference_takes_over_the_state_of_the_server() -> None:
-    async def main() -> None:
-        server = EventServer()
-        async with recording(server, REFERENCE) as events:
-            events.record(occurrence())
-            await written(events)
-            server.lose = lambda request: (
-                server.events[request.name].update(count=7) if request.name else None
-            )
-            events.record(occurrence())
-            await written(events)
-            server.lose = lambda _: None
-            events.record(occurrence())
-            await written(events)
-            assert server.counts() == {"web: It is deployed.": 8}
-            server.lose = lambda request: server.events[request.name].pop("count") if request.name else None
-            events.record(occurrence())
-            await written(events)
-            assert server.requests[-1].body["count"] == 9
-
-    run(main())
-
-
-def test_the_reference_hands_events_to_functions() -> None:
-    seen: list[Event] = []
-
-    async def main() -> None:
-        async with recording(EventServer(), REFERENCE, sink=seen.append) as events:
-            events.record(occurrence())
-            await written(events)
-            assert outcomes(events) == {"handed": 1}
-
-    run(main())
-    assert len(seen) == 1
-
-
-def test_what_the_reference_has_not_written_is_unsent() -> None:
-    async def main() -> None:
-        server = EventServer()
-        server.fail = down
-        events = make(server, REFERENCE)
-        events.start()
-        for _ in range(3):
-            events.record(occurrence())
-        await passed(1)
-        await events.end(1.0)
-        assert outcomes(events) == {"unsent": 3}
 
     run(main())
 
