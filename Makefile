@@ -12,6 +12,8 @@ unexport PYTHONDONTWRITEBYTECODE
 VENV := .venv/$(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
 PY := $(VENV)/bin/python
 INSTALLED := $(VENV)/.installed
+# Of another interpreter than that of your work, EXTRAS=test is enough.
+EXTRAS ?= test,lint
 CLIENTS := .venv/clients-$(notdir $(VENV))
 WITH_CLIENTS := $(CLIENTS)/.installed
 LOWEST := .venv/lowest-$(notdir $(VENV))
@@ -25,7 +27,7 @@ WITH_SPHINX := $(SITE)/.installed
 DEMO := .venv/demo-$(notdir $(VENV))
 WITH_DEMO := $(DEMO)/.installed
 
-.PHONY: help env demo demo-shards test cover cover-lines quick test-real test-real-all test-clients test-lowest test-kopf comparison bench test-bench structure soak hostile campaign-shards model world mutants test-all test-others envs lint docs test-quick test-between test-oldest servers field-labels merge-types dist try-dist clean
+.PHONY: help env demo demo-shards test test-kit proofs cover cover-lines quick test-real test-real-all test-clients test-lowest test-kopf comparison bench test-bench structure soak hostile campaign-shards model world mutants test-all test-versions test-version envs lint docs test-oldest servers field-labels merge-types dist try-dist clean
 
 help:  ## Show what can be made.
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -35,11 +37,11 @@ env: $(INSTALLED)  ## Make the environment (.venv/X.Y) and install into it.
 $(INSTALLED): setup.cfg pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(PY) -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=24'
-	$(PY) -m pip install --quiet --disable-pip-version-check -e '.[test,lint]'
+	$(PY) -m pip install --quiet --disable-pip-version-check -e '.[$(EXTRAS)]'
 	touch $@
 
 envs: $(INSTALLED) $(WITH_CLIENTS) $(WITH_LOWEST) $(WITH_OTHER_KOPF) $(WITH_SPHINX)  ## Make the environments of all targets and interpreters but that of the demo.
-	@for python in $$(tests/pythons); do $(MAKE) --no-print-directory env PYTHON=$$python || exit 1; done
+	@for python in $$(tests/pythons); do $(MAKE) --no-print-directory env EXTRAS=test PYTHON=$$python || exit 1; done
 
 # An environment without the tools of tests and lint. setuptools warns about each editable installation.
 $(WITH_DEMO): setup.cfg pyproject.toml
@@ -55,24 +57,18 @@ demo: $(WITH_DEMO)  ## Show what it does, in about a minute and without a cluste
 demo-shards: $(WITH_DEMO)  ## Show three replicas that share namespaces: kill one with a key, and watch; ARGS=--scripted does it by itself.
 	@$(DEMO)/bin/python examples/demo/shards.py $(ARGS)
 
-# Enumerations, explorations, simulations, attacks, comparisons with brute force and with Go: several times as long where coverage is
-# measured, which needs none of them; and one interpreter computes what every other does.
-PROOFS := tests/oracle tests/hostile tests/model tests/assignment tests/world $(addprefix tests/,products selectors/test_containment.py selectors/test_properties.py) \
+# What tests the kit that the package gives to tests, the tests' own tools, and the bench. `make test` leaves it out, but for what
+# only lost answers of a server lead to, and for the figures of the structure.
+LOST := $(addprefix tests/conformance/test_lost_,updates.py events.py)
+TOOLS := $(addprefix tests/,apiserver model test_canaries.py world/test_judge.py oracle/test_generator.py)
+KIT := tests/testing tests/conformance $(addprefix --ignore=,$(LOST)) $(TOOLS)
+NO_PRODUCT := $(addprefix --ignore=,tests/testing $(TOOLS)) \
+	$(patsubst %,--ignore-glob='tests/%*',conformance/test_[!l] conformance/test_l[!o] bench/test_[!s] bench/test_s[!t])
+# Enumerations, explorations, simulations, attacks, comparisons with brute force and with Go.
+ENUMERATIONS := tests/oracle tests/hostile tests/model tests/assignment tests/world $(addprefix tests/,products selectors/test_containment.py selectors/test_properties.py) \
 	$(addprefix tests/core/,$(addprefix store/test_,union.py change_orders.py split.py) test_exploration.py) tests/faults/test_soak.py
-# What other interpreters need not be asked again: the API as a server has it, whose code all other tests go through as well; texts;
-# pages, commands, whole operators beside servers, other clients and the bench, which are processes for the most part.
-ONCE := $(PROOFS) README.md docs tests/test_allocations.py tests/test_canaries.py \
-	$(addprefix tests/,clients conformance feed real differential testing cli docs bench messages mutants test_demo.py test_sources.py test_suppressions.py)
-# Threads and processes, which every interpreter is asked about.
-UNTRACED := cache/test_threads.py informer/test_own_writes_threads.py plugin/test_signals.py
-# What covers nothing that other tests do not. A single test of the measured part is marked `no_cover` instead.
-COVERED := plugin/test_embedding.py core/store/test_union_groups.py \
-	$(addprefix informer/,test_states.py test_retries.py test_memory.py test_slices.py) \
-	$(addprefix faults/test_,streams.py lists.py rights.py uncertain_fields.py signs_of_life.py)
-# Where no coverage is measured: the other tests cover all that must be covered.
-UNMEASURED := $(filter-out tests/messages,$(ONCE)) $(addprefix tests/,$(UNTRACED) $(COVERED))
-# What only lost answers of a server lead to.
-LOST := tests/conformance/test_lost_updates.py tests/conformance/test_lost_events.py
+# What depends on the version of Python: its event loop, threads, regular expressions, messages and the syntax that commands read.
+VERSIONED := $(addprefix tests/,client reactions core/test_scanner.py cache/test_threads.py cache/test_misused.py plugin/test_signals.py plugin/test_told_to_kopf.py cli/test_rbac.py)
 # A process for each processor, but for no more than make sense here. What ARGS ask for runs in one, to be seen and debugged.
 PARALLEL := --numprocesses=auto --maxprocesses=4 --dist=worksteal
 # Tests wait for each other's servers and processes as well: one more has something to do meanwhile.
@@ -89,23 +85,31 @@ INSTALL = $(PY) -m pip --python $(1)/bin/python install --quiet --disable-pip-ve
 UNCOMPILED = $(INSTALL) --no-compile
 # The only folders with tests that need the real server; tests/conftest.py sees to it.
 REAL := $(addprefix tests/,clients conformance differential feed real)
-# What pytest is told to look into (`testpaths`), it does not leave out by the name alone.
-LEAVING = $(addprefix --ignore=,$(1)) --ignore-glob='docs/*' --deselect=README.md
-MEASURED = $(or $(ARGS),$(PARALLEL) $(call LEAVING,$(UNMEASURED)))
+# From CPython 3.12 on, lines cost nearly nothing to measure by `sys.monitoring`; branches, from 3.14 on.
+CORE = $$($(PY) -c 'import sys; print("sysmon" if hasattr(sys, "monitoring") else "ctrace")')
 
-test: $(INSTALLED)  ## Run the default suite: 4 minutes on two processors.
-	$(PY) -m pytest $(or $(ARGS),$(WAITING))
+test: $(INSTALLED)  ## Test the product: 4 minutes on two processors. COVER=lines or COVER=branches measures that all but testing/ and cli/ is covered.
+	$(if $(COVER),COVERAGE_CORE=$(CORE)) $(PY) -m pytest $(if $(COVER),--cov --cov-report= $(if $(filter branches,$(COVER)),--cov-branch)) \
+		$(or $(ARGS),$(WAITING) $(NO_PRODUCT))
+	$(if $(COVER),$(if $(ARGS),,$(PY) -m coverage report --fail-under=100))
 
-# Measuring branches takes twice as long as what it measures, so that neither `make test` nor the gate does. Run it before a change is
-# complete, as soaks and seeded bugs.
-cover: $(INSTALLED)  ## Run the default suite; all but testing/ and cli/ must be covered to the last branch.
-	$(PY) -m pytest --cov --cov-branch --cov-report= $(MEASURED)
-	$(if $(ARGS),@true || ,)$(PY) -m pytest $(WAITING) $(UNMEASURED)
-	$(if $(ARGS),@true || ,)$(PY) -m coverage report --fail-under=100
+cover: $(INSTALLED)  ## The same as make test COVER=branches. Take PYTHON=python3.14: it takes twice as long on older ones.
+	$(MAKE) --no-print-directory test COVER=branches
+
+cover-lines: $(INSTALLED)  ## The same as make test COVER=lines. Take PYTHON=python3.12 or a newer one.
+	$(MAKE) --no-print-directory test COVER=lines
+
+test-kit: $(INSTALLED)  ## Test the test kit and the tests' own tools: FakeCache and the embedded API server, which answers as the real one does.
+	$(PY) -m pytest $(or $(ARGS),$(WAITING) $(KIT))
+
+proofs: $(INSTALLED)  ## Run the tests that seeded bugs name, and no others: each promise to users has some.
+	@mkdir -p build
+	$(PY) -m tests.mutants --tests > build/proofs
+	$(PY) -m pytest $(WAITING) $(ARGS) @build/proofs
 
 # The tests that find most for their time: those of what others build on, without proofs, random bytes and processes.
 FAST := $(addprefix tests/,core selectors settings cache plugin)
-NOT_FAST := $(PROOFS) $(addprefix tests/,core/test_scanner.py plugin/test_signals.py)
+NOT_FAST := $(ENUMERATIONS) $(addprefix tests/,core/test_scanner.py plugin/test_signals.py)
 
 quick: $(INSTALLED)  ## Run the tests of core, selectors, settings, cache and plugin, without proofs: 45 s on two processors.
 	$(PY) -m pytest $(PARALLEL) $(or $(ARGS),$(FAST) $(addprefix --ignore=,$(NOT_FAST)))
@@ -150,8 +154,8 @@ comparison: $(WITH_CLIENTS)  ## Play the faults to our cache, Kopf's index and t
 bench: $(INSTALLED) $(WITH_CLIENTS)  ## Measure our cache beside its peers on a real API server (needs Go); ARGS=--quick takes six minutes, all of it 45.
 	$(PY) -m bench --clients $(CLIENTS)/bin/python --data grouped,unrelated $(ARGS)
 
-test-bench: $(INSTALLED)  ## Run the bench with few objects, to see that it measures what it says.
-	$(PY) -m pytest -m bench -rs $(or $(ARGS),tests/bench/test_run.py tests/bench/test_structure.py)
+test-bench: $(INSTALLED)  ## Test the bench, and run it with few objects, to see that it measures what it says (needs Go).
+	$(PY) -m pytest -m 'not soak and not clients and not real' -rs $(or $(ARGS),$(PARALLEL) tests/bench)
 
 structure: $(INSTALLED)  ## Count what shows the structure of the package: folders, layers, cycles, calls, messages, lines; beside 0.1.0 and the targets.
 	$(PY) -m bench.structure $(ARGS)
@@ -174,30 +178,17 @@ world: $(INSTALLED)  ## Play random worlds, and compare each read with the histo
 mutants: $(INSTALLED)  ## Put each seeded bug into a copy of the package, and show which test catches it.
 	$(PY) -m tests.mutants $(ARGS)
 
-test-all: test test-others  ## Run the default suite, and on every other CPython >= 3.11 of this machine what depends on it; the newest measures lines.
+test-all: test test-kit test-bench test-versions  ## All that needs no real server and no other packages.
 
-# The oldest and the newest differ most; those between run what relies on Kopf and the event loop.
-test-others: $(INSTALLED)
-	@pythons=($$(tests/pythons)); for python in "$${pythons[@]}"; do \
+test-versions: $(INSTALLED)  ## Run what depends on the version of Python on every other CPython >= 3.11 of this machine.
+	@for python in $$(tests/pythons); do \
 		version=$$($$python -c 'import sys; print("%d.%d" % sys.version_info[:2])'); \
-		if [ $$python = $${pythons[$${#pythons[@]} - 1]} ]; then target=cover-lines; \
-		elif [ $$version = $(notdir $(VENV)) ]; then continue; \
-		elif [ $$python = $${pythons[0]} ]; then target=test-quick; else target=test-between; fi; \
-		echo "== $$python: make $$target"; $(MAKE) --no-print-directory env PYTHON=$$python || exit 1; \
-		$(MAKE) --no-print-directory $$target PYTHON=$$python || exit 1; done
+		if [ $$version = $(notdir $(VENV)) ]; then continue; fi; \
+		echo "== $$python"; $(MAKE) --no-print-directory env PYTHON=$$python || exit 1; \
+		$(MAKE) --no-print-directory test-version PYTHON=$$python || exit 1; done
 
-test-quick: $(INSTALLED)
-	$(PY) -m pytest $(or $(ARGS),$(WAITING) $(call LEAVING,$(ONCE)))
-
-test-between: $(INSTALLED)
-	$(PY) -m pytest $(or $(ARGS),$(PARALLEL) $(addprefix tests/,client plugin reactions))
-
-# From CPython 3.12 on, lines cost nearly nothing to measure this way; branches, from 3.14 on. The table of messages covers some.
-cover-lines: $(INSTALLED)  ## The same as on every other CPython; all lines but those of testing/ and cli/ must be covered.
-	COVERAGE_CORE=$$($(PY) -c 'import sys; print("sysmon" if hasattr(sys, "monitoring") else "ctrace")') \
-		$(PY) -m pytest --cov --cov-report= $(or $(ARGS),$(WAITING) $(call LEAVING,$(filter-out tests/messages,$(ONCE))))
-	$(if $(ARGS),@true || ,)$(PY) -m pytest --cov --cov-append --cov-report= $(PARALLEL) $(LOST)
-	$(if $(ARGS),@true || ,)$(PY) -m coverage report --fail-under=100
+test-version: $(INSTALLED)
+	$(PY) -m pytest $(or $(ARGS),$(PARALLEL) $(VERSIONED))
 
 # CPython before 3.11.5 matches some patterns otherwise. It takes the packages of another 3.11: it may have no pip.
 test-oldest: $(INSTALLED)  ## Run the tests of the scanner on each CPython 3.11.0 to 3.11.4 of this machine.

@@ -43,6 +43,7 @@ def stepping(
     def traced(frame: FrameType, _: str, __: object) -> Any:
         if frame.f_code.co_filename not in files:
             return None
+        frame.f_trace = stepped  # CPython 3.14 tells of instructions only in a frame that is traced already.
         frame.f_trace_lines, frame.f_trace_opcodes = not finely, finely
         return stepped
 

@@ -1,5 +1,5 @@
 """Applies each seeded bug to a copy of the package, runs the tests that must catch it there, and prints what
-did: `make mutants`. Arguments are words of names, and numbers of promises."""
+did: `make mutants`. Arguments are words of names, and numbers of promises. `--tests` prints the tests."""
 
 from __future__ import annotations
 
@@ -133,7 +133,19 @@ def judged(mutant: Mutant | FeatureMutant, copy: Path) -> Outcome:
     return Outcome(mutant, tuple((by["test"], by["said"]) for by in caught.values() if by is not None), why)
 
 
+def proofs() -> list[str]:
+    """Return the tests that seeded bugs name, each once: no case of a test that is named as a whole."""
+    every: list[Mutant | FeatureMutant] = [*MUTANTS, *FEATURES]
+    named = {test for mutant in every for test in mutant.tests}
+    return sorted(
+        test for test in named if test.partition("[")[0] == test or test.partition("[")[0] not in named
+    )
+
+
 def main(wanted: list[str]) -> int:
+    if wanted == ["--tests"]:
+        print("\n".join(proofs()))
+        return 0
     every: list[Mutant | FeatureMutant] = [*MUTANTS, *FEATURES]
     mutants = [
         mutant
