@@ -23,11 +23,7 @@ from kopf_selectcache._errors import DeclarationError, NotSynced, ReadError, own
 from kopf_selectcache.cache.access import current_cache, of_class
 from kopf_selectcache.cache.blocking import refuse_thread
 from kopf_selectcache.cache.cache import AnyCache, Cache, SyncCache
-from kopf_selectcache.client.fetcher import Fetcher
-from kopf_selectcache.client.writer import Writer
-from kopf_selectcache.core.selection.kinds import KindKey, Resource
-from kopf_selectcache.informer.environment import Ending, Extensions, Memo, Retries, ended
-from kopf_selectcache.informer.informer import Informer
+from kopf_selectcache.informer.environment import Ending, Memo, ended
 from kopf_selectcache.informer.informers import InformersByName, Runtime
 from kopf_selectcache.settings.options import SelectCacheSettings, settings_of
 
@@ -181,9 +177,7 @@ def _is_called_by_handler(settings: kopf.OperatorSettings) -> bool:
 
 
 class _LateRuntime:
-    """Stands for the runtime of an operator, which may not exist yet. Implements the part that a
-    cache needs.
-    """
+    """Stands for the runtime of an operator, which may not exist yet."""
 
     def __init__(self, settings: kopf.OperatorSettings) -> None:
         self.memo = Memo()
@@ -286,31 +280,9 @@ class _LateRuntime:
             else own_loop() or cast("asyncio.AbstractEventLoop", self)
         )
 
-    @property
-    def informers(self) -> Mapping[KindKey, Informer]:
-        return self._now().informers
-
-    @property
-    def fetches(self) -> Fetcher:
-        return self._now().fetches
-
-    @property
-    def writer(self) -> Writer:
-        return self._now().writer
-
-    @property
-    def extensions(self) -> Extensions:
-        return self._now().extensions
-
-    @property
-    def retries(self) -> Retries:
-        return self._now().retries
-
-    def informer(self, key: KindKey) -> Informer:
-        return self._now().informer(key)
-
-    async def resolve(self, key: KindKey) -> Resource:
-        return await self._now().resolve(key)
+    def __getattr__(self, name: str) -> Any:
+        """Return what only the runtime has."""
+        return getattr(self._now(), name)
 
 
 class _LateCache(Cache):

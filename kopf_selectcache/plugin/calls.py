@@ -1,5 +1,5 @@
-"""Calls of handlers: in Kopf's threads, with plain JSON in their patches: Kopf cannot write the objects and
-views of a cache. And what handlers of changes and reconcilers, which the caches call, have in common.
+"""Calls of handlers: in Kopf's threads, and with plain JSON in their patches, since Kopf cannot write the
+objects and views of a cache. `HandlerCalls` makes those of handlers that the caches call.
 """
 
 from __future__ import annotations
@@ -8,12 +8,13 @@ import asyncio
 import copy
 import inspect
 import logging
-from collections.abc import Callable, Coroutine, Mapping
-from contextlib import suppress
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping
+from contextlib import asynccontextmanager, nullcontext, suppress
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from functools import partial
-from typing import Any, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import kopf
 
@@ -26,14 +27,23 @@ from kopf_selectcache.cache.formats.formats import Form
 from kopf_selectcache.cache.formats.given import plain
 from kopf_selectcache.cache.formats.views import record_of
 from kopf_selectcache.cache.misuse import explain_attribute
-from kopf_selectcache.core.redact import function_name
+from kopf_selectcache.core.redact import function_name, printable_name
 from kopf_selectcache.core.selection.kinds import KindKey, Resource
+from kopf_selectcache.core.store.changes import ChangeCause
+from kopf_selectcache.core.store.record import ObjectKey
 from kopf_selectcache.informer.environment import let_end
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
+from kopf_selectcache.reactions.engine import RunAgain, Worker
+from kopf_selectcache.reactions.queue import Run, WorkQueue
+from kopf_selectcache.selectors.object_key import Key
 
+from .brake import Brake, Chains
 from .operator import Operator
 from .runtimes import STOPPING
+
+if TYPE_CHECKING:
+    from kopf_selectcache.sharding.shards import Shards
 
 _logger = logging.getLogger("kopf_selectcache")
 
@@ -199,8 +209,6 @@ NOT_ASYNC = "Write a plain function, and await in the handler instead"
 CALLS_AT_ONCE = 100
 """Calls of one handler that run at the same time, unless `settings.queueing.worker_limit` is set."""
 
-UTC_NOW: Callable[[], datetime] = partial(datetime.now, UTC)
-
 
 @dataclass(frozen=True)
 class CacheHandler(_kopf.Handler):
@@ -232,19 +240,149 @@ class Attempts:
         return timedelta(seconds=self.clock() - self.begun)
 
 
-def until_callable(operator: Operator, parts: _kopf.OperatorParts | None) -> Coroutine[Any, Any, None] | None:
-    """Return what waits until the operator is not paused, and all caches are synced or have failed; None if
-    handlers may be called now.
+class HandlerCalls(ABC):
+    """The calls of one handler for the keys of its queue. One key has one call at a time.
+
+    In a replica they follow its ranges (`sharding.shards.Handling`).
     """
-    if operator.unsettling.is_settled and not (parts is not None and parts.is_paused()):
+
+    def __init__(
+        self, handler: CacheHandler, operator: Operator, runtime: Runtime, resource: Resource
+    ) -> None:
+        self._operator, self._runtime, self._resource = operator, runtime, resource
+        self._parts = _kopf.parts_of(operator.settings)
+        self._clock = runtime.retries.clock
+        called = calling_with_cache(handler.fn, operator, runtime, handler.form)
+        self._called = replace(handler, fn=called)
+        self.queue = WorkQueue(clock=self._clock, chance=runtime.retries.chance)
+        self.brake = Brake(str(handler), str(resource), self._clock, runtime.extensions.get(Chains))
+        self.worker: Worker
+        """Runs the keys. It is set by `working`."""
+        self._has_dropped = False
+        """True once the log has said that what is sent for keys of other replicas is dropped."""
+
+    @abstractmethod
+    async def run(self, run: Run) -> RunAgain | None:
+        """Call the handler for a key."""
+
+    @abstractmethod
+    def known(self) -> Collection[Key]:
+        """Return the keys of which something is known."""
+
+    @abstractmethod
+    def add_again(self, has: Callable[[ObjectKey], bool]) -> None:
+        """Call the handler for those keys, and for their departures that were kept."""
+
+    @abstractmethod
+    def forget_key(self, key: Key, *, keeps_departures: bool) -> None:
+        """Forget what is known of a key that another replica handles."""
+
+    def begin(self) -> Attempts:
+        """Return the attempts of a call that is made for the first time."""
+        return Attempts(self._runtime.now(), self._clock(), self._clock)
+
+    def identity_of(self, key: Key, uid: str | None) -> Any:
+        """Return the object of a call as Kopf names it: as a dict, since Kopf reads it often."""
+        kind = {"apiVersion": self._resource.api_version, "kind": self._resource.kind.kind}
+        return {**kind, "metadata": {"name": key.name, "uid": uid, "namespace": key.namespace}}
+
+    def logger_of(self, identity: Any) -> _kopf.ObjectLogger:
+        return _kopf.ObjectLogger(body=identity, settings=self._operator.settings)
+
+    async def execute(self, arguments: _kopf.Cause, attempts: Attempts) -> Any:
+        """Have Kopf call the handler once; return the outcome."""
+        outcome = await _kopf.execute_handler_once(
+            settings=self._operator.settings,
+            handler=self._called,
+            cause=arguments,
+            state=attempts,
+            extra_context=nullcontext,
+        )
+        attempts.retries += not outcome.final
+        return outcome
+
+    @asynccontextmanager
+    async def working(self, limit: int | None = None) -> AsyncIterator[asyncio.Task[None]]:
+        """Call the handler meanwhile, for up to `limit` keys at the same time; yield the task that does."""
+        operator, retries = self._operator, self._runtime.retries
+        shards, queueing = operator.shards, operator.settings.queueing
+        self.worker = Worker(
+            self.queue,
+            self.run if shards is None else partial(self._run_if_handled, shards),
+            limit=limit or queueing.worker_limit or CALLS_AT_ONCE,
+            sleep=retries.sleep,
+            clock=self._clock,
+            logger=_logger,
+            gate=self._until_callable,
+        )
+        name = f"selectcache: {self._called.id}: worker"
+        with nullcontext() if shards is None else shards.handling(self):  # A range waits for its calls.
+            working = asyncio.create_task(self.worker.run(), name=name)
+            try:
+                yield working
+            finally:
+                # At the end of the operator they have the time that Kopf gives handlers.
+                await self.worker.stop(deadline=queueing.exit_timeout if operator.is_stopping else 0)
+                working.cancel()  # A run may resist.
+                await asyncio.gather(working, return_exceptions=True)
+
+    def _until_callable(self) -> Coroutine[Any, Any, None] | None:
+        """Return what waits until the operator is not paused, and all caches are synced or have failed; None
+        if handlers may be called now.
+        """
+        parts = self._parts
+        if self._operator.unsettling.is_settled and not (parts is not None and parts.is_paused()):
+            return None
+        return self._wait_until_callable()
+
+    async def _wait_until_callable(self) -> None:
+        if self._parts is not None:
+            await self._parts.wait_until_resumed()
+        await self._operator.gate(None, None, fresh=False)
+
+    # ---- Other replicas.
+
+    async def _run_if_handled(self, shards: Shards, run: Run) -> RunAgain | None:
+        """Run a key if this replica handles it. Of others, keep the departures if this replica may get them,
+        and forget the rest.
+        """
+        pair = run.key.pair
+        with shards.run_of(pair) as is_handled:
+            try:
+                if is_handled:
+                    return await self.run(run)
+            except asyncio.CancelledError:
+                if shards.handles(pair):
+                    raise
+                _logger.info(
+                    "The run of %(key)s was cancelled: this replica does not handle it any more.",
+                    {"key": printable_name(*pair)},
+                )
+        sent = [cause.source for cause in run.causes if cause.event == ChangeCause.SENT]
+        if sent and not self._has_dropped:
+            self._has_dropped = True
+            _logger.info(
+                "What %(source)s sends here for keys of other replicas is dropped, such as %(key)s, which"
+                " replica %(owner)s handles. Send it in each replica.",
+                {"source": sent[0], "key": printable_name(*pair), "owner": shards.owner_of(pair) or "?"},
+            )
+        self.forget_key(run.key, keeps_departures=shards.keeps(pair))
         return None
-    return _wait_until_callable(operator, parts)
 
+    def running(self, has: Callable[[ObjectKey], bool]) -> set[asyncio.Task[None]]:
+        return self.worker.running(has)
 
-async def _wait_until_callable(operator: Operator, parts: _kopf.OperatorParts | None) -> None:
-    if parts is not None:
-        await parts.wait_until_resumed()
-    await operator.gate(None, None, fresh=False)
+    def release(self, has: Callable[[ObjectKey], bool]) -> None:  # noqa: B027
+        """Runs of ours end by themselves."""
+
+    def replay(self, has: Callable[[ObjectKey], bool]) -> None:
+        self.forget(has, keeps_departures=True)  # It is from an earlier term.
+        self.add_again(has)
+
+    def forget(self, has: Callable[[ObjectKey], bool], *, keeps_departures: bool = False) -> None:
+        for key in self.known():
+            if has(key.pair):
+                self.forget_key(key, keeps_departures=keeps_departures)
 
 
 async def resolved(operator: Operator, kind: KindKey) -> tuple[Informer, Resource]:

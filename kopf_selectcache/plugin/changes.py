@@ -11,9 +11,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Collection
-from contextlib import nullcontext, suppress
-from dataclasses import dataclass, replace
-from datetime import datetime
+from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -31,23 +30,14 @@ from kopf_selectcache.core.store.changes import Change, ChangeCause, PendingChan
 from kopf_selectcache.core.store.record import ObjectKey
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
-from kopf_selectcache.reactions.engine import RunAgain, Worker
-from kopf_selectcache.reactions.queue import Run, WorkQueue
+from kopf_selectcache.reactions.engine import RunAgain
+from kopf_selectcache.reactions.queue import Run
 from kopf_selectcache.selectors.object_key import Key
 
-from .brake import Brake, Caller, Chains
-from .calls import (
-    CALLS_AT_ONCE,
-    RETRY,
-    UTC_NOW,
-    Attempts,
-    calling_with_cache,
-    resolved,
-    until_callable,
-)
+from .brake import Caller
+from .calls import RETRY, Attempts, HandlerCalls, resolved
 from .on import ChangeHandler, change_handlers
 from .operator import Operator
-from .replicas import divided, if_handled
 
 if TYPE_CHECKING:
     from kopf_selectcache.sharding.shards import Shards
@@ -88,22 +78,12 @@ class ChangeArguments(_kopf.Cause):
 
 
 async def deliver_changes(
-    operator: Operator,
-    runtime: Runtime,
-    registry: _kopf.OperatorRegistry | None,
-    *,
-    now: Callable[[], datetime] = UTC_NOW,
+    operator: Operator, runtime: Runtime, registry: _kopf.OperatorRegistry | None
 ) -> None:
     """Call the handlers of changes of a registry until cancelled."""
-    handlers = list(change_handlers(registry))
-    if not handlers:
-        return
-    parts = _kopf.parts_of(operator.settings)
-    if parts is not None:
-        parts.allow_events()
     async with asyncio.TaskGroup() as group:
-        for handler in handlers:
-            delivery = _Delivery(handler, operator, runtime, parts, now)
+        for handler in change_handlers(registry):
+            delivery = _Delivery(handler, operator, runtime)
             group.create_task(delivery.run(), name=f"selectcache: {handler.id}")
 
 
@@ -119,35 +99,26 @@ class _Waiting:
     """True if the brake delays it, until the object changes again."""
 
 
-class _Calls:
+class _Calls(HandlerCalls):
     """The calls of one handler with the changes of one informer: what a key of its queue runs."""
 
     def __init__(
-        self,
-        handler: ChangeHandler,
-        operator: Operator,
-        runtime: Runtime,
-        resource: Resource,
-        brake: Brake,
-        now: Callable[[], datetime],
+        self, handler: ChangeHandler, operator: Operator, runtime: Runtime, resource: Resource
     ) -> None:
-        self._handler, self._settings, self._now = handler, operator.settings, now
-        self._clock, self._brake = runtime.retries.clock, brake
-        self._resource = resource
-        self._kind = {"apiVersion": resource.api_version, "kind": resource.kind.kind}
+        super().__init__(handler, operator, runtime, resource)
+        self._handler = handler
         self.subscription: Subscription
         """Brings the changes. Set it before the first key runs."""
         self.pending = PendingChanges(causes=handler.causes)
         self.pending.added = self._add
-        self.queue = WorkQueue(clock=self._clock, chance=runtime.retries.chance)
         self._waiting: dict[Key, _Waiting] = {}
         self._lost = 0
         """The departures of which the log has said that they are lost."""
 
     def _add(self, pair: ObjectKey, change: Change, is_ready: bool) -> None:  # noqa: FBT001  # As it is called.
         key = Key(pair[1], namespace=pair[0] or None)
-        if key in self._brake.rows:
-            self._brake.hear(key, change.version)
+        if key in self.brake.rows:
+            self.brake.hear(key, change.version)
         # Further changes do not shorten the delay after an error.
         if is_ready or ((waiting := self._waiting.get(key)) is not None and waiting.is_braked):
             self.queue.add(key)
@@ -166,16 +137,14 @@ class _Calls:
     def known(self) -> Collection[Key]:
         return [Key.stored(pair) for pair in self.pending.keys()]  # It is no dict.  # noqa: SIM118
 
-    def replay(self, has: Callable[[ObjectKey], bool]) -> None:
-        """Call the handler with the present objects of some keys, and with the changes that were kept."""
+    def add_again(self, has: Callable[[ObjectKey], bool]) -> None:
         for key in self.known():
             if has(key.pair):
                 self.queue.add(key)
         if self._handler.initial:
             self.subscription.replay(has)
 
-    def forget(self, key: Key, *, keeps_departures: bool) -> None:
-        """Drop the changes of a key that another replica handles."""
+    def forget_key(self, key: Key, *, keeps_departures: bool) -> None:
         self._waiting.pop(key, None)
         if self._handler.initial or not keeps_departures:  # Else nobody calls it with the present object.
             self.pending.drop(key.pair, keeps_departures=keeps_departures)
@@ -194,18 +163,17 @@ class _Calls:
         if waiting is not None and self._continues(waiting, change, now):
             attempts = waiting.attempts
         else:
-            attempts = Attempts(self._now(), now, self._clock)
+            attempts = self.begin()
         callers: list[Caller] = [(key, "" if change.after is None else change.after.version)]
-        if key in self._brake.rows:
-            callers += self._brake.heard(key)
-            if pause := self._brake.pause(key, callers):
+        if key in self.brake.rows:
+            callers += self.brake.heard(key)
+            if pause := self.brake.pause(key, callers):
                 self._waiting[key] = _Waiting(change, attempts, now, is_braked=True)
                 return RunAgain(pause)
         seconds = await self._execute(key, change, callers, attempts)
         if seconds is None:
             self._finish(key)
             return None
-        attempts.retries += 1
         self._waiting[key] = _Waiting(change, attempts, self._clock() + seconds)
         return RunAgain(seconds)
 
@@ -228,20 +196,11 @@ class _Calls:
         """Call the handler once; return None if that was the last call for the change, else the seconds until
         the next.
         """
+        given = structs.replace(change, views=Views(self._resource))
         try:
-            with self._brake.watching(key, callers):
-                # A dict, since Kopf reads it often.
-                metadata = {"name": key.name, "uid": change.record.uid, "namespace": key.namespace}
-                identity: Any = {**self._kind, "metadata": metadata}
-                logger = _kopf.ObjectLogger(body=identity, settings=self._settings)
-                given = structs.replace(change, views=Views(self._resource))
-                outcome = await _kopf.execute_handler_once(
-                    settings=self._settings,
-                    handler=self._handler,
-                    cause=ChangeArguments(logger, given),
-                    state=attempts,
-                    extra_context=nullcontext,
-                )
+            with self.brake.watching(key, callers):
+                logger = self.logger_of(self.identity_of(key, change.record.uid))
+                outcome = await self.execute(ChangeArguments(logger, given), attempts)
         except Exception:
             _logger.exception("A call of %(handler)s is made again.", {"handler": str(self._handler)})
             return RETRY
@@ -251,27 +210,13 @@ class _Calls:
 class _Delivery:
     """The calls of one handler."""
 
-    def __init__(
-        self,
-        handler: ChangeHandler,
-        operator: Operator,
-        runtime: Runtime,
-        parts: _kopf.OperatorParts | None,
-        now: Callable[[], datetime],
-    ) -> None:
-        self._handler = handler
-        self._operator = operator
-        self._runtime = runtime
-        self._parts = parts
-        self._now = now
+    def __init__(self, handler: ChangeHandler, operator: Operator, runtime: Runtime) -> None:
+        self._handler, self._operator, self._runtime = handler, operator, runtime
         self._reported: type[Exception] | None = None
         """The class of the last error that was logged."""
         self._has_followed = False
         self._is_excluded = False
         """True if the cache had nothing for the handler, until its filter or options changed."""
-        called = calling_with_cache(handler.fn, operator, runtime, handler.form)
-        self._called = replace(handler, fn=called)
-        self._brake = Brake(str(handler), "", runtime.retries.clock, runtime.extensions.get(Chains))
 
     async def run(self) -> None:
         """Call the handler with each change until cancelled. A bug in this package starts it again."""
@@ -330,7 +275,7 @@ class _Delivery:
             )
 
     async def _deliver(self) -> None:
-        handler, operator, retries = self._handler, self._operator, self._runtime.retries
+        handler, operator = self._handler, self._operator
         informer, resource = await resolved(operator, handler.kind)
         request = Request(
             verb="changes",
@@ -340,8 +285,7 @@ class _Delivery:
             form=handler.form,
             is_plain=handler.where is None and handler.form is None,
         )
-        self._brake.resource = str(resource)
-        calls = _Calls(self._called, operator, self._runtime, resource, self._brake, self._now)
+        calls = _Calls(handler, operator, self._runtime, resource)
         begins_later, looked = self._is_excluded, asyncio.Event()
         subscription = Subscription(
             informer,
@@ -359,31 +303,15 @@ class _Delivery:
                 {"handler": str(handler), "resource": str(informer)},
             )
         self._has_followed = True
-        worker = Worker(
-            calls.queue,
-            if_handled(operator.shards, calls),
-            limit=operator.settings.queueing.worker_limit or CALLS_AT_ONCE,
-            sleep=retries.sleep,
-            clock=retries.clock,
-            logger=_logger,
-            gate=partial(until_callable, operator, self._parts),
-        )
-        working = asyncio.create_task(worker.run(), name=f"selectcache: {handler.id}: worker")
-        with divided(operator.shards, worker, calls):  # Up to the last call: a range waits for its calls.
+        async with calls.working() as working:
             try:
                 try:
                     await self._watch(informer, subscription, looked, working)
                 finally:
                     subscription.close()
             except ReadError:  # There will be no further changes: calls that run now go on to their ends.
-                await worker.stop()
+                await calls.worker.stop()
                 raise
-            finally:
-                # At the end of the operator they have the time that Kopf gives handlers.
-                seconds = operator.settings.queueing.exit_timeout if operator.is_stopping else 0
-                await worker.stop(deadline=seconds)
-                working.cancel()  # A run may resist.
-                await asyncio.gather(working, return_exceptions=True)
 
     async def _watch(
         self,

@@ -31,6 +31,7 @@ from .caches import named_caches
 from .calls import NOT_ASYNC
 from .changes import deliver_changes
 from .feed import feed
+from .finalizers import check_finalizers
 from .handlers import async_callbacks, check_handlers
 from .narrowing import narrow
 from .on import ChangeHandler, change_handlers, check_change_handlers, declared_key, require_form
@@ -84,8 +85,6 @@ def checked(
     if registry is not None:
         check_handlers(registry)
     if any(each.has_finalizer for each in reconcilers(registry)):
-        from .finalizers import check_finalizers  # Few operators need it.  # noqa: PLC0415
-
         check_finalizers(settings.persistence.finalizer, registry, settings_of(settings))
     if declared.narrow_handlers:
         narrow(settings, registry, declared)
@@ -128,6 +127,8 @@ async def _run_handlers(
     """Run what calls handlers when caches change, until cancelled."""
     if route is not None:
         route.open(operator.recorder)
+    if (parts := _kopf.parts_of(operator.settings)) is not None:
+        parts.allow_events()
     async with asyncio.TaskGroup() as group:
         for runs in (deliver_changes, run_reconcilers):
             group.create_task(runs(operator, runtime, registry))

@@ -11,9 +11,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, nullcontext, suppress
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, replace
-from datetime import datetime
 from functools import partial
 from typing import Any
 
@@ -43,24 +42,24 @@ from kopf_selectcache.core.store.record import ObjectKey
 from kopf_selectcache.informer.environment import let_end
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
-from kopf_selectcache.reactions.engine import RunAgain, Worker
+from kopf_selectcache.reactions.engine import RunAgain
 from kopf_selectcache.reactions.mapping import ITSELF, Owner
 from kopf_selectcache.reactions.predicates import AnyPredicate, all_of
-from kopf_selectcache.reactions.queue import Cause, Priority, Run, WorkQueue, WorkQueues
+from kopf_selectcache.reactions.queue import Cause, Priority, Run, WorkQueues
 from kopf_selectcache.reactions.sources import Channel, Kind, Source, SyncingSource
 from kopf_selectcache.selectors.object_key import Key
 
-from .brake import Brake, Caller, Chains
-from .calls import (
-    CALLS_AT_ONCE,
-    RETRY,
-    UTC_NOW,
-    Attempts,
-    calling_with_cache,
-    resolved,
-    until_callable,
+from .brake import Caller
+from .calls import RETRY, HandlerCalls, resolved
+from .finalizers import (
+    DELETING,
+    Cleanup,
+    ConcernsFinalizer,
+    check_declared,
+    check_resource,
+    keep_finalizer,
+    may_stay,
 )
-from .finalizers import DELETING, Cleanup, ConcernsFinalizer, keep_finalizer
 from .on import formed_request
 from .operator import Operator
 from .patches import (
@@ -74,7 +73,8 @@ from .patches import (
     version_of,
 )
 from .reconcile import Reconciler, Watch, reconcilers, seconds_of
-from .replicas import divided, if_handled
+
+_logger = logging.getLogger("kopf_selectcache")
 
 
 @dataclass
@@ -112,7 +112,7 @@ class ReconcileArguments(_kopf.Cause):
         }
 
 
-class Calls:
+class Calls(HandlerCalls):
     """The calls of one reconciler for the keys of its queue."""
 
     def __init__(
@@ -120,19 +120,14 @@ class Calls:
         handler: Reconciler,
         operator: Operator,
         runtime: Runtime,
-        parts: _kopf.OperatorParts | None,
-        memos: _kopf.Memos,
-        now: Callable[[], datetime],
-        queue: WorkQueue,
         resource: Resource,
+        memos: _kopf.Memos,
         records: KeyRecords,
         cleanup: Cleanup,
     ) -> None:
-        self._handler, self._operator, self._runtime = handler, operator, runtime
-        self._parts, self._memos, self._now, self._queue = parts, memos, now, queue
-        self._resource, self._records, self._cleanup = resource, records, cleanup
+        super().__init__(handler, operator, runtime, resource)
+        self._handler, self._memos, self._records, self._cleanup = handler, memos, records, cleanup
         self._kind = handler.kind
-        self._type: dict[str, Any] = {"apiVersion": resource.api_version, "kind": resource.kind.kind}
         others = all_of(handler.predicates, handler.primary.predicates)
         if handler.finalizer is not None:
             others = ConcernsFinalizer(handler.finalizer) | others
@@ -140,9 +135,6 @@ class Calls:
         """Drops the changes that the patches of the calls have caused."""
         self._patcher = Patcher(
             runtime, resource, self._informer, self.own, f"a patch of {handler}", self._warn_of_lost
-        )
-        self._brake = Brake(
-            str(handler), str(resource), runtime.retries.clock, runtime.extensions.get(Chains)
         )
         self._warned: set[str] = set()
         """The paths, the results and the places of keys of which the log has warned."""
@@ -164,7 +156,7 @@ class Calls:
     # ---- Changes.
 
     def _call_again(self, key: Key, change: Change) -> None:
-        self._queue.add(key, cause=Cause(change.cause, str(self._resource), key, version=change.version))
+        self.queue.add(key, cause=Cause(change.cause, str(self._resource), key, version=change.version))
 
     def _note_departure(self, key: Key, change: Change) -> None:
         body = change.old
@@ -216,15 +208,14 @@ class Calls:
 
     # ---- Calls.
 
-    def replay(self, has: Callable[[ObjectKey], bool]) -> None:
-        """Call the handler for the keys of some objects, whatever has changed."""
+    def add_again(self, has: Callable[[ObjectKey], bool]) -> None:
         for key in self._present():
             if has(key.pair):
                 cause = Cause(ChangeCause.ENTERED, str(self._resource), key)
-                self._queue.add(key, priority=Priority.INITIAL, cause=cause)
+                self.queue.add(key, priority=Priority.INITIAL, cause=cause)
         for key, record in self._records.items():
             if has(key.pair) and record.departures:
-                self._queue.add(key, cause=Cause(ChangeCause.LEFT, str(self._resource), key))
+                self.queue.add(key, cause=Cause(ChangeCause.LEFT, str(self._resource), key))
 
     def _present(self) -> list[Key]:
         # By the resource: while another kind is not resolved, no kind may be found by its name.
@@ -234,8 +225,7 @@ class Calls:
     def known(self) -> Collection[Key]:
         return {*self._records, *self._present()}
 
-    def forget(self, key: Key, *, keeps_departures: bool) -> None:
-        """Forget what is known of a key that another replica handles."""
+    def forget_key(self, key: Key, *, keeps_departures: bool) -> None:
         record = self._records.pop(key, None)
         uids = set[str]() if record is None else {*record.departures}
         for informer in informers_of(self._runtime, self._resource):
@@ -247,11 +237,10 @@ class Calls:
             self._records[key] = KeyRecord(departures=record.departures)
 
     async def run(self, run: Run) -> RunAgain | None:
-        """Call the handler for a key, with the object as it is now."""
         key = run.key
-        if seconds := self._brake.pause(key, _callers(run)):
+        if seconds := self.brake.pause(key, _callers(run)):
             for cause in run.causes:
-                self._queue.add_after(key, seconds, priority=run.priority, cause=cause)
+                self.queue.add_after(key, seconds, priority=run.priority, cause=cause)
             return None
         try:
             body = self._read(key)
@@ -339,8 +328,6 @@ class Calls:
 
     def _is_about_to_leave(self, body: BodyView) -> bool:
         """Return True if the filter is being narrowed past an object: a finalizer would stay on it."""
-        from .finalizers import may_stay  # Few operators need it.  # noqa: PLC0415
-
         filter_ = self._informer().filter_change.next_filter
         return filter_ is not None and not may_stay(filter_, body["metadata"])
 
@@ -349,7 +336,7 @@ class Calls:
     ) -> RunAgain | None:
         """Put a finalizer on an object, or take it off, and then call the handler with the new object."""
         refused: ServerError | StateError | None = None
-        with self._brake.watching(key, _callers(run)):
+        with self.brake.watching(key, _callers(run)):
             try:
                 is_done = await change(key, body, name)
             except (ServerError, StateError) as error:
@@ -365,31 +352,20 @@ class Calls:
         """Call the handler once, and apply its patch; return when to call it again. The phase is empty,
         DELETING, or the uid of a departed object.
         """
-        clock, deleted = self._runtime.retries.clock, phase not in ("", DELETING)
-        record = self._records.get(key)
+        deleted, record = phase not in ("", DELETING), self._records.get(key)
         attempts = None if record is None else record.attempts.get(phase)
-        attempts = attempts or Attempts(self._now(), clock(), clock)
+        attempts = attempts or self.begin()
         uid = body["metadata"].get("uid")
-        metadata = {"name": key.name, "uid": uid, "namespace": key.namespace}
-        identity: Any = {**self._type, "metadata": metadata}  # A dict, since Kopf reads it often.
-        logger = _kopf.ObjectLogger(body=identity, settings=self._operator.settings)
-        patch = _kopf.Patch(body)
+        identity, patch = self.identity_of(key, uid), _kopf.Patch(body)
         memo = await self._memos.recall(identity, self._resource)
         arguments = ReconcileArguments(
-            logger, body, patch, memo, run.causes, key, uid, deleted, deleting=phase == DELETING
+            self.logger_of(identity), body, patch, memo, run.causes, key, uid, deleted, phase == DELETING
         )
         if record is not None:
             record.cleaned = ""
-        with self._brake.watching(key, _callers(run)):
-            outcome = await _kopf.execute_handler_once(
-                settings=self._operator.settings,
-                handler=self._handler,
-                cause=arguments,
-                state=attempts,
-                extra_context=nullcontext,
-            )
+        with self.brake.watching(key, _callers(run)):
+            outcome = await self.execute(arguments, attempts)
             if not outcome.final:
-                attempts.retries += 1
                 self._records[key].attempts[phase] = attempts
             elif record is not None:
                 record.attempts.pop(phase, None)
@@ -467,32 +443,20 @@ def _callers(run: Run) -> list[Caller]:
 
 # ---- The reconcilers of one operator.
 
-_logger = logging.getLogger("kopf_selectcache")
-
 
 async def run_reconcilers(
-    operator: Operator,
-    runtime: Runtime,
-    registry: _kopf.OperatorRegistry | None,
-    *,
-    now: Callable[[], datetime] = UTC_NOW,
+    operator: Operator, runtime: Runtime, registry: _kopf.OperatorRegistry | None
 ) -> None:
     """Run the reconcilers of a registry until cancelled."""
     kopfs = operator.settings.persistence.finalizer
     handlers = [replace(each, finalizer=kopfs) if each.kopfs else each for each in reconcilers(registry)]
-    if not handlers:
-        return
     if any(each.has_finalizer for each in handlers):
-        from .finalizers import check_declared  # Few operators need it.  # noqa: PLC0415
-
         runtime.check_declared = partial(check_declared, handlers, runtime)
     parts = _kopf.parts_of(operator.settings)
-    if parts is not None:
-        parts.allow_events()
     memos = _kopf.Memos() if parts is None else parts.memos
     async with asyncio.TaskGroup() as group:
         for handler in handlers:
-            runner = _Runner(handler, handlers, operator, runtime, registry, parts, memos, now)
+            runner = _Runner(handler, handlers, operator, runtime, registry, memos)
             group.create_task(runner.run(), name=f"selectcache: {handler.id}")
 
 
@@ -506,17 +470,12 @@ class _Runner:
         operator: Operator,
         runtime: Runtime,
         registry: _kopf.OperatorRegistry | None,
-        parts: _kopf.OperatorParts | None,
         memos: _kopf.Memos,
-        now: Callable[[], datetime],
     ) -> None:
-        self._registry = registry
         self._handler, self._handlers, self._operator, self._runtime = handler, handlers, operator, runtime
-        self._parts, self._memos, self._now = parts, memos, now
+        self._registry, self._memos = registry, memos
         self._reported: tuple[type[Exception], str] | None = None
         """The last error that was logged."""
-        called = calling_with_cache(handler.fn, operator, runtime, handler.form)
-        self._called = replace(handler, fn=called)
 
     async def run(self) -> None:
         """Run the reconciler until cancelled, and start it again after failures."""
@@ -542,66 +501,37 @@ class _Runner:
             )
 
     async def _run(self) -> None:
-        handler, operator, retries = self._handler, self._operator, self._runtime.retries
+        handler, operator, runtime = self._handler, self._operator, self._runtime
         await operator.gate(None, None, fresh=False)
         resource = await self._resource()
-        queue = WorkQueue(clock=retries.clock, chance=retries.chance)
         kopfs = operator.settings.persistence.finalizer
         if handler.has_finalizer:
-            from .finalizers import check_resource  # As above.  # noqa: PLC0415
-
-            declared = self._runtime.informer(handler.kind).declared
+            declared = runtime.informer(handler.kind).declared
             check_resource(handler, declared, resource, kopfs, self._registry)
         records = KeyRecords()
         cleanup = Cleanup(
-            handler, self._handlers, self._runtime, resource, records, kopfs=kopfs, registry=self._registry
+            handler, self._handlers, runtime, resource, records, kopfs=kopfs, registry=self._registry
         )
-        calls = Calls(
-            self._called,
-            operator,
-            self._runtime,
-            self._parts,
-            self._memos,
-            self._now,
-            queue,
-            resource,
-            records,
-            cleanup,
-        )
-        limit = handler.limit or operator.settings.queueing.worker_limit or CALLS_AT_ONCE
-        worker = Worker(
-            queue,
-            if_handled(operator.shards, calls),
-            limit=limit,
-            sleep=retries.sleep,
-            clock=retries.clock,
-            logger=_logger,
-            gate=partial(until_callable, operator, self._parts),
-        )
+        calls = Calls(handler, operator, runtime, resource, self._memos, records, cleanup)
         async with AsyncExitStack() as stack:
-            stack.enter_context(self._runtime.extensions.get(WorkQueues).running(str(handler.id), queue))
+            stack.enter_context(runtime.extensions.get(WorkQueues).running(str(handler.id), calls.queue))
             syncing = list[SyncingSource]()
             for source, predicates in self._sources(resource, calls.own):
-                source.bind(Cache(self._runtime))
-                await source.start(queue, predicates)
+                source.bind(Cache(runtime))
+                await source.start(calls.queue, predicates)
                 stack.push_async_callback(source.stop)
                 if isinstance(source, SyncingSource):
                     syncing.append(source)
             for source in syncing:
                 await source.wait_synced()
             self._reported = None
-            stack.enter_context(divided(operator.shards, worker, calls))
+            working = await stack.enter_async_context(calls.working(handler.limit))
             forgetting = asyncio.create_task(calls.forget_removed())
-            working = asyncio.create_task(worker.run(), name=f"selectcache: {handler.id}: worker")
             try:
                 await asyncio.wait({working})
                 working.result()
             finally:
                 forgetting.cancel()
-                await worker.stop(deadline=operator.settings.queueing.exit_timeout)
-                if not queue.is_finished:  # A run resists.
-                    working.cancel()
-                await asyncio.gather(working, return_exceptions=True)
 
     async def _resource(self) -> Resource:
         """Return the resource of the reconciled kind, once it is known."""

@@ -1,15 +1,15 @@
-"""Replicas: the handlers of one are called for the keys that it owns (`sharding.shards`).
+"""Kopf's own handlers in a replica: they are called for the keys that it owns (`sharding.shards`).
 
 The feeds of Kopf's watchers leave out the objects of other replicas. What waits in Kopf's queues when a range
 goes is dropped here, right before Kopf would call handlers: their patches, and the daemons that they start,
-are those of a run of the key. Handlers of changes and reconcilers have a queue of their own.
+are those of a run of the key.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
@@ -19,11 +19,7 @@ import kopf
 from kopf_selectcache import _kopf
 from kopf_selectcache.core.assignment.records import LABEL
 from kopf_selectcache.core.redact import printable_name
-from kopf_selectcache.core.store.changes import ChangeCause
 from kopf_selectcache.core.store.record import ObjectKey, Record
-from kopf_selectcache.reactions.engine import Function, RunAgain, Worker
-from kopf_selectcache.reactions.queue import Run
-from kopf_selectcache.selectors.object_key import Key
 
 from .knowledge import key_of
 
@@ -137,7 +133,7 @@ class KopfHandlers:
         write, Kopf is not told: its annotations would not last.
         """
         key, uid = key_of(raw_event["object"])
-        if raw_event["type"] in (None, "ADDED"):  # It was told of in this term.
+        if raw_event["type"] in (None, "ADDED", "DELETED"):  # It was told of in this term, or is gone.
             self._outdated.discard(uid)
         elif raw_event["type"] == "MODIFIED" and uid in self._outdated:
             return None
@@ -167,7 +163,7 @@ class KopfHandlers:
                     {"key": printable_name(*key)},
                 )
         await indexed.drop_toggle(toggle)
-        if not is_handled and raw_event["type"] == "DELETED":
+        if raw_event["type"] == "DELETED":
             self._forget(key, uid)  # Kopf does not come to it.
         return None
 
@@ -226,87 +222,3 @@ class KopfHandlers:
         if (parts := _kopf.parts_of(self._settings)) is not None:
             for body, daemon in parts.memos.daemons():
                 yield daemon, key_of(body)[0]
-
-
-# ---- Handlers of changes and reconcilers.
-
-
-class HandlerCalls(Protocol):
-    """The calls of one handler."""
-
-    async def run(self, run: Run) -> RunAgain | None:
-        """Call it for a key."""
-
-    def replay(self, has: Callable[[ObjectKey], bool]) -> None:
-        """Call it for the keys for which a function returns True, and for those of kept departures."""
-
-    def forget(self, key: Key, *, keeps_departures: bool) -> None:
-        """Forget what is known of a key that another replica handles."""
-
-    def known(self) -> Collection[Key]:
-        """Return the keys of which something is known."""
-
-
-class _Handling:
-    """The runs of one handler (`sharding.shards.Handling`)."""
-
-    def __init__(self, worker: Worker, calls: HandlerCalls) -> None:
-        self.running, self._calls = worker.running, calls
-
-    def replay(self, has: Callable[[ObjectKey], bool]) -> None:
-        self._forget(has, keeps_departures=True)  # It is from an earlier term.
-        self._calls.replay(has)
-
-    def forget(self, has: Callable[[ObjectKey], bool]) -> None:
-        self._forget(has, keeps_departures=False)
-
-    def release(self, has: Callable[[ObjectKey], bool]) -> None:
-        """Runs of ours end by themselves."""
-
-    def _forget(self, has: Callable[[ObjectKey], bool], *, keeps_departures: bool) -> None:
-        for key in self._calls.known():
-            if has(key.pair):
-                self._calls.forget(key, keeps_departures=keeps_departures)
-
-
-@contextmanager
-def divided(shards: Shards | None, worker: Worker, calls: HandlerCalls) -> Iterator[None]:
-    """Have the calls of a worker follow the ranges of this replica meanwhile."""
-    with nullcontext() if shards is None else shards.handling(_Handling(worker, calls)):
-        yield
-
-
-def if_handled(shards: Shards | None, calls: HandlerCalls) -> Function:
-    """Return what runs only the keys of this replica. Of others, it keeps the departures if this replica may
-    get them, and forgets the rest.
-    """
-    if shards is None:
-        return calls.run
-    told = False
-
-    async def run(run: Run) -> RunAgain | None:
-        pair = run.key.pair
-        with shards.run_of(pair) as is_handled:
-            try:
-                if is_handled:
-                    return await calls.run(run)
-            except asyncio.CancelledError:
-                if shards.handles(pair):
-                    raise
-                _logger.info(
-                    "The run of %(key)s was cancelled: this replica does not handle it any more.",
-                    {"key": printable_name(*pair)},
-                )
-        nonlocal told
-        sent = [cause.source for cause in run.causes if cause.event == ChangeCause.SENT]
-        if sent and not told:
-            told = True
-            _logger.info(
-                "What %(source)s sends here for keys of other replicas is dropped, such as %(key)s, which"
-                " replica %(owner)s handles. Send it in each replica.",
-                {"source": sent[0], "key": printable_name(*pair), "owner": shards.owner_of(pair) or "?"},
-            )
-        calls.forget(run.key, keeps_departures=shards.keeps(pair))
-        return None
-
-    return run

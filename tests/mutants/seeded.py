@@ -653,7 +653,7 @@ MUTANTS: tuple[Mutant, ...] = (
            (f"{ATTEMPTS}a_change_that_was_joined_is_not_given_up_without_a_call",)),
     Mutant("shorten the delay after an error by a further change", "plugin/changes.py", "waiting is not None and now < waiting.since:", "False:", 15,
            (f"{ATTEMPTS}a_further_change_does_not_shorten_the_delay_after_an_error",)),
-    Mutant("call handlers of changes before the caches are synced", "plugin/calls.py", "    if operator.unsettling.is_settled and not ", "    if not ", 15,
+    Mutant("call handlers of changes before the caches are synced", "plugin/calls.py", "        if self._operator.unsettling.is_settled and not ", "        if not ", 15,
            ("tests/plugin/test_gate.py::test_15_no_handler_is_called_before_the_caches_are_synced",)),
     Mutant("call handlers while a kind lists that is served again", "informer/health.py", "        self._settled = asyncio.Event()\n        self._unsettled()\n", "        self._settled = asyncio.Event()\n", 15,
            ("tests/plugin/test_gate.py::test_15_handlers_wait_while_a_kind_lists_that_was_not_served",)),

@@ -20,7 +20,7 @@ INDICES = "tests/sharding/test_kopf_indices.py::test_"
 REPLICA, FENCE = "tests/sharding/test_replica.py::test_", "tests/sharding/test_fence.py::test_"
 WHOLE, WEBHOOKS = "tests/sharding/test_kopf_whole.py::test_", "plugin/division.py"
 WRITES, KOPF_WRITES = "tests/sharding/test_kopf_writes.py::test_", "client/kopf_writes.py"
-DIVISION, SHARDS, COORDINATOR = "plugin/replicas.py", "sharding/shards.py", "sharding/coordinator.py"
+DIVISION, SHARDS, COORDINATOR = "plugin/calls.py", "sharding/shards.py", "sharding/coordinator.py"
 
 SHARDING: tuple[Mutant, ...] = (
     Mutant(
@@ -530,8 +530,8 @@ SHARDING: tuple[Mutant, ...] = (
     Mutant(
         "forget what departs while its range moves",
         DIVISION,
-        "        calls.forget(run.key, keeps_departures=shards.keeps(pair))\n",
-        "        calls.forget(run.key, keeps_departures=False)\n",
+        "        self.forget_key(run.key, keeps_departures=shards.keeps(pair))\n",
+        "        self.forget_key(run.key, keeps_departures=False)\n",
         21,
         (MOVES + "an_object_that_departs_while_its_range_is_warm_is_told_to_the_new_owner",),
     ),
@@ -562,7 +562,7 @@ SHARDING: tuple[Mutant, ...] = (
     Mutant(
         "keep the memo of an object that another replica may have handled since",
         DIVISION,
-        "        self._forget(has, keeps_departures=True)  # It is from an earlier term.\n",
+        "        self.forget(has, keeps_departures=True)  # It is from an earlier term.\n",
         "",
         21,
         (MOVES + "what_is_kept_of_an_object_is_dropped_with_its_range",),

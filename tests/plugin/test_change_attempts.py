@@ -17,7 +17,6 @@ from kopf_selectcache.core.selection.kinds import Resource, find
 from kopf_selectcache.core.store.changes import Change, ChangeCause
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.informer.environment import Retries
-from kopf_selectcache.plugin.brake import Brake, Chains
 from kopf_selectcache.plugin.calls import RETRY, Attempts
 from kopf_selectcache.plugin.changes import _Calls
 from kopf_selectcache.plugin.on import change_handlers
@@ -67,8 +66,8 @@ class Calls:
         runtime = FakeCache([], {"secrets": ""})._runtime
         runtime.retries = Retries(lambda: self.now, self._sleep, lambda: 0.5)
         (handler,) = change_handlers(registry)
-        brake = Brake("follow", "secrets", lambda: self.now, Chains())
-        self.calls = _Calls(handler, operator, runtime, SECRETS, brake, lambda: datetime.now(UTC))
+        self.calls = _Calls(handler, operator, runtime, SECRETS)
+        self.calls._called = handler  # It takes no cache.
         self.worker = Worker(
             self.calls.queue,
             self.calls.run,

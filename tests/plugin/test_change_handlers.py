@@ -20,8 +20,8 @@ from kopf_selectcache.cache.blocking import Waits
 from kopf_selectcache.cache.changes import Subscription
 from kopf_selectcache.client.transport import WritingTransport
 from kopf_selectcache.informer.informers import Runtime
-from kopf_selectcache.plugin import calls
 from kopf_selectcache.plugin import changes as module
+from kopf_selectcache.plugin.calls import HandlerCalls, calling_with_cache
 from kopf_selectcache.plugin.changes import deliver_changes
 from kopf_selectcache.plugin.on import NAMES
 from kopf_selectcache.plugin.operator import launch, operator_of
@@ -502,12 +502,14 @@ def test_calls_start_again_after_a_bug_in_what_they_wait_for(
     async def follow(name: str, **_: Any) -> None:
         seen.append(name)
 
-    def fail_once(*given: Any) -> Any:
+    wait = HandlerCalls._until_callable
+
+    def fail_once(calls: HandlerCalls) -> Any:
         if failures:
             raise failures.pop()
-        return calls.until_callable(*given)
+        return wait(calls)
 
-    monkeypatch.setattr(module, "until_callable", fail_once)
+    monkeypatch.setattr(HandlerCalls, "_until_callable", fail_once)
     monkeypatch.setattr(module, "delay", lambda *_: 0.0)
 
     async def main() -> None:
@@ -676,7 +678,7 @@ def test_a_handler_that_reads_too_early_is_called_again() -> None:
 
     operator = cast("Any", SimpleNamespace(waits=Waits(), recorder=None, cache=None))
     with pytest.raises(kopf.TemporaryError):
-        run(calls.calling_with_cache(read, operator, FakeCache([], {})._runtime)())
+        run(calling_with_cache(read, operator, FakeCache([], {})._runtime)())
 
 
 def test_a_handler_that_turns_its_cancellation_into_an_error_does_not_hold_up_the_end(

@@ -17,10 +17,9 @@ from kopf_selectcache.core.assignment.records import read_assignment
 from kopf_selectcache.core.assignment.rendezvous import mixed_64, range_of
 from kopf_selectcache.core.assignment.replica import DeleteLease
 from kopf_selectcache.informer.state import Undivided
-from kopf_selectcache.plugin.calls import kinds_of
+from kopf_selectcache.plugin.calls import HandlerCalls, kinds_of
 from kopf_selectcache.plugin.hooks import _probe
 from kopf_selectcache.plugin.operator import operator_of
-from kopf_selectcache.plugin.replicas import if_handled
 from kopf_selectcache.reactions.engine import RunAgain
 from kopf_selectcache.reactions.queue import Run
 from kopf_selectcache.settings.options import settings_of
@@ -307,17 +306,11 @@ def test_a_cancelled_run_of_a_key_that_is_still_handled_is_cancelled() -> None:
         async def run(self, _: Run) -> RunAgain | None:
             raise asyncio.CancelledError
 
-        def replay(self, _: object) -> None: ...
-
-        def forget(self, key: Key, *, keeps_departures: bool) -> None: ...
-
-        def known(self) -> list[Key]:
-            return []
-
     async def main() -> None:
-        function = if_handled(Shards(ownership=Static(0, 1)), Cancelled())
+        calls: Any = Cancelled()
+        key = Run(Key("x", namespace="shop"), 0, (), 1, 0)
         with pytest.raises(asyncio.CancelledError):
-            await function(Run(Key("x", namespace="shop"), 0, (), 1, 0))
+            await HandlerCalls._run_if_handled(calls, Shards(ownership=Static(0, 1)), key)
 
     run(main())
 
