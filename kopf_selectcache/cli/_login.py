@@ -24,7 +24,7 @@ from kopf_selectcache import _kopf
 from kopf_selectcache.client.reading import Refused, Unreachable
 from kopf_selectcache.client.transport import KopfTransport
 from kopf_selectcache.informer.checks import Unreviewed
-from kopf_selectcache.plugin.runtimes import create_transport
+from kopf_selectcache.plugin.caches import create_transport
 from kopf_selectcache.selectors.signatures import near
 from kopf_selectcache.settings.options import settings_of
 

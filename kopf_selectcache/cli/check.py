@@ -34,11 +34,10 @@ from kopf_selectcache.plugin.feed_safety import (
     without_namespaces,
     would_silence,
 )
-from kopf_selectcache.plugin.narrowing import advice_on, handlers_of, watches_in_full
+from kopf_selectcache.plugin.narrowing import advice_on, handlers_of, unmet_peering, watches_in_full
 from kopf_selectcache.plugin.on import change_handlers, change_handlers_of, undeclared_change_handlers
 from kopf_selectcache.plugin.patches import finalizers_of
 from kopf_selectcache.plugin.reconcile import reconcilers, reconcilers_with
-from kopf_selectcache.plugin.runtimes import unmet_peering
 from kopf_selectcache.selectors.kind_keys import SETTINGS, text_of, unserved
 from kopf_selectcache.selectors.selector import brief
 from kopf_selectcache.settings.checks import bytes_in, readable, written

@@ -22,9 +22,9 @@ from kopf_selectcache import _kopf
 from kopf_selectcache.client.transport import KopfTransport
 from kopf_selectcache.errors import SelectCacheError
 from kopf_selectcache.informer.checks import Reviewer
+from kopf_selectcache.plugin.caches import create_transport
 from kopf_selectcache.plugin.hooks import checked
 from kopf_selectcache.plugin.operator import namespaces_of
-from kopf_selectcache.plugin.runtimes import create_transport
 from kopf_selectcache.settings.options import SelectCacheSettings, settings_of
 
 from . import _late, _login

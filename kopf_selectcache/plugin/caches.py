@@ -1,5 +1,5 @@
 """`Caches`: caches beside those of the operator, with declarations and a login of their own; for instance of
-another cluster.
+another cluster. And what each runtime has: its transport, its stop, and Kopf's Events.
 """
 
 from __future__ import annotations
@@ -7,6 +7,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import re
+from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from concurrent.futures import Future
 from contextlib import AsyncExitStack
@@ -21,22 +23,24 @@ import kopf
 
 from kopf_selectcache import _kopf
 from kopf_selectcache._errors import DeclarationError, ReadError, require
+from kopf_selectcache.cache.blocking import Waits
 from kopf_selectcache.cache.cache import Cache
+from kopf_selectcache.client.transport import KopfTransport
 from kopf_selectcache.core.protocol.backoff import delay
 from kopf_selectcache.core.selection.values import is_dns_subdomain
 from kopf_selectcache.core.store.projection import where_of
 from kopf_selectcache.informer.environment import let_end
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
-from kopf_selectcache.recorder.recorder import end_recordings
+from kopf_selectcache.recorder.events import MOST_OF_A_REASON, EventType
+from kopf_selectcache.recorder.recorder import Recorder, end_recordings
+from kopf_selectcache.recorder.recording import WAITING
 from kopf_selectcache.selectors.kind_keys import CACHES, CACHES_WITH_LOGIN
 from kopf_selectcache.selectors.selector import Selector
 from kopf_selectcache.selectors.signatures import check_call
 from kopf_selectcache.selectors.text import LabelSelector
 from kopf_selectcache.settings.declaration import Selectors
 from kopf_selectcache.settings.options import SelectCacheSettings
-
-from .runtimes import Stop, create_runtime
 
 Credentials: TypeAlias = _kopf.ConnectionInfo | _kopf.AiohttpSession
 Login: TypeAlias = Callable[..., Credentials | Awaitable[Credentials | None] | None]
@@ -359,3 +363,160 @@ def _run_in_thread(call: Callable[[], object]) -> Future[object]:
 
     Thread(target=work, name="selectcache: login", daemon=True).start()
     return result
+
+
+# ---- The runtime of an operator, or of caches beside it, and the transport of its requests.
+
+
+def create_runtime(
+    declared: SelectCacheSettings,
+    vault: _kopf.Vault,
+    *,
+    kopf_settings: kopf.OperatorSettings,
+    namespaces: tuple[str, ...] | None,
+    logger: logging.Logger,
+) -> Runtime:
+    """Create a runtime with these credentials. Kopf's settings are the defaults of the options."""
+    networking, watching = kopf_settings.networking, kopf_settings.watching
+    declared = declared.with_defaults(
+        page_limit=_kopf.chunk_size(kopf_settings),
+        idle_timeout=watching.inactivity_timeout or None,
+        request_timeout=min(networking.request_timeout or declared.request_timeout, declared.request_timeout),
+    )
+    transport = create_transport(declared, vault, kopf_settings)
+    return Runtime(declared, transport, namespaces=namespaces, chance=random.random, logger=logger)
+
+
+def create_transport(
+    declared: SelectCacheSettings, vault: _kopf.Vault, kopf_settings: kopf.OperatorSettings
+) -> KopfTransport:
+    """Create a transport with these credentials and the options of requests."""
+    return KopfTransport(
+        vault,
+        request_timeout=declared.request_timeout,
+        connect_timeout=kopf_settings.networking.connect_timeout,
+        max_bytes=declared.page_bytes(),
+        batch_delay=declared.batch_delay,
+        gzip=declared.requests_gzip(),
+    )
+
+
+# ---- The stop of the operator whose code is running: its beginning and its deadline.
+
+STOPPING = "the operator is being stopped"
+
+
+class Stop:
+    """Ends what belongs to an operator in two steps, long before Kopf calls the cleanup handlers: it waits
+    for its threads first, and a thread may wait for a cache.
+
+    When Kopf begins to stop the operator, `waits` raise, and `begin` is called. At the deadline,
+    `settings.queueing.exit_timeout` seconds later, no thread waits for a cache any more, and `end` is called.
+    """
+
+    def __init__(
+        self,
+        settings: kopf.OperatorSettings,
+        *,
+        begin: Callable[[], object] = lambda: None,
+        end: Callable[[], object],
+    ) -> None:
+        self._settings, self._begin, self._end = settings, begin, end
+        self._begun = asyncio.Event()
+        self._deadline: asyncio.TimerHandle | None = None
+        self.waits = Waits(stopped=self._begun, why=STOPPING)
+        """The waits of handlers and threads."""
+        # A stop begins when a root task ends: Kopf cancels the others then.
+        roots = _kopf.root_tasks_var.get(())
+        # Code that has awaited `kopf.operator()` has the tasks of an operator that has ended.
+        self._roots = () if all(root.done() for root in roots) else roots
+        for root in self._roots:
+            root.add_done_callback(self.begin)
+
+    @property
+    def has_begun(self) -> bool:
+        return self._begun.is_set()
+
+    @property
+    def is_of_caller(self) -> bool:
+        """True if the running code belongs to the operator that has begun to stop."""
+        return self.has_begun and bool(self._roots) and self._roots is _kopf.root_tasks_var.get(())
+
+    def begin(self, _: object = None) -> None:
+        """End the waits now, and the rest at the deadline. Further calls do nothing."""
+        if self.has_begun:
+            return
+        self._begun.set()
+        self._begin()
+        seconds = self._settings.queueing.exit_timeout
+        self._deadline = asyncio.get_running_loop().call_later(seconds, self._reach_deadline)
+
+    def _reach_deadline(self) -> None:
+        self.waits.end(STOPPING)
+        self._end()
+
+    def close(self) -> None:
+        """Forget the operator, after the end of what belongs to it."""
+        for root in self._roots:
+            root.remove_done_callback(self.begin)
+        if self._deadline is not None:
+            self._deadline.cancel()
+
+
+# ---- Routes the events of Kopf through a recorder: `settings.selectcache.events = True`.
+
+
+def make_recorder(settings: kopf.OperatorSettings, runtime: Runtime) -> Recorder:
+    """Return a recorder under the names of Kopf's own events, or under that of Kopf if they do not fit."""
+    posting, cache = settings.posting, Cache(runtime)
+    try:
+        return Recorder(posting.reporting_component, host=posting.reporting_instance, cache=cache)
+    except DeclarationError as error:  # Kopf takes any text, and events must not stop the handlers.
+        _logger.warning("settings.posting: %(error)s", {"error": error.line})
+        return Recorder("kopf", cache=cache)
+
+
+def route_events(settings: kopf.OperatorSettings) -> Route | None:
+    """Route the events of Kopf, if the settings ask for it, and it posts any."""
+    declared, parts = vars(settings).get("selectcache"), _kopf.parts_of(settings)
+    if declared is None or not declared.events or parts is None or parts.events is None:
+        return None
+    route = Route()
+    # Kopf has no other place for it: its functions and its logging share this method of one operator's queue.
+    parts.events.put_nowait = route.take  # type: ignore[assignment, method-assign]
+    return route
+
+
+class Route:
+    """The way of the events that one operator posts by `kopf.event`, `info`, `warn` and `exception`, and by
+    logging: to a recorder instead of Kopf's own poster.
+
+    It takes the place of the method with which Kopf puts events into the queue of the operator.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: deque[_kopf.K8sEvent] = deque(maxlen=WAITING)
+        self._recorder: Recorder | None = None
+
+    def take(self, event: _kopf.K8sEvent) -> None:
+        """Record an event, or keep it until there is a recorder. Kopf calls it on the operator's loop."""
+        if self._recorder is None:
+            self._waiting.append(event)
+        else:
+            _record(self._recorder, event)
+
+    def open(self, recorder: Recorder) -> None:
+        """Record all events from now on, and first those that have waited."""
+        self._recorder = recorder
+        while self._waiting:
+            _record(recorder, self._waiting.popleft())
+
+
+def _record(recorder: Recorder, event: _kopf.K8sEvent) -> None:
+    # The API defines two types. Kopf has others as well, and passes on any text of the user.
+    type_ = EventType.NORMAL if event.type in ("Normal", "Debug") else EventType.WARNING
+    reason = "".join(word[0].upper() + word[1:] for word in re.findall("[A-Za-z][A-Za-z0-9]*", event.reason))
+    try:
+        recorder.record(event.ref, type_, reason[:MOST_OF_A_REASON] or type_, event.message)
+    except DeclarationError as error:  # Kopf's poster would log the refusal of the server.
+        _logger.warning("An event can't be recorded: %(error)s", {"error": error.line})

@@ -39,8 +39,8 @@ from kopf_selectcache.reactions.queue import Run, WorkQueue
 from kopf_selectcache.selectors.object_key import Key
 
 from .brake import Brake, Chains
+from .caches import STOPPING
 from .operator import Operator
-from .runtimes import STOPPING
 
 if TYPE_CHECKING:
     from kopf_selectcache.sharding.shards import Shards

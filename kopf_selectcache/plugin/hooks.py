@@ -27,11 +27,10 @@ from kopf_selectcache.settings.declaration import Selectors
 from kopf_selectcache.settings.options import SelectCacheSettings, settings_of
 
 from .access import note_activity
-from .caches import named_caches
+from .caches import Route, named_caches, route_events
 from .calls import NOT_ASYNC
 from .changes import deliver_changes
 from .feed import feed
-from .finalizers import check_finalizers
 from .handlers import async_callbacks, check_handlers
 from .narrowing import narrow
 from .on import ChangeHandler, change_handlers, check_change_handlers, declared_key, require_form
@@ -47,9 +46,8 @@ from .operator import (
     operator_of,
     reports,
 )
-from .reconcile import Reconciler, check_reconcilers, reconcilers
+from .reconcile import Reconciler, check_finalizers, check_reconcilers, reconcilers
 from .reconcilers import run_reconcilers
-from .runtimes import Route, route_events
 
 # The attribute of a registry of activities with the operator's registry that it is part of.
 _OWNER = "_selectcache_registry"

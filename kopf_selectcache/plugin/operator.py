@@ -38,10 +38,9 @@ from kopf_selectcache.selectors.kind_keys import text_of
 from kopf_selectcache.selectors.selector import Branches, Selector
 from kopf_selectcache.settings.options import SelectCacheSettings, settings_of
 
-from .caches import named_caches
+from .caches import Stop, create_runtime, make_recorder, named_caches
 from .feed_safety import DECLARED_LATER, Decisions, decide, source_of, would_silence
 from .narrowing import advise, handlers_of_key, warn_of_filter
-from .runtimes import Stop, create_runtime, make_recorder
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
@@ -269,7 +268,7 @@ class Operator:
 
     async def _warn_of_peering(self, runtime: Runtime) -> None:
         if self.settings.peering.mandatory:
-            from .runtimes import warn_of_peering  # Few operators need it.  # noqa: PLC0415
+            from .narrowing import warn_of_peering  # Few operators need it.  # noqa: PLC0415
 
             await warn_of_peering(self.settings, runtime)
 

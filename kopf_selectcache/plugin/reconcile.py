@@ -7,22 +7,37 @@ it, may have changed.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar, Unpack
 
+import kopf
+
 from kopf_selectcache import _kopf
-from kopf_selectcache._errors import DeclarationError, require
+from kopf_selectcache._errors import DeclarationError, NotDeclared, NotSynced, ReadError, require
 from kopf_selectcache.cache.cache import Cache
-from kopf_selectcache.core.selection.kinds import KindKey, find, parse_key
+from kopf_selectcache.cache.own_writes import informers_of
+from kopf_selectcache.core.redact import clipped, printable_name
+from kopf_selectcache.core.selection.kinds import Kind, KindKey, Resource, find, parse_key
 from kopf_selectcache.core.selection.values import is_label_key
+from kopf_selectcache.core.store.changes import Change
+from kopf_selectcache.core.store.projection import FINALIZERS
+from kopf_selectcache.informer.informer import Informer
+from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.reactions.mapping import AnyMapping, mapping_of
-from kopf_selectcache.reactions.predicates import AnyPredicate, predicate_of
+from kopf_selectcache.reactions.predicates import AnyPredicate, Predicate, predicate_of
 from kopf_selectcache.reactions.sources import Channel, Source, check_source
 from kopf_selectcache.selectors.kind_keys import AnyKey, are_alike, assigned, checked_key, text_of
+from kopf_selectcache.selectors.object_key import Key
+from kopf_selectcache.selectors.selector import AnyOf, Branches, Selector, make_selector
 from kopf_selectcache.selectors.signatures import check_call
+from kopf_selectcache.selectors.text import FieldSelector
+from kopf_selectcache.settings.declaration import Cached
+from kopf_selectcache.settings.options import SelectCacheSettings
 
 from .calls import CacheHandler
+from .narrowing import handlers_of, handlers_of_key, needs_finalizer
 from .on import (
     Arguments,
     KopfOptions,
@@ -35,6 +50,7 @@ from .on import (
     require_kind,
     require_options,
 )
+from .patches import KeyRecords, finalizers_of, is_terminating
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -354,3 +370,324 @@ def seconds_of(result: object) -> float | None:
     if not isinstance(result, int | float) or isinstance(result, bool):
         return None
     return float(result) if math.isfinite(result) and result >= 0 else None
+
+
+# ---- The finalizer of a reconciler: what of an object calls for it, and which reconcilers have cleaned up.
+
+DELETING = "deleting"
+"""Attempts of the calls for an object that is being deleted: they are counted apart."""
+
+
+def keep_finalizer(patch: kopf.Patch, name: str) -> None:
+    """See to it that the patch of a handler leaves a finalizer on, whatever it does to others."""
+    metadata = patch.get("metadata")
+    if isinstance(metadata, dict) and "finalizers" in metadata:
+        given = metadata["finalizers"] or []
+        if isinstance(given, list) and name not in given:  # The server refuses anything else.
+            metadata["finalizers"] = [*given, name]
+
+    def keep(obj: Any) -> None:
+        if name not in (given := finalizers_of(obj)):
+            obj["metadata"]["finalizers"] = [*given, name]
+
+    if patch.fns:
+        patch.fns.append(keep)
+
+
+@dataclass(frozen=True)
+class ConcernsFinalizer(Predicate):
+    """Admits the changes of an object that is being deleted, and the loss of the finalizer."""
+
+    name: str
+
+    paths = (("metadata", "deletionTimestamp"), ("metadata", "finalizers"))
+
+    def admits(self, change: Change) -> bool:
+        old, new = change.old, change.new
+        if new is None:
+            return False
+        is_lost = old is not None and self.name in finalizers_of(old) and self.name not in finalizers_of(new)
+        return is_lost or is_terminating(new)
+
+
+class Cleanups:
+    """The reconcilers of one operator that have cleaned up after objects that are being deleted."""
+
+    def __init__(self, _: Runtime) -> None:
+        self.records: dict[int, KeyRecords] = {}
+        """What each remembers of its keys, by the id of the reconciler."""
+        self.adding: list[tuple[str, str | None]] = []
+        """The uids of the objects on which a finalizer is being put, with its name."""
+        self.warned: set[str] = set()
+        """The resources of which the log has warned that Kopf's finalizer is left on their objects."""
+
+    def close(self) -> None:
+        """Forget all."""
+        self.records.clear()
+
+
+class Cleanup:
+    """The cleanups of one reconciler.
+
+    Reconcilers of one kind may share a finalizer: it comes off when the last call of each has cleaned up. A
+    restart forgets that, and all are called again.
+    """
+
+    def __init__(
+        self,
+        handler: Reconciler,
+        handlers: Sequence[Reconciler],
+        runtime: Runtime,
+        resource: Resource,
+        records: KeyRecords,
+        *,
+        kopfs: str,
+        registry: _kopf.OperatorRegistry | None,
+    ) -> None:
+        self._handler, self._runtime, self._resource, self._records = handler, runtime, resource, records
+        self._alike = [each for each in handlers if each.finalizer == handler.finalizer]
+        cleanups = runtime.extensions.get(Cleanups)
+        self._warned, self._adding, self._of_all = cleanups.warned, cleanups.adding, cleanups.records
+        self._of_all[id(handler)] = records
+        self.released = kopfs if handler.kopfs is False else None
+        """Kopf's finalizer, if this reconciler takes it off."""
+        caring = any(
+            (each.kopfs is not None or each.finalizer == kopfs) and self._is_of_kind(each)
+            for each in handlers
+        )
+        self._left = None if caring or handlers_of(registry, resource) else kopfs
+        """Kopf's finalizer, if nobody takes it off."""
+
+    def leftover_of(self, obj: Mapping[str, Any]) -> str | None:
+        """Return Kopf's finalizer if an object has it, and nobody takes it off: once for a kind."""
+        if self._left is None or self._left not in finalizers_of(obj):
+            return None
+        if (resource := str(self._resource)) in self._warned:
+            return None
+        self._warned.add(resource)
+        return self._left
+
+    @contextmanager
+    def adding(self, uid: str) -> Iterator[None]:
+        """Note that the finalizer is being put on an object: no filter is narrowed past it meanwhile."""
+        added = (uid, self._handler.finalizer)
+        self._adding.append(added)
+        try:
+            yield
+        finally:
+            self._adding.remove(added)
+
+    def end(self, key: Key, uid: str) -> bool:
+        """Note that a call has cleaned up; return True if those of all other reconcilers have."""
+        self._records[key].cleaned = uid
+        return all(self._has_cleaned(each, key, uid) for each in self._alike if self._is_of_kind(each))
+
+    def _has_cleaned(self, reconciler: Reconciler, key: Key, uid: str) -> bool:
+        records = self._of_all.get(id(reconciler))
+        return records is not None and key in records and records[key].cleaned == uid
+
+    def _is_of_kind(self, other: Reconciler) -> bool:
+        with suppress(NotDeclared):
+            return self._runtime.informer(other.kind) in informers_of(self._runtime, self._resource)
+        return False
+
+
+# ---- Checks: an object that leaves the cache with its finalizer could never be deleted.
+
+_MOVE = "Move what the handler does into the reconciler"
+
+
+def check_finalizers(
+    kopfs: str, registry: _kopf.OperatorRegistry | None, declared: SelectCacheSettings
+) -> None:
+    """Raise DeclarationError at the start if a finalizer could stay on an object, or Kopf would take it off.
+    `kopfs` is Kopf's own. What only the cluster knows is checked later.
+    """
+    finalized = dict[KindKey, list[Reconciler]]()
+    for handler in reconcilers(registry):
+        key = declared_key(handler.kind, tuple(declared.selectors)) if handler.has_finalizer else None
+        if key is None:
+            continue
+        others = finalized.setdefault(key, [])
+        for other in others:
+            if {_keeps_kopfs(each, kopfs) for each in (handler, other)} == {True, False}:
+                raise DeclarationError(
+                    f"{_given(other)} for {text_of(key)}, but {_given(handler)}",
+                    remedy="Write the same in both",
+                )
+        others.append(handler)
+        cached = declared.effective(key)
+        _require_stored(handler, text_of(key), cached)
+        _require_lasting(handler, text_of(key), cached.filter, find(key))
+        _require_no_handler(handler, text_of(key), kopfs, handlers_of_key(registry, key))
+    declared.selectors.finalized = tuple(finalized)
+
+
+def _keeps_kopfs(handler: Reconciler, kopfs: str) -> bool | None:
+    """Return True if a reconciler uses Kopf's finalizer, by name as well; False if it takes that off."""
+    return True if handler.finalizer == kopfs else handler.kopfs
+
+
+def check_resource(
+    handler: Reconciler,
+    cached: Cached,
+    resource: Resource,
+    kopfs: str,
+    registry: _kopf.OperatorRegistry | None,
+) -> None:
+    """Raise DeclarationError as at the start: the names of the resource are known now."""
+    _require_stored(handler, str(resource), cached)
+    undivided = cached.replaced(divided="")  # What leaves one replica is cached by another.
+    _require_lasting(handler, str(resource), undivided.filter_for(resource), resource.domains)
+    _require_no_handler(handler, str(resource), kopfs, handlers_of(registry, resource))
+    if not cached.projection.exact(FINALIZERS):  # The transform was not watched from the start.
+        raise DeclarationError(
+            f"{_given(handler)}, but a transform= may change the finalizers of {resource}",
+            remedy=f"Write the same key for the kind in both places: {handler.kind!r}",
+        )
+
+
+def check_declared(
+    handlers: Sequence[Reconciler],
+    runtime: Runtime,
+    key: KindKey,
+    cached: Cached | None,
+    informer: Informer | None,
+) -> None:
+    """Raise DeclarationError if a declaration at run time does not fit, and ReadError if cached objects would
+    leave with a finalizer. Without a declaration, the kind is removed.
+    """
+    for handler in handlers:
+        if not handler.has_finalizer or not _is_of(handler, runtime, key, informer):
+            continue
+        if cached is not None:
+            _require_stored(handler, text_of(key), cached)
+            _require_lasting(handler, text_of(key), cached.filter, find(key))
+        if informer is None or handler.finalizer is None:
+            continue
+        leaving = _leaving(runtime, key, handler.finalizer, None if cached is None else cached.filter)
+        if leaving:
+            metadata = leaving[0]["metadata"]
+            one = printable_name(metadata.get("namespace") or "", metadata["name"])
+            what = (
+                "the cache of {} can't be removed" if cached is None else "the filter of {} can't be narrowed"
+            )
+            count = f"{len(leaving):,} objects such as {one}" if len(leaving) > 1 else one
+            raise ReadError(
+                f"{what.format(informer)}: {count} would keep the finalizer {handler.finalizer} of"
+                f" {handler}, and could never be deleted",
+                remedy=(
+                    "Delete them first\nOr remove finalizer= from the reconciler, restart the operator, and"
+                    f" run: selectcache finalizers remove {informer} --all --finalizer {handler.finalizer}"
+                ),
+            )
+
+
+def _is_of(handler: Reconciler, runtime: Runtime, key: KindKey, informer: Informer | None) -> bool:
+    if informer is None:
+        kind = find(key)
+        return find(handler.kind) is kind if kind is not None else are_alike(handler.kind, key)
+    with suppress(NotDeclared, NotSynced):
+        return runtime.informer(handler.kind) is informer
+    return False
+
+
+def _leaving(
+    runtime: Runtime, key: KindKey, finalizer: str, filter_: Branches | None
+) -> list[Mapping[str, Any]]:
+    """Return the cached objects with a finalizer that a filter does not select; for None, all of them."""
+    kept = None if filter_ is None else _lasting(filter_)
+    adding = runtime.extensions.get(Cleanups).adding
+    found: Iterable[Mapping[str, Any]] = ()
+    with suppress(ReadError):  # Nothing is cached.
+        found = Cache(runtime).list_cached(key, as_="view")
+    return [
+        obj
+        for obj in found
+        if (finalizer in finalizers_of(obj) or (obj["metadata"]["uid"], finalizer) in adding)
+        and not (kept is not None and _selects(kept, obj["metadata"]))
+    ]
+
+
+def may_stay(filter_: Branches, metadata: Mapping[str, Any]) -> bool:
+    """Return True if a filter does not leave an object out by its name or namespace."""
+    return _selects(_lasting(filter_), metadata)
+
+
+def _selects(filter_: Branches, metadata: Mapping[str, Any]) -> bool:
+    return filter_.matches(name=metadata["name"], namespace=metadata.get("namespace") or "")
+
+
+def _given(handler: Reconciler) -> str:
+    value = handler.finalizer if handler.kopfs is None else handler.kopfs
+    return f"{handler} has finalizer={value!r}"
+
+
+def _require_stored(handler: Reconciler, kind: str, cached: Cached) -> None:
+    """Raise DeclarationError if the cache does not have the finalizers of its objects."""
+    if not cached.projection.stores(FINALIZERS):
+        raise DeclarationError(
+            f"{_given(handler)}, but the cache of {kind} does not store metadata.finalizers:"
+            f" {clipped(cached.projection, 500)}",
+            remedy="Add 'metadata.finalizers' to keep=, or remove it from drop=",
+        )
+
+
+def _require_lasting(handler: Reconciler, kind: str, filter_: Branches, domains: Kind | None) -> None:
+    """Raise DeclarationError if an object can leave the filter and still exist."""
+    if handler.kopfs is False:
+        return  # Nothing is put on objects.
+    verdict = _lasting_verdict(filter_, domains)
+    if verdict is not None:
+        raise DeclarationError(
+            f"{_given(handler)}, but objects could leave the filter of {kind} with the finalizer, and never"
+            " be"
+            f" deleted: {verdict}",
+            remedy=(
+                "Select by namespaces and names only, such as Selector(namespaces=['shop']) or EVERYTHING,"
+                " and"
+                " check labels and fields in the function"
+            ),
+        )
+
+
+def _lasting_verdict(filter_: Branches, domains: Kind | None) -> str | None:
+    """Return the object that may leave a filter, as text; None if none can."""
+    for branch in filter_.branches:
+        if branch.namespace_label is not None:
+            return f"a namespace may lose the label {branch.namespace_label}"
+    verdict = filter_.covers(_lasting(filter_), kind=domains)
+    if verdict:
+        return None
+    witness, fails = verdict.witness, dict.fromkeys(verdict.witness.fails if verdict.witness else ())
+    return f"{witness} would fail {clipped(' and '.join(fails), 500)}" if witness else str(verdict)
+
+
+def _lasting(filter_: Branches) -> Branches:
+    """Return a filter with nothing but names and namespaces, which an object cannot change."""
+    return AnyOf(list(dict.fromkeys(_without_labels(filter_.branches))))
+
+
+def _without_labels(branches: Collection[Selector]) -> Iterator[Selector]:
+    for each in branches:
+        terms = tuple(term for term in each.terms if term.label in ("metadata.name", "metadata.namespace"))
+        yield make_selector(None, FieldSelector(terms) if terms else None, each.names, each.namespaces)
+
+
+def _require_no_handler(
+    handler: Reconciler, kind: str, kopfs: str, others: Iterable[_kopf.ResourceHandler]
+) -> None:
+    """Raise DeclarationError if a handler of Kopf has Kopf take its finalizer off, or put it on again."""
+    for other in others:
+        if handler.kopfs or handler.finalizer == kopfs:
+            raise DeclarationError(
+                f"{_given(handler)}, but Kopf removes its own finalizer from {kind} at their first event,"
+                " because"
+                f" it has {other}",
+                remedy=f"{_MOVE}\nName another finalizer, such as 'example.com/done'",
+            )
+        if handler.kopfs is False and needs_finalizer(other):
+            raise DeclarationError(
+                f"{_given(handler)}, but Kopf adds its own finalizer to {kind}, because it has {other}",
+                remedy=f"{_MOVE}\nLeave out finalizer= as long as Kopf needs its own",
+            )

@@ -51,15 +51,6 @@ from kopf_selectcache.selectors.object_key import Key
 
 from .brake import Caller
 from .calls import RETRY, HandlerCalls, resolved
-from .finalizers import (
-    DELETING,
-    Cleanup,
-    ConcernsFinalizer,
-    check_declared,
-    check_resource,
-    keep_finalizer,
-    may_stay,
-)
 from .on import formed_request
 from .operator import Operator
 from .patches import (
@@ -72,7 +63,19 @@ from .patches import (
     log_refused,
     version_of,
 )
-from .reconcile import Reconciler, Watch, reconcilers, seconds_of
+from .reconcile import (
+    DELETING,
+    Cleanup,
+    ConcernsFinalizer,
+    Reconciler,
+    Watch,
+    check_declared,
+    check_resource,
+    keep_finalizer,
+    may_stay,
+    reconcilers,
+    seconds_of,
+)
 
 _logger = logging.getLogger("kopf_selectcache")
 

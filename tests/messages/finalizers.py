@@ -9,9 +9,8 @@ from typing import Any, cast
 import kopf
 
 from kopf_selectcache import EVERYTHING, Cached, Key, LabelSelector, Selector, reconcile, settings_of
-from kopf_selectcache.plugin.finalizers import check_declared
 from kopf_selectcache.plugin.hooks import checked
-from kopf_selectcache.plugin.reconcile import reconcilers
+from kopf_selectcache.plugin.reconcile import check_declared, reconcilers
 from kopf_selectcache.plugin.reconcilers import Calls
 from kopf_selectcache.testing import FakeCache
 from tests.messages.commands import run

@@ -41,9 +41,8 @@ from kopf_selectcache.informer.streams import Claims, warn_provisional
 from kopf_selectcache.informer.subscribers import Subscribers
 from kopf_selectcache.plugin.brake import LIMIT, Brake, Chains
 from kopf_selectcache.plugin.calls import call, make_plain
-from kopf_selectcache.plugin.narrowing import advice_on, narrow, warn_of_filter
+from kopf_selectcache.plugin.narrowing import advice_on, narrow, warn_of_filter, warn_of_peering
 from kopf_selectcache.plugin.patches import log_refused
-from kopf_selectcache.plugin.runtimes import warn_of_peering
 from kopf_selectcache.selectors.kind_keys import assigned
 from kopf_selectcache.selectors.object_key import Key
 from kopf_selectcache.settings.options import SelectCacheSettings

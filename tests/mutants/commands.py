@@ -6,7 +6,7 @@ from .mutant import Mutant
 
 CHECK, REPORT = "cli/check.py", "cli/_report.py"
 HIDDEN, FOUND = "cli/outside.py", "tests/cli/test_outside.py::test_20_"
-PEERING, WAITING = "plugin/runtimes.py", "tests/plugin/test_peering.py::test_20_"
+PEERING, WAITING = "plugin/narrowing.py", "tests/plugin/test_peering.py::test_20_"
 PEERED = "tests/cli/test_check_peering.py::test_20_check_tells_"
 HINTS = "tests/cli/test_hints.py::"
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from .mutant import Mutant
 
-CHECKS, CALLS = "plugin/finalizers.py", "plugin/reconcilers.py"
-STATE = "plugin/finalizers.py"
+CHECKS, CALLS = "plugin/reconcile.py", "plugin/reconcilers.py"
+STATE = "plugin/reconcile.py"
 TESTS = "tests/plugin/test_leftover_finalizers.py::test_"
 
 LEFTOVERS: tuple[Mutant, ...] = (

@@ -6,12 +6,12 @@ from .mutant import Mutant
 OWN, RUNS = "tests/plugin/test_own_patches.py::test_", "tests/plugin/test_reconcile.py::test_"
 PATCHES, RECONCILER = "plugin/patches.py", "plugin/reconcilers.py"
 CALLS = "plugin/reconcilers.py"
-FINALIZERS, FINALIZER = "tests/plugin/test_finalizers.py::test_18_", "plugin/finalizers.py"
+FINALIZERS, FINALIZER = "tests/plugin/test_finalizers.py::test_18_", "plugin/reconcile.py"
 CLEANUPS = "tests/plugin/test_cleanups.py::test_18_"
 BRAKE = "tests/plugin/test_brake.py::test_"
 BRAKING, NOTING, CHANGES = "plugin/brake.py", "cache/noting.py", "plugin/changes.py"
 STOPPING = "tests/plugin/test_stopping.py::test_2_"
-DEADLINE, STOP = "tests/plugin/test_deadline.py::test_2_", "plugin/runtimes.py"
+DEADLINE, STOP = "tests/plugin/test_deadline.py::test_2_", "plugin/caches.py"
 
 RECONCILERS: tuple[Mutant, ...] = (
     Mutant("call a reconciler for its own writes without a pause", CALLS, "        if seconds := self.brake.pause(key, _callers(run)):\n", "        if seconds := 0.0:\n", 17,

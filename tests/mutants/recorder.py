@@ -75,7 +75,7 @@ RECORDER: tuple[Mutant, ...] = (
            (RECORDED + "the_end_writes_what_waits",)),
     Mutant("prefer events.k8s.io without permission to use it", CHOICE, "if not await self._reviewer.lacks(api.right(namespace)) and", "if api is not Api.CORE and", 19,
            (CHOSEN + "the_rights_choose_the_api",)),
-    Mutant("lose the events that Kopf posts before the login", "plugin/runtimes.py", "            self._waiting.append(event)\n", "            pass\n", 19,
+    Mutant("lose the events that Kopf posts before the login", "plugin/caches.py", "            self._waiting.append(event)\n", "            pass\n", 19,
            (ROUTED + "events_wait_for_the_login_in_bounded_memory",)),
     Mutant("end an operator without writing its Events", "plugin/operator.py", "                await end_recordings(runtime)\n", "", 19,
            (ROUTED + "events_before_the_end_of_the_operator_are_written",)),

@@ -545,7 +545,7 @@ SHARDING: tuple[Mutant, ...] = (
     ),
     Mutant(
         "refuse a finalizer since objects leave a replica",
-        "plugin/finalizers.py",
+        "plugin/reconcile.py",
         'cached.replaced(divided="")',
         "cached",
         21,

@@ -10,8 +10,8 @@ import pytest
 
 import kopf_selectcache as selectcache
 from kopf_selectcache import DeclarationError, _kopf
+from kopf_selectcache.plugin.caches import Route, route_events
 from kopf_selectcache.plugin.handlers import check_handlers
-from kopf_selectcache.plugin.runtimes import Route, route_events
 from kopf_selectcache.recorder.recording import WAITING
 from kopf_selectcache.settings.options import settings_of
 from kopf_selectcache.testing import EmbeddedCluster

@@ -12,7 +12,7 @@ import pytest
 
 from kopf_selectcache.client.reading import Refused
 from kopf_selectcache.core.protocol.messages import Refusal
-from kopf_selectcache.plugin.runtimes import AFTER, unmet_peering
+from kopf_selectcache.plugin.narrowing import AFTER, unmet_peering
 from kopf_selectcache.testing import EmbeddedCluster
 from kopf_selectcache.testing.faults import Refuse
 from tests.plugin.reconciling import config, operated

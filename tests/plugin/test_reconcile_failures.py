@@ -18,7 +18,7 @@ from kopf_selectcache import NotSynced, _kopf
 from kopf_selectcache.cache import snapshots
 from kopf_selectcache.errors import Oversized
 from kopf_selectcache.informer.informers import Runtime
-from kopf_selectcache.plugin import reconcilers, runtimes
+from kopf_selectcache.plugin import caches, reconcilers
 from kopf_selectcache.plugin.operator import operator_of
 from kopf_selectcache.reactions.engine import Worker
 from kopf_selectcache.testing import EmbeddedCluster
@@ -39,7 +39,7 @@ def hurry(test: Coroutine[Any, Any, None]) -> None:
 
     async def bounded() -> None:
         hurried = partial(Runtime, clock=asyncio.get_running_loop().time)
-        with patch.object(runtimes, "Runtime", hurried):
+        with patch.object(caches, "Runtime", hurried):
             async with asyncio.timeout(3600):
                 await test
 

@@ -208,7 +208,7 @@ def test_what_is_kept_of_an_object_is_dropped_with_its_range() -> None:
         async with moved(registry, "x") as replica:
             assert await reached(lambda: memos and lines)
             await replica.rest()
-            handling = [each._calls for each in replica.shards._handling if hasattr(each, "_calls")]
+            handling = [each for each in replica.shards._handling if hasattr(each, "known")]
             assert [[*each.known()] for each in handling] == 2 * [[KEY]]
             replica.take()
             replica.give()
