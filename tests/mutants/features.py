@@ -176,7 +176,7 @@ FEATURES: tuple[FeatureMutant, ...] = (
                   "C7", (RUNS + "c7_predicates_drop_changes",)),
     FeatureMutant("map to the controller of an object only", "reactions/mapping.py", '(owner.get("controller") or not self.controller)', 'owner.get("controller")',
                   "C8", (RUNS + "c2_c6_c8_a_reconciler_is_called_for_its_objects_and_those_that_belong_to_them",)),
-    FeatureMutant("count each retry as the first call", "plugin/reconcilers.py", "            attempts.retries += 1\n", "            pass\n",
+    FeatureMutant("count each retry as the first call", "plugin/calls.py", "        attempts.retries += not outcome.final\n", "",
                   "C9", (RUNS + "c9_a_key_runs_once_at_a_time_and_again_after_failures",)),
     FeatureMutant("start a reconciler without its cache", "plugin/reconcile.py", "            if declared_key(key, keys) is None and not", "            if False and not",
                   "E5", (RUNS + "e5_a_kind_without_a_cache_is_an_error_at_the_start",)),

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import copy
-import queue
 import threading
 from collections.abc import Callable
 from inspect import isawaitable
@@ -12,18 +10,15 @@ from typing import Any
 
 import kopf
 import pytest
-from kopf._cogs.structs.credentials import Vault
-from kopf._core.intents import causes
 
 import kopf_selectcache as selectcache
-from kopf_selectcache import DeclarationError, NotSynced, ReadError, SelectCacheError, _kopf
+from kopf_selectcache import DeclarationError, NotSynced, ReadError, SelectCacheError
 from kopf_selectcache.plugin.operator import expect_operator, operator_of
 from kopf_selectcache.settings.options import settings_of
 from tests.docs.pages import ROOT, fences
 from tests.faults.environment import until
 from tests.kopf_operators import (
     Cluster,
-    activity,
     context,
     cycles,
     declaring,
@@ -34,8 +29,6 @@ from tests.kopf_operators import (
     run,
 )
 from tests.rows import each_row
-
-PODS = "/api/v1/pods"
 
 
 @pytest.fixture
@@ -75,50 +68,6 @@ def test_a_background_task_of_a_startup_handler_reads_once_it_is_synced(
 
     run(main())
     assert told == [["web-1"], "web-1", "none"]
-
-
-def test_a_thread_of_a_sync_startup_handler_reads_once_it_is_synced(registry: kopf.OperatorRegistry) -> None:
-    told: queue.Queue[Any] = queue.Queue()
-
-    def work(cache: selectcache.Cache) -> None:
-        cache.blocking.wait_synced(timeout=60)
-        told.put(names_of(cache))
-
-    @kopf.on.startup(registry=registry)
-    def begin(settings: kopf.OperatorSettings, memo: Any, **_: Any) -> None:
-        with pytest.raises(NotSynced):
-            selectcache.cache_of(settings).list("pods")
-        memo.thread = threading.Thread(target=work, args=[selectcache.cache_of(settings)])
-        memo.thread.start()
-        declare(settings)
-
-    async def main() -> None:
-        async with operating(registry, Cluster(pod()), logs_in=True):
-            await until(lambda: not told.empty())
-
-    run(main())
-    assert told.get() == ["web-1"]
-
-
-def test_a_thread_that_a_background_task_begins_may_wait(registry: kopf.OperatorRegistry) -> None:
-    """It has the context of the startup handler, as the task has, and is no handler."""
-    told: list[Any] = []
-
-    async def work(cache: selectcache.Cache) -> None:
-        await asyncio.to_thread(cache.blocking.wait_synced)
-        told.append(names_of(cache))
-
-    @kopf.on.startup(registry=registry)
-    async def begin(settings: kopf.OperatorSettings, memo: Any, **_: Any) -> None:
-        declare(settings)
-        memo.task = asyncio.create_task(work(selectcache.cache_of(settings)))
-
-    async def main() -> None:
-        async with operating(registry, Cluster(pod()), logs_in=True):
-            await until(lambda: told)
-
-    run(main())
-    assert told == [["web-1"]]
 
 
 WAITS_FOR_ITSELF: dict[str, Callable[[Any], Any]] = {
@@ -257,21 +206,6 @@ def test_a_task_that_a_startup_handler_leaves_behind_may_declare(registry: kopf.
     assert declared == [["web-1"]]
 
 
-def test_a_declaration_before_the_login_that_no_handler_awaits_waits_longer() -> None:
-    """The startup handler has ended: the login takes time."""
-
-    async def main() -> None:
-        settings = declaring()
-        async with launched(settings, Cluster(), login=Vault()):
-            _kopf.cause_var.set(activity(causes.Activity.STARTUP, settings))
-            declaring_ = asyncio.create_task(selectcache.cache_of(settings).declare("pods", "", timeout=0.01))
-            with pytest.raises(NotSynced) as caught:
-                await declaring_
-        assert "handlers" not in caught.value.what
-
-    run(main())
-
-
 @pytest.mark.parametrize("is_async", [True, False])
 def test_a_login_handler_that_waits_is_refused_at_once(
     registry: kopf.OperatorRegistry, *, is_async: bool
@@ -378,24 +312,6 @@ def test_the_example_of_the_documentation_runs(
     assert told == [1]
 
 
-def test_code_that_is_no_handler_writes_with_the_operators_credentials() -> None:
-    sent: list[tuple[str, str]] = []
-
-    async def send(method: str, path: str, *_: object) -> bytes:
-        sent.append((method, path))
-        return b"{}"
-
-    async def main() -> None:
-        settings, cluster = declaring(pods=""), Cluster()
-        vars(cluster)["send"] = send
-        async with launched(settings, cluster) as operator:
-            await operator.gate(None, None)
-            await selectcache.cache_of(settings).live.delete("v1/configmaps", "a", namespace="shop")
-
-    run(main())
-    assert sent == [("DELETE", "/api/v1/namespaces/shop/configmaps/a")]
-
-
 # ---- Before there is an operator, and where there never is one.
 
 
@@ -437,51 +353,6 @@ def test_awaited_reads_raise_not_synced_until_there_is_an_operator(
         read(selectcache.cache_of(declaring(pods="")).blocking)  # type: ignore[arg-type]
 
 
-def test_before_the_operator_has_logged_in_reads_say_so() -> None:
-    async def main() -> None:
-        settings = declaring(pods="")
-        async with launched(settings, Cluster()) as operator:
-            cache = selectcache.cache_of(settings)
-            with pytest.raises(NotSynced):
-                cache.list("pods")
-            await operator.gate(None, None)
-            assert cache.list("pods") == []
-
-    run(main())
-
-
-def test_while_a_kind_is_not_synced_waiting_ends_with_the_time_and_says_which() -> None:
-    async def main() -> None:
-        settings, cluster = declaring(pods=""), Cluster()
-        cluster.hold(PODS)
-        async with launched(settings, cluster):
-            with pytest.raises(NotSynced):
-                await selectcache.cache_of(settings).wait_synced(timeout=0.001)
-
-    run(main())
-
-
-def test_by_default_it_waits_for_as_long_as_is_set() -> None:
-    settings = declaring(pods="")
-    settings_of(settings).sync_timeout = 0.001
-    with pytest.raises(NotSynced):
-        selectcache.cache_of(settings).blocking.wait_synced()
-
-
-def test_whoever_waits_is_not_woken_by_a_copy_of_the_settings() -> None:
-    async def main() -> None:
-        settings = declaring(pods="")
-        waiting = asyncio.create_task(selectcache.cache_of(settings).wait_synced())
-        await cycles()
-        async with launched(copy.copy(settings), Cluster()) as other:
-            await other.gate(None, None)
-            assert not waiting.done()
-            async with launched(settings, Cluster()):
-                await waiting
-
-    run(main())
-
-
 def test_whoever_begins_to_wait_while_the_operator_begins_is_not_forgotten() -> None:
     async def main() -> None:
         settings = declaring(pods="")
@@ -507,20 +378,6 @@ def test_it_is_awaited_on_the_loop_of_the_operator() -> None:
                 await elsewhere
 
     run(main())
-
-
-@pytest.mark.parametrize(
-    "given", [None, "settings", selectcache.SelectCacheSettings()], ids=["None", "text", "ours"]
-)
-def test_what_is_no_settings_of_an_operator_is_refused(given: Any) -> None:
-    with pytest.raises(DeclarationError):
-        selectcache.cache_of(given)
-
-
-def test_a_wrong_argument_is_told_as_of_any_other_read() -> None:
-    cache: Any = selectcache.cache_of(declaring(pods=""))
-    with pytest.raises(TypeError, match="timout"):
-        cache.blocking.wait_synced(timout=1)
 
 
 def test_it_belongs_to_the_operator_in_whose_startup_it_was_made() -> None:

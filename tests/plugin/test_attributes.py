@@ -102,17 +102,3 @@ def test_20_the_answer_of_a_list_says_how_it_is_used() -> None:
 def test_20_an_attribute_of_a_list_says_that_it_is_a_sequence() -> None:
     notes = notes_of(lambda cache: cache.list_cached("pods").items)
     assert notes == ["It is a sequence. Write: for obj in cache.list(...), or cache.list(...)[0]"]
-
-
-@pytest.mark.parametrize(
-    "read",
-    [
-        lambda cache: get(cache).nothing,
-        lambda cache: {1: cache, "a": 3}.spec,  # type: ignore[attr-defined]  # As a user may write it.
-        lambda cache: get(cache)["nothing"],
-        lambda cache: id(cache).metadata,  # type: ignore[attr-defined]  # As above.
-        lambda cache: kopf.Memo(cache=cache).spec,
-    ],
-)
-def test_other_errors_get_no_note(read: Read) -> None:
-    assert notes_of(read) == []

@@ -26,28 +26,6 @@ def registry() -> kopf.OperatorRegistry:
     return kopf.OperatorRegistry()
 
 
-def test_a_handler_is_registered_once_for_each_decoration(registry: kopf.OperatorRegistry) -> None:
-    async def follow(**_: Any) -> None: ...
-
-    assert selectcache.on.change("secrets", registry=registry, id="own")(follow) is follow
-    selectcache.on.change("pods", registry=registry)(follow)
-    assert [str(each.id) for each in change_handlers(registry)] == [
-        "own",
-        "test_a_handler_is_registered_once_for_each_decoration.<locals>.follow",
-    ]
-    assert list(change_handlers(None)) == []
-
-
-def test_the_default_registry_is_that_of_kopf(monkeypatch: pytest.MonkeyPatch) -> None:
-    default = kopf.OperatorRegistry()
-    monkeypatch.setattr(kopf, "get_default_registry", lambda: default)
-
-    @selectcache.on.change("secrets")
-    async def follow(**_: Any) -> None: ...
-
-    assert [each.fn for each in change_handlers(default)] == [follow]
-
-
 @pytest.mark.parametrize(
     ("declared", "options"),
     [
@@ -167,16 +145,6 @@ def test_a_handler_says_which_objects_it_wants(registry: kopf.OperatorRegistry) 
     assert "spec.x" in some.condition
 
 
-@pytest.mark.parametrize("key", ["webapps", "WebApp", "webapps.example.com", "example.com/v1/webapps"])
-def test_a_custom_kind_is_known_by_the_name_of_its_declaration(
-    registry: kopf.OperatorRegistry, key: str
-) -> None:
-    @selectcache.on.change(key, registry=registry)
-    async def follow(**_: Any) -> None: ...
-
-    check_change_handlers(registry, {"example.com/v1/webapps": selectcache.Selector()})
-
-
 @pytest.mark.parametrize("key", ["secrets", "wa", "webapps.example.org", "example.com/v2/webapps"])
 def test_a_kind_that_is_not_declared_may_be_declared_later(registry: kopf.OperatorRegistry, key: str) -> None:
     @selectcache.on.change(key, registry=registry, labels="app=web", namespace="shop")
@@ -217,18 +185,6 @@ def test_functions_that_could_not_be_called_are_refused(registry: kopf.OperatorR
         selectcache.on.change("secrets", registry=registry)(fn)
 
 
-@pytest.mark.parametrize(
-    "fn",
-    [
-        function_of("**_"),
-        function_of("*args, other=1, cause, **_"),
-        functools.partial(function_of("x, **_"), x=1),
-    ],
-)
-def test_functions_that_can_be_called_are_taken(registry: kopf.OperatorRegistry, fn: Any) -> None:
-    selectcache.on.change("secrets", registry=registry, id="any")(fn)
-
-
 def test_a_function_whose_parameters_are_unknown_is_taken(registry: kopf.OperatorRegistry) -> None:
     selectcache.on.change("secrets", registry=registry, id="any")(dict)
 
@@ -238,16 +194,6 @@ def test_the_kind_must_be_given(registry: kopf.OperatorRegistry) -> None:
         selectcache.on.change(lambda **_: None, registry=registry)  # type: ignore[arg-type]  # The mistake.
     with pytest.raises(DeclarationError):
         cast("Any", selectcache.on).change("apps", "v1", "deployments")
-
-
-@pytest.mark.parametrize("namespace", ["shop", ["shop"], ["shop", "other"]])
-def test_namespaces_are_a_text_or_a_list(registry: kopf.OperatorRegistry, namespace: Any) -> None:
-    @selectcache.on.change("secrets", registry=registry, namespace=namespace)
-    async def follow(**_: Any) -> None: ...
-
-    check_change_handlers(registry, {"secrets": selectcache.Selector("app=web")})
-    (handler,) = change_handlers(registry)
-    assert "namespace=" in handler.condition
 
 
 @pytest.mark.parametrize(

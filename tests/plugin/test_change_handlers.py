@@ -7,28 +7,23 @@ import logging
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import kopf
 import pytest
 from kopf._cogs.structs.credentials import Vault
 
 import kopf_selectcache as selectcache
-from kopf_selectcache import DeclarationError, NotSynced, ReadError, _kopf
-from kopf_selectcache.cache.blocking import Waits
+from kopf_selectcache import DeclarationError, NotSynced, _kopf
 from kopf_selectcache.cache.changes import Subscription
-from kopf_selectcache.client.transport import WritingTransport
-from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.plugin import changes as module
-from kopf_selectcache.plugin.calls import HandlerCalls, calling_with_cache
-from kopf_selectcache.plugin.changes import deliver_changes
+from kopf_selectcache.plugin.calls import HandlerCalls
 from kopf_selectcache.plugin.on import NAMES
-from kopf_selectcache.plugin.operator import launch, operator_of
+from kopf_selectcache.plugin.operator import operator_of
 from kopf_selectcache.settings.options import settings_of
-from kopf_selectcache.testing import EmbeddedCluster, FakeCache
+from kopf_selectcache.testing import EmbeddedCluster
 from tests.faults.environment import run, until
-from tests.kopf_operators import Cluster, context, declaring, started
+from tests.kopf_operators import declaring, started
 from tests.plugin.test_embedding import PEERING, PEERINGS
 from tests.secrets import labelled, secret
 
@@ -154,29 +149,6 @@ def test_no_more_handlers_run_at_once_than_kopf_has_workers(registry: kopf.Opera
             released.set()
             await until(lambda: not running)
         assert most == 2
-
-    run(main())
-
-
-def test_handlers_do_not_wait_for_each_other(registry: kopf.OperatorRegistry) -> None:
-    seen: list[str] = []
-    noted = asyncio.Event()
-
-    @selectcache.on.change("secrets", registry=registry)
-    async def wait(name: str, **_: Any) -> None:
-        await noted.wait()
-        seen.append(name)
-
-    @selectcache.on.change("secrets", registry=registry)
-    async def note(**_: Any) -> None:
-        noted.set()
-
-    def limit(settings: kopf.OperatorSettings) -> None:
-        settings.queueing.worker_limit = 1
-
-    async def main() -> None:
-        async with operating(registry, secret("a", app="web"), configure=limit):
-            await until(lambda: seen == ["a"])
 
     run(main())
 
@@ -368,72 +340,7 @@ def test_a_handler_may_post_events(registry: kopf.OperatorRegistry) -> None:
     run(main())
 
 
-def test_an_operator_ends_though_a_sync_handler_waits(registry: kopf.OperatorRegistry) -> None:
-    begun = threading.Event()
-
-    @selectcache.on.change("secrets", registry=registry)
-    def wait(cache: selectcache.SyncCache, **_: Any) -> None:
-        begun.set()
-        cache.wait_for("secrets", lambda _: False)
-
-    async def main() -> None:
-        async with operating(registry, secret("a", app="web")):
-            await until(begun.is_set)
-
-    run(main())
-
-
-def test_a_kind_that_appears_later_is_followed_from_then_on(registry: kopf.OperatorRegistry) -> None:
-    seen: list[str] = []
-
-    def declare(settings: kopf.OperatorSettings) -> None:
-        settings_of(settings).selectors["example.com/v1/webapps"] = selectcache.Selector()
-
-    @selectcache.on.change("example.com/v1/webapps", registry=registry)
-    async def follow(name: str, cause: str, **_: Any) -> None:
-        seen.append(f"{name} {cause}")
-
-    app = {"apiVersion": "example.com/v1", "kind": "WebApp", "spec": {}}
-    app |= {"metadata": {"name": "a", "namespace": "shop", "uid": "1", "resourceVersion": "1"}}
-    cluster = Cluster(app)
-    cluster.refused["/apis/example.com/v1"] = 404
-
-    def make(settings: kopf.OperatorSettings, *, namespaces: tuple[str, ...] | None) -> Runtime:
-        return Runtime(
-            settings_of(settings),
-            cast("WritingTransport", cluster),
-            namespaces=namespaces,
-            chance=lambda: 0.5,
-            logger=logging.getLogger("tests"),
-            sleep=lambda _: asyncio.sleep(0),
-        )
-
-    async def main() -> None:
-        settings = kopf.OperatorSettings()
-        declare(settings)
-        settings.peering.clusterwide = True
-        with context(settings):
-            operator = launch(settings, make_runtime=make, registry=registry, beside=deliver_changes)
-            await until(lambda: [path for path, _ in cluster.asked].count("/apis/example.com/v1") > 2)
-            cluster.refused.clear()
-            await until(lambda: seen == ["a entered"])
-            operator.task.cancel()
-            await asyncio.wait({operator.task})
-
-    run(main())
-
-
 # ---- Declarations.
-
-
-def test_an_operator_that_handles_no_objects_has_no_pause() -> None:
-    settings = kopf.OperatorSettings()
-    orchestrator: Any = _kopf.orchestration.orchestrator
-    orchestrator(
-        processor=None, settings=settings, identity=None, insights=None, operator_paused=None
-    ).close()
-    assert _kopf.parts_of(settings) is None
-    _kopf.OperatorParts(cast("Any", None), None, _kopf.Memos(), lambda: False).allow_events()
 
 
 # ---- What goes wrong.
@@ -461,33 +368,6 @@ def test_a_path_that_leads_into_a_list_is_logged_and_others_go_on(
             cluster.patch(secret("a"), labelled(tier="gold"))
             await until(lambda: len(seen) == 2)
         assert "wrong" not in seen
-
-    run(main())
-
-
-def test_calls_start_again_after_a_bug(
-    registry: kopf.OperatorRegistry, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    seen: list[str] = []
-    failures = [RuntimeError("a bug")]
-
-    @selectcache.on.change("secrets", registry=registry)
-    async def follow(name: str, **_: Any) -> None:
-        seen.append(name)
-
-    class Failing(Subscription):
-        def __init__(self, *args: Any, **kwargs: Any) -> None:
-            if failures:
-                raise failures.pop()
-            super().__init__(*args, **kwargs)
-
-    monkeypatch.setattr(module, "Subscription", Failing)
-    monkeypatch.setattr(module, "delay", lambda *_: 0.0)
-
-    async def main() -> None:
-        async with operating(registry, secret("a", app="web")):
-            await until(lambda: seen == ["a"])
-        assert "start again" in caplog.text
 
     run(main())
 
@@ -520,24 +400,6 @@ def test_calls_start_again_after_a_bug_in_what_they_wait_for(
     run(main())
 
 
-def test_a_request_that_the_kind_cannot_answer_is_logged_once(
-    registry: kopf.OperatorRegistry, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    @selectcache.on.change("secrets", registry=registry)
-    async def follow(**_: Any) -> None: ...
-
-    def refuse(*_: object, **__: object) -> None:
-        raise ReadError("no such field", remedy="Correct it")
-
-    monkeypatch.setattr(module, "Subscription", refuse)
-
-    async def main() -> None:
-        async with operating(registry):
-            await until(lambda: "no such field" in caplog.text)
-
-    run(main())
-
-
 def test_a_kind_of_which_the_cluster_has_not_said_what_it_is_is_waited_for(
     registry: kopf.OperatorRegistry, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -565,33 +427,6 @@ def test_a_kind_of_which_the_cluster_has_not_said_what_it_is_is_waited_for(
     run(main())
 
 
-def test_a_change_is_not_lost_by_a_bug(
-    registry: kopf.OperatorRegistry, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seen: list[str] = []
-    failures = [RuntimeError("a bug")]
-    execute = _kopf.execute_handler_once
-
-    async def failing(**given: Any) -> Any:
-        if failures and "Change handler" in str(given["handler"]):
-            raise failures.pop()
-        return await execute(**given)
-
-    @selectcache.on.change("secrets", registry=registry)
-    async def follow(name: str, **_: Any) -> None:
-        seen.append(name)
-
-    monkeypatch.setattr(_kopf, "execute_handler_once", failing)
-    monkeypatch.setattr(module, "RETRY", 0.0)
-
-    async def main() -> None:
-        async with operating(registry, secret("a", app="web")):
-            await until(lambda: seen == ["a"])
-        assert failures == []
-
-    run(main())
-
-
 def test_departures_that_were_too_many_are_logged(
     registry: kopf.OperatorRegistry, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -615,88 +450,5 @@ def test_departures_that_were_too_many_are_logged(
                 await asyncio.sleep(0)
                 cluster.delete(secret(f"b{number}"))
                 await asyncio.sleep(0)
-
-    run(main())
-
-
-def test_an_object_that_departs_while_its_handler_waits_for_a_turn_is_not_handled(
-    registry: kopf.OperatorRegistry,
-) -> None:
-    seen: list[str] = []
-    held_up = asyncio.Event()
-
-    @selectcache.on.change("secrets", registry=registry, left=False)
-    async def follow(name: str, **_: Any) -> None:
-        seen.append(name)
-        await held_up.wait()
-
-    def limit(settings: kopf.OperatorSettings) -> None:
-        settings.queueing.worker_limit = 1
-        given.append(settings)
-
-    given: list[kopf.OperatorSettings] = []
-
-    async def main() -> None:
-        async with operating(registry, secret("a", app="web"), configure=limit) as cluster:
-            await until(lambda: seen == ["a"])
-            operator = operator_of(given[0])
-            assert operator is not None
-            store = operator.runtime.informer("secrets").state.store
-            cluster.create(secret("b", app="web"))
-            await until(lambda: len(store.records()[0]) == 2)
-            for _ in range(20):
-                await asyncio.sleep(0)
-            cluster.delete(secret("b"))
-            await until(lambda: len(store.records()[0]) == 1)
-            held_up.set()
-            cluster.create(secret("c", app="web"))
-            await until(lambda: seen == ["a", "c"])
-
-    run(main())
-
-
-def test_an_operator_ends_while_a_handler_waits_for_its_next_attempt(registry: kopf.OperatorRegistry) -> None:
-    seen: list[str] = []
-
-    @selectcache.on.change("secrets", registry=registry, backoff=3600)
-    async def follow(name: str, **_: Any) -> None:
-        seen.append(name)
-        raise RuntimeError("not yet")
-
-    async def main() -> None:
-        async with operating(registry, secret("a", app="web")):
-            await until(lambda: seen)
-            for _ in range(20):
-                await asyncio.sleep(0)
-
-    run(main())
-
-
-def test_a_handler_that_reads_too_early_is_called_again() -> None:
-    async def read(**_: Any) -> None:
-        raise NotSynced("not yet", remedy="Wait")
-
-    operator = cast("Any", SimpleNamespace(waits=Waits(), recorder=None, cache=None))
-    with pytest.raises(kopf.TemporaryError):
-        run(calling_with_cache(read, operator, FakeCache([], {})._runtime)())
-
-
-def test_a_handler_that_turns_its_cancellation_into_an_error_does_not_hold_up_the_end(
-    registry: kopf.OperatorRegistry,
-) -> None:
-    seen: list[str] = []
-
-    @selectcache.on.change("secrets", registry=registry)
-    async def stubborn(name: str, **_: Any) -> None:
-        seen.append(name)
-        try:
-            await asyncio.Event().wait()
-        except asyncio.CancelledError:
-            raise kopf.TemporaryError("again", delay=0) from None
-
-    async def main() -> None:
-        async with operating(registry, secret("a", app="web")):
-            await until(lambda: seen)
-        assert seen == ["a"]
 
     run(main())

@@ -7,18 +7,15 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-import click
 import kopf
 import pytest
 
 import kopf_selectcache as selectcache
 from kopf_selectcache import DeclarationError, LabelSelector, NotSynced, Selector, _kopf
-from kopf_selectcache.cache.changes import Subscription
-from kopf_selectcache.plugin import changes
 from kopf_selectcache.settings.options import settings_of
 from tests.faults.environment import run, until
 from tests.informer.test_namespaces_by_label import namespace
-from tests.kopf_operators import Cluster, context, cycles, declaring, launched
+from tests.kopf_operators import Cluster, cycles, declaring, launched
 from tests.plugin.test_change_handlers import operating
 from tests.rows import each_row
 from tests.secrets import labelled, secret
@@ -98,33 +95,6 @@ def test_a_handler_of_changes_begins_when_its_kind_is_declared(
             await cycles()
             await cache.declare("secrets", "app=web")
             await until(lambda: seen == ["a entered", "b entered", "b entered"])
-
-    run(main())
-
-
-def test_a_handler_of_changes_begins_when_a_filter_holds_what_it_follows(
-    registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture
-) -> None:
-    seen: list[str] = []
-    caches: list[selectcache.Cache] = []
-
-    @selectcache.on.change("secrets", registry=registry, labels="app=db")
-    async def follow(name: str, cause: str, **_: Any) -> None:
-        seen.append(f"{name} {cause}")
-
-    def configure(settings: kopf.OperatorSettings) -> None:
-        del settings_of(settings).selectors["v1/secrets"]
-        settings_of(settings).selectors["configmaps"] = ""
-        caches.append(selectcache.cache_of(settings))
-
-    async def main() -> None:
-        objects = secret("a", app="web"), secret("b", app="db")
-        async with operating(registry, *objects, configure=configure):
-            (cache,) = caches
-            await cache.declare("v1/secrets", "app=web")
-            await until(lambda: "ERROR" in caplog.text)
-            await cache.declare("v1/secrets", "app=db", replace=True)
-            await until(lambda: seen == ["b entered"])
 
     run(main())
 
@@ -216,72 +186,6 @@ def test_calls_that_run_when_a_kind_is_removed_go_on_and_others_end(registry: ko
     run(main())
 
 
-def test_a_removal_ends_the_wait_for_a_place(
-    registry: kopf.OperatorRegistry, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seen: list[str] = []
-    caches: list[selectcache.Cache] = []
-    goes_on, closed = asyncio.Event(), asyncio.Event()
-
-    class Closed(Subscription):
-        def close(self) -> None:
-            super().close()
-            closed.set()
-
-    @selectcache.on.change("secrets", registry=registry)
-    async def follow(name: str, **_: Any) -> None:
-        seen.append(name)
-        await goes_on.wait()
-
-    monkeypatch.setattr(changes, "Subscription", Closed)
-
-    async def main() -> None:
-        def configure(settings: kopf.OperatorSettings) -> None:
-            settings.queueing.worker_limit = 1
-            caches.append(selectcache.cache_of(settings))
-
-        objects = secret("a", app="web"), secret("b", app="web")
-        async with operating(registry, *objects, configure=configure):
-            (cache,) = caches
-            await until(lambda: seen == ["a"])
-            await cache.undeclare("secrets")
-            await closed.wait()
-            assert seen == ["a"]
-            goes_on.set()
-
-    run(main())
-
-
-def test_a_kind_that_is_declared_again_before_its_calls_have_ended_is_not_reported(
-    registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture
-) -> None:
-    seen: list[str] = []
-    caches: list[selectcache.Cache] = []
-    goes_on = asyncio.Event()
-
-    @selectcache.on.change("secrets", registry=registry)
-    async def follow(name: str, **_: Any) -> None:
-        seen.append(name)
-        await goes_on.wait()
-
-    async def main() -> None:
-        def configure(settings: kopf.OperatorSettings) -> None:
-            caches.append(selectcache.cache_of(settings))
-
-        async with operating(registry, secret("a", app="web"), secret("b", app="db"), configure=configure):
-            (cache,) = caches
-            await until(lambda: seen == ["a"])
-            await cache.undeclare("secrets")
-            await cache.declare("secrets", "app=db")
-            await cycles()
-            goes_on.set()
-            await until(lambda: seen == ["a", "b"])
-
-    with caplog.at_level(logging.INFO, logger="kopf_selectcache"):
-        run(main())
-    assert not [record for record in caplog.records if "is not called" in record.msg]
-
-
 def test_a_task_can_declare_before_the_operator_has_started() -> None:
     async def main() -> None:
         settings = declaring()
@@ -339,41 +243,6 @@ def test_a_later_kind_has_the_namespaces_of_the_operator() -> None:
                 cache = selectcache.Cache(operator.runtime)
                 await cache.declare("secrets", "")
                 assert cache.info("secrets").filter == Selector("", namespaces=["shop"])
-
-    run(main())
-
-
-def test_a_later_kind_whose_namespaces_are_unknown_is_refused() -> None:
-    async def main() -> None:
-        settings = kopf.OperatorSettings()
-        settings_of(settings).selectors["pods"] = Selector(namespaces=["shop"])
-        with click.Context(click.Command("theirs")).scope():
-            async with launched(settings, Cluster()) as operator:
-                await operator.logged_in()
-                settings.peering.clusterwide = False
-                cache = selectcache.Cache(operator.runtime)
-                with pytest.raises(DeclarationError):
-                    await cache.declare("secrets", "")
-                with pytest.raises(DeclarationError):
-                    await cache.declare("pods", "", replace=True)
-                assert list(operator.runtime.informers) == ["pods"]
-
-    run(main())
-
-
-def test_advice_on_a_kind_that_is_removed_is_left_out(registry: kopf.OperatorRegistry) -> None:
-    async def main() -> None:
-        settings, cluster = declaring(pods="", nodes=""), Cluster()
-        held = cluster.hold("/api/v1/pods")
-        with context(settings):
-            async with launched(settings, cluster, registry=registry) as operator:
-                await operator.logged_in()
-                await cycles()
-                await selectcache.Cache(operator.runtime).undeclare("pods")
-                await cycles()
-                held.set()
-                assert operator.restartable() == ""
-                assert set(operator.report()) == {"nodes"}
 
     run(main())
 

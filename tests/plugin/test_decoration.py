@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import kopf
@@ -57,45 +57,8 @@ KOPFS: dict[str, Callable[..., Any]] = {
 }
 
 
-@pytest.fixture
-def _default_registry() -> Iterator[None]:
-    before = kopf.get_default_registry()
-    kopf.set_default_registry(kopf.OperatorRegistry())
-    yield
-    kopf.set_default_registry(before)
-
-
-@pytest.mark.usefixtures("_default_registry")
-@pytest.mark.parametrize("decorator", KOPFS.values(), ids=KOPFS)
-def test_it_stands_below_every_decorator_of_kopf(decorator: Callable[..., Any]) -> None:
-    with pytest.raises(
-        DeclarationError,
-    ):
-        with_cache(decorator()(lambda **_: None))
-
-
 def _takes_cache(cache: Any, **_: Any) -> Any:
     return cache
-
-
-def _wrapped(cache: Any, **_: Any) -> Any:
-    return cache
-
-
-def _may_take_cache(cache: Any = None, **_: Any) -> Any:
-    return cache
-
-
-def _takes_index(index: Any, **_: Any) -> Any:
-    return index
-
-
-def _wraps_and_passes(fn: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(fn)
-    def call(**kwargs: Any) -> Any:
-        return fn(cache=5, **kwargs)
-
-    return call
 
 
 @each_row(
@@ -114,25 +77,6 @@ def test_a_handler_that_takes_a_cache_and_gets_none_is_refused_at_the_start(
     decorator(registry)(_takes_cache)
     with pytest.raises(DeclarationError):
         started(registry, declaring(pods=""))
-
-
-@each_row(
-    "fn",
-    [
-        with_cache(_wrapped),
-        _may_take_cache,
-        _takes_index,
-        lambda **_: None,
-        functools.partial(_takes_cache, cache=5),
-        _wraps_and_passes(_takes_cache),
-        functools.partial(with_cache(_wrapped)),
-        print,
-    ],
-)
-def test_a_handler_that_can_be_called_is_taken(fn: Callable[..., Any]) -> None:
-    registry = kopf.OperatorRegistry()
-    kopf.on.create("pods", id="h", registry=registry)(fn)
-    started(registry, declaring(pods=""))
 
 
 def test_an_index_may_be_named_cache() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 import kopf_selectcache as selectcache
 from kopf_selectcache import DeclarationError, _kopf
-from kopf_selectcache.plugin.caches import Route, route_events
+from kopf_selectcache.plugin.caches import Route
 from kopf_selectcache.plugin.handlers import check_handlers
 from kopf_selectcache.recorder.recording import WAITING
 from kopf_selectcache.settings.options import settings_of
@@ -150,13 +150,6 @@ def test_a_name_of_kopfs_settings_that_does_not_fit_stops_no_handler(
             assert "settings.posting: Recorder(): component is 'web apps!'" in caplog.text
 
     run(main())
-
-
-def test_an_operator_that_posts_no_events_routes_none() -> None:
-    settings = kopf.OperatorSettings()
-    assert route_events(settings) is None
-    routed(settings)
-    assert route_events(settings) is None
 
 
 def test_an_index_with_the_name_of_events_stays(registry: kopf.OperatorRegistry) -> None:

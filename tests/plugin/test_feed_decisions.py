@@ -210,22 +210,3 @@ async def test_20_watchers_of_several_namespaces_are_decided_each_and_told_once(
     assert first[1].endswith(" are fed from the cache.")
     assert (" in shop " in first[1]) is not (" in blog " in second[1] or " in news " in second[1])
     assert second[1].endswith("selectors['v1/configmaps'] = selectcache.EVERYTHING.")
-
-
-@in_loop
-async def test_without_one_watch_nothing_is_decided(
-    registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture
-) -> None:
-    events = Events()
-    events.handle(registry)
-
-    def off(settings: kopf.OperatorSettings) -> None:
-        selectcache.settings_of(settings).one_watch = False
-
-    with caplog.at_level(logging.INFO, "kopf_selectcache"):
-        async with serving() as cluster:
-            cluster.create(config("a"))
-            async with feeding(registry, cluster, configure=off) as settings:
-                await events.see((None, "a"))
-                assert probed(settings) is None
-    assert decisions(caplog) == []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import functools
 import threading
 from collections.abc import Callable
@@ -12,7 +11,6 @@ from typing import Any
 import kopf
 import pytest
 from kopf._core.intents import causes
-from kopf._core.intents.registries import generate_id
 
 import kopf_selectcache as selectcache
 from kopf_selectcache import DeclarationError, NotSynced
@@ -126,16 +124,6 @@ class Shapes:
         return self.found, names_of(cache)
 
 
-class Callee:
-    def __call__(self, cache: Any, **_: Any) -> Any:
-        return "self", names_of(cache)
-
-
-class AsyncCallee:
-    async def __call__(self, cache: Any, **_: Any) -> Any:
-        return "self", names_of(cache)
-
-
 def plain(found: str, cache: Any, **_: Any) -> Any:
     return found, names_of(cache)
 
@@ -166,33 +154,6 @@ def test_each_shape_of_function_is_called_and_keeps_its_id(
 
     run(main())
     assert only(registry._changing).id == named.__qualname__
-
-
-@pytest.mark.parametrize("fn", [with_cache(Callee()), with_cache(AsyncCallee().__call__)])
-def test_objects_that_can_be_called_are_handlers_with_an_id(fn: Any, registry: kopf.OperatorRegistry) -> None:
-    kopf.on.create("pods", id="mine", registry=registry)(fn)
-
-    async def main() -> None:
-        async with launched(declaring(pods=""), Cluster(pod())):
-            assert await called(only(registry._changing), changing()) == ["self", ["web-1"]]
-
-    run(main())
-
-
-def test_lambdas_keep_their_own_ids(registry: kopf.OperatorRegistry) -> None:
-    first: Any = lambda cache, **_: names_of(cache)  # It is lambdas that are tested.  # noqa: E731
-    second: Any = lambda cache, **_: len(names_of(cache))  # It is lambdas that are tested.  # noqa: E731
-    for fn in (first, second):
-        kopf.on.create("pods", registry=registry)(with_cache(fn))
-        assert generate_id(with_cache(fn), None) == generate_id(fn, None)
-        assert with_cache(fn).__name__ != "<lambda>", "or Kopf would name it after this line"
-
-    async def main() -> None:
-        async with launched(declaring(pods=""), Cluster(pod())):
-            results = [await called(handler, changing()) for handler in registry._changing.get_all_handlers()]
-            assert results == [["web-1"], 1]
-
-    run(main())
 
 
 def test_sub_handlers_have_their_caches_also_in_sync_handlers(registry: kopf.OperatorRegistry) -> None:
@@ -364,17 +325,6 @@ def test_a_call_with_a_cache_is_a_call_of_the_plain_function() -> None:
         count()
 
 
-def test_a_call_of_ones_own_raises_what_it_meets_and_is_no_callback() -> None:
-    async def main() -> None:
-        cluster = Cluster()
-        cluster.hold(PODS)
-        async with launched(declaring(pods=""), cluster):
-            with pytest.raises(NotSynced):
-                with_cache(names_of)()
-
-    run(main())
-
-
 def test_a_thread_cannot_start_caches() -> None:
     async def main() -> None:
         with context(declaring(pods="")), pytest.raises(NotSynced):
@@ -454,39 +404,3 @@ def test_a_handler_that_waits_for_a_kind_without_a_cache_is_tried_again(
 
 
 # ---- A read that the handler has not awaited.
-
-
-def forgetting(how: str) -> Callable[..., Any]:
-    """Return a handler that goes wrong in this way, and ends well by itself."""
-
-    async def dropped(cache: Any, **_: Any) -> str:
-        return (
-            "exists" if cache.fetch("pods", "none", namespace="shop", default=None) is not None else "created"
-        )
-
-    async def returned(cache: Any, **_: Any) -> object:
-        return cache.fetch("pods", "none", namespace="shop", default=None)
-
-    async def caught(cache: Any, **_: Any) -> str:
-        with contextlib.suppress(Exception):
-            return str(cache.fetch("pods", "none", namespace="shop", default=None)["metadata"])
-        return "created"
-
-    return {"dropped": dropped, "returned": returned, "caught": caught}[how]
-
-
-def test_a_handler_may_leave_a_read_to_a_task_that_outlives_it(registry: kopf.OperatorRegistry) -> None:
-    tasks: list[asyncio.Task[Any]] = []
-
-    @kopf.on.create("pods", registry=registry)
-    @with_cache
-    async def create(cache: Any, **_: Any) -> str:
-        tasks.append(asyncio.create_task(cache.fetch("pods", "web-1", namespace="shop")))
-        return "left"
-
-    async def main() -> None:
-        async with launched(declaring(pods=""), Cluster(pod("web-1"))):
-            assert await called(only(registry._changing), changing()) == "left"
-            assert (await tasks[0])["metadata"]["name"] == "web-1"
-
-    run(main())

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from pathlib import Path
 from typing import Any
 
-import aiohttp
 import click.testing
 import kopf
 import pytest
@@ -22,11 +20,8 @@ from kopf_selectcache.plugin.operator import operator_of
 from kopf_selectcache.settings.options import settings_of
 from tests.kopf_operators import (
     Cluster,
-    activity,
-    called,
     context,
     declaring,
-    launched,
     names_of,
     operating,
     pod,
@@ -77,66 +72,7 @@ def test_operators_that_declare_nothing_are_left_alone(registry: kopf.OperatorRe
         assert hooks_of(registry, causes.Activity.PROBE) == hooks_of(registry, causes.Activity.CLEANUP) == []
 
 
-def test_the_end_of_the_starting_task_ends_the_caches(registry: kopf.OperatorRegistry) -> None:
-    """So they end with an operator that fails to start, is cancelled, or skips its cleanup."""
-    settings = declaring(pods="")
-    started(registry, settings)
-    assert operator_of(settings) is None
-    settings_of(settings).selectors["pods"] = "app=web"  # And it may be declared anew.
-
-
-def test_a_cleanup_has_nothing_to_do_where_the_caches_have_ended_already() -> None:
-    async def main() -> None:
-        settings = declaring(pods="")
-        async with launched(settings, Cluster()):
-            cleanup = hook(causes.Activity.CLEANUP)
-            for _ in range(2):
-                await called(cleanup, activity(causes.Activity.CLEANUP, settings))
-                assert operator_of(settings) is None
-
-    run(main())
-
-
 # ---- Whole operators.
-
-
-def test_an_operator_runs_probes_and_ends_clean(registry: kopf.OperatorRegistry) -> None:
-    async def main() -> None:
-        events: asyncio.Queue[Any] = asyncio.Queue()
-        settings = kopf.OperatorSettings()
-
-        @kopf.on.startup(registry=registry)
-        def configure(settings: kopf.OperatorSettings, **_: Any) -> None:
-            settings_of(settings).selectors["v1/pods"] = "app=web"
-
-        @kopf.on.event("pods", labels={"app": "web"}, registry=registry)
-        @with_cache
-        async def seen(cache: Any, **_: Any) -> None:
-            events.put_nowait(names_of(cache))
-
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            endpoint = f"http://127.0.0.1:{free.getsockname()[1]}/healthz"
-        for _ in range(2):  # The second one in the same process, with the same settings and registry.
-            before = asyncio.all_tasks()
-            async with operating(
-                registry, Cluster(pod(app="web")), settings=settings, liveness_endpoint=endpoint
-            ) as operator:
-                assert await events.get() == ["web-1"]
-                async with aiohttp.ClientSession() as session, session.get(endpoint) as response:
-                    report = (await response.json())["selectcache.probe"]
-                assert report["v1/pods"] | {"age": 0} == {
-                    "health": "synced",
-                    "filter": "labels='app=web'",
-                    "objects": 1,
-                    "version": "10",
-                    "age": 0,
-                    "kopf_handlers": "fed from the cache",
-                }
-            assert operator.exception() is None
-            assert asyncio.all_tasks() == before
-            assert operator_of(settings) is None
-
-    run(main())
 
 
 @pytest.mark.parametrize("logs_in", [True, False])
@@ -159,29 +95,6 @@ def test_declarations_of_startup_handlers_that_are_tried_again_count(
 
         async with operating(registry, Cluster(pod(app="web")), logs_in=logs_in):
             assert await events.get() == ["web-1"]
-
-    run(main())
-
-
-def test_what_is_declared_until_the_operator_logs_in_counts(registry: kopf.OperatorRegistry) -> None:
-    async def main() -> None:
-        events: asyncio.Queue[Any] = asyncio.Queue()
-        settings = declaring(pods="app=web")
-
-        @kopf.on.startup(registry=registry)
-        def configure(settings: kopf.OperatorSettings, retry: int, **_: Any) -> None:
-            if not retry:  # Meanwhile our hook has run.
-                raise kopf.TemporaryError("not yet", delay=0)
-            assert operator_of(settings) is not None
-            settings_of(settings).selectors["secrets"] = "app=web"
-
-        @kopf.on.event("pods", registry=registry)
-        @with_cache
-        async def seen(cache: Any, **_: Any) -> None:
-            events.put_nowait([len(cache.list_cached("pods")), len(cache.list_cached("secrets"))])
-
-        async with operating(registry, Cluster(pod(app="web")), settings=settings, logs_in=True):
-            assert await events.get() == [1, 0]
 
     run(main())
 
@@ -252,16 +165,3 @@ def test_kopf_run_ends_at_once_with_what_is_wrong(line: str, words: str, tmp_pat
     result = click.testing.CliRunner().invoke(command_line, ["run", "-n", "a*", str(path)], obj=controls)
     assert result.exit_code == 1
     assert words in result.output
-
-
-def test_the_log_does_not_claim_that_our_startup_succeeded(tmp_path: Path) -> None:
-    """Kopf runs it, and would log that it succeeded, even after a startup handler that has failed."""
-    path = tmp_path / "operator.py"
-    path.write_text(
-        "import kopf, kopf_selectcache\n@kopf.on.startup()\ndef configure(settings, **_):\n   "
-        " settings.selectcache.selectors['po'] = 'a in'\n"
-    )
-    controls = CLIControls(registry=kopf.OperatorRegistry(), settings=kopf.OperatorSettings())
-    output = click.testing.CliRunner().invoke(command_line, ["run", "-A", str(path)], obj=controls).output
-    assert "Activity 'configure' failed permanently: the filter of po: label selector 'a in'" in output
-    assert "selectcache.startup" not in output

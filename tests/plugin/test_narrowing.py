@@ -10,8 +10,7 @@ import pytest
 
 from kopf_selectcache import Cache, Selector, _kopf
 from kopf_selectcache.errors import DeclarationError
-from kopf_selectcache.informer.health import Health
-from kopf_selectcache.plugin.narrowing import narrow, warn_of_filter
+from kopf_selectcache.plugin.narrowing import narrow
 from kopf_selectcache.settings.options import settings_of
 from tests.kopf_operators import (
     NARROWS,
@@ -94,37 +93,6 @@ def test_nothing_is_advised_where_there_is_no_need_or_it_would_harm(
     assert advice(registry, declaring(pods=filter_), caplog) == []
 
 
-@NARROWS
-@pytest.mark.parametrize(
-    "filter_", [EITHER, Selector("app=web", names=["a", "b"])], ids=["an OR", "two names"]
-)
-def test_beside_a_filter_of_several_watches_a_selector_that_has_all_of_it_is_advised(
-    filter_: Any,
-    registry: kopf.OperatorRegistry,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    kopf.on.event("pods", registry=registry)(lambda **_: None)
-    settings = declaring(pods=filter_)
-    (message,) = advice(registry, settings, caplog)
-    assert message.startswith(
-        "Kopf watches all pods for the operator's handlers, although the cache only has those with "
-    )
-    assert message.endswith("give settings.watching a selector that matches them all")
-    settings.watching.label_selectors["pods"] = "team=shop"
-    caplog.clear()
-    assert advice(registry, settings, caplog) == [], "Kopf watches a part already"
-
-
-@pytest.mark.parametrize(
-    "filter_", [Selector(namespaces=["a", "b"]), Selector(names=["a", "b"])], ids=["namespaces", "names"]
-)
-def test_no_selector_is_advised_that_does_not_exist(
-    filter_: Any, registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture
-) -> None:
-    kopf.on.event("pods", registry=registry)(lambda **_: None)
-    assert advice(registry, declaring(pods=filter_), caplog) == []
-
-
 def test_20_without_selectors_the_advice_begins_with_the_kopf_to_install(
     registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -155,44 +123,6 @@ def test_20_without_selectors_narrow_handlers_is_an_error_that_names_the_kopf_to
         f"narrow_handlers needs Kopf 1.45, but this is Kopf {_kopf.INSTALLED}. Install it: pip install"
         " 'kopf>=1.45,<2'. Set narrow_handlers to False."
     )
-
-
-def test_a_kind_that_never_settles_silences_no_advice_on_others(
-    registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture
-) -> None:
-    kopf.on.event("pods", registry=registry)(lambda **_: None)
-
-    async def main() -> None:
-        cluster = Cluster()
-        cluster.hold("/api/v1/secrets")
-        settings = declaring(secrets="app=web", pods="app=web")
-        settings_of(settings).one_watch = False
-        async with launched(settings, cluster, registry=registry) as operator:
-            await operator.gate(("pods",), None)
-            await cycles()
-
-    with caplog.at_level(logging.WARNING, "kopf_selectcache"):
-        run(main())
-    keys = warned(caplog)
-    assert "pods" in keys
-
-
-def test_what_the_cluster_refuses_is_never_advised(
-    registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture
-) -> None:
-    kopf.on.event("pods", registry=registry)(lambda **_: None)
-
-    async def main() -> None:
-        cluster = Cluster()
-        cluster.refused["/api/v1/pods"] = 400
-        async with launched(declaring(pods="app=web"), cluster, registry=registry) as operator:
-            await operator.gate(None, None)
-            await cycles()
-            assert operator.runtime.informer("pods").state.health is Health.REJECTED
-
-    with caplog.at_level(logging.WARNING, "kopf_selectcache"):
-        run(main())
-    assert "Kopf watches" not in caplog.text
 
 
 @NARROWS
@@ -295,37 +225,6 @@ def test_a_kind_that_no_handler_watches_is_left_alone_without_a_warning(
     assert not settings.watching.label_selectors
 
 
-@NARROWS
-@pytest.mark.parametrize("register", [watched, lambda r: kopf.daemon("pods", registry=r)(lambda **_: None)])
-def test_a_kind_that_is_cached_as_a_whole_has_nothing_to_narrow(
-    register: Any, registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture
-) -> None:
-    register(registry)
-    settings = declaring(pods="")
-    settings_of(settings).narrow_handlers = True
-    started(registry, settings)
-    assert "narrow_handlers" not in caplog.text
-
-
-@NARROWS
-@pytest.mark.parametrize(
-    "names", [("WebApp",), ("webapps.example.com",), ("example.com", "v1", "wa"), ("pods",)]
-)
-def test_whatever_name_a_handler_has_for_a_custom_resource_it_may_be_the_kind_that_is_declared(
-    names: tuple[str, ...],
-    registry: kopf.OperatorRegistry,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    kopf.on.event(*names, registry=registry)(lambda **_: None)
-    key = f"example.com/{'pods' if names == ('pods',) else 'webapps'}"
-    settings = declaring(**{key: "app=web"})
-    settings_of(settings).narrow_handlers = True
-    started(registry, settings)
-    keys = warned(caplog)
-    assert keys == [key]
-    assert not settings.watching.label_selectors
-
-
 WEBAPPS = _kopf.Resource("example.com", "v1", "webapps")
 
 
@@ -336,45 +235,6 @@ def collected(settings: kopf.OperatorSettings, resource: _kopf.Resource) -> list
         for mapping in (watching.label_selectors, watching.field_selectors)
         for each in mapping.collect(resource)
     ]
-
-
-@NARROWS
-def test_of_a_custom_resource_all_but_its_own_fields_narrows_handlers(
-    registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture
-) -> None:
-    watched(registry)
-    settings = declaring(
-        **{"example.com/v1/webapps": Selector("app=web", fields="spec.mode=x", namespaces=["shop"])}
-    )
-    settings_of(settings).narrow_handlers = True
-    for _ in range(2):  # As of an operator that is started again.
-        caplog.clear()
-        started(registry, settings)
-        assert collected(settings, WEBAPPS) == ["app=web", "metadata.namespace=shop"]
-        keys = warned(caplog)
-        assert keys == ["example.com/v1/webapps"]
-
-
-@NARROWS
-def test_the_lines_for_fields_of_a_custom_resource_come_once_it_is_known_and_are_all_that_is_left_to_do(
-    registry: kopf.OperatorRegistry,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    kopf.on.event("webapps", registry=registry)(lambda **_: None)
-    settings = declaring(**{"example.com/v1/webapps": Selector("app=web", fields="spec.mode=x")})
-    settings_of(settings).narrow_handlers = True
-    started(registry, settings)
-    told = advice(registry, settings, caplog)[-1]
-    assert (
-        "Kopf watches all webapps.example.com with labels='app=web' for the operator's handlers,"
-        " although" in told
-    )
-    # It is meant to be pasted.
-    exec(told.partition("add to a startup handler: ")[2], {"settings": settings})  # noqa: S102
-    assert collected(settings, WEBAPPS) == ["app=web", "spec.mode=x"]
-    caplog.clear()
-    started(registry, settings)
-    assert advice(registry, settings, caplog) == []
 
 
 @NARROWS
@@ -401,22 +261,6 @@ def test_default_namespaces_do_not_narrow_a_kind_that_may_be_cluster_scoped(
     assert collected(settings, WEBAPPS) == narrowed_to
     doubted = len(narrowed_to) < 2
     assert ("not known yet whether it has namespaces" in caplog.text) is doubted
-
-
-@NARROWS
-def test_the_line_for_default_namespaces_comes_once_the_kind_is_known(
-    registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture
-) -> None:
-    kopf.on.event("webapps", registry=registry)(lambda **_: None)
-    settings = declaring(**{"example.com/v1/webapps": "app=web"})
-    ours = settings_of(settings)
-    ours.narrow_handlers, ours.defaults.namespaces = True, ["shop"]
-    started(registry, settings)
-    told = advice(registry, settings, caplog)[-1]
-    assert "with labels='app=web' for the operator's handlers, although" in told
-    # It is meant to be pasted.
-    exec(told.partition("add to a startup handler: ")[2], {"settings": settings})  # noqa: S102
-    assert collected(settings, WEBAPPS) == ["app=web", "metadata.namespace=shop"]
 
 
 @NARROWS
@@ -498,15 +342,3 @@ def test_a_later_filter_that_the_narrowed_watch_of_kopf_lacks_is_named(
 
     run(main())
     assert warned(caplog) == (["v1/pods" if is_new else "pods"] if is_told else [])
-
-
-@NARROWS
-def test_a_later_filter_is_no_matter_if_kopf_is_not_narrowed(
-    registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture
-) -> None:
-    declared = declaring(pods="app=web")
-    for narrows in (False, True):  # Kopf watches no pods for any handler.
-        settings_of(declared).narrow_handlers = narrows
-        narrow(declared, registry, settings_of(declared))
-        warn_of_filter(declared, settings_of(declared), "pods", Selector())
-    assert warned(caplog) == []

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import copy
-import dataclasses
 import functools
 from typing import Any
 
@@ -14,7 +13,6 @@ import kopf
 import pytest
 from kopf._cogs.clients.auth import vault_var
 from kopf._cogs.structs.credentials import Vault
-from kopf._core.actions.execution import handler_var
 from kopf._core.intents import causes
 
 import kopf_selectcache as selectcache
@@ -30,7 +28,7 @@ from kopf_selectcache.core.errors import TooLarge
 from kopf_selectcache.plugin import operator as operators
 from kopf_selectcache.plugin.handlers import with_cache
 from kopf_selectcache.plugin.hooks import hook
-from kopf_selectcache.plugin.operator import _is_retried, operator_of
+from kopf_selectcache.plugin.operator import operator_of
 from kopf_selectcache.settings.options import settings_of
 from tests.faults.server import Server, answer
 from tests.kopf_operators import (
@@ -64,27 +62,6 @@ def registry() -> kopf.OperatorRegistry:
 
 
 # ---- Which handlers Kopf calls again.
-
-
-@pytest.mark.parametrize(
-    ("id_", "field", "is_retried"),
-    [
-        ("own", None, True),
-        ("own/spec.x", "spec.x", True),
-        ("parent/own", None, False),
-        ("parent/own/spec.x", "spec.x", False),
-    ],
-)
-def test_a_handler_of_a_field_is_no_sub_handler(
-    id_: str, field: str | None, is_retried: bool, registry: kopf.OperatorRegistry
-) -> None:
-    kopf.on.update("pods", registry=registry, field=field)(lambda **_: None)
-    handler = dataclasses.replace(only(registry._changing), id=id_)
-    token = handler_var.set(handler)
-    try:
-        assert _is_retried(changing()) is is_retried
-    finally:
-        handler_var.reset(token)
 
 
 # ---- What is waited for.
@@ -190,27 +167,6 @@ def test_what_is_stopped_while_it_waits_does_not_run(decorator: Any, registry: k
     run(main())
 
 
-def test_a_cancelled_wait_leaves_nothing_behind(registry: kopf.OperatorRegistry) -> None:
-    kopf.daemon("pods", registry=registry)(with_cache(lambda **_: pytest.fail("it ran")))
-
-    async def main() -> None:
-        cluster = Cluster()
-        released = cluster.hold(PODS)
-        async with launched(declaring(pods=""), cluster) as operator:
-            await cycles()
-            before = asyncio.all_tasks()
-            task = asyncio.create_task(called(only(registry._spawning), spawned()))
-            await cycles()
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-            assert asyncio.all_tasks() == before
-            released.set()
-            await operator.gate(None, None)
-
-    run(main())
-
-
 def test_admission_waits_for_a_bounded_time(registry: kopf.OperatorRegistry) -> None:
     kopf.on.validate("pods", registry=registry)(with_cache(lambda **_: pytest.fail("it ran")))
 
@@ -243,15 +199,6 @@ def test_an_operator_that_only_fetches_has_one_runtime_for_all_its_handlers(
                 assert await called(only(registry._changing), changing()) == "none"
                 await cycles()
                 assert operator_of(settings) is operator
-
-    run(main())
-
-
-def test_settings_of_a_running_operator_are_not_launched_twice() -> None:
-    async def main() -> None:
-        settings = declaring(pods="")
-        async with launched(settings, Cluster()) as operator:
-            assert operators.launch(settings) is operator
 
     run(main())
 
@@ -329,17 +276,6 @@ def test_a_second_operator_with_the_same_settings_is_refused_at_its_start_and_th
             assert names_of(selectcache.cache_of(settings)) == ["first"]
             end.set()
             await asyncio.wait({first, running.task})
-
-    run(main())
-
-
-def test_a_handler_that_reads_before_the_startup_handler_of_its_operator_is_no_second_operator() -> None:
-    async def main() -> None:
-        settings = declaring(pods="")
-        async with launched(settings, Cluster()) as operator:  # Begun by whoever reads first.
-            for _ in range(2):  # A startup handler may be called again.
-                await called(hook(causes.Activity.STARTUP), activity(causes.Activity.STARTUP, settings))
-            assert operator_of(settings) is operator
 
     run(main())
 
@@ -561,39 +497,3 @@ def test_embedded_operators_watch_the_namespaces_that_kopf_is_given(
 
 
 # ---- Its connections.
-
-
-class _Connection:
-    """Something that Kopf's vault keeps beside the credentials."""
-
-    def __init__(self, _: object) -> None:
-        self.is_closed = False
-
-    def close(self) -> None:
-        self.is_closed = True
-
-
-async def _succeed() -> None:
-    pass
-
-
-async def _fail() -> None:
-    raise kopf.PermanentError("no")
-
-
-async def _be_cancelled() -> None:
-    raise asyncio.CancelledError
-
-
-@pytest.mark.parametrize("starts", [_succeed, _fail, _be_cancelled])
-def test_connections_are_closed_however_the_task_ends_that_started_the_caches(starts: Any) -> None:
-    async def main() -> None:
-        async with launched(declaring(pods=""), Cluster()) as operator:
-            made = [each async for _, _, each in operator.vault.extended(_Connection, "tests")]
-            starter = asyncio.create_task(starts())
-            operator.start_with(starter)
-            await asyncio.wait({starter, operator.task}, timeout=60)
-            assert starter.cancelled() or starter.exception() is None or starts is _fail
-            assert [each.is_closed for each in made] == [True]
-
-    run(main())

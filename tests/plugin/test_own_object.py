@@ -308,13 +308,6 @@ def test_9_without_selectors_each_deletion_is_one() -> None:
     assert seen_in_event(settings, "DELETED", pod("web-1", version=20, app="web")) == {"web-2": "5"}
 
 
-def test_a_body_that_was_made_by_hand_has_no_later_state() -> None:
-    union = SimpleNamespace(is_alone=False)
-    state = cast("Any", SimpleNamespace(union=union, resource=PODS))
-    body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}}
-    assert latest_of(body, state, deleted=False) == (body, False)
-
-
 @each_row(("outside", "is_later"), [("12", True), ("10", False), ("9", False)])
 def test_4_a_split_cache_that_has_the_object_outside_since_shows_a_later_state(
     outside: str, is_later: bool

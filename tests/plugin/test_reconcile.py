@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import threading
-import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -18,7 +16,7 @@ from kopf_selectcache import DeclarationError, Key, ReadError, _kopf
 from kopf_selectcache.plugin.brake import LIMIT
 from kopf_selectcache.plugin.hooks import checked
 from kopf_selectcache.plugin.operator import operator_of
-from kopf_selectcache.plugin.reconcile import NAMES, reconcilers_with
+from kopf_selectcache.plugin.reconcile import NAMES
 from kopf_selectcache.testing import FakeCache
 from tests.faults.environment import run, until
 from tests.kopf_operators import declaring
@@ -71,27 +69,6 @@ def test_a_reconciler_gets_the_object_as_it_is_and_writes_by_its_patch(
         assert set(threads) == {is_async}
 
     run(main())
-
-
-def test_a_call_leaves_nothing_for_the_garbage_collector(registry: kopf.OperatorRegistry) -> None:
-    called: list[weakref.ref[Any]] = []
-
-    @selectcache.reconcile(APPS, registry=registry)
-    async def note(body: kopf.Body, labels: kopf.Labels, patch: kopf.Patch, **_: Any) -> None:
-        called.extend(map(weakref.ref, (body, patch)))
-        patch.status["count"] = len(labels)
-
-    async def main() -> None:
-        async with serving(app()) as cluster, operated(registry, cluster):
-            await until(lambda: cluster.get(app()).get("status") == {"count": 0})
-            await until(lambda: all(each() is None for each in called))
-
-    gc.disable()
-    try:
-        run(main())
-    finally:
-        gc.enable()
-    assert len(called) == 2
 
 
 # ---- Own patches.
@@ -381,18 +358,6 @@ def test_a_kind_without_a_cache_is_an_error_at_the_start(
     assert f"settings.selectcache.selectors[{named!r}] = " in raised.value.remedy
 
 
-def test_kinds_may_be_named_as_in_other_calls(registry: kopf.OperatorRegistry) -> None:
-    """Only the cluster knows the short names of custom resources."""
-    selectcache.reconcile("WebApp", registry=registry, owns=["cm"])(lambda **_: None)
-    selectcache.reconcile(
-        "webapps", registry=registry, watches=[selectcache.Watch("pods", cache=FakeCache())]
-    )(lambda **_: None)
-    selectcache.reconcile("example.com/v1/wa", registry=registry)(lambda **_: None)
-    settings = declaring(**{APPS: "app=web", "configmaps": "app=web"})
-    settings.peering.clusterwide = True
-    assert checked(settings, registry)
-
-
 async def is_relevant(old: Any, new: Any) -> bool:
     return old is not new
 
@@ -430,21 +395,6 @@ def test_too_many_arguments_that_are_no_kind_have_no_remedy() -> None:
     with pytest.raises(DeclarationError) as raised:
         selectcache.reconcile(APPS, 5)  # type: ignore[call-arg, arg-type]
     assert "Name the kind in one text" not in raised.value.remedy
-
-
-def test_the_reconcilers_that_need_a_kind_are_known(registry: kopf.OperatorRegistry) -> None:
-    selectcache.reconcile("webapps", registry=registry, owns=["cm"], id="one")(lambda **_: None)
-    selectcache.reconcile(APPS, registry=registry, watches=["v1/configmaps"], id="two")(lambda **_: None)
-    declared = [APPS, "configmaps", "pods"]
-    found = {
-        key: [(handler.id, verb) for handler, verb in reconcilers_with(key, registry, declared)]
-        for key in declared
-    }
-    assert found == {
-        APPS: [("one", "reconciles"), ("two", "reconciles")],
-        "configmaps": [("one", "owns"), ("two", "watches")],
-        "pods": [],
-    }
 
 
 @pytest.mark.parametrize("is_async", [True, False])

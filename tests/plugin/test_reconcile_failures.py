@@ -19,14 +19,12 @@ from kopf_selectcache.cache import snapshots
 from kopf_selectcache.errors import Oversized
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.plugin import caches, reconcilers
-from kopf_selectcache.plugin.operator import operator_of
 from kopf_selectcache.reactions.engine import Worker
 from kopf_selectcache.testing import EmbeddedCluster
 from tests.faults.environment import run, until
 from tests.faults.hurried import HurriedLoop
-from tests.kopf_operators import Cluster, cycles, declaring, launched
+from tests.kopf_operators import cycles
 from tests.plugin.reconciling import APPS, CRD, app, config, operated, serving
-from tests.plugin.test_embedding import PEERING, PEERINGS
 
 
 @pytest.fixture
@@ -178,25 +176,6 @@ def test_18_a_departure_is_forgotten_when_its_kind_is_removed(registry: kopf.Ope
     hurry(main())
 
 
-def test_the_retries_of_an_object_are_not_those_of_a_former_one(registry: kopf.OperatorRegistry) -> None:
-    calls: list[tuple[str, int]] = []
-
-    @selectcache.reconcile(APPS, registry=registry)
-    async def fail(uid: str, retry: int, **_: Any) -> None:
-        calls.append((uid, retry))
-        raise kopf.TemporaryError("not yet", delay=1)
-
-    async def main() -> None:
-        async with serving(app()) as cluster, operated(registry, cluster):
-            await passed(lambda: len(calls) == 2)
-            cluster.delete(app())
-            cluster.create(app())
-            uid = cluster.get(app())["metadata"]["uid"]
-            await passed(lambda: (uid, 0) in calls)
-
-    hurry(main())
-
-
 @pytest.mark.parametrize("error", [NotSynced, Oversized])
 def test_a_key_whose_cache_cannot_be_read_runs_again(
     registry: kopf.OperatorRegistry,
@@ -227,47 +206,6 @@ def test_a_key_whose_cache_cannot_be_read_runs_again(
     hurry(main())
     assert refused == ["web"]
     assert "has failed" not in caplog.text  # It is no failure.
-
-
-def test_an_operator_that_is_paused_while_it_waits_for_caches_calls_nothing(
-    registry: kopf.OperatorRegistry, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seen: list[str] = []
-    waits: list[str] = []
-
-    @selectcache.reconcile(APPS, registry=registry)
-    async def follow(name: str, **_: Any) -> None:
-        seen.append(name)
-
-    async def main() -> None:
-        options: dict[str, Any] = {"standalone": False, "peering_name": "ours", "priority": 1}
-        async with (
-            serving(PEERINGS, PEERING, app("a")) as cluster,
-            operated(registry, cluster, **options) as settings,
-        ):
-            await passed(lambda: seen == ["a"])
-            parts, operator = _kopf.parts_of(settings), operator_of(settings)
-            assert parts is not None
-            assert operator is not None
-            gate = operator.gate
-
-            async def pause(*given: Any, **named: Any) -> None:
-                await gate(*given, **named)
-                if not waits:
-                    waits.append("paused")
-                    cluster.patch(PEERING, {"status": {"another": {"priority": 100, "lifetime": 600}}})
-                    await until(parts.is_paused)
-
-            monkeypatch.setattr(operator, "gate", pause)
-            operator.runtime.environment.unsettling.note()
-            cluster.create(app("b"))
-            await passed(lambda: waits and parts.is_paused())
-            await cycles()
-            assert seen == ["a"]
-            cluster.patch(PEERING, {"status": {"another": None}})
-            await passed(lambda: seen == ["a", "b"])
-
-    hurry(main())
 
 
 @pytest.mark.parametrize("decorator", [selectcache.reconcile, selectcache.on.change])
@@ -336,29 +274,6 @@ def test_an_object_that_departs_during_the_last_call_for_another_of_its_name_has
 
     hurry(main())
     assert ends == uids
-
-
-def test_reconcilers_run_where_kopf_does_not_tell_its_parts(registry: kopf.OperatorRegistry) -> None:
-    calls: list[tuple[str, Any]] = []
-
-    @selectcache.reconcile(APPS, registry=registry)
-    async def follow(name: str, memo: Any, **_: Any) -> None:
-        calls.append((name, memo))
-
-    async def main() -> None:
-        web = app()
-        web["metadata"] |= {"uid": "uid-web", "resourceVersion": "5"}
-        settings = declaring(**{APPS: selectcache.EVERYTHING})
-        async with launched(settings, Cluster(web)) as operator:
-            assert _kopf.parts_of(settings) is None
-            await operator.gate(None, None, fresh=False)
-            running = asyncio.create_task(reconcilers.run_reconcilers(operator, operator.runtime, registry))
-            await passed(lambda: calls)
-            running.cancel()
-            await asyncio.wait({running})
-
-    hurry(main())
-    assert calls == [("web", kopf.Memo())]
 
 
 def test_a_memo_of_an_object_that_kopf_has_seen_is_left_to_kopf() -> None:

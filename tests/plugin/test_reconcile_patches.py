@@ -9,8 +9,7 @@ import kopf
 import pytest
 
 import kopf_selectcache as selectcache
-from kopf_selectcache.plugin.patches import OwnPatches, Write
-from kopf_selectcache.selectors.object_key import Key
+from kopf_selectcache.plugin.patches import OwnPatches
 from kopf_selectcache.testing import faults
 from tests.faults.environment import run, until
 from tests.plugin.reconciling import APPS, app, operated, serving
@@ -110,27 +109,6 @@ def test_functions_have_the_whole_object_where_the_cache_has_a_part(
     assert seen[0] == {"size": 3}
 
 
-def test_functions_may_change_what_the_cache_does_not_store(registry: kopf.OperatorRegistry) -> None:
-    """The change cannot be seen in the cache, and is no reason for another call."""
-    calls: list[str] = []
-
-    @selectcache.reconcile(APPS, registry=registry)
-    async def follow(name: str, patch: kopf.Patch, **_: Any) -> None:
-        calls.append(name)
-        patch.fns.append(lambda obj: obj["status"].update(count=len(calls)))
-
-    async def main() -> None:
-        filters = {APPS: selectcache.Cached(selectcache.EVERYTHING, drop=["status"])}
-        objects = [app(name) | {"status": {"count": 0}} for name in ("web", "other")]
-        async with serving(objects[0]) as cluster, operated(registry, cluster, filters=filters):
-            await until(lambda: cluster.get(app())["status"] == {"count": 1})
-            cluster.create(objects[1])
-            await until(lambda: cluster.get(app("other"))["status"] == {"count": 2})
-        assert calls == ["web", "other"]
-
-    run(main())
-
-
 def test_the_patches_of_an_object_that_departs_meanwhile_are_forgotten(
     registry: kopf.OperatorRegistry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -156,39 +134,6 @@ def test_the_patches_of_an_object_that_departs_meanwhile_are_forgotten(
         ):
             await until(lambda: all("status" in cluster.get(app(name)) for name in names))
             await until(lambda: not made[0]._records)  # Otherwise they would stay for ever.
-
-    run(main())
-
-
-def test_a_patch_that_changes_nothing_on_the_server_is_not_noted(
-    registry: kopf.OperatorRegistry, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """No change would arrive for it. Where the cache has a part of the object, only the server can tell."""
-    calls: list[str] = []
-    noted: list[tuple[Key, str]] = []
-    note = OwnPatches.note
-
-    def record(self: OwnPatches, key: Key, write: Write) -> None:
-        noted.append((key, write.version))
-        note(self, key, write)
-
-    monkeypatch.setattr(OwnPatches, "note", record)
-
-    @selectcache.reconcile(APPS, registry=registry)
-    async def follow(name: str, patch: kopf.Patch, **_: Any) -> float | None:
-        calls.append(name)
-        patch.spec["size"] = 3 if name == "web" else 4
-        return 0.001 if len(calls) < 3 else None
-
-    async def main() -> None:
-        filters = {APPS: selectcache.Cached(selectcache.EVERYTHING, drop=["spec"])}
-        web = app() | {"spec": {"size": 3}}
-        async with serving(web) as cluster, operated(registry, cluster, filters=filters):
-            await until(lambda: len(cluster.requests.where(verb="patch")) == 3)
-            cluster.create(app("other"))
-            await until(lambda: noted)
-            version = cluster.get(app("other"))["metadata"]["resourceVersion"]
-        assert noted == [(Key("other", namespace="shop"), version)]
 
     run(main())
 

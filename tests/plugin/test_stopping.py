@@ -13,18 +13,15 @@ from typing import Any
 
 import kopf
 import pytest
-from kopf._core.intents import causes
 
 import kopf_selectcache as selectcache
 from kopf_selectcache import NotDeclared, ReadError, Selector, cache_of
 from kopf_selectcache.cache.blocking import Waits
-from kopf_selectcache.plugin.calls import calling_with_cache
 from kopf_selectcache.plugin.handlers import with_cache
 from kopf_selectcache.plugin.operator import last_operator_of
 from tests.faults.environment import reached, until
 from tests.kopf_operators import (
     Cluster,
-    activity,
     called,
     changing,
     cycles,
@@ -256,17 +253,6 @@ def test_a_daemon_that_is_stopped_ends_though_it_waits(
     assert not caplog.records
 
 
-def test_a_stopped_daemon_does_not_begin_to_wait(registry: kopf.OperatorRegistry) -> None:
-    def waits_again(cache: Any) -> None:
-        for _ in range(2):
-            with pytest.raises(ReadError):
-                cache.wait_for("pods", lambda _: False)
-
-    waiting = Waiting(waits_again)
-    kopf.daemon("pods", registry=registry, id="waits")(with_cache(waiting))
-    run(stopped(waiting, registry))
-
-
 def test_a_cancelled_handler_ends_though_it_waits(registry: kopf.OperatorRegistry) -> None:
     waiting, other = Waiting(), Waiting()
     kopf.on.create("pods", registry=registry, id="waits")(with_cache(waiting))
@@ -285,64 +271,6 @@ def test_a_cancelled_handler_ends_though_it_waits(registry: kopf.OperatorRegistr
             assert not other.errors
             unconcerned.cancel()
             await asyncio.wait({unconcerned})
-
-    run(main())
-
-
-def test_a_cancelled_probe_ends_though_it_waits(registry: kopf.OperatorRegistry) -> None:
-    waiting = Waiting()
-    kopf.on.probe(registry=registry, id="waits")(with_cache(waiting))
-
-    async def main() -> None:
-        settings = declaring(pods="")
-        async with launched(settings, Cluster(pod())) as operator:
-            await operator.gate(None, None)
-            task = asyncio.create_task(
-                called(only(registry._activities), activity(causes.Activity.PROBE, settings))
-            )
-            await waiting.waits()
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-
-    run(main())
-    assert [error.what for error in waiting.errors] == [
-        "this wait was ended, because the operator, or its handler, is being stopped"
-    ]
-
-
-@pytest.mark.parametrize(
-    ("decorate", "part", "cause"),
-    [
-        (partial(kopf.on.create, "pods"), "_changing", lambda _: changing()),
-        (kopf.on.probe, "_activities", partial(activity, causes.Activity.PROBE)),
-    ],
-    ids=["of an object", "probe"],
-)
-def test_an_async_handler_is_cancelled_where_it_waits(
-    decorate: Any, part: str, cause: Any, registry: kopf.OperatorRegistry
-) -> None:
-    begun, ended = asyncio.Event(), asyncio.Event()
-
-    async def wait(cache: Any, **_: Any) -> None:
-        begun.set()
-        try:
-            await cache.wait_for("pods", lambda _: False)
-        finally:
-            ended.set()
-
-    decorate(registry=registry)(with_cache(wait))
-
-    async def main() -> None:
-        settings = declaring(pods="")
-        async with launched(settings, Cluster(pod())) as operator:
-            await operator.gate(None, None)
-            task = asyncio.create_task(called(only(getattr(registry, part)), cause(settings)))
-            await begun.wait()
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-            assert ended.is_set()
 
     run(main())
 
@@ -456,16 +384,3 @@ def test_2_a_call_whose_handler_was_cancelled_in_the_queue_of_threads_is_not_beg
     waits.end("the handler was cancelled")
     with pytest.raises(ReadError, match="was cancelled"):
         waits.check()
-
-
-def test_an_error_of_a_read_is_the_handlers_own_while_the_operator_runs() -> None:
-    async def fail(**_: Any) -> None:
-        raise ReadError("no", remedy="none")
-
-    async def main() -> None:
-        async with launched(declaring(pods=""), Cluster(pod())) as operator:
-            await operator.gate(None, None)
-            with pytest.raises(ReadError, match="no"):
-                await calling_with_cache(fail, operator, operator.runtime)()
-
-    run(main())

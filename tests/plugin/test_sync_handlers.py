@@ -13,7 +13,6 @@ import pytest
 
 import kopf_selectcache as selectcache
 from kopf_selectcache import Cache, DeclarationError, Key, OutsideFilter, ReadError, SyncCache
-from kopf_selectcache.cache.access import in_callback
 from kopf_selectcache.plugin.handlers import with_cache
 from kopf_selectcache.reactions.mapping import mapping_of
 from kopf_selectcache.testing import FakeCache
@@ -273,11 +272,3 @@ def test_the_current_cache_is_that_of_the_handler_or_of_the_class_that_is_wanted
         selectcache.current(str)  # type: ignore[type-var]
     with pytest.raises(ReadError):
         asyncio.run(handle_async(cache=fake))  # There is no other thread whose loop does the work.
-
-
-def test_a_handler_under_test_gets_the_cache_that_it_can_use(fake: FakeCache) -> None:
-    handle, handle_async = with_cache(class_of), with_cache(async_class_of)
-    assert handle(cache=fake) == handle(cache=fake.blocking) == type(fake.blocking).__name__
-    assert asyncio.run(handle_async(cache=fake)) == "FakeCache"
-    assert asyncio.run(handle_async(cache=fake.blocking)) == "FakeCache"
-    assert in_callback(fake.blocking).list("pods", labels="app=web")

@@ -72,15 +72,6 @@ def test_20_two_files_of_one_name_are_told_apart(tmp_path: Path, monkeypatch: py
     assert "labels='app=web' at shop/web.py:1 and with labels='app=db' at blog/web.py:1" in str(caught.value)
 
 
-def test_kinds_are_declared_although_the_current_folder_was_deleted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (folder := tmp_path / "gone").mkdir()
-    monkeypatch.chdir(folder)
-    folder.rmdir()
-    assert started(WEB)["pods"] == Selector("app=web")
-
-
 def test_20_other_options_are_a_difference() -> None:
     keeping = module("keeping", "select['pods'] = Cached('app=web', keep=['spec'])")
     with pytest.raises(ConflictingSelectors) as caught:
