@@ -2,7 +2,7 @@
 
 from . import errors, types
 from .cache.cache import Cache, SyncCache
-from .cache.formats.lazy_list import Objects
+from .cache.formats.views import Objects
 from .core.store.changes import Change
 from .errors import (
     AlreadyExists,
@@ -38,8 +38,7 @@ from .reactions import predicates, sources
 from .recorder.recorder import Recorder
 from .selectors.object_key import Key
 from .selectors.selector import AnyOf, Selector
-from .selectors.special_values import ALL_OTHERS, EVERYTHING, UNSET
-from .selectors.text import FieldSelector, LabelSelector
+from .selectors.text import ALL_OTHERS, EVERYTHING, UNSET, FieldSelector, LabelSelector
 from .settings.declaration import Cached
 from .settings.options import Defaults, SelectCacheSettings, settings_of
 from .settings.sharding import Sharding

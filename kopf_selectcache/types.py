@@ -1,13 +1,12 @@
 """Types of what calls return, for your annotations: `from kopf_selectcache.types import Why`."""
 
+from .cache.declaring import ChangePlan, PlannedStream
 from .cache.errors import Reason
 from .cache.formats.partial import PartialObject
 from .cache.formats.views import BodyView
-from .cache.info import Info, Memory
-from .cache.introspection import Explanation
+from .cache.introspection import Explanation, Info, Memory
 from .cache.live import Live
-from .cache.pinned import PinnedReads
-from .cache.planning import ChangePlan, PlannedStream
+from .cache.reads import PinnedReads
 from .cache.sides import OutsideObject
 from .cache.why import BranchResult, Standing, Why
 from .core.selection.kinds import Kind
@@ -17,7 +16,7 @@ from .selectors.selector import Verdict
 from .settings.declaration import Selectors
 from .settings.namespaces import Level, Origin
 from .settings.options import WatchError
-from .settings.rights import Right
+from .settings.planner import Right
 
 __all__ = [
     "Answer",

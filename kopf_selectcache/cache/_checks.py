@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from kopf_selectcache._errors import BadSelector, ReadError
 from kopf_selectcache.core.redact import clipped, shown, shown_by_type
 from kopf_selectcache.core.selection.kinds import Resource
-from kopf_selectcache.core.store.index_spec import Indexed, joined, key_of, wrong_key
+from kopf_selectcache.core.store.index_spec import Indexed, joined, wrong_key
+from kopf_selectcache.core.store.index_spec import key_of as index_key_of
 from kopf_selectcache.core.store.projection import Projection, keys_of
-from kopf_selectcache.selectors.client_classes import stands_for
+from kopf_selectcache.selectors.kind_keys import stands_for
 from kopf_selectcache.selectors.object_key import Key, arguments
 from kopf_selectcache.selectors.signatures import near, noted
 from kopf_selectcache.selectors.text import is_name, namespaces_of
@@ -121,5 +122,5 @@ def index_values(request: Request, indexes: Mapping[str, Indexed]) -> tuple[tupl
         if isinstance(value, tuple) and (wrong := wrong_key(value)):
             what = f"the tuple for the index {name!r} has {wrong}"
             raise ReadError(what, remedy="Give a tuple that the function of the index returns")
-        values.append((index, key_of(joined(value))))
+        values.append((index, index_key_of(joined(value))))
     return tuple(values)

@@ -27,7 +27,7 @@ from kopf_selectcache.informer.state import InformerState
 from kopf_selectcache.selectors.selecting import selects
 from kopf_selectcache.selectors.selector import Branches
 
-from ._at_least import has_passed
+from .freshness import has_passed
 
 Pair: TypeAlias = tuple[Record | None, Record | None]
 """A stored object, and the one that a read shows instead."""

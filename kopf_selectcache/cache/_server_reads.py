@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from kopf_selectcache._errors import NotDeclared, NotSynced
+from kopf_selectcache._errors import NotDeclared, NotKept, NotSynced, Stale, StateError
 from kopf_selectcache.client.fetcher import metadata_of
 from kopf_selectcache.client.reading import Refused
 from kopf_selectcache.client.transport import JSON, METADATA, accept_of
@@ -26,12 +26,14 @@ from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.selectors.kind_keys import key_of
 from kopf_selectcache.settings.planner import questions
 
+from . import snapshots
 from ._checks import require_names_of, require_namespaces, require_place, require_stored
-from .errors import NotFound, answering, require_readable
+from .errors import NotFound, OutsideFilter, Unmatchable, Unreadable, answering, require_readable
+from .formats.formats import RAISE
 from .formats.partial import object_of
 from .matcher import Match, paths_of
 from .request import Request, requested_key
-from .snapshots import Snapshot, form_objects
+from .snapshots import Access, Snapshot, form_objects, informer_of
 
 _T = TypeVar("_T")
 
@@ -182,3 +184,59 @@ async def audit(informer: Informer, request: Request, snapshot: Snapshot) -> Aud
     """Compare the names and versions of all held objects with those of the server."""
     with answering(request, "list", snapshot.resource):
         return await informer.auditor.audit()
+
+
+# ---- Reads that ask the server where the cache cannot answer: `fetch`, `fetch_list` and `is_deleted`.
+
+_NOT_HERE = (OutsideFilter, NotDeclared, NotSynced, Stale, StateError, Unmatchable)
+"""Errors of reads that the server may be able to answer."""
+
+
+async def fetch(access: Access, request: Request) -> Any:
+    """Return one object in its form, or the default if it is absent."""
+    await access.wait(request)
+    try:
+        with suppress(*_NOT_HERE, NotKept, Unreadable):
+            return access.read(request, snapshots.get_object)
+        return await fetch_object(access.runtime, request)
+    except NotFound:
+        if request.default is RAISE:
+            raise
+        return request.default
+
+
+async def fetch_list(access: Access, request: Request) -> Any:
+    """Return all requested objects in their form."""
+    await access.wait(request)
+    with suppress(*_NOT_HERE, NotKept):
+        return access.read(request, snapshots.list_objects)
+    return await fetch_objects(access.runtime, request)
+
+
+async def is_deleted(access: Access, departed: str | None, request: Request) -> bool:
+    """Return True if an object does not exist. `departed` is the uid of an object that may be gone although
+    it is held.
+    """
+    uid = request.uid
+    await access.wait(request)
+    held = ""
+    try:
+        held = access.read(request, snapshots.get_record).uid
+    except OutsideFilter as error:
+        held = error.uid  # Empty if it is not known.
+    except NotFound:
+        if uid and request.at_least is not None and request.at_least.uid == uid:
+            return True  # It existed in that version, and the cache is as new: it came and went.
+    except _NOT_HERE:
+        pass
+    if held:
+        informer = informer_of(access.runtime, request)
+        if (
+            uid in (None, held)
+            and held != departed
+            and not informer.state.union.is_unconfirmed((request.namespace or "", request.name or ""))
+        ):
+            return False
+    # The server alone knows of an object that is absent here, and that the reader may know from elsewhere.
+    found = await fetch_uid(access.runtime, request)
+    return found is None or uid not in (None, found)

@@ -18,14 +18,12 @@ from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.selectors.kind_keys import AnyKey, AnyName
 from kopf_selectcache.settings.declaration import Declared
 
-from . import _fallback, _server_reads, changes, declaring, introspection, own_writes, waits
+from . import _server_reads, changes, declaring, introspection, own_writes
 from .blocking import Threaded, Waits, awaited, in_thread, run_in_thread
-from .declaring import DeclareOptions, placed
+from .declaring import ChangePlan, DeclareOptions, placed, plan
 from .formats.formats import RAISE, As, AsView, C, Else, Made
-from .formats.lazy_list import Objects
-from .formats.views import BodyView
-from .info import Info, info_of
-from .introspection import Explanation
+from .formats.views import BodyView, Objects
+from .introspection import Explanation, Info, info_of
 from .live import Live, SyncLive
 from .matcher import (
     ChangesOptions,
@@ -40,9 +38,7 @@ from .matcher import (
     WaitOptions,
 )
 from .misuse import explain_call
-from .pinned import PinnedReads
-from .planning import ChangePlan, plan
-from .reads import Reads
+from .reads import PinnedReads, Reads
 from .request import Request, with_options
 from .snapshots import Access, informer_of
 from .why import Why
@@ -218,7 +214,7 @@ class Cache(AnyCache):
         request = self._access.requests.one(
             "fetch", kind, name, namespace, default=default, as_=as_, **options
         )
-        return await self._access.retry(request, partial(_fallback.fetch, self._access))
+        return await self._access.retry(request, partial(_server_reads.fetch, self._access))
 
     @awaited
     async def is_deleted(
@@ -241,7 +237,9 @@ class Cache(AnyCache):
         deletionTimestamp still exists. The kind need not be declared. `timeout=` is that of `fetch`.
         """
         request = self._access.requests.one("is_deleted", kind, name, namespace, max_age=max_age, **options)
-        return await self._access.retry(request, partial(_fallback.is_deleted, self._access, self._departed))
+        return await self._access.retry(
+            request, partial(_server_reads.is_deleted, self._access, self._departed)
+        )
 
     @overload
     async def fetch_list(
@@ -269,7 +267,7 @@ class Cache(AnyCache):
         a part of each object is kept. With `timeout=`, transient failures are retried for that many seconds.
         """
         request = self._access.requests.several("fetch_list", kind, {"as_": as_, **options})
-        return await self._access.retry(request, partial(_fallback.fetch_list, self._access))
+        return await self._access.retry(request, partial(_server_reads.fetch_list, self._access))
 
     # ---- Waits.
 
@@ -287,7 +285,7 @@ class Cache(AnyCache):
         With `at_least`, the kind of that object is at least as new as the object; else Stale is raised.
         """
         request = with_options(Request(verb="wait_synced"), {"timeout": timeout})
-        await waits.wait_synced(self._runtime, request, at_least)
+        await changes.wait_synced(self._runtime, request, at_least)
 
     @overload
     async def wait_for(
@@ -323,7 +321,7 @@ class Cache(AnyCache):
         that version first, so that no older state satisfies it, and raises Stale if it is not reached.
         """
         request = self._access.requests.several("wait_for", kind, {"as_": as_, **options})
-        return await waits.wait_for(self._access, request, predicate)
+        return await changes.wait_for(self._access, request, predicate)
 
     @explain_call
     def changes(
@@ -358,7 +356,7 @@ class Cache(AnyCache):
         """
         request = self._access.requests.one("wait_deleted", kind, name, namespace, **options)
         await changes.wait_deleted(
-            self._access, request, partial(_fallback.is_deleted, self._access, self._departed)
+            self._access, request, partial(_server_reads.is_deleted, self._access, self._departed)
         )
 
     @awaited

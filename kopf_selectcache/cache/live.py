@@ -30,8 +30,7 @@ from ._write_errors import (
 from .blocking import Threaded, awaited, in_thread
 from .errors import NotFound
 from .formats.formats import RAISE, As, AsView, C, Else, Given, Made
-from .formats.lazy_list import Objects
-from .formats.views import BodyView
+from .formats.views import BodyView, Objects
 from .introspection import no_such_write
 from .matcher import Ask, LiveOptions, LiveSelection, Name, Obj
 from .server_writes import request_of

@@ -34,8 +34,7 @@ from kopf_selectcache.core.store.record import Record, UnreadableRecord
 from kopf_selectcache.selectors.object_key import Key
 from kopf_selectcache.selectors.selecting import value_of
 from kopf_selectcache.selectors.selector import AnyOf, Branches, Selector, Verdict
-from kopf_selectcache.selectors.special_values import Everything
-from kopf_selectcache.selectors.text import FieldDict, FieldSelector, LabelDict, LabelSelector
+from kopf_selectcache.selectors.text import Everything, FieldDict, FieldSelector, LabelDict, LabelSelector
 
 from .formats.partial import object_of
 

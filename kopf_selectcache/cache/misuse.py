@@ -27,7 +27,7 @@ from kopf_selectcache.selectors.signatures import (
 )
 
 from .formats.formats import RAISE
-from .formats.lazy_list import Objects
+from .formats.views import Objects
 from .request import CHECK_NAMESPACE, written_call
 
 _M = TypeVar("_M", bound=Callable[..., Any])

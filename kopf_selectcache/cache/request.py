@@ -13,12 +13,11 @@ from kopf_selectcache.core.redact import clipped, shown, shown_by_type
 from kopf_selectcache.core.selection.kinds import KindKey
 from kopf_selectcache.core.store.projection import Path
 from kopf_selectcache.core.store.record import is_number
-from kopf_selectcache.selectors.client_classes import to_dict
-from kopf_selectcache.selectors.kind_keys import AnyKey, as_given, key_of, text_of
+from kopf_selectcache.selectors.kind_keys import AnyKey, as_given, key_of, text_of, to_dict
 from kopf_selectcache.selectors.object_key import Key, split_hint
 from kopf_selectcache.selectors.selector import Selector, listed_namespaces
 from kopf_selectcache.selectors.signatures import miscalled
-from kopf_selectcache.settings.retention import PATHS, wrong_path
+from kopf_selectcache.settings.checks import PATHS, wrong_path
 
 from .formats.formats import RAISE, Form, form_of
 from .matcher import REMEMBERED, Field, Label, Namespaces, SortBy, Where

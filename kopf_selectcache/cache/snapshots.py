@@ -42,10 +42,8 @@ from kopf_selectcache.selectors.selecting import selects
 from kopf_selectcache.selectors.selector import Selector
 from kopf_selectcache.settings.planner import Plan
 
-from ._at_least import LONGEST_WAIT, is_as_new, require_comparable, wait
 from ._checks import index_values, require_namespace, require_place, require_stored
-from ._labelled import outside_labelled, serving_of
-from ._outside import require_inside, shown_outside, swap_hint
+from ._outside import outside_labelled, require_inside, serving_of, shown_outside, swap_hint
 from ._overlay import Own, Pair, is_of, laid_over, latest_of, own_of
 from .errors import (
     Hint,
@@ -63,9 +61,9 @@ from .errors import (
     unsynced,
     untransformed,
 )
-from .formats.lazy_list import Objects
 from .formats.partial import object_of
-from .formats.views import BodyView
+from .formats.views import BodyView, Objects
+from .freshness import LONGEST_WAIT, is_as_new, require_comparable, wait
 from .matcher import Compared, Comparisons, Coverage, Match, key_for
 from .request import AtLeast, Request, Requests, misdeclared
 

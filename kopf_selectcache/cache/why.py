@@ -24,7 +24,7 @@ from kopf_selectcache.informer import namespaces
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.selectors.selecting import failures, failures_outside
 from kopf_selectcache.selectors.selector import Branches, Selector, brief, of_unknown_namespaces
-from kopf_selectcache.settings.rights import Right
+from kopf_selectcache.settings.planner import Right
 
 from . import snapshots
 from ._checks import require_names_of, require_place

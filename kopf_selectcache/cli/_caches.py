@@ -22,8 +22,8 @@ from kopf_selectcache.informer.memory import PAGE_LIMIT, PATIENCE, labelled_name
 from kopf_selectcache.plugin.division import division_of
 from kopf_selectcache.selectors.kind_keys import assigned, text_of, unserved
 from kopf_selectcache.settings.declaration import Cached
-from kopf_selectcache.settings.division import EVERY_NAMESPACE, Decision
 from kopf_selectcache.settings.planner import Plan
+from kopf_selectcache.settings.sharding import EVERY_NAMESPACE, Decision
 
 from ._late import Late
 from .operator_loader import Loaded

@@ -13,8 +13,7 @@ from kopf_selectcache.core.selection.kinds import KindKey, find
 from kopf_selectcache.errors import DeclarationError
 from kopf_selectcache.selectors.kind_keys import checked_key
 from kopf_selectcache.selectors.selector import AnyOf, Selector
-from kopf_selectcache.selectors.special_values import EVERYTHING
-from kopf_selectcache.selectors.text import LabelSelector
+from kopf_selectcache.selectors.text import EVERYTHING, LabelSelector
 from kopf_selectcache.settings.declaration import Cached, Declared, are_one_kind, checked
 
 from ._code import declarations_in as calls_in

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 import yaml
 
-from kopf_selectcache.settings.rights import Right
+from kopf_selectcache.settings.planner import Right
 
 from ._rights import by_namespace
 

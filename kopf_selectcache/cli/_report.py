@@ -12,7 +12,7 @@ from kopf_selectcache.informer.memory import Amount
 from kopf_selectcache.plugin.feed_safety import SecondWatch, phrase
 from kopf_selectcache.settings.checks import readable
 from kopf_selectcache.settings.namespaces import Level, Origin
-from kopf_selectcache.settings.rights import Right
+from kopf_selectcache.settings.planner import Right
 
 from ._rights import EventRights, plain
 

@@ -21,7 +21,7 @@ from kopf_selectcache.plugin.reconcile import reconcilers
 from kopf_selectcache.selectors.kind_keys import are_alike, checked_key, text_of, unserved
 from kopf_selectcache.settings.declaration import Cached
 from kopf_selectcache.settings.options import SelectCacheSettings
-from kopf_selectcache.settings.rights import Right, of_cache
+from kopf_selectcache.settings.planner import Right, of_cache
 
 from ._caches import divided, following
 from ._code import fetches_in, posts_events, records_events

@@ -10,7 +10,7 @@ from typing import Any
 
 from kopf_selectcache.core.selection.kinds import Resource
 from kopf_selectcache.recorder.events import Api
-from kopf_selectcache.settings.rights import READ, Right, merged
+from kopf_selectcache.settings.planner import READ, Right, merged
 
 LIVE, SETTLING = "cache.live", "lost answers of cache.live"
 RECONCILERS = "reconcilers"

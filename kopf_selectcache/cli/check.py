@@ -42,8 +42,7 @@ from kopf_selectcache.selectors.kind_keys import SETTINGS, text_of, unserved
 from kopf_selectcache.selectors.selector import brief
 from kopf_selectcache.settings.checks import bytes_in, readable, written
 from kopf_selectcache.settings.declaration import Cached
-from kopf_selectcache.settings.planner import Plan
-from kopf_selectcache.settings.rights import Right, merged, of_cache
+from kopf_selectcache.settings.planner import Plan, Right, merged, of_cache
 
 from . import _late, _paths, _required_rights, operator_loader, output
 from ._caches import decision_on, declared_in, plan

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import yaml
 
-from kopf_selectcache.settings.rights import Right, merged
+from kopf_selectcache.settings.planner import Right, merged
 
 from . import _late, _required_rights, operator_loader, output
 from ._manifests import NoRights, as_list, as_name, as_yaml, granted_by, manifests

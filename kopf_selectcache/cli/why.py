@@ -17,7 +17,7 @@ from kopf_selectcache.client.reading import Refused
 from kopf_selectcache.core.assignment.rendezvous import RANGES, desired_owners, range_of_key
 from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.selection.kinds import Resource
-from kopf_selectcache.settings.rights import Right, merged, of_cache
+from kopf_selectcache.settings.planner import Right, merged, of_cache
 
 from . import _late, operator_loader, output
 from ._caches import PlannedCache, declared_in, plan_of, resource_of

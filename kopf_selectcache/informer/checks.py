@@ -25,7 +25,7 @@ from kopf_selectcache.core.store.projection import Keys, as_written
 from kopf_selectcache.core.store.record import OutsideRecord, UnreadableRecord
 from kopf_selectcache.selectors.signatures import near
 from kopf_selectcache.settings.declaration import Cached
-from kopf_selectcache.settings.rights import Right, merged
+from kopf_selectcache.settings.planner import Right, merged
 
 from .environment import Environment
 from .health import context_of

@@ -27,8 +27,7 @@ from kopf_selectcache.core.redact import clipped
 from kopf_selectcache.core.selection.kinds import Kind, KindKey, Resource, find, parse_key
 from kopf_selectcache.selectors.kind_keys import SETTINGS, Site, are_alike, called, not_declared, text_of
 from kopf_selectcache.selectors.selector import Branches, Selector
-from kopf_selectcache.selectors.special_values import EVERYTHING
-from kopf_selectcache.selectors.text import LabelSelector
+from kopf_selectcache.selectors.text import EVERYTHING, LabelSelector
 from kopf_selectcache.settings.declaration import Cached
 from kopf_selectcache.settings.options import SelectCacheSettings
 

@@ -20,8 +20,8 @@ from kopf_selectcache.core.store.record import ObjectKey
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.selectors.kind_keys import are_alike
 from kopf_selectcache.settings.declaration import Cached
-from kopf_selectcache.settings.division import Decision, Uses, decide
 from kopf_selectcache.settings.options import settings_of
+from kopf_selectcache.settings.sharding import Decision, Uses, decide
 from kopf_selectcache.sharding.replica import Replica
 from kopf_selectcache.sharding.shards import Shards
 

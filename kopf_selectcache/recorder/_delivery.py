@@ -27,7 +27,7 @@ from kopf_selectcache.core.protocol.lost_answer import CONFLICT, NOT_FOUND, TOO_
 from kopf_selectcache.core.protocol.messages import Refusal
 from kopf_selectcache.core.redact import printable
 from kopf_selectcache.informer.checks import Reviewer, Unreviewed
-from kopf_selectcache.settings.rights import Right
+from kopf_selectcache.settings.planner import Right
 
 from ._queue import WaitingWrite
 from .events import Api, ServerEvent, changed_body, created_body, path_of, server_event

@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Any
 from urllib.parse import quote
 
-from kopf_selectcache.settings.rights import Right
+from kopf_selectcache.settings.planner import Right
 
 
 class Api(StrEnum):

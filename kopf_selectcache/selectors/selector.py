@@ -38,8 +38,9 @@ from kopf_selectcache.core.selection.witness import Answer, Witness
 
 from .kind_keys import AnyKey, checked_key, key_of, likely, text_of
 from .signatures import check_call, field_or_path, near
-from .special_values import EVERYTHING, Everything
 from .text import (
+    EVERYTHING,
+    Everything,
     FieldDict,
     FieldSelector,
     LabelDict,

@@ -38,11 +38,9 @@ from kopf_selectcache.core.store.projection import (
 from kopf_selectcache.selectors.kind_keys import SETTINGS, AnyKey, Site, checked_key, key_of, text_of
 from kopf_selectcache.selectors.selector import AnyOf, Branches, Selector, labels_of_namespaces
 from kopf_selectcache.selectors.signatures import check_call, nearest_argument
-from kopf_selectcache.selectors.special_values import EVERYTHING, UNSET, Everything, Unset
-from kopf_selectcache.selectors.text import LabelDict, LabelSelector
+from kopf_selectcache.selectors.text import EVERYTHING, UNSET, Everything, LabelDict, LabelSelector, Unset
 
-from .checks import OPTIONS, Size
-from .division import in_own_namespaces
+from .checks import OPTIONS, Size, indexes, projection, require_received
 from .namespaces import (
     Assembled,
     Namespaces,
@@ -51,10 +49,10 @@ from .namespaces import (
     assemble,
     namespaces_in,
     require_namespaced,
+    require_splittable,
 )
-from .outside import require_splittable
 from .planner import MOST_DIVIDED, MOST_STREAMS, Plan, Stream, check_streams, plan
-from .retention import indexes, projection, require_received
+from .sharding import in_own_namespaces
 
 Filter: TypeAlias = str | LabelDict | Branches | Everything | Sequence[Branches | str]
 """A filter of a kind: a label selector as text or as a dict, a Selector, EVERYTHING, or a list of these: an

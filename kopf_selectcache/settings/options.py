@@ -20,8 +20,15 @@ from kopf_selectcache.core.store.projection import Path, Transform, as_written
 from kopf_selectcache.selectors.kind_keys import AnyKey, key_of
 from kopf_selectcache.selectors.selector import AnyOf, Selector, make_selector
 from kopf_selectcache.selectors.signatures import check_call, is_async, near
-from kopf_selectcache.selectors.special_values import UNSET, Everything, Unset
-from kopf_selectcache.selectors.text import FieldDict, FieldSelector, LabelDict, LabelSelector
+from kopf_selectcache.selectors.text import (
+    UNSET,
+    Everything,
+    FieldDict,
+    FieldSelector,
+    LabelDict,
+    LabelSelector,
+    Unset,
+)
 
 from .checks import (
     LONGEST,

@@ -19,7 +19,7 @@ from kopf_selectcache import (
     Selector,
     Stale,
 )
-from kopf_selectcache.cache._at_least import LONGEST_WAIT, wait
+from kopf_selectcache.cache.freshness import LONGEST_WAIT, wait
 from kopf_selectcache.cache.request import AtLeast
 from kopf_selectcache.core.reasons import MetricReason
 from kopf_selectcache.testing import FakeCache

@@ -21,7 +21,7 @@ from kopf_selectcache.core.store.indexes import WORTH
 from kopf_selectcache.core.store.projection import Projection
 from kopf_selectcache.core.store.record import UnreadableRecord
 from kopf_selectcache.errors import DeclarationError, NotKept, ReadError, Stalled
-from kopf_selectcache.settings.retention import indexes
+from kopf_selectcache.settings.checks import indexes
 from kopf_selectcache.testing import FakeCache
 from tests.rows import each_row
 from tests.told import told

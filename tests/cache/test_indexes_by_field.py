@@ -15,7 +15,7 @@ from kopf_selectcache.core.protocol.decoder import Reader
 from kopf_selectcache.core.selection.kinds import Kind, Resource
 from kopf_selectcache.core.store.indexes import WORTH
 from kopf_selectcache.core.store.projection import ALL, Projection
-from kopf_selectcache.settings.retention import indexes
+from kopf_selectcache.settings.checks import indexes
 from tests.rows import each_row
 
 from .environment import JOBS, PODS, Environment, FakeInformer, builtin, names

@@ -14,8 +14,8 @@ from typing import Any, cast
 import pytest
 
 from kopf_selectcache import Cache, Key, NotDeclared, NotFound, NotSynced, ReadError, Stale
-from kopf_selectcache.cache._at_least import version_reached
-from kopf_selectcache.cache.pinned import LONG, OpenSnapshots, PinnedReads
+from kopf_selectcache.cache.freshness import version_reached
+from kopf_selectcache.cache.reads import LONG, OpenSnapshots, PinnedReads
 from kopf_selectcache.core.reasons import MetricReason
 from kopf_selectcache.informer.state import InformerState
 from kopf_selectcache.testing import FakeCache

@@ -13,7 +13,7 @@ from kopf_selectcache.core.store.packing import weight, weights_of
 from kopf_selectcache.errors import Missing
 from kopf_selectcache.informer.checks import Reviewer
 from kopf_selectcache.informer.state import Relist
-from kopf_selectcache.settings.rights import READ, Right
+from kopf_selectcache.settings.planner import READ, Right
 from kopf_selectcache.testing import FakeCache
 from kopf_selectcache.testing.faults import Refuse
 from tests.faults.environment import run

@@ -13,8 +13,8 @@ import pytest
 from kopf_selectcache import Cache, Cached, Forbidden, NotDeclared, NotSynced, OutsideFilter, ReadError
 from kopf_selectcache.cache.blocking import AWAITED, LIVE, Waits
 from kopf_selectcache.cache.cache import SyncCache
+from kopf_selectcache.cache.changes import MOST_COUNTED, Seen
 from kopf_selectcache.cache.live import Live, SyncLive
-from kopf_selectcache.cache.waits import MOST_COUNTED, Seen
 from kopf_selectcache.core.store.store import Store
 from kopf_selectcache.testing import FakeCache
 from tests.rows import each_row

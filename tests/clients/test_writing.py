@@ -12,7 +12,7 @@ import pykube
 import pytest
 
 from kopf_selectcache import Conflict
-from kopf_selectcache.selectors.client_classes import to_dict
+from kopf_selectcache.selectors.kind_keys import to_dict
 from kopf_selectcache.testing import FakeCache
 from kopf_selectcache.testing.sample_objects import Population
 

@@ -11,7 +11,7 @@ import pytest
 from kopf_selectcache.client.reading import Refused
 from kopf_selectcache.core.protocol.messages import Refusal
 from kopf_selectcache.informer.checks import NOWHERE, Reviewer, Unreviewed
-from kopf_selectcache.settings.rights import Right
+from kopf_selectcache.settings.planner import Right
 
 
 def reviewer(answer: Any, *, user: str | None = None) -> Reviewer:

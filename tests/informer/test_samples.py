@@ -13,7 +13,7 @@ from kopf_selectcache.core.store.packing import FEWEST, OVERHEAD, learned, packi
 from kopf_selectcache.core.store.projection import ALL
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.informer.memory import Samples
-from kopf_selectcache.settings.retention import indexes, projection
+from kopf_selectcache.settings.checks import indexes, projection
 from tests.cache.environment import PODS, pod
 
 KEPT = projection(keep=["metadata.labels", "status.nothing"])

@@ -385,7 +385,7 @@ MISUSED: tuple[Mutant, ...] = (
     ),
     Mutant(
         "let Python explain an async with of a snapshot",
-        "cache/pinned.py",
+        "cache/reads.py",
         "        __aexit__ = __aenter__  # Python looks for both before it calls one.\n",
         "",
         20,

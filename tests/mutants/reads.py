@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .mutant import CORPUS, Mutant
 
-AT_LEAST, AS_NEW = "tests/cache/test_at_least.py::test_11_", "cache/_at_least.py"
+AT_LEAST, AS_NEW = "tests/cache/test_at_least.py::test_11_", "cache/freshness.py"
 
 ANSWERS, REPEATED = "tests/core/store/test_answers.py::test_", "tests/cache/test_repeated.py::test_"
 INDEXES = "core/store/indexes.py"
@@ -43,7 +43,7 @@ READS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "answer as of a version between two streams of which one was listed beyond it",
-        "cache/_at_least.py",
+        "cache/freshness.py",
         "    return not is_newer(reflector.goal(version), reflector.version)\n",
         "    return not is_newer(version, reflector.version)\n",
         11,
@@ -154,25 +154,25 @@ READS: tuple[Mutant, ...] = (
     ),
     Mutant("let later changes into a snapshot", "core/store/store.py", "{space: named.copy() for space, named in self._held.items()}", "self._held", 3,
            (PINNED + "3_reads_of_a_snapshot_are_of_one_generation_of_each_kind",)),
-    Mutant("answer a read of a snapshot from the fast path", "cache/pinned.py", "    def get_fast(self,", "    def get_slow(self,", 3,
+    Mutant("answer a read of a snapshot from the fast path", "cache/reads.py", "    def get_fast(self,", "    def get_slow(self,", 3,
            (PINNED + "3_reads_of_a_snapshot_are_of_one_generation_of_each_kind",)),
     Mutant("let later own writes into a snapshot", "core/store/claims.py", "frozen.writes, frozen.resting = self.writes.copy(), self.resting.copy()", "frozen.writes, frozen.resting = self.writes, self.resting", 3,
            (PINNED + "3_a_snapshot_shows_the_own_writes_from_before_it",)),
-    Mutant("let a later body into a snapshot", "cache/pinned.py", "            body = copy(opened.body)", "            body = opened.body", 3,
+    Mutant("let a later body into a snapshot", "cache/reads.py", "            body = copy(opened.body)", "            body = opened.body", 3,
            (PINNED + "3_a_snapshot_shows_the_handlers_own_object_as_it_was",)),
-    Mutant("open a snapshot of two states of an informer", "cache/pinned.py", "if informer.state is state and lists_of(informer) == lists:", "if True:", 3,
+    Mutant("open a snapshot of two states of an informer", "cache/reads.py", "if informer.state is state and lists_of(informer) == lists:", "if True:", 3,
            (PINNED + "3_a_change_of_the_filter_meanwhile_opens_the_snapshot_again",)),
-    Mutant("read a snapshot after its end", "cache/pinned.py", "        self.pins, self._closed = None,", "        self.pins, self._closed = self.pins,", 11,
+    Mutant("read a snapshot after its end", "cache/reads.py", "        self.pins, self._closed = None,", "        self.pins, self._closed = self.pins,", 11,
            (PINNED + "11_reads_before_and_after_the_with_and_of_other_kinds_raise", PINNED + "11_a_snapshot_keeps_no_object_after_its_end")),
-    Mutant("let a snapshot stay young", "cache/pinned.py", "age = pin.age + informer.environment.clock() - pin.at", "age = pin.age", 11,
+    Mutant("let a snapshot stay young", "cache/reads.py", "age = pin.age + informer.environment.clock() - pin.at", "age = pin.age", 11,
            (PINNED + "11_a_snapshot_grows_old",)),
-    Mutant("answer from a snapshot that is older than at_least", "cache/pinned.py", "or is_newer(request.at_least.version, pin.reached):\n", "or False:\n", 11,
+    Mutant("answer from a snapshot that is older than at_least", "cache/reads.py", "or is_newer(request.at_least.version, pin.reached):\n", "or False:\n", 11,
            (PINNED + "11_a_snapshot_grows_old",)),
-    Mutant("do not name a snapshot that is kept", "cache/pinned.py", "            self._open[next(self._numbers)] = opened\n", "            pass\n", 11,
+    Mutant("do not name a snapshot that is kept", "cache/reads.py", "            self._open[next(self._numbers)] = opened\n", "            pass\n", 11,
            (PINNED + "11_the_log_names_a_snapshot_that_is_kept_for_minutes",)),
-    Mutant("name a snapshot that has ended", "cache/pinned.py", "        _snapshots_of(self._unpinned.runtime).discard(self._opened)\n", "", 11,
+    Mutant("name a snapshot that has ended", "cache/reads.py", "        _snapshots_of(self._unpinned.runtime).discard(self._opened)\n", "", 11,
            (PINNED + "11_the_log_names_a_snapshot_that_is_kept_for_minutes",)),
-    Mutant("name a snapshot that nobody refers to", "cache/pinned.py", "                del oldest  #", "                pass  #", 11,
+    Mutant("name a snapshot that nobody refers to", "cache/reads.py", "                del oldest  #", "                pass  #", 11,
            (PINNED + "11_the_log_names_no_snapshot_that_was_dropped_without_its_end",)),
     Mutant("repeat an answer after a change of its posting", INDEXES, "            if self._answers.by_lookup:\n                self._answers.drop(self, value)\n            found = self._postings.get(value)\n            if found is None:", "            found = self._postings.get(value)\n            if found is None:", 3,
            (ANSWERS + "3_an_answer_changes_with_an_object_that_comes_and_with_one_that_leaves",)),

@@ -41,7 +41,7 @@ SHARDING: tuple[Mutant, ...] = (
     ),
     Mutant(
         "divide caches where objects are divided",
-        "settings/division.py",
+        "settings/sharding.py",
         'if by != "namespace":\n        return Decision(False,',
         'if by == "":\n        return Decision(False,',
         21,
@@ -465,7 +465,7 @@ SHARDING: tuple[Mutant, ...] = (
     ),
     Mutant(
         "divide kinds that other handlers need whole",
-        "settings/division.py",
+        "settings/sharding.py",
         "    for use in (uses.watched, uses.admission):\n",
         "    for use in ():\n",
         21,
@@ -473,7 +473,7 @@ SHARDING: tuple[Mutant, ...] = (
     ),
     Mutant(
         "do not say which replica has what a read asks for",
-        "cache/_labelled.py",
+        "cache/_outside.py",
         "    if division is None:\n",
         "    if True:\n",
         21,
@@ -481,7 +481,7 @@ SHARDING: tuple[Mutant, ...] = (
     ),
     Mutant(
         "divide all namespaces, whichever the filter names",
-        "settings/division.py",
+        "settings/sharding.py",
         '        requirements.append(LabelRequirement(NAME_LABEL, "in", branch.namespaces))\n',
         "        pass\n",
         21,

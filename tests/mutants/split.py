@@ -38,7 +38,7 @@ SPLIT_CACHES: tuple[Mutant, ...] = (
     ),
     Mutant(
         "compare versions from before a restore",
-        "cache/_at_least.py",
+        "cache/freshness.py",
         "        each.substore.epoch == epoch and _has_reached(each, version) for each in",
         "        _has_reached(each, version) for each in",
         11,
@@ -46,7 +46,7 @@ SPLIT_CACHES: tuple[Mutant, ...] = (
     ),
     Mutant(
         "take a snapshot from before a restore for one of now",
-        "cache/pinned.py",
+        "cache/reads.py",
         "if is_restored or is_newer(",
         "if is_newer(",
         11,
@@ -81,7 +81,7 @@ SPLIT_CACHES: tuple[Mutant, ...] = (
     ),
     Mutant(
         "take the absence of an object that the cache has not heard of for its end",
-        "cache/_fallback.py",
+        "cache/_server_reads.py",
         "        if uid and request.at_least is not None and request.at_least.uid == uid:\n",
         "        if request.at_least is not None:\n",
         6,
@@ -89,7 +89,7 @@ SPLIT_CACHES: tuple[Mutant, ...] = (
     ),
     Mutant(
         "trust a comparison from before a restore in a snapshot",
-        "cache/pinned.py",
+        "cache/reads.py",
         "or (lists != pin.lists and any(is_older(each, pin.reached) for each in lists))",
         "or False",
         11,
@@ -97,7 +97,7 @@ SPLIT_CACHES: tuple[Mutant, ...] = (
     ),
     Mutant(
         "take each absence in the cache for a deletion",
-        "cache/_fallback.py",
+        "cache/_server_reads.py",
         "request.at_least.uid == uid:\n            return True",
         "request.at_least.uid == uid or True:\n            return True",
         6,
@@ -105,7 +105,7 @@ SPLIT_CACHES: tuple[Mutant, ...] = (
     ),
     Mutant(
         "answer a get of one watch at any version",
-        "cache/_at_least.py",
+        "cache/freshness.py",
         "type(version) is str and is_reached(version, store.version)",
         "type(version) is str",
         11,

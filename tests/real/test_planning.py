@@ -10,7 +10,7 @@ import pytest
 
 from kopf_selectcache.core.store.packing import weight
 from kopf_selectcache.informer.state import Relist
-from kopf_selectcache.settings.rights import READ
+from kopf_selectcache.settings.planner import READ
 from tests.apiserver.server import ApiServer
 from tests.real.inprocess import operating, run
 

@@ -25,8 +25,7 @@ from kopf_selectcache.errors import ConflictingSelectors
 from kopf_selectcache.selectors.selector import labels_of_namespaces
 from kopf_selectcache.settings.declaration import checked, select_alike
 from kopf_selectcache.settings.namespaces import assemble, namespaces_in
-from kopf_selectcache.settings.planner import plan
-from kopf_selectcache.settings.rights import of_cache
+from kopf_selectcache.settings.planner import of_cache, plan
 from kopf_selectcache.testing import FakeCache
 from tests.rows import each_row
 

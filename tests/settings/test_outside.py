@@ -16,7 +16,7 @@ from kopf_selectcache.core.selection.regions import Selected
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.errors import DeclarationError
 from kopf_selectcache.settings.declaration import Selectors
-from kopf_selectcache.settings.outside import MOST_NAMES, outer_streams
+from kopf_selectcache.settings.namespaces import MOST_NAMES, outer_streams
 from kopf_selectcache.settings.planner import Stream, plan
 from kopf_selectcache.testing import FakeCache
 from kopf_selectcache.types import Reason

@@ -12,8 +12,7 @@ from kopf_selectcache.errors import ConflictingSelectors, DeclarationError, NotS
 from kopf_selectcache.selectors.selector import AnyOf, Selector
 from kopf_selectcache.selectors.text import LabelSelector
 from kopf_selectcache.settings.declaration import Cached
-from kopf_selectcache.settings.planner import MOST_DIVIDED, MOST_STREAMS, MOST_UNJOINED, Plan, plan
-from kopf_selectcache.settings.rights import of_cache
+from kopf_selectcache.settings.planner import MOST_DIVIDED, MOST_STREAMS, MOST_UNJOINED, Plan, of_cache, plan
 from tests.rows import each_row
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from kopf_selectcache.core.store.projection import Projection
 from kopf_selectcache.errors import DeclarationError
-from kopf_selectcache.settings.retention import projection
+from kopf_selectcache.settings.checks import projection
 from tests.rows import each_row
 
 

@@ -6,7 +6,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kopf_selectcache.settings.rights import Right
+from kopf_selectcache.settings.planner import Right
 from tests.rows import each_row
 
 NAMES = st.text(st.sampled_from("abn019-.:'*/ye"), min_size=1, max_size=6)

@@ -9,8 +9,8 @@ import kopf_selectcache as selectcache
 from kopf_selectcache import EVERYTHING, Cached, DeclarationError, Selector, Watch
 from kopf_selectcache.plugin.division import division_of
 from kopf_selectcache.selectors.selector import AnyOf
-from kopf_selectcache.settings.division import in_own_namespaces
 from kopf_selectcache.settings.options import SelectCacheSettings
+from kopf_selectcache.settings.sharding import in_own_namespaces
 from tests.rows import each_row
 
 

@@ -210,7 +210,7 @@ def test_no_other_way_of_writing_has_come() -> None:
         "client/writer.py",  # Checks the fence.
         "recorder/_delivery.py",  # What is recorded is checked.
         "sharding/coordinator.py",  # Leases and the assignment.
-        "cache/planning.py",  # Asks for permissions.
+        "cache/declaring.py",  # Asks for permissions.
         "cli/finalizers.py",  # A person writes.
     }
 

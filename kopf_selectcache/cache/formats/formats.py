@@ -26,7 +26,7 @@ from kopf_selectcache.core.recursion import on_empty_stack
 from kopf_selectcache.core.redact import clipped, shown
 from kopf_selectcache.core.store.projection import MANAGED, Keys
 from kopf_selectcache.core.store.record import PartialRecord, Record
-from kopf_selectcache.selectors.client_classes import is_of_client, made
+from kopf_selectcache.selectors.kind_keys import is_of_client, made
 from kopf_selectcache.selectors.signatures import is_async
 
 from .partial import made_of_part, object_of

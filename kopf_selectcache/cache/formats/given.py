@@ -17,8 +17,7 @@ from kopf_selectcache._errors import InvalidObject, UnknownKind
 from kopf_selectcache.core.recursion import decoded, with_room
 from kopf_selectcache.core.redact import clipped, printable, shown, shown_by_type
 from kopf_selectcache.core.selection.kinds import find, parse_key
-from kopf_selectcache.selectors.client_classes import is_pykube, key_of_class, to_dict
-from kopf_selectcache.selectors.kind_keys import AnyKey
+from kopf_selectcache.selectors.kind_keys import AnyKey, is_pykube, key_of_class, to_dict
 
 from .partial import whole_class
 

@@ -15,7 +15,7 @@ from kopf_selectcache._errors import NotKept
 from kopf_selectcache.core.redact import clipped, shown
 from kopf_selectcache.core.store.projection import Part, Tree
 from kopf_selectcache.core.store.record import PartialRecord, Record
-from kopf_selectcache.selectors.client_classes import (
+from kopf_selectcache.selectors.kind_keys import (
     converted,
     is_model,
     is_pykube,
