@@ -21,19 +21,16 @@ import msgspec
 from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.protocol.backoff import delay
 from kopf_selectcache.core.protocol.lost_answer import (
+    CONFLICT,
     NOT_FOUND,
     TOO_MANY,
+    Again,
     Done,
-    ReadBack,
     Refuse,
-    Repeat,
-    Step,
-    Unknown,
     Verb,
     Write,
-    after_lost_answer,
-    after_reading,
-    after_refusal,
+    judge,
+    why_unreadable,
 )
 from kopf_selectcache.core.protocol.messages import Refusal
 from kopf_selectcache.core.recursion import decoded, with_room
@@ -44,9 +41,6 @@ from .transport import JSON, Warned, WritingTransport
 
 MOST_DOUBLED = 3
 """The wait between tries doubles this many times, to at most 4 seconds."""
-
-MOST_REPLACED = 1000
-"""The number of versions that a writer remembers to have replaced."""
 
 METHODS: Mapping[Verb, tuple[str, str]] = {
     Verb.CREATE: ("POST", JSON),
@@ -108,8 +102,6 @@ class Writer:
         self._clock = clock
         self._sleep = sleep
         self._chance = chance
-        self._replaced: dict[tuple[str, str], None] = {}
-        """The paths of objects, and the versions of them that writes here have replaced, the newest last."""
 
     async def run(self, call: WriteCall, *, timeout: float) -> bytes:  # All tries are within it.  # noqa: ASYNC109
         """Execute a write within `timeout` seconds; return the server's answer, or the object as it was read
@@ -136,17 +128,6 @@ class Writer:
                 return None
             raise
 
-    def remember(self, call: WriteCall, write: Write, answer: bytes) -> None:
-        """Note that a write with a version has been executed. A later one of this version never will be."""
-        if write.version and not write.dry_run and _version(answer) not in ("", write.version):
-            self._replaced[call.object_path, write.version] = None
-            if len(self._replaced) > MOST_REPLACED:
-                del self._replaced[next(iter(self._replaced))]
-
-    def has_replaced(self, call: WriteCall) -> bool:
-        """Return True if another write here has replaced the version that this one needs."""
-        return (call.object_path, call.write.version) in self._replaced
-
     def end_of(self, timeout: float) -> float:
         """Return the time at which a timeout that begins now ends."""
         return self._clock() + timeout
@@ -172,152 +153,125 @@ class _Attempts:
         self._call = call
         self._end = end
         self._failures = 0
-        self._is_repeat = False
-        """True if the answer to a try was lost."""
-        self._is_settled = True
-        """False if a try may have been executed."""
-        self._is_answered = True
-        """False if a try may still be under way."""
-        self._conflict: Refusal | None = None
-        self._last: Refused | Unreachable | None = None
+        self._is_in_doubt = False
+        """True if a try may have been executed."""
+        self._is_under_way = False
+        """True if a try was not answered, so that it may still be executed."""
+        self._last: Refused | Unreachable = Unreachable("nothing was sent")
         """The last failure of a try."""
-        self._answer = b""
 
     async def run(self) -> bytes:
-        step: Step = await self._try(self._call.write)
+        given = write = self._call.write
         while True:
-            match step:
-                case Repeat(write, is_settled):
-                    self._is_settled = self._is_settled or is_settled
-                    await self._pause()
-                    step = await self._try(write)
-                case ReadBack():
-                    step = await self._read_back()
-                case Done():
-                    return self._answer
-                case Refuse(refusal):
-                    raise Refused(refusal)
-                case _:
-                    raise self._unsettled(step.why)
+            if (left := time_left()) <= 0.0:
+                gone = "this replica does not handle its object any more"
+                raise self._unsettled(gone) if self._is_in_doubt else Fenced()
+            try:
+                return await self._send(write, left)
+            except Refused as refused:
+                self._last, refusal = refused, refused.refusal
+                is_lost = may_be_executed(refusal.code) and not refusal.is_of_schema
+                is_answered = refusal.code != _GATEWAY_TIMEOUT
+                if not is_lost and refusal.code != TOO_MANY:
+                    if not self._is_in_doubt:
+                        raise
+                    if refusal.code == NOT_FOUND and given.verb is Verb.DELETE:
+                        return b""
+                    if refusal.code == NOT_FOUND and given.verb is not Verb.CREATE:
+                        raise
+                    is_lost = refusal.code == CONFLICT and write.version != given.version
+                    if not is_lost:  # Else it has changed since it was read.
+                        raise self._unsettled("a second attempt was refused") from None
+            except Unreachable as error:
+                self._last, is_lost, is_answered = error, error.may_have_arrived, False
+            settled: bytes | Write = write
+            if is_lost and not write.dry_run:
+                self._is_in_doubt = True
+                self._is_under_way |= not is_answered
+                settled = await self._settle()
+            if isinstance(settled, bytes):
+                return settled
+            write = settled
+            await self._pause()
 
-    async def _try(self, write: Write) -> Step:
-        """Send the write; return what follows."""
-        if (left := time_left()) <= 0.0:
-            raise (
-                Fenced
-                if self._is_settled
-                else self._unsettled("this replica does not handle its object any more")
-            )
+    async def _send(self, write: Write, left: float) -> bytes:
+        """Send the write once, within the time that is left; raise Refused or Unreachable."""
         limit = asyncio.timeout(min(left, self._writer.left(self._end)))
+        fence, is_answered = FENCE.get(), False
+        if fence is not None:
+            fence.begin()
         try:
             async with limit:
-                self._answer = await self._sent(write, left)
-                self._writer.remember(self._call, write, self._answer)
-                return Done()
-        except Refused as refused:
-            refusal, self._last = refused.refusal, refused
-            if refusal.code == TOO_MANY:
-                return Repeat(write)
-            if refusal.is_of_schema or not may_be_executed(refusal.code):
-                return self._after_refusal(refusal)
-            is_answered = refusal.code != _GATEWAY_TIMEOUT
-        except Unreachable as error:
-            self._last, is_answered = error, False
-            if not error.may_have_arrived:
-                return Repeat(write)
-        except Garbled as error:  # The answer is too large.
-            self._last, is_answered = Unreachable(str(error)), False
-        except TimeoutError:
-            if not limit.expired():
-                raise
-            self._last, is_answered = Unreachable("no answer came in time"), False
-        if not write.dry_run:
-            self._is_repeat, self._is_settled = True, False
-            self._is_answered = self._is_answered and is_answered
-        return after_lost_answer(write)
-
-    async def _sent(self, write: Write, left: float) -> bytes:
-        """Send the write once; let the fence know how it ends."""
-        if (fence := FENCE.get()) is None:
-            return await self._writer.send(self._call, write, left)
-        is_answered = False
-        fence.begin()
-        try:
-            answer = await self._writer.send(self._call, write, left)
-            is_answered = True
+                answer = await self._writer.send(self._call, write, left)
         except Refused as refused:
             is_answered = not may_be_executed(refused.refusal.code)
             raise
         except Unreachable as error:
             is_answered = not error.may_have_arrived
             raise
+        except Garbled as error:  # The answer is too large.
+            raise Unreachable(str(error)) from error
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            raise Unreachable("no answer came in time") from None
+        else:
+            is_answered = True
+            return answer
         finally:
-            fence.end(is_answered=is_answered)
-        return answer
+            if fence is not None:
+                fence.end(is_answered=is_answered)
 
-    def _after_refusal(self, refusal: Refusal) -> Step:
-        is_settled = self._is_settled or self._writer.has_replaced(self._call)
-        step = after_refusal(self._call.write, refusal, is_repeat=self._is_repeat, is_settled=is_settled)
-        if isinstance(step, ReadBack):
-            self._conflict = refusal
-        return step
+    async def _settle(self) -> bytes | Write:
+        """Read the object; return it if the write is done, else the write that may be sent again. Raise
+        Refused or Unsettled.
+        """
+        given = self._call.write
+        if why := why_unreadable(given):
+            raise self._unsettled(why)
+        data, found = await self._read_back()
+        match judge(given, found):
+            case Done():
+                return data
+            case Again(write, is_proved):
+                self._is_in_doubt = self._is_under_way or not is_proved
+                return write
+            case Refuse(refusal):
+                raise Refused(refusal)
+            case unknown:
+                raise self._unsettled(unknown.why)
 
-    async def _read_back(self) -> Step:
-        """Read the object; return what follows."""
-        try:
-            async with asyncio.timeout(self._writer.left(self._end)):
-                data = await self._writer.read(self._call)
-            found = _object(data)
-        except Refused as refused:
-            if not _is_passing(refused.refusal.code):
-                return Unknown(f"the object can't be read back: {_describe(refused.refusal)}")
-            await self._pause(refused.refusal.retry_after)
-            return ReadBack()
-        except (Unreachable, Garbled, TimeoutError):
-            await self._pause()
-            return ReadBack()
-        self._answer = data or b""
-        return after_reading(self._call.write, found, refusal=self._conflict, is_answered=self._is_answered)
+    async def _read_back(self) -> tuple[bytes, Mapping[str, Any] | None]:
+        """Return the object as it came and decoded. A read that fails is repeated until the timeout."""
+        while True:
+            at_least: float | None = None
+            try:
+                async with asyncio.timeout(self._writer.left(self._end)):
+                    data = await self._writer.read(self._call)
+                return data or b"", _object(data)
+            except Refused as refused:
+                refusal = refused.refusal
+                if refusal.code != TOO_MANY and not may_be_executed(refusal.code):
+                    answer = f"{refusal.code} {refusal.reason}".rstrip()
+                    raise self._unsettled(f"the object can't be read back: {answer}") from None
+                at_least = refusal.retry_after
+            except (Unreachable, Garbled, TimeoutError):
+                pass
+            await self._pause(at_least)
 
     async def _pause(self, at_least: float | None = None) -> None:
         """Wait before the next request. If there is no time for one, raise the last failure, or Unsettled if
         a try may have been executed.
         """
         failures, self._failures = self._failures, self._failures + 1
-        last = self._last
-        assert last is not None, "nothing has failed"
-        if at_least is None and isinstance(last, Refused):
-            at_least = last.refusal.retry_after
+        if at_least is None and isinstance(self._last, Refused):
+            at_least = self._last.refusal.retry_after
         if not await self._writer.pause(failures, self._end, at_least):
-            raise last if self._is_settled else self._unsettled("the time for the write has ended")
+            raise self._unsettled("the time for the write has ended") if self._is_in_doubt else self._last
 
     def _unsettled(self, why: str) -> Unsettled:
         last = self._last
         return Unsettled(why, last.refusal) if isinstance(last, Refused) else Unsettled(f"{last}; {why}")
-
-
-def _is_passing(code: int) -> bool:
-    return code == TOO_MANY or may_be_executed(code)
-
-
-def _describe(refusal: Refusal) -> str:
-    return f"{refusal.code} {refusal.reason}".rstrip()
-
-
-class _Metadata(msgspec.Struct):
-    resourceVersion: str = ""  # noqa: N815  # The server's name.
-
-
-class _Versioned(msgspec.Struct):
-    metadata: _Metadata = msgspec.field(default_factory=_Metadata)
-
-
-def _version(answer: bytes) -> str:
-    """Return the version of the object that the server has answered; empty if there is none."""
-    try:
-        return msgspec.json.decode(answer, type=_Versioned).metadata.resourceVersion
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
-        return ""
 
 
 def _object(data: bytes | None) -> Mapping[str, Any] | None:

@@ -94,8 +94,8 @@ SHARDING: tuple[Mutant, ...] = (
     Mutant(
         "say that nothing was sent of a write whose answer was lost",
         "client/writer.py",
-        "                if self._is_settled\n                else self._unsettled(",
-        "                if True\n                else self._unsettled(",
+        "raise self._unsettled(gone) if self._is_in_doubt else Fenced()",
+        "raise Fenced()",
         21,
         (FENCE + "a_write_whose_answer_was_lost_may_have_been_sent_whatever_happens_to_the_range",),
     ),

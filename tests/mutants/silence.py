@@ -182,8 +182,8 @@ SILENCE: tuple[Mutant, ...] = (
     Mutant(
         "repeat an apply that the schema does not allow",
         "client/writer.py",
-        "refusal.is_of_schema or not may",
-        "not may",
+        "may_be_executed(refusal.code) and not refusal.is_of_schema",
+        "may_be_executed(refusal.code)",
         20,
         (APPLIED,),
     ),

@@ -1,23 +1,16 @@
-"""Decides how a write continues after its answer was lost: it may have been executed, or not. Pure.
+"""Decides what one read shows about a write whose answer was lost: it may have been executed, or not. Pure.
 
-    a try -> answered                done, or the refusal is raised
-          -> lost -> repeat          if a second execution does no harm: the write has a precondition
-                  -> read back       then: done, or repeat, or unknown
-                  -> unknown
+| write | the object is absent | it exists |
+|---|---|---|
+| create, with a name | send it again | unknown |
+| with a version: replace, patches | refuse | has that version: send it again |
+| replace, without a version | refuse | contains what was sent, and nothing else: done |
+| merge or strategic patch | refuse | send it again, for this uid and version |
+| apply | send it again | send it again, for this uid |
+| delete | done | being deleted, or another uid: done; has the uid or version: send it again |
 
-| write | after a lost answer | after reading back | after a refusal of a repeat |
-|---|---|---|---|
-| create, with a name | read back | absent: repeat | |
-| create, with generateName | unknown | | |
-| with a version: replace, patch or apply | repeat | | |
-| replace, without a version | read back | contains what was sent, and nothing else: done | |
-| merge or strategic patch | read back | repeat for this uid and version | 409: read back |
-| other JSON patch | unknown | | |
-| apply | read back | absent: repeat; there: repeat for this uid | 409: read back |
-| delete, with a uid | repeat | absent, other uid, or being deleted: done | 404: done; 409: read back |
-| delete, without a uid | read back | absent, or being deleted: done | |
-
-Everything else is unknown. A dry run changes nothing, and is repeated.
+Everything else is unknown, also a creation with generateName and other JSON patches. A dry run changes
+nothing, and is sent again.
 
 What the object contains does not tell who has written it. So a creation, or a write with a version, of which
 one caller can succeed, is done only if the server says so.
@@ -29,7 +22,7 @@ import base64
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any, TypeAlias
+from typing import Any
 
 from .messages import Refusal
 
@@ -48,9 +41,6 @@ _SERVER_SET = frozenset(
     }
 )
 """Metadata that the server sets, whatever is sent."""
-
-_OWNED_ELSEWHERE = "FieldManagerConflict"
-"""The reason of the causes of a refused apply."""
 
 
 class Verb(StrEnum):
@@ -93,7 +83,8 @@ class Write:
 
     @property
     def _preconditions(self) -> Mapping[str, Any]:
-        part = self.body.get("preconditions" if self.verb is Verb.DELETE else "metadata")
+        body = {} if self.verb is Verb.JSON else self.body
+        part = body.get("preconditions" if self.verb is Verb.DELETE else "metadata")
         return part if isinstance(part, Mapping) else {}
 
     def of(self, uid: str, version: str = "") -> Write:
@@ -104,17 +95,12 @@ class Write:
 
 
 @dataclass(frozen=True, slots=True)
-class Repeat:
-    """Send this."""
+class Again:
+    """Send this: a second execution does no harm."""
 
     write: Write
-    is_settled: bool = False
-    """True if no try before has been executed: the object is absent, and each try was answered."""
-
-
-@dataclass(frozen=True, slots=True)
-class ReadBack:
-    """Read the object, and decide then."""
+    is_proved: bool = False
+    """True if no answered try was executed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,91 +122,42 @@ class Refuse:
     refusal: Refusal
 
 
-Step: TypeAlias = Repeat | ReadBack | Done | Unknown | Refuse
-
-_ABSENT = Refusal(NOT_FOUND, "NotFound")
-
-
-def after_lost_answer(write: Write) -> Repeat | ReadBack | Unknown:
-    """Return the next step after a try that may have been executed."""
-    if write.dry_run:
-        return Repeat(write)
-    match write.verb:
-        case Verb.CREATE if not write.name:
-            return Unknown("the server makes the name, so the object can't be read back")
-        case Verb.REPLACE | Verb.MERGE | Verb.STRATEGIC | Verb.JSON | Verb.APPLY if write.version:
-            return Repeat(write)
-        case Verb.JSON:
-            return Unknown("repeating a JSON patch without a test of /metadata/resourceVersion could do harm")
-        case Verb.DELETE if write.uid:
-            return Repeat(write)
-    return ReadBack()
+def why_unreadable(write: Write) -> str:
+    """Return why no read can show that a write was executed; empty if one can."""
+    if write.verb is Verb.CREATE and not write.name:
+        return "the server makes the name, so the object can't be read back"
+    if write.verb is Verb.JSON and not write.version:
+        return "repeating a JSON patch without a test of /metadata/resourceVersion could do harm"
+    return ""
 
 
-def after_refusal(
-    given: Write, refusal: Refusal, *, is_repeat: bool, is_settled: bool
-) -> ReadBack | Done | Unknown | Refuse:
-    """Return the next step after a refusal. `given` is the write of the caller. `is_repeat` is true if the
-    answer to an earlier try was lost, `is_settled` if none of these tries has been executed.
-    """
-    if not is_repeat or given.dry_run:
-        return Refuse(refusal)
-    if refusal.code == NOT_FOUND and given.verb is Verb.DELETE:
-        return Done()
-    if refusal.code == NOT_FOUND and given.verb is not Verb.CREATE:
-        return Refuse(refusal)
-    if any(each.reason == _OWNED_ELSEWHERE for each in refusal.causes):
-        return Refuse(refusal)
-    is_exclusive = given.verb is Verb.CREATE or (given.verb is not Verb.DELETE and given.version)
-    if refusal.code == CONFLICT and not is_exclusive:
-        return ReadBack()
-    return Refuse(refusal) if is_settled else Unknown("a second attempt was refused")
-
-
-def after_reading(
-    given: Write,
-    found: Mapping[str, Any] | None,
-    *,
-    refusal: Refusal | None = None,
-    is_answered: bool = False,
-) -> Step:
-    """Return the next step after the object was read; `found` is None if it is absent.
-
-    `given` is the write of the caller, without preconditions that were added. `refusal` is the 409 that
-    answered a repeat, if one did. `is_answered` is true if the server has answered each try, so that none is
-    under way.
-    """
-    if given.verb is Verb.DELETE:
-        return _after_deletion(given, found, refusal)
+def judge(given: Write, found: Mapping[str, Any] | None) -> Again | Done | Unknown | Refuse:
+    """Return what the object shows about the write of the caller; `found` is None if it is absent."""
     if found is None:
         if given.verb in (Verb.APPLY, Verb.CREATE):
-            return Repeat(given, is_settled=is_answered)
-        return Refuse(_ABSENT)
-    uid, version = (_text(_metadata(found), key) for key in ("uid", "resourceVersion"))
-    if given.verb is Verb.APPLY:
-        return Repeat(given.of(uid)) if uid else Unknown("the object has no uid")
+            return Again(given, is_proved=True)
+        return Done() if given.verb is Verb.DELETE else Refuse(Refusal(NOT_FOUND, "NotFound"))
+    metadata = _metadata(found)
+    uid, version = _text(metadata, "uid"), _text(metadata, "resourceVersion")
+    if not uid or not version:
+        return Unknown("the object has no uid or no version")
+    is_other = given.uid not in ("", uid)
+    if given.verb is Verb.DELETE and (is_other or metadata.get("deletionTimestamp")):
+        return Done()
+    if given.version == version and not is_other:
+        return Again(given, is_proved=True)
+    if given.verb is Verb.DELETE and given.uid:  # It is the same object, and not being deleted.
+        return Refuse(Refusal(CONFLICT, "Conflict")) if given.version else Again(given, is_proved=True)
+    if given.verb is Verb.DELETE:
+        return Unknown("an object with this name exists, and is not being deleted")
     if given.verb is Verb.CREATE:
         return Unknown("an object with this name exists now, but anybody may have created it")
-    if given.verb in (Verb.MERGE, Verb.STRATEGIC):
-        if given.uid not in ("", uid):
-            return Refuse(refusal if refusal is not None else Refusal(CONFLICT, "Conflict"))
-        return Repeat(given.of(uid, version)) if version else Unknown("the object has no version")
-    if is_result(given, found):
-        return Done()
-    return Unknown("the object exists, but differs from what was sent")
-
-
-def _after_deletion(given: Write, found: Mapping[str, Any] | None, refusal: Refusal | None) -> Step:
-    if found is None:
-        return Done()
-    metadata = _metadata(found)
-    if given.uid and _text(metadata, "uid") not in ("", given.uid):
-        return Done()
-    if metadata.get("deletionTimestamp"):
-        return Done()
-    if given.uid and refusal is not None:
-        return Refuse(refusal)  # It is the same object, and not being deleted.
-    return Unknown("an object with this name exists, and is not being deleted")
+    if given.version or is_other:
+        return Unknown("the object has changed since, but anybody may have changed it")
+    if given.verb is Verb.REPLACE:
+        is_done = is_result(given, found)
+        return Done() if is_done else Unknown("the object exists, but differs from what was sent")
+    return Again(given.of(uid, "" if given.verb is Verb.APPLY else version))
 
 
 # ---- Comparison of the sent object with the one on the server.

@@ -5,28 +5,24 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from kopf_selectcache.core.protocol.lost_answer import (
+    Again,
     Done,
-    ReadBack,
     Refuse,
-    Repeat,
     Unknown,
     Verb,
     Write,
-    after_lost_answer,
-    after_reading,
-    after_refusal,
     contains,
     is_result,
+    judge,
+    why_unreadable,
 )
-from kopf_selectcache.core.protocol.messages import FieldCause, Refusal
 from tests.rows import each_row
 
 VERSIONED = {"metadata": {"resourceVersion": "5"}}
 TESTED = [{"op": "test", "path": "/metadata/resourceVersion", "value": "5"}]
-CONFLICT, ABSENT, FORBIDDEN = Refusal(409, "Conflict"), Refusal(404, "NotFound"), Refusal(403, "Forbidden")
+ADD = {"op": "add", "path": "/metadata/resourceVersion", "value": "5"}
+NO_TEST = "repeating a JSON patch without a test of /metadata/resourceVersion could do harm"
 
 
 def write(verb: Verb, body: Any = None, name: str = "a", **options: Any) -> Write:
@@ -38,126 +34,105 @@ def there(uid: str = "u", version: str = "7", **metadata: Any) -> dict[str, Any]
 
 
 @each_row(
-    ("given", "step"),
+    ("given", "why"),
     [
-        (write(Verb.CREATE), ReadBack),
-        (write(Verb.CREATE, name=""), Unknown),
-        (write(Verb.REPLACE, VERSIONED), Repeat),
-        (write(Verb.REPLACE, {"metadata": {"uid": "u"}}), ReadBack),
-        (write(Verb.MERGE), ReadBack),
-        (write(Verb.MERGE, VERSIONED), Repeat),
-        (write(Verb.STRATEGIC), ReadBack),
-        (write(Verb.STRATEGIC, VERSIONED), Repeat),
-        (write(Verb.JSON, TESTED), Repeat),
-        (write(Verb.JSON, [{"op": "add", "path": "/spec/a/-", "value": 1}]), Unknown),
-        (write(Verb.JSON, [{"op": "test", "path": "/spec/a", "value": 1}]), Unknown),
-        (write(Verb.JSON, [{"op": "test", "path": "/metadata/resourceVersion", "value": 5}]), Unknown),
-        (write(Verb.APPLY, VERSIONED), Repeat),
-        (write(Verb.APPLY), ReadBack),
-        (write(Verb.DELETE), ReadBack),
-        (write(Verb.DELETE, {"preconditions": {"resourceVersion": "5"}}), ReadBack),
-        (write(Verb.DELETE, {"preconditions": {"uid": "u"}}), Repeat),
-        (write(Verb.JSON, [], dry_run=True), Repeat),
-        (write(Verb.CREATE, name="", dry_run=True), Repeat),
-        (write(Verb.REPLACE, {"metadata": None}), ReadBack),
+        (write(Verb.CREATE), ""),
+        (write(Verb.CREATE, name=""), "the server makes the name, so the object can't be read back"),
+        (write(Verb.REPLACE, VERSIONED), ""),
+        (write(Verb.MERGE), ""),
+        (write(Verb.JSON, TESTED), ""),
+        (write(Verb.JSON, [{"op": "add", "path": "/spec/a/-", "value": 1}]), NO_TEST),
+        (write(Verb.JSON, [{"op": "test", "path": "/spec/a", "value": 1}]), NO_TEST),
+        (write(Verb.JSON, [{"op": "test", "path": "/metadata/resourceVersion", "value": 5}]), NO_TEST),
+        (write(Verb.JSON, [ADD, *TESTED]), NO_TEST),
+        (write(Verb.JSON, [*TESTED, ADD]), ""),
+        (write(Verb.JSON, []), NO_TEST),
+        (write(Verb.DELETE), ""),
     ],
 )
-def test_after_a_lost_answer_only_what_does_no_harm_twice_is_repeated(given: Write, step: type) -> None:
-    assert type(after_lost_answer(given)) is step
+def test_no_read_settles_a_creation_without_a_name_or_a_json_patch_without_a_version(
+    given: Write, why: str
+) -> None:
+    assert why_unreadable(given) == why
 
 
 @each_row(
     ("given", "found", "step"),
     [
-        (write(Verb.CREATE), None, Repeat),
+        (write(Verb.CREATE), None, Again),
         (write(Verb.CREATE), there(), Unknown),
         (write(Verb.CREATE, {"spec": {"a": 1}}), there(), Unknown),
         (write(Verb.REPLACE), None, Refuse),
         (write(Verb.REPLACE), there(), Done),
+        (write(Verb.REPLACE, {"metadata": None}), there(), Done),
         (write(Verb.REPLACE, {"metadata": {"uid": "u"}}), there("u2"), Unknown),
         (write(Verb.REPLACE, {"spec": {"a": 1}}), there(), Unknown),
+        (write(Verb.REPLACE, VERSIONED), None, Refuse),
+        (write(Verb.REPLACE, VERSIONED), there(version="5"), Again),
+        (write(Verb.REPLACE, VERSIONED), there(version="6"), Unknown),
+        (
+            write(Verb.REPLACE, {"metadata": {"uid": "x", "resourceVersion": "5"}}),
+            there(version="5"),
+            Unknown,
+        ),
         (write(Verb.MERGE), None, Refuse),
-        (write(Verb.MERGE), there(), Repeat),
+        (write(Verb.MERGE), there(), Again),
         (write(Verb.MERGE), there(version=""), Unknown),
-        (write(Verb.MERGE, {"metadata": {"uid": "u"}}), there("u"), Repeat),
-        (write(Verb.MERGE, {"metadata": {"uid": "u"}}), there("u2"), Refuse),
-        (write(Verb.STRATEGIC), there(), Repeat),
-        (write(Verb.APPLY), None, Repeat),
-        (write(Verb.APPLY), there(), Repeat),
+        (write(Verb.MERGE, {"metadata": {"uid": "u"}}), there("u"), Again),
+        (write(Verb.MERGE, {"metadata": {"uid": "u"}}), there("u2"), Unknown),
+        (write(Verb.MERGE, VERSIONED), there(version="5"), Again),
+        (write(Verb.MERGE, VERSIONED), there(), Unknown),
+        (write(Verb.STRATEGIC), there(), Again),
+        (write(Verb.JSON, TESTED), there(version="5"), Again),
+        (write(Verb.JSON, TESTED), there(), Unknown),
+        (write(Verb.APPLY), None, Again),
+        (write(Verb.APPLY), there(), Again),
+        (write(Verb.APPLY, VERSIONED), there(), Unknown),
         (write(Verb.APPLY), there(""), Unknown),
         (write(Verb.DELETE), None, Done),
         (write(Verb.DELETE), there(), Unknown),
         (write(Verb.DELETE), there(deletionTimestamp="now"), Done),
+        (write(Verb.DELETE, {"preconditions": {"resourceVersion": "7"}}), there(), Again),
+        (write(Verb.DELETE, {"preconditions": {"resourceVersion": "5"}}), there(), Unknown),
         (write(Verb.DELETE, {"preconditions": {"uid": "u"}}), there("u2"), Done),
-        (write(Verb.DELETE, {"preconditions": {"uid": "u"}}), there("u"), Unknown),
+        (write(Verb.DELETE, {"preconditions": {"uid": "u"}}), there("u"), Again),
+        (write(Verb.DELETE, {"preconditions": {"uid": "u", "resourceVersion": "5"}}), there("u"), Refuse),
     ],
 )
 def test_what_is_there_settles_a_write_or_not(given: Write, found: Any, step: type) -> None:
-    assert type(after_reading(given, found)) is step
+    assert type(judge(given, found)) is step
+
+
+@each_row(
+    ("given", "found", "is_proved"),
+    [
+        (write(Verb.CREATE), None, True),
+        (write(Verb.APPLY), None, True),
+        (write(Verb.APPLY), there(), False),
+        (write(Verb.MERGE), there(), False),
+        (write(Verb.MERGE, VERSIONED), there(version="5"), True),
+        (write(Verb.DELETE, {"preconditions": {"uid": "u"}}), there("u"), True),
+    ],
+)
+def test_an_object_proves_that_no_answered_try_was_executed(
+    given: Write, found: Any, *, is_proved: bool
+) -> None:
+    step = judge(given, found)
+    assert isinstance(step, Again)
+    assert step.is_proved is is_proved
 
 
 def test_a_patch_is_repeated_for_the_object_and_the_version_that_were_read() -> None:
-    step = after_reading(write(Verb.MERGE, {"metadata": {"labels": {"a": "b"}}}), there("u", "7"))
-    assert isinstance(step, Repeat)
+    step = judge(write(Verb.MERGE, {"metadata": {"labels": {"a": "b"}}}), there("u", "7"))
+    assert isinstance(step, Again)
     assert step.write.body == {"metadata": {"labels": {"a": "b"}, "uid": "u", "resourceVersion": "7"}}
     assert (step.write.uid, step.write.version) == ("u", "7")
 
 
 def test_an_apply_is_repeated_for_the_object_that_was_read() -> None:
-    step = after_reading(write(Verb.APPLY, {"metadata": {"name": "a"}}), there("u", "7"))
-    assert isinstance(step, Repeat)
+    step = judge(write(Verb.APPLY, {"metadata": {"name": "a"}}), there("u", "7"))
+    assert isinstance(step, Again)
     assert step.write.body == {"metadata": {"name": "a", "uid": "u"}}
-
-
-@pytest.mark.parametrize("is_answered", [False, True])
-def test_an_absent_object_settles_a_creation_if_no_try_is_under_way(*, is_answered: bool) -> None:
-    step = after_reading(write(Verb.CREATE), None, is_answered=is_answered)
-    assert isinstance(step, Repeat)
-    assert step.is_settled is is_answered
-
-
-@each_row(
-    ("given", "refusal", "step"),
-    [
-        (write(Verb.CREATE), Refusal(409, "AlreadyExists"), Unknown),
-        (write(Verb.CREATE), ABSENT, Unknown),
-        (write(Verb.CREATE), FORBIDDEN, Unknown),
-        (write(Verb.REPLACE, VERSIONED), CONFLICT, Unknown),
-        (write(Verb.REPLACE, VERSIONED), ABSENT, Refuse),
-        (write(Verb.REPLACE, VERSIONED), FORBIDDEN, Unknown),
-        (write(Verb.MERGE, VERSIONED), CONFLICT, Unknown),
-        (write(Verb.STRATEGIC, VERSIONED), CONFLICT, Unknown),
-        (write(Verb.MERGE), CONFLICT, ReadBack),
-        (write(Verb.JSON, TESTED), CONFLICT, Unknown),
-        (write(Verb.JSON, TESTED), Refusal(422, "Invalid"), Unknown),
-        (write(Verb.APPLY), CONFLICT, ReadBack),
-        (write(Verb.APPLY, VERSIONED), CONFLICT, Unknown),
-        (
-            write(Verb.APPLY),
-            Refusal(409, "Conflict", causes=(FieldCause(".spec.a", "FieldManagerConflict", ""),)),
-            Refuse,
-        ),
-        (write(Verb.DELETE, {"preconditions": {"uid": "u"}}), ABSENT, Done),
-        (write(Verb.DELETE, {"preconditions": {"uid": "u"}}), CONFLICT, ReadBack),
-        (write(Verb.CREATE, dry_run=True), CONFLICT, Refuse),
-    ],
-)
-def test_a_refusal_of_a_repeat_says_nothing_about_the_first_try(
-    given: Write, refusal: Refusal, step: type
-) -> None:
-    assert type(after_refusal(given, refusal, is_repeat=True, is_settled=False)) is step
-    assert type(after_refusal(given, refusal, is_repeat=False, is_settled=True)) is Refuse
-
-
-@each_row("given", [write(Verb.CREATE), write(Verb.REPLACE, VERSIONED), write(Verb.JSON, TESTED)])
-@each_row("refusal", [FORBIDDEN, CONFLICT])
-def test_a_refusal_is_raised_if_no_try_was_executed(given: Write, refusal: Refusal) -> None:
-    assert after_refusal(given, refusal, is_repeat=True, is_settled=True) == Refuse(refusal)
-
-
-def test_a_conflict_of_a_deletion_is_raised_if_the_same_object_is_there() -> None:
-    given = write(Verb.DELETE, {"preconditions": {"uid": "u", "resourceVersion": "5"}})
-    assert after_reading(given, there("u"), refusal=CONFLICT) == Refuse(CONFLICT)
 
 
 # ---- The comparison.
@@ -230,13 +205,6 @@ def test_an_object_with_a_part_that_was_to_be_removed_is_not_the_result_of_a_rep
     found = there(version="6") | {"data": {"a": "1"}, "status": {"b": "2"}}
     assert is_result(given, found)
     assert not is_result(given, found | {"data": {"a": "1", "c": "3"}})
-
-
-def test_a_json_patch_that_changes_the_version_before_it_tests_it_is_not_repeated() -> None:
-    test = {"op": "test", "path": "/metadata/resourceVersion", "value": "5"}
-    add = {"op": "add", "path": "/metadata/resourceVersion", "value": "5"}
-    assert isinstance(after_lost_answer(write(Verb.JSON, [test, add])), Repeat)
-    assert isinstance(after_lost_answer(write(Verb.JSON, [add, test])), Unknown)
 
 
 def test_of_a_replaced_status_nothing_else_is_compared() -> None:
