@@ -209,7 +209,7 @@ def test_35_a_compressed_answer_is_decompressed_piece_by_piece_and_the_loop_runs
 
 
 @pytest.mark.parametrize(
-    ("most", "read"), [(None, 10_000_000), (1_000_000, 1_000_000), (20_000_000, 10_000_000)]
+    ("most", "read"), [(None, 2_000_000), (1_000_000, 1_000_000), (4_000_000, 2_000_000)]
 )
 def test_35_a_compressed_answer_is_read_as_far_as_its_limit(
     most: int | None, read: int, monkeypatch: pytest.MonkeyPatch
@@ -235,10 +235,10 @@ def test_35_a_compressed_answer_is_read_as_far_as_its_limit(
     monkeypatch.setattr("kopf_selectcache.client.reading.zlib.decompressobj", Counting)
 
     async def main() -> None:
-        bomb = answer(zeros(40_000_000), headers={"Content-Encoding": "gzip"})
+        bomb = answer(zeros(8_000_000), headers={"Content-Encoding": "gzip"})
         async with (
             Server(lists=[bomb]) as server,
-            connected(login(server), max_bytes=10_000_000) as transport,
+            connected(login(server), max_bytes=2_000_000) as transport,
         ):
             with pytest.raises(
                 TooLarge,
@@ -248,7 +248,6 @@ def test_35_a_compressed_answer_is_read_as_far_as_its_limit(
             ):
                 await transport.get(PODS, {}, most=most)
             assert read < decompressed <= read + 2_000_000
-            await until(lambda: not server.open)
 
     run(main())
 

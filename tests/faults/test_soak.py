@@ -43,7 +43,7 @@ def test_every_kind_of_fault_that_there_is_can_come() -> None:
 @pytest.mark.parametrize(
     ("seed", "some"),
     [
-        (1, 40),
+        (1, 20),
         *(pytest.param(seed, 500, marks=pytest.mark.soak) for seed in range(3, 23)),
     ],
 )

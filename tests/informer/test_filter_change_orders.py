@@ -70,7 +70,16 @@ async def play(filters: Sequence[str], steps: int) -> None:
 def test_16_of_overlapping_changes_the_last_is_in_force_and_each_that_returned_was(
     first: str, steps: int
 ) -> None:
-    for others in [*product(FILTERS, repeat=1), *product(FILTERS, repeat=2)]:
+    for second in FILTERS:
+        run(play((first, second), steps))
+        run(play((first, second, first), steps))
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("steps", [1, 30])
+@pytest.mark.parametrize("first", FILTERS)
+def test_16_of_three_overlapping_changes_the_last_is_in_force(first: str, steps: int) -> None:
+    for others in product(FILTERS, repeat=2):
         run(play((first, *others), steps))
 
 

@@ -3,7 +3,6 @@ bugs, and no others. Of each bug that there was before, something says what guar
 
 from __future__ import annotations
 
-import ast
 import re
 import subprocess
 import sys
@@ -54,28 +53,28 @@ def promises() -> dict[int, Promise]:
 
 @cache
 def functions(file: str) -> frozenset[str]:
-    return frozenset(
-        each.name
-        for each in ast.walk(ast.parse((ROOT / file).read_text(encoding="utf-8")))
-        if isinstance(each, (ast.FunctionDef, ast.AsyncFunctionDef))
-    )
+    return frozenset(re.findall(r"^ *(?:async )?def (\w+)", source_of(file), re.MULTILINE))
+
+
+@cache
+def source_of(file: str) -> str:
+    return (ROOT / file).read_text(encoding="utf-8")
 
 
 @each_row("mutant", EVERY, ids=lambda mutant: mutant.name)
 def test_a_seeded_bug_can_be_applied_in_one_place_and_makes_a_difference(
     mutant: Mutant | FeatureMutant,
 ) -> None:
-    source = (ROOT / "kopf_selectcache" / mutant.file).read_text(encoding="utf-8")
+    source = source_of(f"kopf_selectcache/{mutant.file}")
     assert source.count(mutant.old) == 1
     assert mutant.new != mutant.old
-    ast.parse(source.replace(mutant.old, mutant.new))
 
 
-def test_no_seeded_bug_uses_a_name_that_its_file_does_not_have(tmp_path: Path) -> None:
+def test_each_seeded_bug_can_be_parsed_and_uses_no_name_that_its_file_does_not_have(tmp_path: Path) -> None:
     """It would crash instead, and what the code does after a crash shows nothing about the bug."""
     pytest.importorskip("ruff")
     for number, mutant in enumerate(EVERY):
-        source = (ROOT / "kopf_selectcache" / mutant.file).read_text(encoding="utf-8")
+        source = source_of(f"kopf_selectcache/{mutant.file}")
         mutated = tmp_path / f"{number}.py"
         mutated.write_text(f"# {mutant.name}\n{source.replace(mutant.old, mutant.new)}", encoding="utf-8")
     command = [sys.executable, "-m", "ruff", "check", "--isolated", "--select=F821,F823", str(tmp_path)]

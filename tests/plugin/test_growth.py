@@ -20,10 +20,10 @@ from tests import retained
 from tests.plugin.reconciling import APPS, app, config, operated, serving
 from tests.plugin.virtual import Times
 
-LIFETIMES = 40
+LIFETIMES = 20
 """The objects of each kind that come and go in a round."""
 
-FEW = LIFETIMES // 4
+FEW = 10
 """Open connections keep some objects of the call that has opened each of them."""
 
 LONG = 4 * 3600.0

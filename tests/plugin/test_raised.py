@@ -30,9 +30,16 @@ async def cancelled() -> None:
 RAISED = pytest.mark.parametrize("raised", [ValueError, asyncio.CancelledError, Interrupt])
 
 
-@RAISED
-@pytest.mark.parametrize("is_async", [True, False])
-@pytest.mark.parametrize("decorator", [selectcache.reconcile, selectcache.on.change])
+@pytest.mark.parametrize(
+    ("decorator", "is_async", "raised"),
+    [
+        (selectcache.reconcile, True, ValueError),
+        (selectcache.reconcile, True, asyncio.CancelledError),
+        (selectcache.reconcile, False, Interrupt),
+        (selectcache.on.change, True, Interrupt),
+        (selectcache.on.change, False, asyncio.CancelledError),
+    ],
+)
 def test_17_a_call_that_raises_anything_is_repeated(
     decorator: Any,
     is_async: bool,
