@@ -12,8 +12,6 @@ unexport PYTHONDONTWRITEBYTECODE
 VENV := .venv/$(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
 PY := $(VENV)/bin/python
 INSTALLED := $(VENV)/.installed
-# Of another interpreter than that of your work, EXTRAS=test is enough.
-EXTRAS ?= test,lint
 CLIENTS := .venv/clients-$(notdir $(VENV))
 WITH_CLIENTS := $(CLIENTS)/.installed
 LOWEST := .venv/lowest-$(notdir $(VENV))
@@ -37,11 +35,14 @@ env: $(INSTALLED)  ## Make the environment (.venv/X.Y) and install into it.
 $(INSTALLED): setup.cfg pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(PY) -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=24'
-	$(PY) -m pip install --quiet --disable-pip-version-check -e '.[$(EXTRAS)]'
+	$(PY) -m pip install --quiet --disable-pip-version-check -e '.[test,lint]'
 	touch $@
 
 envs: $(INSTALLED) $(WITH_CLIENTS) $(WITH_LOWEST) $(WITH_OTHER_KOPF) $(WITH_SPHINX)  ## Make the environments of all targets and interpreters but that of the demo.
-	@for python in $$(tests/pythons); do $(MAKE) --no-print-directory env EXTRAS=test PYTHON=$$python || exit 1; done
+	@for python in $$(tests/pythons); do \
+		env=.venv/$$($$python -c 'import sys; print("%d.%d" % sys.version_info[:2])'); \
+		[ -e $$env/.installed ] && continue; \
+		$$python -m venv --without-pip $$env && $(call INSTALL,$$env) -e '.[test]' ruff && touch $$env/.installed || exit 1; done
 
 # An environment without the tools of tests and lint. setuptools warns about each editable installation.
 $(WITH_DEMO): setup.cfg pyproject.toml
@@ -79,10 +80,9 @@ TOUCHING_KOPF := plugin feed cache/formats $(addprefix sharding/test_kopf_,feeds
 SCANNING := $(addprefix tests/,core/test_scanner.py core/protocol/test_unreadable_cost.py cache/test_unreadable.py)
 # Each process has a real API server of its own, and waits more than it works.
 SERVERS := --numprocesses=3
-# The environments of `make env` have pip; it installs into the others, which need none of their own.
-INSTALL = $(PY) -m pip --python $(1)/bin/python install --quiet --disable-pip-version-check
-# Of thousands of modules, those that are imported are compiled then.
-UNCOMPILED = $(INSTALL) --no-compile
+# The environments of `make env` have pip; it installs into the others, which need none of their own. Of thousands of modules, those that
+# are imported are compiled then.
+INSTALL = $(PY) -m pip --python $(1)/bin/python install --quiet --disable-pip-version-check --no-compile
 # The only folders with tests that need the real server; tests/conftest.py sees to it.
 REAL := $(addprefix tests/,clients conformance differential feed real)
 # From CPython 3.12 on, lines cost nearly nothing to measure by `sys.monitoring`; branches, from 3.14 on.
@@ -124,7 +124,7 @@ test-real-all: $(INSTALLED)  ## Run all tests that need the real kube-apiserver,
 
 $(WITH_CLIENTS): setup.cfg pyproject.toml | $(INSTALLED)
 	$(PYTHON) -m venv --without-pip $(CLIENTS)
-	$(call UNCOMPILED,$(CLIENTS)) -e '.[clients]'
+	$(call INSTALL,$(CLIENTS)) -e '.[clients]'
 	touch $@
 
 test-clients: $(WITH_CLIENTS)  ## Run other clients of Kubernetes against the embedded API server and the real one.
@@ -208,7 +208,7 @@ lint: $(INSTALLED)  ## ruff and its format, mypy --strict, and the layers.
 
 $(WITH_SPHINX): setup.cfg pyproject.toml | $(INSTALLED)
 	$(PYTHON) -m venv --without-pip $(SITE)
-	$(call UNCOMPILED,$(SITE)) -e '.[docs]'
+	$(call INSTALL,$(SITE)) -e '.[docs]'
 	touch $@
 
 docs: $(WITH_SPHINX)  ## Build the pages of docs/ into a site, build/docs/index.html; a link that leads nowhere is an error.
