@@ -496,8 +496,6 @@ def end_daemon(settings: kopf.OperatorSettings, daemon: Daemon) -> asyncio.Task[
     return asyncio.create_task(stopping, name=f"selectcache: stop {daemon.handler.id}")
 
 
-_WATCH = "_selectcache_infinite_watch"  # The attribute of Kopf's module with Kopf's own function.
-
 LISTED = watching.Bookmark.LISTED
 """Tells a watcher that the present objects are listed."""
 
@@ -524,20 +522,18 @@ def feed_watchers(feed: Callable[[Watcher], Events | None]) -> None:
     Kopf's watchers of namespaces, custom resource definitions and peerings are not asked about: these are
     the watchers that no pause stops.
     """
-    own: Callable[..., Events] = vars(watching).setdefault(_WATCH, watching.infinite_watch)
 
-    @wraps(own)
-    def infinite_watch(**kwargs: Any) -> Events:
-        events, paused = None, kwargs.get("operator_paused")
-        if paused is not None:
-            watcher = Watcher(
-                kwargs["settings"], kwargs["resource"], kwargs["namespace"], paused, partial(own, **kwargs)
-            )
-            events = feed(watcher)
-        return own(**kwargs) if events is None else events
+    def wrapper(own: Callable[..., Events]) -> Callable[..., Events]:
+        def infinite_watch(**kwargs: Any) -> Events:
+            paused, watch = kwargs.get("operator_paused"), partial(own, **kwargs)
+            if paused is None:
+                return watch()
+            of = kwargs["settings"], kwargs["resource"], kwargs["namespace"]
+            return feed(Watcher(*of, paused, watch)) or watch()
 
-    if watching.infinite_watch is own:
-        watching.infinite_watch = infinite_watch
+        return infinite_watch
+
+    _wrap(watching, "infinite_watch", wrapper)
 
 
 def _wrap(module: Any, name: str, wrapper: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:

@@ -11,8 +11,8 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping
 from contextlib import asynccontextmanager, nullcontext, suppress
-from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
@@ -226,10 +226,10 @@ class CacheHandler(_kopf.Handler):
 class Attempts:
     """The calls for one change or key, as Kopf counts them."""
 
-    started: datetime
     begun: float
     clock: Callable[[], float]
     retries: int = 0
+    started: datetime = field(default_factory=partial(datetime.now, UTC))
 
     @property
     def awakened(self) -> bool:
@@ -250,6 +250,7 @@ class HandlerCalls(ABC):
         self, handler: CacheHandler, operator: Operator, runtime: Runtime, resource: Resource
     ) -> None:
         self._operator, self._runtime, self._resource = operator, runtime, resource
+        self._type = {"apiVersion": resource.api_version, "kind": resource.kind.kind}
         self._parts = _kopf.parts_of(operator.settings)
         self._clock = runtime.retries.clock
         called = calling_with_cache(handler.fn, operator, runtime, handler.form)
@@ -277,17 +278,12 @@ class HandlerCalls(ABC):
     def forget_key(self, key: Key, *, keeps_departures: bool) -> None:
         """Forget what is known of a key that another replica handles."""
 
-    def begin(self) -> Attempts:
-        """Return the attempts of a call that is made for the first time."""
-        return Attempts(self._runtime.now(), self._clock(), self._clock)
-
-    def identity_of(self, key: Key, uid: str | None) -> Any:
-        """Return the object of a call as Kopf names it: as a dict, since Kopf reads it often."""
-        kind = {"apiVersion": self._resource.api_version, "kind": self._resource.kind.kind}
-        return {**kind, "metadata": {"name": key.name, "uid": uid, "namespace": key.namespace}}
-
-    def logger_of(self, identity: Any) -> _kopf.ObjectLogger:
-        return _kopf.ObjectLogger(body=identity, settings=self._operator.settings)
+    def identify(self, key: Key, uid: str | None) -> tuple[Any, _kopf.ObjectLogger]:
+        """Return the object of a call as Kopf names it, and its logger."""
+        # A dict, since Kopf reads it often.
+        metadata = {"name": key.name, "uid": uid, "namespace": key.namespace}
+        identity: Any = {**self._type, "metadata": metadata}
+        return identity, _kopf.ObjectLogger(body=identity, settings=self._operator.settings)
 
     async def execute(self, arguments: _kopf.Cause, attempts: Attempts) -> Any:
         """Have Kopf call the handler once; return the outcome."""

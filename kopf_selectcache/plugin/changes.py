@@ -163,7 +163,7 @@ class _Calls(HandlerCalls):
         if waiting is not None and self._continues(waiting, change, now):
             attempts = waiting.attempts
         else:
-            attempts = self.begin()
+            attempts = Attempts(now, self._clock)
         callers: list[Caller] = [(key, "" if change.after is None else change.after.version)]
         if key in self.brake.rows:
             callers += self.brake.heard(key)
@@ -199,7 +199,7 @@ class _Calls(HandlerCalls):
         given = structs.replace(change, views=Views(self._resource))
         try:
             with self.brake.watching(key, callers):
-                logger = self.logger_of(self.identity_of(key, change.record.uid))
+                _, logger = self.identify(key, change.record.uid)
                 outcome = await self.execute(ChangeArguments(logger, given), attempts)
         except Exception:
             _logger.exception("A call of %(handler)s is made again.", {"handler": str(self._handler)})

@@ -41,32 +41,11 @@ from .handlers import is_decorated, refuse_async_object
 
 CALL = "on.change()"
 
-NAMES = frozenset(
-    {
-        "annotations",
-        "body",
-        "cache",
-        "cause",
-        "events",
-        "filter_changed",
-        "initial",
-        "known_by",
-        "labels",
-        "logger",
-        "meta",
-        "name",
-        "namespace",
-        "new",
-        "old",
-        "param",
-        "retry",
-        "runtime",
-        "spec",
-        "started",
-        "status",
-        "uid",
-    }
-)
+OF_OBJECTS = ("annotations", "body", "labels", "meta", "name", "namespace", "spec", "status", "uid")
+OF_CALLS = ("cache", "events", "logger", "param", "retry", "runtime", "started")
+"""The names of the arguments of all handlers that the caches call."""
+
+NAMES = frozenset({*OF_OBJECTS, *OF_CALLS, "cause", "filter_changed", "initial", "known_by", "new", "old"})
 """The names of the arguments of a handler of changes."""
 
 _LACKING = {

@@ -39,6 +39,8 @@ from kopf_selectcache.settings.options import SelectCacheSettings
 from .calls import CacheHandler
 from .narrowing import handlers_of, handlers_of_key, needs_finalizer
 from .on import (
+    OF_CALLS,
+    OF_OBJECTS,
     Arguments,
     KopfOptions,
     declared_form,
@@ -58,31 +60,7 @@ _HANDLERS = "_selectcache_reconcilers"  # The attribute of a registry with its r
 
 CALL = "reconcile()"
 
-NAMES = frozenset(
-    {
-        "annotations",
-        "body",
-        "cache",
-        "causes",
-        "deleted",
-        "deleting",
-        "events",
-        "labels",
-        "logger",
-        "memo",
-        "meta",
-        "name",
-        "namespace",
-        "param",
-        "patch",
-        "retry",
-        "runtime",
-        "spec",
-        "started",
-        "status",
-        "uid",
-    }
-)
+NAMES = frozenset({*OF_OBJECTS, *OF_CALLS, "causes", "deleted", "deleting", "memo", "patch"})
 """The names of the arguments of a reconciler."""
 
 _ARGUMENTS = Arguments(

@@ -50,7 +50,7 @@ from kopf_selectcache.reactions.sources import Channel, Kind, Source, SyncingSou
 from kopf_selectcache.selectors.object_key import Key
 
 from .brake import Caller
-from .calls import RETRY, HandlerCalls, resolved
+from .calls import RETRY, Attempts, HandlerCalls, resolved
 from .on import formed_request
 from .operator import Operator
 from .patches import (
@@ -357,12 +357,12 @@ class Calls(HandlerCalls):
         """
         deleted, record = phase not in ("", DELETING), self._records.get(key)
         attempts = None if record is None else record.attempts.get(phase)
-        attempts = attempts or self.begin()
+        attempts = attempts or Attempts(self._clock(), self._clock)
         uid = body["metadata"].get("uid")
-        identity, patch = self.identity_of(key, uid), _kopf.Patch(body)
+        (identity, logger), patch = self.identify(key, uid), _kopf.Patch(body)
         memo = await self._memos.recall(identity, self._resource)
         arguments = ReconcileArguments(
-            self.logger_of(identity), body, patch, memo, run.causes, key, uid, deleted, phase == DELETING
+            logger, body, patch, memo, run.causes, key, uid, deleted, phase == DELETING
         )
         if record is not None:
             record.cleaned = ""

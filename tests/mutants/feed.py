@@ -81,11 +81,8 @@ FEED: tuple[Mutant, ...] = (
     Mutant(
         "feed Kopf's own watch of namespaces",
         KOPF,
-        "        if paused is not None:\n            watcher",
-        (
-            "        paused = ToggleSet(any) if paused is None else paused\n"
-            "        if paused is not None:\n            watcher"
-        ),
+        "            if paused is None:\n                return watch()\n",
+        "            paused = ToggleSet(any) if paused is None else paused\n",
         6,
         (TESTS + "6_kopfs_own_watch_of_namespaces_is_not_fed",),
     ),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
 
@@ -192,5 +191,5 @@ def test_nobody_is_called_for_an_object_that_departs_unless_departures_are_wante
 
 
 def test_attempts_are_counted_as_kopf_counts_them() -> None:
-    attempts = Attempts(datetime.now(UTC), 1.0, lambda: 3.5)
+    attempts = Attempts(1.0, lambda: 3.5)
     assert (attempts.awakened, attempts.runtime.total_seconds()) == (True, 2.5)
