@@ -23,8 +23,10 @@ from typing import NamedTuple, TypeAlias
 import grimp
 
 WIDTH = 110
-APART = ("cli", "reactions", "recorder", "testing")
-"""The folders of the package that are no part of the product's lines."""
+KIT = "testing"
+"""The folder of the package with the test kit, which is no part of the product's figures."""
+GENERATED = ("_field_table.py", "_known_fields.py", "_merge_table.py")
+"""Files that a program writes; their lines count with those of their folder."""
 NO_ENTRIES = ("__init__", "__main__", "_errors", "_kopf")
 LOGGING = ("critical", "debug", "error", "exception", "info", "log", "warning")
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -126,8 +128,8 @@ def format_copy(folder: Path, target: Path) -> Path:
 
 
 def find_product(package: Path) -> list[Path]:
-    """Return the files of the product."""
-    return [path for path in sorted(package.rglob("*.py")) if path.relative_to(package).parts[0] not in APART]
+    """Return the files of the package without the test kit."""
+    return [path for path in sorted(package.rglob("*.py")) if path.relative_to(package).parts[0] != KIT]
 
 
 def parse_files(paths: Iterable[Path]) -> dict[Path, Source]:
@@ -138,6 +140,29 @@ def parse_files(paths: Iterable[Path]) -> dict[Path, Source]:
 def count_lines(sources: Mapping[Path, Source]) -> int:
     """Count all lines, empty ones included."""
     return sum(len(text.splitlines()) for _, text in sources.values())
+
+
+def count_statements(sources: Mapping[Path, Source]) -> int:
+    """Count all statements, nested ones included. A line that is split or joined changes nothing."""
+    return sum(isinstance(node, ast.stmt) for tree, _ in sources.values() for node in ast.walk(tree))
+
+
+def size_of(sources: Mapping[Path, Source]) -> list[int]:
+    """Return the lines, statements and files of sources."""
+    return [count_lines(sources), count_statements(sources), len(sources)]
+
+
+def find_shared_names(sources: Mapping[Path, Source], package: Path) -> dict[str, list[Path]]:
+    """Return the names of classes, nested ones included, that are defined twice in one folder or between
+    neighbours: a folder, those that it contains, and these among themselves. The package itself has none.
+    """
+    places = defaultdict[str, list[Path]](list)
+    for path, (tree, _) in sources.items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef):
+                folder = path.relative_to(package).parent
+                places[node.name].append(path if folder == Path() else package / folder.parts[0])
+    return {name: paths for name, paths in places.items() if len({*paths}) < len(paths)}
 
 
 def find_longest(sources: Mapping[Path, Source]) -> tuple[int, Path]:

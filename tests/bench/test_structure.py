@@ -22,12 +22,14 @@ from bench.source_figures import (
     find_longest,
     find_messages,
     find_product,
+    find_shared_names,
     format_copy,
     measure_classes,
     parse_files,
     rate_messages,
     rate_what,
     rate_wording,
+    size_of,
 )
 from bench.structure import MEASURED_ON, PACKAGE, ROOT, ROWS, is_met, write_table
 
@@ -174,6 +176,21 @@ def test_lines_are_those_of_the_formatted_product(tmp_path: Path) -> None:
     assert [path.name for path in product] == ["__init__.py", "long.py", "short.py"]
     assert count_lines(product) == 1 + 17
     assert find_longest(product) == (17, copy / "long.py")
+
+
+def test_statements_are_counted_however_their_lines_are_split(tmp_path: Path) -> None:
+    sources = write(tmp_path, a="def f(\n    x,\n):\n    if x:\n        return 1\n", b="x = 1")
+    assert size_of(sources) == [6, 4, 2]
+
+
+def test_names_of_classes_are_compared_within_a_folder_and_those_that_it_contains(tmp_path: Path) -> None:
+    sources = {
+        **write(tmp_path, a="class A: ...", b="class A: ..."),
+        **write(tmp_path / "core", c="class B:\n    class C: ...", d="class Only: ..."),
+        **write(tmp_path / "core" / "store", e="class C: ..."),
+        **write(tmp_path / "cli", f="class B: ...\nclass Only: ..."),
+    }
+    assert find_shared_names(sources, tmp_path) == {"C": [tmp_path / "core"] * 2}
 
 
 def test_what_is_counted_in_the_words_of_docstrings(tmp_path: Path) -> None:
