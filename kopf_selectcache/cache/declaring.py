@@ -23,7 +23,7 @@ from kopf_selectcache._errors import (
 )
 from kopf_selectcache.client.reading import Refused
 from kopf_selectcache.core.errors import NO_VALUE
-from kopf_selectcache.core.protocol.query import written
+from kopf_selectcache.core.protocol.messages import written
 from kopf_selectcache.core.redact import clipped, shown
 from kopf_selectcache.core.selection.kinds import KindKey, Resource, find
 from kopf_selectcache.core.store.index_spec import Function

@@ -12,7 +12,7 @@ from sys import getsizeof
 
 from kopf_selectcache._errors import DeclarationError, NotKept, ReadError, awaited_call, call_of
 from kopf_selectcache.core.errors import NO_VALUE, BadField
-from kopf_selectcache.core.protocol.query import written
+from kopf_selectcache.core.protocol.messages import written
 from kopf_selectcache.core.redact import clipped, shown
 from kopf_selectcache.core.selection.kinds import Resource
 from kopf_selectcache.core.store.claims import OwnWrites

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kopf_selectcache.core.protocol.query import written
+from kopf_selectcache.core.protocol.messages import written
 from kopf_selectcache.core.redact import one_line
 from kopf_selectcache.informer.memory import Amount
 from kopf_selectcache.plugin.feed_safety import SecondWatch, phrase

@@ -34,9 +34,8 @@ from kopf_selectcache.client.fetcher import pages_of_metadata
 from kopf_selectcache.client.reading import Refused, Unreachable
 from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.protocol.backoff import delay
-from kopf_selectcache.core.protocol.messages import Page, Refusal
+from kopf_selectcache.core.protocol.messages import Page, Refusal, exactly, is_beyond_server, not_older_than
 from kopf_selectcache.core.protocol.pager import Paging
-from kopf_selectcache.core.protocol.query import exactly, is_beyond_server, not_older_than
 from kopf_selectcache.core.reasons import MetricReason
 from kopf_selectcache.core.redact import printable
 from kopf_selectcache.core.selection.kinds import Resource

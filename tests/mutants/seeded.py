@@ -576,7 +576,7 @@ MUTANTS: tuple[Mutant, ...] = (
            ("tests/cache/test_refusals.py::test_what_was_confirmed_longer_ago_than_is_allowed_is_refused",)),
     Mutant("treat another object of the name as the one that departed", "cache/_server_reads.py", "return found is None or uid not in (None, found)", "return found is None", 6,
            ("tests/cache/test_gone.py::test_what_was_replaced_by_another_of_its_name_is_gone_and_the_other_is_not",)),
-    Mutant("treat a version that an older server has not reached as a transient failure", "core/protocol/query.py",
+    Mutant("treat a version that an older server has not reached as a transient failure", "core/protocol/messages.py",
            '("Too large resource version", "required revision is a future revision")', '("Too large resource version",)', 5,
            ("tests/informer/test_list_version.py::test_where_a_server_before_1_34_has_yet_to_reach_the_version_the_newest_will_do",)),
     Mutant("audit names without versions", "informer/audit.py", "outdated = [*dict.fromkeys([*outdated, ", "outdated = [*dict.fromkeys([", 5,

@@ -51,9 +51,8 @@ from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.redact import printable
 from kopf_selectcache.core.store.record import Record, are_numbers, is_newer, is_number, is_older
 
-from .messages import Bookmark, Event, Page, Refusal
+from .messages import Bookmark, Event, Page, Refusal, not_older_than
 from .pager import FEW, NO_PAGES, Pager
-from .query import not_older_than
 
 PATIENCE = 3
 """The number of failures in a row after which another way to a complete state is tried."""
