@@ -16,8 +16,8 @@ from typing import Any, TypeAlias
 import msgspec
 
 from kopf_selectcache.core.errors import Garbled, Untransformed
+from kopf_selectcache.core.json_text import with_room
 from kopf_selectcache.core.protocol.decoder import Reader
-from kopf_selectcache.core.recursion import with_room
 from kopf_selectcache.core.selection.kinds import Resource
 from kopf_selectcache.core.store.index_spec import ODD, Indexed
 from kopf_selectcache.core.store.indexes import Chosen, Lookup

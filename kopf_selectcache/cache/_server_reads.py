@@ -14,8 +14,8 @@ from kopf_selectcache.client.fetcher import metadata_of
 from kopf_selectcache.client.reading import Refused
 from kopf_selectcache.client.transport import JSON, METADATA, accept_of
 from kopf_selectcache.core.errors import Garbled
+from kopf_selectcache.core.json_text import decoded
 from kopf_selectcache.core.protocol.decoder import Reader
-from kopf_selectcache.core.recursion import decoded
 from kopf_selectcache.core.selection.grammar import Sent
 from kopf_selectcache.core.selection.kinds import Resource
 from kopf_selectcache.core.store.projection import ALL, Projection

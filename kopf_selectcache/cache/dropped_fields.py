@@ -17,8 +17,8 @@ from kopf_selectcache import _kopf
 from kopf_selectcache.client.discovery import Server, has_subresource
 from kopf_selectcache.client.reading import Refused, Unreachable
 from kopf_selectcache.core.errors import Garbled
+from kopf_selectcache.core.json_text import decoded
 from kopf_selectcache.core.protocol.lost_answer import Verb, Write, contains
-from kopf_selectcache.core.recursion import decoded
 from kopf_selectcache.core.redact import printable
 from kopf_selectcache.core.selection.kinds import Resource
 

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple, TypeAlias
 import msgspec
 
 from kopf_selectcache.core.errors import Garbled, Untransformed
+from kopf_selectcache.core.json_text import decoded
 from kopf_selectcache.core.protocol.decoder import Reader
 from kopf_selectcache.core.protocol.lost_answer import Verb, Write
-from kopf_selectcache.core.recursion import decoded
 from kopf_selectcache.core.redact import printable_name
 from kopf_selectcache.core.selection.kinds import Resource
 from kopf_selectcache.core.store.record import Record

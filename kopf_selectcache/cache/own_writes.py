@@ -16,8 +16,8 @@ import msgspec
 from kopf_selectcache._errors import ReadError
 from kopf_selectcache.client.reading import Refused, Unreachable
 from kopf_selectcache.core.errors import Garbled, Untransformed
+from kopf_selectcache.core.json_text import with_room
 from kopf_selectcache.core.protocol.decoder import Reader
-from kopf_selectcache.core.recursion import with_room
 from kopf_selectcache.core.redact import shown
 from kopf_selectcache.core.selection.kinds import Resource
 from kopf_selectcache.core.store.claims import OwnWrite, OwnWrites

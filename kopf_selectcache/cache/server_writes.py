@@ -14,9 +14,9 @@ from kopf_selectcache._errors import InvalidObject, NotDeclared
 from kopf_selectcache.client.reading import Refused, Unreachable
 from kopf_selectcache.client.writer import Unsettled, WriteCall
 from kopf_selectcache.core.errors import Garbled
+from kopf_selectcache.core.json_text import decoded, with_room
 from kopf_selectcache.core.protocol.decoder import Reader
 from kopf_selectcache.core.protocol.lost_answer import Verb, Write
-from kopf_selectcache.core.recursion import decoded, with_room
 from kopf_selectcache.core.redact import clipped, shown
 from kopf_selectcache.core.selection.kinds import Resource, find, parse_key
 from kopf_selectcache.core.selection.values import is_dns_label

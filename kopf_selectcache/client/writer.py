@@ -19,6 +19,7 @@ from typing import Any
 import msgspec
 
 from kopf_selectcache.core.errors import Garbled
+from kopf_selectcache.core.json_text import decoded, with_room
 from kopf_selectcache.core.protocol.backoff import delay
 from kopf_selectcache.core.protocol.lost_answer import (
     CONFLICT,
@@ -33,7 +34,6 @@ from kopf_selectcache.core.protocol.lost_answer import (
     why_unreadable,
 )
 from kopf_selectcache.core.protocol.messages import Refusal
-from kopf_selectcache.core.recursion import decoded, with_room
 
 from .fence import FENCE, may_be_executed, time_left
 from .reading import Refused, Unreachable

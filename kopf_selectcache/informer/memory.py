@@ -18,10 +18,10 @@ import msgspec
 from kopf_selectcache.client.fetcher import page_of_metadata, pages_of_metadata
 from kopf_selectcache.client.reading import Refused
 from kopf_selectcache.client.transport import JSON, Transport, accept_of, ask_in_size
+from kopf_selectcache.core.json_text import decoded
 from kopf_selectcache.core.protocol.decoder import Reader
 from kopf_selectcache.core.protocol.messages import Refusal
 from kopf_selectcache.core.protocol.pager import PageSize, Paging
-from kopf_selectcache.core.recursion import decoded
 from kopf_selectcache.core.selection.kinds import KindKey, Resource, find
 from kopf_selectcache.core.store.index_spec import Indexed, without_value
 from kopf_selectcache.core.store.packing import (

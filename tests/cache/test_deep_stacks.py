@@ -21,9 +21,9 @@ import pytest
 import kopf_selectcache as selectcache
 from kopf_selectcache import Cached, Key
 from kopf_selectcache.cache.freshness import event_of
-from kopf_selectcache.core import recursion
+from kopf_selectcache.core import json_text
+from kopf_selectcache.core.json_text import decoded, with_room
 from kopf_selectcache.core.protocol.decoder import Reader
-from kopf_selectcache.core.recursion import decoded, with_room
 from kopf_selectcache.core.selection.regions import Keys
 from kopf_selectcache.core.store.projection import Projection
 from kopf_selectcache.core.store.record import Record, UnreadableRecord
@@ -313,8 +313,8 @@ def test_what_failed_with_a_recursion_error_is_decoded_once_more_and_not_twice(
     def fail(_: bytes) -> None:
         raise RecursionError
 
-    monkeypatch.setattr(recursion, "decode_exactly", decode)
-    monkeypatch.setattr(recursion, "_skip", fail)
+    monkeypatch.setattr(json_text, "decode_exactly", decode)
+    monkeypatch.setattr(json_text, "_skip", fail)
     with pytest.raises(RecursionError):
         decoded(b"[]")
     assert [thread is current_thread() for thread in threads] == [True, False]
@@ -338,8 +338,8 @@ def test_where_no_thread_can_be_started_the_stack_is_too_small(monkeypatch: pyte
         raise RecursionError  # As CPython 3.11 does; later ones need more levels.
 
     monkeypatch.setattr(Thread, "start", refuse)
-    monkeypatch.setattr(recursion, "decode_exactly", fail)
-    monkeypatch.setattr(recursion, "_skip", fail)
+    monkeypatch.setattr(json_text, "decode_exactly", fail)
+    monkeypatch.setattr(json_text, "_skip", fail)
     usual = stack_size()
     with pytest.raises(RecursionError, match="no thread can be started"):
         decoded(b"[]")
@@ -350,7 +350,7 @@ def test_the_size_of_other_stacks_stays_as_it_was() -> None:
     usual = stack_size()
     with_free(FREE, lambda: decoded(b"[" * 300 + b"]" * 300))
     assert stack_size() == usual
-    assert recursion.STACK > 10_000 * 400
+    assert json_text.STACK > 10_000 * 400
 
 
 def test_objects_are_equal_to_what_they_are_whoever_reads_them(environment: Environment) -> None:
@@ -374,7 +374,7 @@ def on_bare_stack(work: Callable[[], T]) -> T:
         finally:
             lock.release()
 
-    usual = stack_size(recursion.STACK)
+    usual = stack_size(json_text.STACK)
     try:
         start_new_thread(run, ())
     finally:
@@ -445,6 +445,6 @@ def test_numbers_out_of_range_are_replaced_while_an_object_is_decoded(
         "1e999": [INFINITE, -INFINITE, 1e5, '1e999 " 1e999'],
         "b": {"c": 10**17, "d": 0.5, "e": True},
     }
-    assert recursion.decode(data) == expected
-    assert recursion.decode(b"[1e999]") == [INFINITE]
-    assert recursion.decode(b"1e999") == INFINITE
+    assert json_text.decode(data) == expected
+    assert json_text.decode(b"[1e999]") == [INFINITE]
+    assert json_text.decode(b"1e999") == INFINITE

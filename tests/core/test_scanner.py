@@ -16,12 +16,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kopf_selectcache.core import scanner
+from kopf_selectcache.core import json_text
 from kopf_selectcache.core.errors import Garbled
+from kopf_selectcache.core.json_text import Listed, Unscannable, identity, items, members, outline
 from kopf_selectcache.core.protocol._decoding import Object
 from kopf_selectcache.core.protocol.decoder import Reader
 from kopf_selectcache.core.protocol.messages import Page
-from kopf_selectcache.core.scanner import Listed, Unscannable, identity, items, members, outline
 from tests.core.protocol.test_fastpath import WHOLE, damaged, listed
 from tests.rows import each_row
 
@@ -308,7 +308,7 @@ def can_backtrack(tree: Any) -> bool:
 def test_no_pattern_needs_a_cpython_that_matches_possessive_quantifiers_of_groups() -> None:
     """CPython 3.11.0 to 3.11.4 match them wrongly (gh-106052). `make test-oldest` runs these tests there."""
     assert possessive(_parser.parse(r"(?:(?:a|bc)d)*+"))
-    patterns = [value for value in vars(scanner).values() if isinstance(value, re.Pattern)]
+    patterns = [value for value in vars(json_text).values() if isinstance(value, re.Pattern)]
     assert len(patterns) > 8
     for pattern in patterns:
         assert not possessive(_parser.parse(pattern.pattern, pattern.flags)), pattern

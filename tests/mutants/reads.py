@@ -192,7 +192,7 @@ READS: tuple[Mutant, ...] = (
            (ANSWERS + "3_an_answer_whose_candidates_change_while_they_are_checked_is_not_repeated",)),
     Mutant("write an infinite number as null", "cache/formats/given.py", '"" if isfinite(value) else', '"" if value else', 14,
            ("tests/cache/test_live.py::test_an_object_that_lacks_something_is_not_sent",)),
-    Mutant("decode numbers out of range by a decoder of fewer levels", "core/recursion.py", "        pass  # It takes a few levels more", "        raise  # It takes a few levels more", 8,
+    Mutant("decode numbers out of range by a decoder of fewer levels", "core/json_text.py", "        pass  # It takes a few levels more", "        raise  # It takes a few levels more", 8,
            ("tests/cache/test_deep_stacks.py::test_contract_8_a_number_out_of_range_is_decoded_as_deeply_as_any",)),
     Mutant("keep all answers", "core/store/indexes.py", "            self._drop(next(iter(self.by_lookup)))\n", "            break\n", 8,
            (ANSWERS + "there_is_an_end_of_answers_and_of_their_records",)),

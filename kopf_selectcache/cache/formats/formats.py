@@ -22,7 +22,7 @@ import msgspec
 
 from kopf_selectcache._errors import NotKept, ReadError
 from kopf_selectcache.cache.matcher import Obj
-from kopf_selectcache.core.recursion import on_empty_stack
+from kopf_selectcache.core.json_text import on_empty_stack
 from kopf_selectcache.core.redact import clipped, shown
 from kopf_selectcache.core.store.projection import MANAGED, Keys
 from kopf_selectcache.core.store.record import PartialRecord, Record

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from kopf_selectcache._errors import InvalidObject, UnknownKind
-from kopf_selectcache.core.recursion import decoded, with_room
+from kopf_selectcache.core.json_text import decoded, with_room
 from kopf_selectcache.core.redact import clipped, printable, shown, shown_by_type
 from kopf_selectcache.core.selection.kinds import find, parse_key
 from kopf_selectcache.selectors.kind_keys import AnyKey, is_pykube, key_of_class, to_dict

@@ -13,7 +13,7 @@ import msgspec
 
 from kopf_selectcache import _kopf
 from kopf_selectcache._errors import ReadOnly
-from kopf_selectcache.core.recursion import decoded, with_room
+from kopf_selectcache.core.json_text import decoded, with_room
 from kopf_selectcache.core.redact import shown
 from kopf_selectcache.core.selection.kinds import Resource
 from kopf_selectcache.core.store.projection import Tree

@@ -21,7 +21,7 @@ from kopf_selectcache.core.errors import (
     Garbled,
     Undecodable,
 )
-from kopf_selectcache.core.scanner import Outline, Unscannable, outline
+from kopf_selectcache.core.json_text import Outline, Unscannable, outline
 from kopf_selectcache.core.selection.grammar import LabelRequirement, Sent
 from kopf_selectcache.core.store.record import (
     OUT_OF_RANGE,

@@ -6,7 +6,7 @@ object is stored as the received bytes. Dropped parts (`core.store.projection`) 
 decoding the rest.
 
 An object that cannot be decoded does not affect other objects: its page or line, and its metadata, are
-scanned instead (`core.scanner`), and it is stored as an `UnreadableRecord`.
+scanned instead (`core.json_text`), and it is stored as an `UnreadableRecord`.
 """
 
 from __future__ import annotations
@@ -28,8 +28,17 @@ from kopf_selectcache.core.errors import (
     Unindexed,
     Untransformed,
 )
-from kopf_selectcache.core.recursion import SURELY_DECODED, decode_exactly, decoded, decoded_again
-from kopf_selectcache.core.scanner import Listed, Outline, Unscannable, identity, outline
+from kopf_selectcache.core.json_text import (
+    SURELY_DECODED,
+    Listed,
+    Outline,
+    Unscannable,
+    decode_exactly,
+    decoded,
+    decoded_again,
+    identity,
+    outline,
+)
 from kopf_selectcache.core.selection.field_values import Extractor
 from kopf_selectcache.core.selection.grammar import EVERYTHING, LabelRequirement, Sent, Unselected
 from kopf_selectcache.core.selection.kinds import Resource

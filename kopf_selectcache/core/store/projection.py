@@ -17,9 +17,16 @@ from typing import Any, TypeAlias, TypeVar
 import msgspec
 
 from kopf_selectcache.core.errors import BadPath, BadTransform, Undecodable, let_exit
-from kopf_selectcache.core.recursion import decode_exactly, decoded, on_empty_stack, with_room
+from kopf_selectcache.core.json_text import (
+    Unscannable,
+    decode_exactly,
+    decoded,
+    items,
+    members,
+    on_empty_stack,
+    with_room,
+)
 from kopf_selectcache.core.redact import function_name
-from kopf_selectcache.core.scanner import Unscannable, items, members
 
 Path: TypeAlias = str | tuple[str, ...]
 """Keys with dots between them: `'spec.nodeName'`; or a tuple of keys, for those that have a dot

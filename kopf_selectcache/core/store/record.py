@@ -16,7 +16,7 @@ from typing import Any, Protocol, TypeAlias
 import msgspec
 
 from kopf_selectcache.core.errors import Undecodable
-from kopf_selectcache.core.recursion import decoded
+from kopf_selectcache.core.json_text import decoded
 
 ObjectKey: TypeAlias = tuple[str, str]
 """The namespace and name of an object."""

@@ -11,12 +11,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from kopf_selectcache.core import recursion, scanner
+from kopf_selectcache.core import json_text
 from kopf_selectcache.core.errors import Garbled
+from kopf_selectcache.core.json_text import Unscannable, is_deeper, outline
 from kopf_selectcache.core.protocol import decoder
 from kopf_selectcache.core.protocol.decoder import Reader
 from kopf_selectcache.core.protocol.messages import Event, Page
-from kopf_selectcache.core.scanner import Unscannable, is_deeper, outline
 from kopf_selectcache.core.store import projection
 from kopf_selectcache.core.store.index_spec import Indexed
 from kopf_selectcache.core.store.projection import Projection
@@ -56,7 +56,7 @@ class Counts:
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.scans: list[int] = []
         self.decodes: list[str] = []
-        scan, decode = scanner._whole, msgspec.json.Decoder().decode
+        scan, decode = json_text._whole, msgspec.json.Decoder().decode
 
         def scanned(data: bytes, *arguments: Any) -> Iterator[Any]:
             self.scans.append(len(data))
@@ -66,14 +66,14 @@ class Counts:
             self.decodes.append(current_thread().name)
             return decode(data)
 
-        patch.setattr(scanner, "_whole", scanned)
+        patch.setattr(json_text, "_whole", scanned)
 
         def decoded_as_usual(data: bytes) -> Any:
             self.decodes.append(current_thread().name)
             return decode_usual(data)
 
         decode_usual = decoder._decode_usual
-        patch.setattr(recursion, "decode_exactly", decoded)
+        patch.setattr(json_text, "decode_exactly", decoded)
         patch.setattr(projection, "decode_exactly", decoded)
         patch.setattr(decoder, "_decode_usual", decoded_as_usual)
 
@@ -144,9 +144,9 @@ def test_an_object_that_fails_on_the_stack_of_the_caller_is_decoded_again_in_a_t
 def test_no_thread_tries_what_is_certainly_too_deep_for_an_empty_stack(
     counts: Counts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(recursion, "STACK", 400 * 4_000)  # Of a larger one, too few tokens are counted.
+    monkeypatch.setattr(json_text, "STACK", 400 * 4_000)  # Of a larger one, too few tokens are counted.
     with pytest.raises(RecursionError):
-        recursion.decoded_again(b"[" * 5_000 + b"]" * 5_000)
+        json_text.decoded_again(b"[" * 5_000 + b"]" * 5_000)
     assert counts.decodes == []
 
 
@@ -218,7 +218,7 @@ def nested(levels: int, closing: bytes = b"]") -> bytes:
 def test_brackets_are_matched_however_many_levels_there_are(levels: int) -> None:
     each = [nested(levels), b'{"a":%s}' % nested(levels), b'["[{",[],{},[[[]]],{"b":{"c":[{}]}}]'] * 3
     good = b",".join(each)
-    assert list(scanner.items(b"[%s]" % good)) == each
+    assert list(json_text.items(b"[%s]" % good)) == each
     assert outline(b'{"a":[%s],"b":0}' % good).members == {"a": b"[%s]" % good, "b": b"0"}
     for bad in (
         nested(levels, b"}"),
