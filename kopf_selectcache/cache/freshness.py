@@ -30,10 +30,9 @@ from typing import Any
 import msgspec
 
 from kopf_selectcache._errors import NotDeclared, ReadError, Stale
-from kopf_selectcache.core.errors import Garbled
+from kopf_selectcache.core.errors import Garbled, MetricReason
 from kopf_selectcache.core.json_text import with_room
 from kopf_selectcache.core.protocol.decoder import Reader
-from kopf_selectcache.core.reasons import MetricReason
 from kopf_selectcache.core.redact import clipped, printable
 from kopf_selectcache.core.store.projection import ALL, at
 from kopf_selectcache.core.store.record import (

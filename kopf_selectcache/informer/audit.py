@@ -11,9 +11,8 @@ from dataclasses import dataclass
 
 from kopf_selectcache.client.fetcher import Shared
 from kopf_selectcache.client.reading import Refused, Unreachable
-from kopf_selectcache.core.errors import Garbled
+from kopf_selectcache.core.errors import Garbled, MetricReason
 from kopf_selectcache.core.protocol.messages import exactly, is_beyond_server
-from kopf_selectcache.core.reasons import MetricReason
 from kopf_selectcache.core.redact import printable_name
 from kopf_selectcache.core.selection.kinds import Resource
 from kopf_selectcache.core.store.claims import Substore, differences

@@ -29,10 +29,9 @@ from kopf_selectcache._errors import (
     Unauthorized,
 )
 from kopf_selectcache.client.discovery import NotServed
-from kopf_selectcache.core.errors import TooLarge, Untransformed
+from kopf_selectcache.core.errors import MetricReason, ReasonLabel, TooLarge, Untransformed, reason_of_code
 from kopf_selectcache.core.protocol.machine import Lost, Silent
 from kopf_selectcache.core.protocol.messages import Refusal
-from kopf_selectcache.core.reasons import MetricReason, ReasonLabel, reason_of_code
 from kopf_selectcache.core.redact import Phrase, clipped, printable, printable_name
 from kopf_selectcache.core.selection.grammar import Unselected
 from kopf_selectcache.core.selection.kinds import KindKey

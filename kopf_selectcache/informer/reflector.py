@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from kopf_selectcache.client.reading import IdleTimeout, Lines, NoCredentials, Refused, Unreachable
 from kopf_selectcache.client.transport import accept_of, ask_in_size
-from kopf_selectcache.core.errors import Garbled, TooLarge
+from kopf_selectcache.core.errors import Garbled, MetricReason, TooLarge
 from kopf_selectcache.core.protocol.backoff import delay
 from kopf_selectcache.core.protocol.decoder import APIECE, SLICE, Reader
 from kopf_selectcache.core.protocol.machine import (
@@ -38,7 +38,6 @@ from kopf_selectcache.core.protocol.machine import (
 )
 from kopf_selectcache.core.protocol.messages import Event, Page, Refusal
 from kopf_selectcache.core.protocol.pager import PageSize
-from kopf_selectcache.core.reasons import MetricReason
 from kopf_selectcache.core.selection.grammar import Unselected
 from kopf_selectcache.core.selection.kinds import Resource
 from kopf_selectcache.core.store.changes import Change

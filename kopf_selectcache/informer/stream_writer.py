@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from kopf_selectcache.client.reading import NoCredentials, Refused, Unreachable
-from kopf_selectcache.core.errors import Garbled, TooLarge, Untransformed
+from kopf_selectcache.core.errors import Garbled, MetricReason, ReasonLabel, TooLarge, Untransformed
 from kopf_selectcache.core.protocol.machine import (
     Abandon,
     Begin,
@@ -37,7 +37,6 @@ from kopf_selectcache.core.protocol.machine import (
     step,
 )
 from kopf_selectcache.core.protocol.messages import Bookmark, Event, Refusal
-from kopf_selectcache.core.reasons import MetricReason, ReasonLabel
 from kopf_selectcache.core.selection.grammar import Unselected
 from kopf_selectcache.core.selection.kinds import Kind, Resource
 from kopf_selectcache.core.store.changes import Change

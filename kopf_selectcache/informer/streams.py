@@ -15,9 +15,8 @@ from kopf_selectcache._errors import ConflictingSelectors, DeclarationError
 from kopf_selectcache.client.discovery import NotServed, Resolution, search, settle
 from kopf_selectcache.client.reading import Refused, Unreachable
 from kopf_selectcache.client.transport import Transport
-from kopf_selectcache.core.errors import Garbled, let_exit
+from kopf_selectcache.core.errors import Garbled, ReasonLabel, let_exit
 from kopf_selectcache.core.protocol.backoff import delay
-from kopf_selectcache.core.reasons import ReasonLabel
 from kopf_selectcache.core.redact import printable
 from kopf_selectcache.core.selection.kinds import KindKey, Resource
 from kopf_selectcache.core.store.changes import Change

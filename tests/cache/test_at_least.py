@@ -21,7 +21,7 @@ from kopf_selectcache import (
 )
 from kopf_selectcache.cache.freshness import LONGEST_WAIT, wait
 from kopf_selectcache.cache.request import AtLeast
-from kopf_selectcache.core.reasons import MetricReason
+from kopf_selectcache.core.errors import MetricReason
 from kopf_selectcache.testing import FakeCache
 from kopf_selectcache.testing.faults import Refuse, Silence
 from tests.cache.environment import Environment

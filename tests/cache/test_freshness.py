@@ -13,7 +13,7 @@ import kopf
 import pytest
 
 from kopf_selectcache import DeclarationError, Forbidden, ReadError, Selector, Stale
-from kopf_selectcache.core.reasons import MetricReason
+from kopf_selectcache.core.errors import MetricReason
 from kopf_selectcache.errors import Oversized
 from kopf_selectcache.informer.reach import AwaitedVersions
 from kopf_selectcache.plugin.handlers import with_cache

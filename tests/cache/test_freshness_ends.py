@@ -17,7 +17,7 @@ from kopf._core.engines.posting import settings_var
 
 from kopf_selectcache import Forbidden, Selector
 from kopf_selectcache.cache.freshness import LONGEST, TICK, event_of
-from kopf_selectcache.core.reasons import MetricReason
+from kopf_selectcache.core.errors import MetricReason
 from kopf_selectcache.core.selection.kinds import Kind, Resource
 from kopf_selectcache.core.selection.regions import Keys
 from kopf_selectcache.core.store.claims import SPARE, Row, Unclaimed

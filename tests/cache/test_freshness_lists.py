@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kopf_selectcache import Selector
-from kopf_selectcache.core.reasons import MetricReason
+from kopf_selectcache.core.errors import MetricReason
 from kopf_selectcache.testing.faults import Gone, Refuse, Silence
 from kopf_selectcache.testing.request_log import Asked
 from tests.cache.test_freshness import WEB, handling, names, pod

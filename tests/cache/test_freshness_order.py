@@ -15,7 +15,7 @@ from kopf._core.reactor import subhandling
 
 from kopf_selectcache import Cached, Selector
 from kopf_selectcache.cache.freshness import wait_until_fresh
-from kopf_selectcache.core.reasons import MetricReason
+from kopf_selectcache.core.errors import MetricReason
 from kopf_selectcache.informer.health import Health
 from kopf_selectcache.plugin.handlers import with_cache
 from kopf_selectcache.testing.faults import Gone, Lag, Refuse, Silence

@@ -16,7 +16,7 @@ import pytest
 from kopf_selectcache import Cache, Key, NotDeclared, NotFound, NotSynced, ReadError, Stale
 from kopf_selectcache.cache.freshness import version_reached
 from kopf_selectcache.cache.reads import LONG, OpenSnapshots, PinnedReads
-from kopf_selectcache.core.reasons import MetricReason
+from kopf_selectcache.core.errors import MetricReason
 from kopf_selectcache.informer.state import InformerState
 from kopf_selectcache.testing import FakeCache
 from tests.cache.clients import V1Pod

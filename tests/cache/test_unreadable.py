@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from kopf_selectcache import Cached, Key, Selector
-from kopf_selectcache.core.reasons import MetricReason
+from kopf_selectcache.core.errors import MetricReason
 from kopf_selectcache.errors import ReadError, Rejected, Unreadable
 from kopf_selectcache.informer.health import LOG_INTERVAL
 from kopf_selectcache.plugin.operator import reports

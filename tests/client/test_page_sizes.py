@@ -16,10 +16,9 @@ import pytest
 
 from kopf_selectcache import Cached
 from kopf_selectcache.client.transport import WritingTransport
-from kopf_selectcache.core.errors import TooLarge
+from kopf_selectcache.core.errors import MetricReason, TooLarge
 from kopf_selectcache.core.protocol import pager
 from kopf_selectcache.core.protocol.pager import MOST_PAGE_BYTES, PAGE_BYTES
-from kopf_selectcache.core.reasons import MetricReason
 from kopf_selectcache.errors import Oversized, Stalled
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.settings.options import SelectCacheSettings

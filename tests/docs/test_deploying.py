@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 import yaml
 
-from kopf_selectcache.core.reasons import MetricReason
+from kopf_selectcache.core.errors import MetricReason
 from kopf_selectcache.testing import EmbeddedCluster
 from tests.apiserver.process import free_port
 from tests.rows import each_row

@@ -14,10 +14,9 @@ import pytest
 from kopf_selectcache import Cached, Forbidden, Key, NotSynced, Selector, StateError
 from kopf_selectcache.client.fetcher import metadata_of
 from kopf_selectcache.client.reading import Refused
-from kopf_selectcache.core.errors import Garbled
+from kopf_selectcache.core.errors import Garbled, MetricReason
 from kopf_selectcache.core.protocol.machine import Waiting
 from kopf_selectcache.core.protocol.pager import EMPTY_PAGES
-from kopf_selectcache.core.reasons import MetricReason
 from kopf_selectcache.core.selection.kinds import Resource
 from kopf_selectcache.core.store.claims import Substore
 from kopf_selectcache.core.store.record import Record

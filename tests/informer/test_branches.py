@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from kopf_selectcache import Cached, Forbidden, NotFound, NotSynced, OutsideFilter, Selector, Stale
+from kopf_selectcache.core.errors import MetricReason
 from kopf_selectcache.core.protocol.machine import Lost
-from kopf_selectcache.core.reasons import MetricReason
 from kopf_selectcache.errors import Missing
 from kopf_selectcache.informer.health import Health
 from kopf_selectcache.informer.streams import PAGES_AT_ONCE

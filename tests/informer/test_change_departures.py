@@ -14,7 +14,7 @@ import pytest
 from kopf_selectcache import Cached, LabelSelector, Selector
 from kopf_selectcache.cache.changes import BufferedChanges
 from kopf_selectcache.cache.request import Request
-from kopf_selectcache.core.reasons import MetricReason
+from kopf_selectcache.core.errors import MetricReason
 from kopf_selectcache.core.store.changes import Change
 from kopf_selectcache.informer.health import Health
 from kopf_selectcache.testing.faults import Inserted, NotServed, Refuse, Silence

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from kopf_selectcache import ReadError
-from kopf_selectcache.core.reasons import MetricReason
+from kopf_selectcache.core.errors import MetricReason
 from kopf_selectcache.informer.streams import StreamTasks
 from tests.faults.environment import operating, run
 from tests.faults.server import Server, listed, pod

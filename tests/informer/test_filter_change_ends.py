@@ -9,7 +9,7 @@ import pytest
 
 from kopf_selectcache import Cached, Forbidden, Key, NotSynced, Selector
 from kopf_selectcache._errors import Superseded
-from kopf_selectcache.core.reasons import MetricReason
+from kopf_selectcache.core.errors import MetricReason
 from kopf_selectcache.core.store.claims import OwnWrite
 from kopf_selectcache.errors import Stalled
 from kopf_selectcache.informer.health import Health

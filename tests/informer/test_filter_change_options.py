@@ -12,7 +12,7 @@ from weakref import ref
 import pytest
 
 from kopf_selectcache import Cached, Forbidden, NotSynced, Selector
-from kopf_selectcache.core.reasons import MetricReason
+from kopf_selectcache.core.errors import MetricReason
 from kopf_selectcache.core.store.claims import OwnWrite
 from kopf_selectcache.errors import Missing, Oversized
 from kopf_selectcache.informer.background import Failed

@@ -10,9 +10,9 @@ import pytest
 
 from kopf_selectcache import Selector
 from kopf_selectcache.client.reading import Refused, Unreachable
+from kopf_selectcache.core.errors import MetricReason
 from kopf_selectcache.core.protocol.machine import Watching
 from kopf_selectcache.core.protocol.messages import Page, Refusal, exactly
-from kopf_selectcache.core.reasons import MetricReason
 from kopf_selectcache.core.selection.regions import Keys
 from kopf_selectcache.core.store.union import Union
 from kopf_selectcache.informer.reach import SharedVersion, shared_versions

@@ -15,8 +15,8 @@ import pytest
 
 from kopf_selectcache import Selector
 from kopf_selectcache.client.reading import Refused, Unreachable
+from kopf_selectcache.core.errors import MetricReason
 from kopf_selectcache.core.protocol.messages import Refusal
-from kopf_selectcache.core.reasons import MetricReason
 from kopf_selectcache.core.selection.kinds import Resource
 from kopf_selectcache.core.store.claims import Substore
 from kopf_selectcache.core.store.record import Record

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kopf_selectcache import Selector
-from kopf_selectcache.core.reasons import StatusCode
+from kopf_selectcache.core.errors import StatusCode
 from kopf_selectcache.informer.health import Health
 from kopf_selectcache.informer.streams import WatchErrors
 from kopf_selectcache.types import WatchError

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kopf_selectcache.client.transport import KopfTransport
-from kopf_selectcache.core.reasons import MetricReason
+from kopf_selectcache.core.errors import MetricReason
 from tests.apiserver.server import ApiServer
 from tests.real.inprocess import operating, run, until
 

@@ -12,8 +12,8 @@ from kopf._cogs.structs.credentials import Vault
 
 from kopf_selectcache import Cached, Selector
 from kopf_selectcache.cache.cache import Cache
+from kopf_selectcache.core.errors import MetricReason
 from kopf_selectcache.core.json_text import decoded
-from kopf_selectcache.core.reasons import MetricReason
 from kopf_selectcache.errors import Unreadable
 from kopf_selectcache.testing.faults.payloads import nested
 from tests.apiserver.cluster import Cluster

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from kopf_selectcache import Forbidden, Selector
-from kopf_selectcache.core.reasons import MetricReason
+from kopf_selectcache.core.errors import MetricReason
 from kopf_selectcache.errors import Missing
 from kopf_selectcache.informer.health import Health
 from kopf_selectcache.testing import EmbeddedCluster
