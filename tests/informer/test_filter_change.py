@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from kopf_selectcache import Cached, Forbidden, NotSynced, Selector
+from kopf_selectcache import Cached, Forbidden, Selector
 from kopf_selectcache._errors import Superseded
 from kopf_selectcache.core.store.changes import Change
 from kopf_selectcache.core.store.packing import SiblingPacking
@@ -145,39 +145,6 @@ def test_16_a_change_shows_what_the_new_filter_selects(before: str, after: str) 
     run(main())
 
 
-def test_16_a_change_that_is_refused_leaves_the_former_filter() -> None:
-    async def main() -> None:
-        async with caching("app=web", *OBJECTS) as environment:
-            informer = environment.informer
-            await until(lambda: informer.state.is_synced)
-            follower, tasks, state = Follower(informer), asyncio.all_tasks(), informer.state
-            environment.cluster.faults.add(Refuse(403), verb="list", where=gold)
-            with pytest.raises(Forbidden):
-                await change(informer, [Selector("app=web"), Selector("tier=gold")])
-            assert informer.state is state
-            assert follower.causes == []
-            assert asyncio.all_tasks() == tasks
-            environment.cluster.patch(secret("web"), labelled(app="db"))
-            await until(lambda: "web" not in names(environment))
-
-    run(main())
-
-
-def test_16_a_change_that_takes_too_long_leaves_the_former_filter() -> None:
-    async def main() -> None:
-        async with caching("app=web", *OBJECTS) as environment:
-            informer = environment.informer
-            await until(lambda: informer.state.is_synced)
-            tasks, state = asyncio.all_tasks(), informer.state
-            environment.cluster.faults.add(Silence(), verb="list")
-            with pytest.raises(NotSynced):
-                await change(informer, "tier=gold", timeout=0.05)
-            assert informer.state is state
-            assert asyncio.all_tasks() == tasks
-
-    run(main())
-
-
 def test_16_a_newer_change_overtakes_one_that_is_not_complete() -> None:
     async def main() -> None:
         async with caching("app=web", *OBJECTS) as environment:
@@ -229,23 +196,6 @@ def test_16_a_stream_whose_present_list_is_not_complete_is_not_kept() -> None:
             assert split() == Split({reflector.stream: reflector}, {}, ())
             informer.state.union.begin(reflector.substore)
             assert split() == Split({}, {reflector.stream: Relist.INCOMPLETE}, (reflector,))
-
-    run(main())
-
-
-def test_16_a_change_that_fails_leaves_the_limit_of_the_former_filter() -> None:
-    async def main() -> None:
-        async with caching(Cached("app=web", max_bytes=1_000_000), *OBJECTS) as environment:
-            informer = environment.informer
-            await until(lambda: informer.state.is_synced)
-            tally = informer.swapper.share.tally
-            assert tally is not None
-            stored = tally.bytes
-            environment.cluster.faults.add(Refuse(403), verb="list", where=gold)
-            with pytest.raises(Forbidden):
-                await change(informer, [Selector("app=web"), Selector("tier=gold")], max_bytes=2_000_000)
-            assert tally.bytes == stored
-            assert not informer.swapper.share.is_suspended
 
     run(main())
 

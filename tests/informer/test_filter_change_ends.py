@@ -11,11 +11,10 @@ from kopf_selectcache import Cached, Forbidden, Key, NotSynced, Selector
 from kopf_selectcache._errors import Superseded
 from kopf_selectcache.core.errors import MetricReason
 from kopf_selectcache.core.store.claims import OwnWrite
-from kopf_selectcache.errors import Stalled
 from kopf_selectcache.informer.health import Health
 from kopf_selectcache.informer.reach import Prober
 from kopf_selectcache.informer.reflector import Reflector
-from kopf_selectcache.informer.swap import PreparedState, Swap
+from kopf_selectcache.informer.swap import PreparedState
 from kopf_selectcache.testing.faults import NotServed, Refuse, Silence
 from tests.faults.environment import run, until
 from tests.informer.test_filter_change import Follower, begin_change, change, gold, names
@@ -71,18 +70,6 @@ def test_16_streams_are_held_again_until_the_next_ones_are_as_new(
             assert all(held)
             assert names(environment) == {"gold", "both"}
             assert len(holds) > 2
-
-    run(main())
-
-
-def test_16_a_change_whose_streams_never_meet_ends_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Swap, "has_reached", lambda *_: False)
-
-    async def main() -> None:
-        async with caching("app=web", WEB, GOLD, BOTH) as environment:
-            await until(lambda: environment.informer.state.is_synced)
-            with pytest.raises(NotSynced, match="the watches have not reached the same version"):
-                await change(environment.informer, "tier=gold", timeout=2.0)
 
     run(main())
 
@@ -232,19 +219,6 @@ def test_16_equal_changes_share_one_error() -> None:
     run(main())
 
 
-def test_16_a_change_whose_list_is_refused_for_long_ends_with_the_reason() -> None:
-    async def main() -> None:
-        async with caching("app=web", WEB, GOLD) as environment:
-            informer = environment.informer
-            await until(lambda: informer.state.is_synced)
-            environment.cluster.faults.add(Refuse(503), verb="list", where=gold)
-            changing = asyncio.create_task(change(informer, "tier=gold", timeout=1.0))
-            with pytest.raises(Stalled):
-                await changing
-
-    run(main())
-
-
 def web(asked: Any) -> bool:
     return "app=web" in asked.query.get("labelSelector", "")
 
@@ -291,43 +265,6 @@ def test_16_a_mistake_of_the_prober_of_the_next_filter_is_logged_and_costs_nothi
 
     run(main())
     assert any(record.exc_info for record in caplog.records)
-
-
-def test_16_a_mistake_while_streams_are_brought_together_ends_the_change(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    async def mistaken(*_: object) -> None:
-        raise ZeroDivisionError
-
-    monkeypatch.setattr(Prober, "reach", mistaken)
-    monkeypatch.setattr(Swap, "has_reached", lambda *_: False)
-
-    async def main() -> None:
-        async with caching("app=web", WEB, GOLD) as environment:
-            await until(lambda: environment.informer.state.is_synced)
-            with pytest.raises(ZeroDivisionError):
-                await change(environment.informer, "tier=gold")
-            assert names(environment) == {"web"}
-
-    run(main())
-
-
-def test_16_a_timeout_of_the_users_function_is_not_that_of_the_change(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    async def main() -> None:
-        async with caching("app=web", WEB, GOLD) as environment:
-            informer = environment.informer
-            await until(lambda: informer.state.is_synced)
-
-            async def compute(*_: Any, **__: Any) -> None:
-                raise TimeoutError("of the function")
-
-            monkeypatch.setattr(informer.swapper, "index", compute)
-            with pytest.raises(TimeoutError, match="of the function"):
-                await change(informer, "tier=gold")
-
-    run(main())
 
 
 def test_16_while_a_kind_is_missing_a_change_may_be_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:

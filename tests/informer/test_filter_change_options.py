@@ -21,7 +21,7 @@ from kopf_selectcache.informer.swap import PreparedState
 from kopf_selectcache.testing.faults import NotServed, Refuse, Silence
 from tests.faults.environment import run, until
 from tests.informer.test_filter_change import Follower, begin_change, change, names
-from tests.secrets import Environment, caching, labelled, named, secret
+from tests.secrets import Environment, caching, named, secret
 
 WEB, GOLD = secret("web", app="web"), secret("gold", tier="gold")
 BOTH = secret("both", app="web", tier="gold")
@@ -186,27 +186,6 @@ def test_16_a_change_of_a_kind_that_was_never_found_fails() -> None:
             with pytest.raises((Missing, NotSynced)):
                 await change(informer, "tier=gold", timeout=1.0)
             assert informer.declared is former
-
-    run(main())
-
-
-def test_16_a_change_that_is_cancelled_leaves_nothing() -> None:
-    async def main() -> None:
-        async with caching(Cached(EITHER, max_bytes="1Mi"), WEB, GOLD, BOTH) as environment:
-            informer = environment.informer
-            await until(lambda: informer.state.is_synced)
-            tasks, state = asyncio.all_tasks(), informer.state
-            environment.cluster.faults.add(
-                Silence(), verb="list", where=lambda asked: "db" in asked.query.get("labelSelector", "")
-            )
-            changing = asyncio.create_task(change(informer, [*EITHER, Selector("app=db")]))
-            await until(lambda: informer.filter_change.prepared is not None)
-            environment.cluster.patch(WEB, labelled(seen="yes"))
-            await until(lambda: informer.state.store.get("shop", "web")[0].labels.get("seen"))  # type: ignore[union-attr]
-            changing.cancel()
-            await asyncio.wait({changing})
-            assert informer.state is state
-            nothing_is_left(environment, tasks)
 
     run(main())
 

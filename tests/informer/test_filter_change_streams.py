@@ -32,7 +32,6 @@ from tests.informer.test_filter_change_options import (
     HERE,
     WEB,
     large,
-    nothing_is_left,
 )
 from tests.secrets import caching, secret
 
@@ -249,25 +248,6 @@ def test_16_objects_of_a_refused_filter_are_not_read_as_those_of_the_former_one(
             await until(lambda: informer.state.is_synced)
             assert names(environment) == {"web"}
             assert {record.name for record in follower.view.values()} == {"web"}
-
-    run(main())
-
-
-def test_16_a_mistake_at_the_beginning_of_a_change_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def main() -> None:
-        async with caching(Cached("app=web", max_bytes="1Mi"), WEB, GOLD, BOTH) as environment:
-            informer = environment.informer
-            await until(lambda: informer.state.is_synced)
-            tasks, state = asyncio.all_tasks(), informer.state
-            with monkeypatch.context() as patched:
-                patched.setattr(OwnWrites, "inherit", lambda *_: 1 / 0)
-                with pytest.raises(ZeroDivisionError):
-                    await change(informer, EITHER)
-            assert informer.state is state
-            nothing_is_left(environment, tasks)
-            assert not informer.swapper.share.is_suspended
-            await change(informer, EITHER)
-            assert names(environment) == {"web", "gold", "both"}
 
     run(main())
 

@@ -64,7 +64,7 @@ FILTER_CHANGE: tuple[Mutant, ...] = (
     Mutant("forget the version of a cache of no namespace", "core/store/store.py", "            return self.held((namespace, name)), self._version\n", '            return self.held((namespace, name)), ""\n', 1,
            ("tests/core/store/test_union_groups.py::test_1_a_union_of_no_streams_knows_that_an_object_is_absent",)),
     Mutant("leave the limit of the former filter unchecked", "informer/swap.py", "            prepared.share.give_up()\n", "", 16,
-           ("tests/informer/test_filter_change.py::test_16_a_change_that_fails_leaves_the_limit_of_the_former_filter",)),
+           ("tests/informer/test_filter_change_failures.py::test_16_a_change_that_fails_leaves_everything_as_it_was",)),
     Mutant("exchange the streams while they end", "informer/streams.py", "            ends()\n            tasks = [*beside, *self._streams.values()]\n", "            tasks = [*beside, *self._streams.values()]\n            await asyncio.gather(*(task for task in tasks if task in self._cancelled or task.cancel()), return_exceptions=True)\n            ends()\n", 16,
            ("tests/informer/test_filter_change_streams.py::test_16_a_change_during_the_end_of_the_streams_starts_each_stream_once",)),
     Mutant("leave who waits for a stream that ends", "informer/swap.py", "            reflector.condition.dismiss()", "            pass", 16,
