@@ -22,17 +22,17 @@ from kopf_selectcache.core.redact import printable_name
 from kopf_selectcache.reactions.queue import MOST_CAUSES
 from kopf_selectcache.selectors.object_key import Key
 
-LIMIT = 20
+LIMIT_CALLS = 20
 """Calls in a row for one object to each of which the one before has led, or undone writes in a row to one
 object, until further calls are delayed."""
 
-QUIET = 2.0
+QUIET_SECONDS = 2.0
 """Seconds without such a call that end a row."""
 
-FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
+FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 1.0, 60.0
 """Seconds until the next call. Each further call of the row doubles them."""
 
-REMINDER = 3600.0
+REMINDER_SECONDS = 3600.0
 """Seconds until the log says it again."""
 
 MOST_TARGETS = 1_000
@@ -42,7 +42,7 @@ progress."""
 MOST_CHANGES, MOST_STEPS = 2_000, 100
 """The changes by handlers that are remembered, and the calls that have led to each."""
 
-SHOWN = 3
+SHOWN_TARGETS = 3
 """The written objects that a warning names."""
 
 _MOST_DOUBLED = 10  # Far beyond the longest pause.
@@ -86,14 +86,14 @@ class _Row:
     heard: deque[Caller] = field(default_factory=lambda: deque(maxlen=MOST_CAUSES))
 
     def is_over(self, at: float, now: float) -> bool:
-        return max(at, self.until) + QUIET < now
+        return max(at, self.until) + QUIET_SECONDS < now
 
     def undone(self, now: float) -> list[WriteTarget]:
         """Return the objects in which somebody undoes the writes without end."""
         return [
             target
             for target, last in self.targets.items()
-            if last.undone >= LIMIT and not self.is_over(last.at, now)
+            if last.undone >= LIMIT_CALLS and not self.is_over(last.at, now)
         ]
 
     def note(self, written: Written, now: float) -> bool:
@@ -143,7 +143,7 @@ class Chains:
         """Forget the changes that have led to their calls, and the oldest of too many."""
         if not self._steps:
             return
-        over = now - LONGEST_PAUSE - QUIET
+        over = now - LONGEST_PAUSE_SECONDS - QUIET_SECONDS
         old = [each for each, _ in takewhile(lambda item: item[1][0] < over, self._steps.items())]
         for oldest in old or list(islice(self._steps, max(0, len(self._steps) - MOST_CHANGES))):
             del self._steps[oldest]
@@ -222,7 +222,7 @@ class Brake:
         row.at = now
         led = [self._chains.steps(each) for each in callers]
         is_led = bool(led) and all((self, key) in each for each in led)
-        if not is_led and (row.own < LIMIT or row.until + QUIET < now):
+        if not is_led and (row.own < LIMIT_CALLS or row.until + QUIET_SECONDS < now):
             row.own = 0
             row.seen.clear()
         targets = {each.target for each in writes}
@@ -231,11 +231,13 @@ class Brake:
         row.seen |= targets
         repeated = [each.target for each in writes if row.note(each, now)]
         undone = [each for each in row.undone(now) if each in repeated]
-        if undone or (is_own and row.own >= LIMIT):
-            row.until = now + min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(row.pauses, _MOST_DOUBLED))
+        if undone or (is_own and row.own >= LIMIT_CALLS):
+            row.until = now + min(
+                LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2.0 ** min(row.pauses, _MOST_DOUBLED)
+            )
             row.pauses += 1
             self._warn(key, row, now, undone, frozenset().union(*led) if is_led else frozenset())
-        elif row.own < LIMIT and not row.undone(now):
+        elif row.own < LIMIT_CALLS and not row.undone(now):
             row.pauses = 0
 
     def _forget_old(self, now: float) -> None:
@@ -250,7 +252,7 @@ class Brake:
         self, key: Key, row: _Row, now: float, undone: Collection[WriteTarget], steps: frozenset[Step]
     ) -> None:
         """Say it once for the rows of a chain, and again after an hour."""
-        if row.warned is not None and now < row.warned + REMINDER:
+        if row.warned is not None and now < row.warned + REMINDER_SECONDS:
             return
         row.warned = now
         handlers, targets = {self.handler}, set(undone) or row.seen
@@ -261,13 +263,13 @@ class Brake:
                 handlers.add(brake.handler)
                 targets = targets | other.seen
         named = sorted(set(map(str, targets)))
-        more = f" and {len(named) - SHOWN} more" if len(named) > SHOWN else ""
+        more = f" and {len(named) - SHOWN_TARGETS} more" if len(named) > SHOWN_TARGETS else ""
         values = {
             "handler": " and ".join(sorted(handlers)),
             "object": f"{self.resource} {printable_name(*key.pair)}",
-            "written": ", ".join(named[:SHOWN]) + more,
-            "count": LIMIT,
-            "seconds": LONGEST_PAUSE,
+            "written": ", ".join(named[:SHOWN_TARGETS]) + more,
+            "count": LIMIT_CALLS,
+            "seconds": LONGEST_PAUSE_SECONDS,
         }
         if len(handlers) > 1:
             _logger.warning(

@@ -50,7 +50,7 @@ _KEY = _kopf.VaultKey("selectcache")  # There is one login.
 
 _SLOT = "_selectcache_caches"  # The attribute of settings with the named caches of their operator.
 
-LOGIN = 60.0
+LOGIN_SECONDS = 60.0
 """Maximum duration of a login in seconds."""
 
 _logger = logging.getLogger("kopf_selectcache")
@@ -277,7 +277,7 @@ class _LoginTask:
         login: Login | Credentials,
         vault: _kopf.Vault,
         *,
-        timeout: float = LOGIN,
+        timeout: float = LOGIN_SECONDS,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         chance: Callable[[], float] = random.random,
     ) -> None:

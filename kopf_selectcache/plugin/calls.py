@@ -96,7 +96,7 @@ class _Plain:
 
 Function: TypeAlias = Callable[..., Any]
 
-RETRY = 5.0
+RETRY_SECONDS = 5.0
 """Seconds until a handler is retried that read an unsynced cache for which it did not wait."""
 
 
@@ -399,7 +399,7 @@ async def resolved(operator: Operator, kind: KindKey) -> tuple[Informer, Resourc
 def _begin(fn: Callable[..., Any], operator: Operator, /, **kwargs: Any) -> Any:
     """Call a sync function, unless it got its thread only after the operator had begun to stop."""
     if operator.is_stopping:
-        raise kopf.TemporaryError(STOPPING, delay=RETRY)
+        raise kopf.TemporaryError(STOPPING, delay=RETRY_SECONDS)
     return fn(**kwargs)
 
 
@@ -447,7 +447,7 @@ async def _call_with_cache(
         if not isinstance(error, NotSynced) and not operator.is_end(error):
             tell_kopf(error)
             raise
-        raise kopf.TemporaryError(error.line, delay=RETRY) from error
+        raise kopf.TemporaryError(error.line, delay=RETRY_SECONDS) from error
     except Exception as error:
         tell_kopf(error)
         raise

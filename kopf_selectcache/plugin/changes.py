@@ -35,7 +35,7 @@ from kopf_selectcache.reactions.queue import Run
 from kopf_selectcache.selectors.object_key import Key
 
 from .brake import Caller
-from .calls import RETRY, Attempts, HandlerCalls, resolved
+from .calls import RETRY_SECONDS, Attempts, HandlerCalls, resolved
 from .on import ChangeHandler, change_handlers
 from .operator import Operator
 
@@ -83,12 +83,12 @@ async def deliver_changes(
     """Call the handlers of changes of a registry until cancelled."""
     async with asyncio.TaskGroup() as group:
         for handler in change_handlers(registry):
-            delivery = _Delivery(handler, operator, runtime)
+            delivery = _ChangeRunner(handler, operator, runtime)
             group.create_task(delivery.run(), name=f"selectcache: {handler.id}")
 
 
 @dataclass(slots=True)
-class _Waiting:
+class _PendingCall:
     """A change whose call is still to be made, or made again."""
 
     change: Change
@@ -99,7 +99,7 @@ class _Waiting:
     """True if the brake delays it, until the object changes again."""
 
 
-class _Calls(HandlerCalls):
+class _ChangeCalls(HandlerCalls):
     """The calls of one handler with the changes of one informer: what a key of its queue runs."""
 
     def __init__(
@@ -111,7 +111,7 @@ class _Calls(HandlerCalls):
         """Brings the changes. Set it before the first key runs."""
         self.pending = PendingChanges(causes=handler.causes)
         self.pending.added = self._add
-        self._waiting: dict[Key, _Waiting] = {}
+        self._waiting: dict[Key, _PendingCall] = {}
         self._lost = 0
         """The departures of which the log has said that they are lost."""
 
@@ -168,20 +168,20 @@ class _Calls(HandlerCalls):
         if key in self.brake.rows:
             callers += self.brake.heard(key)
             if pause := self.brake.pause(key, callers):
-                self._waiting[key] = _Waiting(change, attempts, now, is_braked=True)
+                self._waiting[key] = _PendingCall(change, attempts, now, is_braked=True)
                 return RunAgain(pause)
         seconds = await self._execute(key, change, callers, attempts)
         if seconds is None:
             self._finish(key)
             return None
-        self._waiting[key] = _Waiting(change, attempts, self._clock() + seconds)
+        self._waiting[key] = _PendingCall(change, attempts, self._clock() + seconds)
         return RunAgain(seconds)
 
     def _finish(self, key: Key) -> None:
         if self.pending.finish(key.pair):
             self.queue.add(key)
 
-    def _continues(self, waiting: _Waiting, change: Change, now: float) -> bool:
+    def _continues(self, waiting: _PendingCall, change: Change, now: float) -> bool:
         """Return True if a change continues the attempts of the one before: it is the same, or was joined in
         time.
         """
@@ -203,11 +203,11 @@ class _Calls(HandlerCalls):
                 outcome = await self.execute(ChangeArguments(logger, given), attempts)
         except Exception:
             _logger.exception("A call of %(handler)s is made again.", {"handler": str(self._handler)})
-            return RETRY
+            return RETRY_SECONDS
         return None if outcome.final else outcome.delay or 0.0
 
 
-class _Delivery:
+class _ChangeRunner:
     """The calls of one handler."""
 
     def __init__(self, handler: ChangeHandler, operator: Operator, runtime: Runtime) -> None:
@@ -285,7 +285,7 @@ class _Delivery:
             form=handler.form,
             is_plain=handler.where is None and handler.form is None,
         )
-        calls = _Calls(handler, operator, self._runtime, resource)
+        calls = _ChangeCalls(handler, operator, self._runtime, resource)
         begins_later, looked = self._is_excluded, asyncio.Event()
         subscription = Subscription(
             informer,

@@ -39,7 +39,7 @@ from .calls import (
     KINDS,
     NOT_ASYNC,
     ORIGINAL,
-    RETRY,
+    RETRY_SECONDS,
     Function,
     call,
     id_of,
@@ -243,7 +243,7 @@ async def _wait_and_call(
             ):
                 return None
         except Stale as error:
-            raise kopf.TemporaryError(error.line, delay=RETRY) from error
+            raise kopf.TemporaryError(error.line, delay=RETRY_SECONDS) from error
         except NotDeclared as error:
             raise _awaiting(error, is_retried=not isinstance(cause, _kopf.WatchingCause)) from error
         waits = Waits(operator.waits, stopped=None if stopper is None else stopper.async_event)
@@ -273,7 +273,7 @@ async def _wait_and_call(
             raise
         if isinstance(cause, _kopf.WebhookCause):
             raise kopf.AdmissionError(error.line, code=503) from error  # The client retries.
-        raise kopf.TemporaryError(error.line, delay=RETRY) from error
+        raise kopf.TemporaryError(error.line, delay=RETRY_SECONDS) from error
 
 
 def _awaiting(error: NotDeclared, *, is_retried: bool) -> NotSynced:

@@ -190,7 +190,7 @@ class OwnWatch:
 SINGLE_REQUESTS = 10
 """The most departures of one round that are asked about one by one."""
 
-RETRY_SECONDS = 1.0
+ASK_AGAIN_SECONDS = 1.0
 """Seconds until an object is asked for again that the filter selects: its stream will report it."""
 
 PAUSE_FACTOR = 10.0
@@ -239,11 +239,11 @@ class Departures:
 
     async def _ask(self) -> float:
         """Ask once about all departures so far; return the seconds until the next round."""
-        environment, pause = self._informer.environment, RETRY_SECONDS
+        environment, pause = self._informer.environment, ASK_AGAIN_SECONDS
         if len(self._asked) > SINGLE_REQUESTS:
             began = environment.clock()
             await self._drop_deleted()
-            pause = max(RETRY_SECONDS, PAUSE_FACTOR * (environment.clock() - began))
+            pause = max(ASK_AGAIN_SECONDS, PAUSE_FACTOR * (environment.clock() - began))
         changes = list(self._asked.values())[:SINGLE_REQUESTS]
         answers = await asyncio.gather(*map(self._found, changes), return_exceptions=True)
         is_waiting = False

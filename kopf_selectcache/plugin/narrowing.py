@@ -421,7 +421,7 @@ def _harm(
 
 # ---- Peering: finds the object that Kopf waits for before it calls any handler, if it is mandatory.
 
-AFTER = 10.0
+PEERING_SECONDS = 10.0
 """Seconds from the login to the warning."""
 
 GROUPS = ("kopf.dev", "zalando.org")
@@ -502,7 +502,7 @@ async def _exists(server: Client, resource: Resource, namespace: str | None, nam
 
 async def warn_of_peering(settings: kopf.OperatorSettings, runtime: Runtime) -> None:
     """Log once if Kopf still waits for a mandatory peering some time after the login."""
-    await runtime.environment.sleep(AFTER)
+    await runtime.environment.sleep(PEERING_SECONDS)
     namespaces = _kopf.exact_namespaces(_kopf.watched_patterns(settings))
     ask = partial(unmet_peering, runtime.transport, settings, namespaces)
     unmet = None

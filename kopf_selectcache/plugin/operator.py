@@ -69,7 +69,7 @@ EARLY_ACTIVITIES: Mapping[_kopf.Activity, str] = {
 """The activities whose handlers the caches wait for, so that these must not wait for the caches; with the
 names of their decorators in `kopf.on`."""
 
-LEAVING = 10.0
+LEAVING_SECONDS = 10.0
 """The seconds that a replica has to give its ranges to others at its end."""
 
 SHARED_SETTINGS = (
@@ -234,7 +234,7 @@ class Operator:
         """Give the ranges to other replicas at once: they would wait for the end of the Lease."""
         if self.replica is not None and self.replica.has_begun and not replica.done():
             with suppress(TimeoutError):
-                async with asyncio.timeout(LEAVING):
+                async with asyncio.timeout(LEAVING_SECONDS):
                     await asyncio.wait({replica})
         replica.cancel()
         await asyncio.gather(replica, return_exceptions=True)

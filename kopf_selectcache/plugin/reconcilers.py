@@ -50,7 +50,7 @@ from kopf_selectcache.reactions.sources import Channel, Kind, Source, SyncingSou
 from kopf_selectcache.selectors.object_key import Key
 
 from .brake import Caller
-from .calls import RETRY, Attempts, HandlerCalls, resolved
+from .calls import RETRY_SECONDS, Attempts, HandlerCalls, resolved
 from .on import formed_request
 from .operator import Operator
 from .patches import (
@@ -115,7 +115,7 @@ class ReconcileArguments(_kopf.Cause):
         }
 
 
-class Calls(HandlerCalls):
+class ReconcileCalls(HandlerCalls):
     """The calls of one reconciler for the keys of its queue."""
 
     def __init__(
@@ -209,7 +209,7 @@ class Calls(HandlerCalls):
     def _names(self) -> dict[str, str]:
         return {"handler": str(self._handler), "resource": str(self._resource)}
 
-    # ---- Calls.
+    # ---- ReconcileCalls.
 
     def add_again(self, has: Callable[[ObjectKey], bool]) -> None:
         for key in self._present():
@@ -254,7 +254,7 @@ class Calls(HandlerCalls):
                     return again
             return None if body is None else await self._run_present(key, body, run)
         except NotSynced:  # A cache lists again, or cannot.
-            return RunAgain(RETRY)
+            return RunAgain(RETRY_SECONDS)
         except NotDeclared:  # The kind is removed. Once it is declared again, all its objects are listed.
             return None
         finally:
@@ -322,7 +322,7 @@ class Calls(HandlerCalls):
         if is_terminating(body):  # Nothing was done for it, or nothing is left to do.
             return None
         if self._is_about_to_leave(body):
-            return RunAgain(RETRY)
+            return RunAgain(RETRY_SECONDS)
         return await self._change_finalizers(key, body, run, name, self._add_finalizer)
 
     async def _add_finalizer(self, key: Key, body: BodyView, name: str) -> bool:
@@ -459,11 +459,11 @@ async def run_reconcilers(
     memos = _kopf.Memos() if parts is None else parts.memos
     async with asyncio.TaskGroup() as group:
         for handler in handlers:
-            runner = _Runner(handler, handlers, operator, runtime, registry, memos)
+            runner = _ReconcilerRunner(handler, handlers, operator, runtime, registry, memos)
             group.create_task(runner.run(), name=f"selectcache: {handler.id}")
 
 
-class _Runner:
+class _ReconcilerRunner:
     """Runs one reconciler."""
 
     def __init__(
@@ -515,7 +515,7 @@ class _Runner:
         cleanup = Cleanup(
             handler, self._handlers, runtime, resource, records, kopfs=kopfs, registry=self._registry
         )
-        calls = Calls(handler, operator, runtime, resource, self._memos, records, cleanup)
+        calls = ReconcileCalls(handler, operator, runtime, resource, self._memos, records, cleanup)
         async with AsyncExitStack() as stack:
             stack.enter_context(runtime.extensions.get(WorkQueues).running(str(handler.id), calls.queue))
             syncing = list[SyncingSource]()

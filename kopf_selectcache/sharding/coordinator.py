@@ -283,7 +283,7 @@ class Coordinator:
                     if not self._inputs:
                         self._has_input.clear()
                         wait = max(0.0, due(self.state) - self._clock())
-                        await sleep_until(self._has_input, self._sleep(min(wait, _LONGEST)))
+                        await sleep_until(self._has_input, self._sleep(min(wait, _LONGEST_SLEEP_SECONDS)))
                     self._step(self._inputs.popleft() if self._inputs else Tick(), requests)
                 self._inputs.clear()
             finally:
@@ -571,7 +571,7 @@ class Coordinator:
         return f"/api/v1/namespaces/{self.namespace}/configmaps"
 
 
-_LONGEST = 3600.0  # No sleep is longer: `due` may be infinite.
+_LONGEST_SLEEP_SECONDS = 3600.0  # No sleep is longer: `due` may be infinite.
 
 
 def _decoded(answer: bytes) -> Any:

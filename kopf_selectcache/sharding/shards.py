@@ -22,7 +22,7 @@ from kopf_selectcache.informer.environment import end_within
 
 _logger = logging.getLogger("kopf_selectcache")
 
-CANCELLED = 5.0
+CANCELLED_SECONDS = 5.0
 """Seconds for the runs that were cancelled."""
 
 
@@ -63,7 +63,7 @@ class Handling(Protocol):
         """Ask those runs of the keys of a range to end that would go on forever, or that sleep."""
 
 
-class Caches(Protocol):
+class DividedCaches(Protocol):
     """The caches of the operator, of which some are divided."""
 
     def look_at_division(self) -> None:
@@ -118,7 +118,7 @@ class Shards:
         self._handling: list[Handling] = []
         self.cached = frozenset(each for each in range(ranges) if ownership.term_of(each) is not None)
         """The ranges whose keys are cached: those that are warm or being warmed, held or drained."""
-        self.caches: Caches | None = None
+        self.caches: DividedCaches | None = None
         """The caches that follow the ranges; None if none is divided."""
         self.reach: Callable[[str], Coroutine[Any, Any, None]] = _reached
         """Returns once the caches have all that the server had at a version."""
@@ -228,7 +228,7 @@ class Shards:
             ending.cancel()
         if not has_ended:
             # A thread can't be cancelled: it may go on, but its writes are refused from now on.
-            await end_within(self._cancel(range_), self._sleep(CANCELLED))
+            await end_within(self._cancel(range_), self._sleep(CANCELLED_SECONDS))
         # A task that a run has started may still write, and the server may execute what it has not answered.
         known = self._fences.pop(range_, None)
         is_answered = known is None or known[1].close()

@@ -11,7 +11,7 @@ import kopf
 from kopf_selectcache import EVERYTHING, Cached, Key, LabelSelector, Selector, reconcile, settings_of
 from kopf_selectcache.plugin.hooks import checked
 from kopf_selectcache.plugin.reconcile import check_declared, reconcilers
-from kopf_selectcache.plugin.reconcilers import Calls
+from kopf_selectcache.plugin.reconcilers import ReconcileCalls
 from kopf_selectcache.testing import FakeCache
 from tests.messages.commands import run
 from tests.messages.logs import log
@@ -67,7 +67,9 @@ def leave_on(finalizer: str | None) -> Callable[[], Any]:
         _handler=SimpleNamespace(finalizer=finalizer),
         _names={"handler": "Reconciler 'follow'", "resource": "configmaps"},
     )
-    return lambda: Calls._warn_of_leftover(cast("Any", calls), Key("a", namespace="ns"), cast("Any", {}))
+    return lambda: ReconcileCalls._warn_of_leftover(
+        cast("Any", calls), Key("a", namespace="ns"), cast("Any", {})
+    )
 
 
 def remove(*arguments: str) -> Callable[[], Any]:

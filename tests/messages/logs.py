@@ -39,7 +39,7 @@ from kopf_selectcache.informer.reach import Comparison
 from kopf_selectcache.informer.stream_writer import StreamWriter
 from kopf_selectcache.informer.streams import Claims, warn_provisional
 from kopf_selectcache.informer.subscribers import Subscribers
-from kopf_selectcache.plugin.brake import LIMIT, Brake, Chains
+from kopf_selectcache.plugin.brake import LIMIT_CALLS, Brake, Chains
 from kopf_selectcache.plugin.calls import call, make_plain
 from kopf_selectcache.plugin.narrowing import advice_on, narrow, warn_of_filter, warn_of_peering
 from kopf_selectcache.plugin.patches import log_refused
@@ -567,7 +567,7 @@ def _loop(uids: Callable[[int], str], *handlers: str) -> Callable[[], None]:
             Brake(f"Reconciler '{each}'", "webapps.example.com", lambda: 0.0, chains) for each in handlers
         ]
         target = WriteTarget("configmaps", "shop", "config", "")
-        for number in range(len(brakes) * (LIMIT + 1)):
+        for number in range(len(brakes) * (LIMIT_CALLS + 1)):
             version, config = str(number), Key("config", namespace="shop")
             with brakes[number % len(brakes)].watching(key, [(config, str(number - 1))]):
                 note = notes.get()

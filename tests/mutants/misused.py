@@ -60,8 +60,8 @@ MISUSED: tuple[Mutant, ...] = (
     Mutant(
         "leave the ways out of a reconciler's call that is too early",
         BY_CACHES,
-        "kopf.TemporaryError(error.line, delay=RETRY) from error",
-        "kopf.TemporaryError(str(error), delay=RETRY) from error",
+        "kopf.TemporaryError(error.line, delay=RETRY_SECONDS) from error",
+        "kopf.TemporaryError(str(error), delay=RETRY_SECONDS) from error",
         20,
         (LOGGED,),
     ),

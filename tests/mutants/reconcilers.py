@@ -41,7 +41,7 @@ RECONCILERS: tuple[Mutant, ...] = (
            (BRAKE + "17_a_handler_that_follows_the_writes_of_another_one_is_not_slowed_down",)),
     Mutant("warn of a loop of two handlers twice", BRAKING, "                other.warned = now\n", "", 17,
            (BRAKE + "17_two_handlers_whose_writes_call_each_other_are_slowed_down",)),
-    Mutant("delay calls long after a loop has ended", BRAKING, "(row.own < LIMIT or row.until + QUIET < now)", "row.own < LIMIT", 17,
+    Mutant("delay calls long after a loop has ended", BRAKING, "(row.own < LIMIT_CALLS or row.until + QUIET_SECONDS < now)", "row.own < LIMIT_CALLS", 17,
            (BRAKE + "17_a_loop_that_has_ended_delays_nothing_though_others_keep_calling",)),
     Mutant("forget the changes that are joined with that of a call", CHANGES, "            callers += self.brake.heard(key)\n", "", 17,
            (BRAKE + "17_two_handlers_whose_writes_call_each_other_are_slowed_down",)),

@@ -279,7 +279,7 @@ SHARDING: tuple[Mutant, ...] = (
     Mutant(
         "let runs of a range that goes go on",
         SHARDS,
-        "            await end_within(self._cancel(range_), self._sleep(CANCELLED))\n",
+        "            await end_within(self._cancel(range_), self._sleep(CANCELLED_SECONDS))\n",
         "            pass\n",
         21,
         (HANDLERS + "runs_of_a_range_that_goes_may_end_and_are_cancelled_after_their_time",),

@@ -15,11 +15,11 @@ import pytest
 import kopf_selectcache as selectcache
 from kopf_selectcache.cache.noting import WriteTarget, Written, notes
 from kopf_selectcache.plugin.brake import (
-    LIMIT,
-    LONGEST_PAUSE,
+    LIMIT_CALLS,
+    LONGEST_PAUSE_SECONDS,
     MOST_CHANGES,
     MOST_TARGETS,
-    QUIET,
+    QUIET_SECONDS,
     Brake,
     Chains,
 )
@@ -33,7 +33,7 @@ from tests.plugin.virtual import Times
 PERIOD = 150.0
 """Seconds in which the versions are counted."""
 
-FEW = 2 * LIMIT
+FEW = 2 * LIMIT_CALLS
 """The calls in this time at most: the first ones, and then one after each pause."""
 
 ENDLESS = 2000
@@ -77,10 +77,10 @@ def test_17_writes_of_a_reconciler_to_its_own_object_do_not_call_it_without_end(
         async with serving(app()) as cluster, operated(registry, cluster):
             await times.until(lambda: calls, within=10)
             await asyncio.sleep(PERIOD)
-            assert LIMIT < len(calls) <= FEW
+            assert LIMIT_CALLS < len(calls) <= FEW
             before = len(calls)
             cluster.patch(app(), {"spec": {"size": 1}})  # Somebody else's change is not delayed.
-            await times.until(lambda: len(calls) > before, within=LONGEST_PAUSE / 10)
+            await times.until(lambda: len(calls) > before, within=LONGEST_PAUSE_SECONDS / 10)
 
     times.run(main())
     (warning,) = warnings_in(caplog)
@@ -92,7 +92,7 @@ def test_17_writes_in_a_thread_count_too(
     registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls: list[str] = []
-    monkeypatch.setattr("kopf_selectcache.plugin.brake.QUIET", 60.0)  # The threads take real time.
+    monkeypatch.setattr("kopf_selectcache.plugin.brake.QUIET_SECONDS", 60.0)  # The threads take real time.
 
     @selectcache.reconcile(APPS, registry=registry, id="follow")
     def follow(cache: selectcache.SyncCache, name: str, **_: Any) -> None:
@@ -102,7 +102,7 @@ def test_17_writes_in_a_thread_count_too(
 
     async def main() -> None:
         async with serving(app()) as cluster, operated(registry, cluster):
-            await until(lambda: warnings_in(caplog) or len(calls) > 2 * LIMIT)
+            await until(lambda: warnings_in(caplog) or len(calls) > 2 * LIMIT_CALLS)
 
     run(main())
     assert len(warnings_in(caplog)) == 1
@@ -123,10 +123,10 @@ def test_17_writes_of_a_handler_of_changes_to_its_own_object_do_not_call_it_with
         async with serving(app()) as cluster, operated(registry, cluster):
             await times.until(lambda: calls, within=10)
             await asyncio.sleep(PERIOD)
-            assert LIMIT < len(calls) <= FEW
+            assert LIMIT_CALLS < len(calls) <= FEW
             before = len(calls)
             cluster.patch(app(), {"spec": {"size": 1}})
-            await times.until(lambda: len(calls) > before, within=LONGEST_PAUSE / 10)
+            await times.until(lambda: len(calls) > before, within=LONGEST_PAUSE_SECONDS / 10)
 
     times.run(main())
     (warning,) = warnings_in(caplog)
@@ -202,11 +202,11 @@ def test_17_two_handlers_whose_writes_call_each_other_are_slowed_down(
         async with serving(app()) as cluster, operated(registry, cluster):
             await times.until(lambda: calls, within=10)
             await asyncio.sleep(PERIOD)
-            assert 2 * LIMIT <= len(calls) <= 2 * FEW
+            assert 2 * LIMIT_CALLS <= len(calls) <= 2 * FEW
             before = len(calls)
             cluster.patch(app(), {"spec": {"size": 1}})  # Somebody else's change is not delayed.
             if declare in (by_patch, by_write):
-                await times.until(lambda: len(calls) > before, within=LONGEST_PAUSE / 10)
+                await times.until(lambda: len(calls) > before, within=LONGEST_PAUSE_SECONDS / 10)
 
     times.run(main())
     warnings = warnings_in(caplog)
@@ -237,7 +237,7 @@ def test_17_two_handlers_that_write_the_objects_of_each_other_are_slowed_down(
         async with serving(app(), config("child", size="0")) as cluster, operated(registry, cluster):
             await times.until(lambda: calls, within=10)
             await asyncio.sleep(PERIOD)
-            assert LIMIT < len(calls) <= FEW
+            assert LIMIT_CALLS < len(calls) <= FEW
 
     times.run(main())
     (warning,) = warnings_in(caplog)
@@ -264,7 +264,7 @@ def test_17_a_reconciler_whose_objects_are_deleted_each_time_is_slowed_down(
             await times.until(lambda: calls, within=10)
             await asyncio.sleep(PERIOD)
             created = cluster.requests.where(verb="create", resource="configmaps")
-            assert LIMIT < len(created) <= FEW
+            assert LIMIT_CALLS < len(created) <= FEW
             assert len(calls) <= 2 * FEW
 
     times.run(main())
@@ -304,7 +304,7 @@ def test_17_a_reconciler_whose_changes_are_reverted_each_time_is_slowed_down(
             async with operated(registry, cluster):
                 await times.until(lambda: calls, within=10)
                 await asyncio.sleep(PERIOD)
-                assert LIMIT < len(cluster.requests.where(verb="patch", resource="configmaps")) <= FEW
+                assert LIMIT_CALLS < len(cluster.requests.where(verb="patch", resource="configmaps")) <= FEW
 
     times.run(main())
     (warning,) = warnings_in(caplog)
@@ -317,7 +317,7 @@ def test_17_a_reconciler_whose_changes_are_reverted_each_time_is_slowed_down(
 def test_17_a_reconciler_that_creates_one_object_per_call_is_not_slowed_down(
     registry: kopf.OperatorRegistry, times: Times, caplog: pytest.LogCaptureFixture
 ) -> None:
-    most = 5 * LIMIT
+    most = 5 * LIMIT_CALLS
 
     @selectcache.reconcile(APPS, owns=["configmaps"], registry=registry, id="follow")
     async def follow(cache: selectcache.Cache, body: Any, patch: kopf.Patch, **_: Any) -> None:
@@ -334,11 +334,11 @@ def test_17_a_reconciler_that_creates_one_object_per_call_is_not_slowed_down(
     assert not warnings_in(caplog)
 
 
-@pytest.mark.parametrize("most_per_call", [1, 5 * LIMIT])
+@pytest.mark.parametrize("most_per_call", [1, 5 * LIMIT_CALLS])
 def test_17_a_handler_that_follows_the_writes_of_another_one_is_not_slowed_down(
     registry: kopf.OperatorRegistry, times: Times, caplog: pytest.LogCaptureFixture, most_per_call: int
 ) -> None:
-    most = 5 * LIMIT
+    most = 5 * LIMIT_CALLS
 
     @selectcache.reconcile(APPS, owns=["configmaps"], registry=registry, id="create")
     async def create(cache: selectcache.Cache, body: Any, **_: Any) -> None:
@@ -382,7 +382,7 @@ def test_17_a_chain_of_handlers_that_each_react_once_is_not_slowed_down(
     async def main() -> None:
         async with serving(app()) as cluster, operated(registry, cluster):
             await times.until(lambda: has_status(cluster, {"count": 0, "other": 0}), within=10)
-            for size in range(1, 5 * LIMIT):
+            for size in range(1, 5 * LIMIT_CALLS):
                 cluster.patch(app(), {"spec": {"size": size}})
                 await times.until(partial(has_status, cluster, {"count": size, "other": size}), within=0.5)
 
@@ -406,11 +406,13 @@ def test_17_a_handler_that_writes_the_status_for_each_change_of_a_user_is_not_sl
     async def main() -> None:
         async with serving(app()) as cluster, operated(registry, cluster):
             await times.until(lambda: cluster.get(app()).get("status") == {"count": 0}, within=10)
-            for size in range(1, 20 * LIMIT):
+            for size in range(1, 20 * LIMIT_CALLS):
                 cluster.patch(app(), {"spec": {"size": size}})
                 for _ in range(size % 7):
                     await asyncio.sleep(0)
-            await times.until(lambda: cluster.get(app())["status"] == {"count": 20 * LIMIT - 1}, within=0.5)
+            await times.until(
+                lambda: cluster.get(app())["status"] == {"count": 20 * LIMIT_CALLS - 1}, within=0.5
+            )
 
     times.run(main())
     assert not warnings_in(caplog)
@@ -434,7 +436,7 @@ def test_17_a_status_that_follows_an_object_that_goes_to_and_fro_is_not_delayed(
             cluster.create(config("child", cluster.get(app()), size="0"))
             async with operated(registry, cluster):
                 await times.until(partial(has_status, cluster, {"count": 0, "other": 1}), within=10)
-                for number in range(5 * LIMIT):
+                for number in range(5 * LIMIT_CALLS):
                     cluster.patch(config("child"), {"data": {"size": str(number % 2)}})
                     wanted = {"count": number % 2, "other": 1}
                     await times.until(partial(has_status, cluster, wanted), within=0.5)
@@ -446,7 +448,7 @@ def test_17_a_status_that_follows_an_object_that_goes_to_and_fro_is_not_delayed(
 def test_17_objects_that_somebody_deletes_all_at_one_time_are_created_again_without_a_delay(
     registry: kopf.OperatorRegistry, times: Times, caplog: pytest.LogCaptureFixture
 ) -> None:
-    names = [f"child-{number}" for number in range(5 * LIMIT)]
+    names = [f"child-{number}" for number in range(5 * LIMIT_CALLS)]
 
     @selectcache.reconcile(APPS, owns=["configmaps"], registry=registry, id="follow")
     async def follow(cache: selectcache.Cache, body: Any, **_: Any) -> None:
@@ -486,7 +488,7 @@ def test_17_an_apply_that_changes_nothing_is_not_taken_for_one_that_was_undone(
     async def main() -> None:
         async with serving(app()) as cluster, operated(registry, cluster):
             await times.until(lambda: calls, within=10)
-            for number in range(5 * LIMIT):
+            for number in range(5 * LIMIT_CALLS):
                 calls.clear()
                 cluster.patch(config("child"), {"data": {"other": str(number)}})
                 await times.until(lambda: calls, within=0.5)
@@ -532,30 +534,30 @@ def test_17_the_pauses_grow_to_a_minute_and_the_log_repeats_it_after_an_hour(
     clock = Clock()
     brake = Brake("Reconciler 'follow'", "webapps.example.com", clock, Chains())
     pauses = [called(brake, clock, number) for number in range(100)]
-    assert pauses[: LIMIT + 1] == [0.0] * (LIMIT + 1)
-    assert pauses[LIMIT + 1 : LIMIT + 9] == [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0]
+    assert pauses[: LIMIT_CALLS + 1] == [0.0] * (LIMIT_CALLS + 1)
+    assert pauses[LIMIT_CALLS + 1 : LIMIT_CALLS + 9] == [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0]
     assert len(warnings_in(caplog)) == 1 + int(clock.now // 3600)
 
 
 def test_17_a_row_is_over_after_a_quiet_time() -> None:
     clock = Clock()
     brake = Brake("Reconciler 'follow'", "webapps.example.com", clock, Chains())
-    for number in range(5 * LIMIT):
+    for number in range(5 * LIMIT_CALLS):
         assert called(brake, clock, number) == 0.0
-        clock.now += QUIET + 0.1
+        clock.now += QUIET_SECONDS + 0.1
 
 
 def test_17_a_loop_that_has_ended_delays_nothing_though_others_keep_calling() -> None:
     clock = Clock()
     brake = Brake("Reconciler 'follow'", "webapps.example.com", clock, Chains())
-    for number in range(2 * LIMIT):
+    for number in range(2 * LIMIT_CALLS):
         called(brake, clock, number)
-    end = clock.now + LONGEST_PAUSE + QUIET
+    end = clock.now + LONGEST_PAUSE_SECONDS + QUIET_SECONDS
     for number in range(100, 2000, 4):  # Somebody else causes one call, and later that a second one.
         assert called(brake, clock, number) == 0.0
         if clock.now > end:
             assert called(brake, clock, number + 1) == 0.0
-        clock.now += QUIET / 4
+        clock.now += QUIET_SECONDS / 4
 
 
 def test_17_what_is_remembered_of_calls_is_bounded() -> None:
@@ -563,9 +565,9 @@ def test_17_what_is_remembered_of_calls_is_bounded() -> None:
     brake = Brake("Reconciler 'follow'", "webapps.example.com", clock, Chains())
     for number in range(1000):
         called(brake, clock, number, key=Key(f"web-{number}", namespace="shop"))
-        clock.now += QUIET / 10
+        clock.now += QUIET_SECONDS / 10
     assert len(brake.rows) < 25
-    clock.now += QUIET
+    clock.now += QUIET_SECONDS
     assert called(brake, clock, 1000, key=Key("web-999", namespace="shop")) == 0.0
     for half in ("a", "b"):
         with brake.watching(KEY, []):
@@ -578,9 +580,9 @@ def test_17_what_is_remembered_of_calls_is_bounded() -> None:
     for number in range(MOST_CHANGES + 1):
         chains.note(written(number), (brake, KEY), [], clock.now)
     assert [bool(chains.steps((KEY, str(number)))) for number in (0, 1, MOST_CHANGES)] == [False, True, True]
-    chains.forget_old(clock.now + LONGEST_PAUSE + QUIET)
+    chains.forget_old(clock.now + LONGEST_PAUSE_SECONDS + QUIET_SECONDS)
     assert chains.steps((KEY, "1"))
-    chains.forget_old(clock.now + LONGEST_PAUSE + QUIET + 1)
+    chains.forget_old(clock.now + LONGEST_PAUSE_SECONDS + QUIET_SECONDS + 1)
     assert not any(chains.steps((KEY, str(number))) for number in range(MOST_CHANGES + 1))
 
 

@@ -34,7 +34,7 @@ from kopf_selectcache._kopf import settings_var
 from kopf_selectcache.errors import Unauthorized
 from kopf_selectcache.informer.environment import Ending
 from kopf_selectcache.informer.informers import Runtime
-from kopf_selectcache.plugin.caches import LOGIN, _LoginTask
+from kopf_selectcache.plugin.caches import LOGIN_SECONDS, _LoginTask
 from kopf_selectcache.testing import EmbeddedCluster
 from tests.faults.environment import nothing_left, run, until
 from tests.kopf_operators import Cluster, operating, pod
@@ -640,7 +640,7 @@ class TestLogin:
         run(main())
 
     def test_it_may_take_a_minute(self) -> None:
-        assert (_LoginTask(lambda **_: None, Vault())._timeout, LOGIN) == (60.0, 60.0)
+        assert (_LoginTask(lambda **_: None, Vault())._timeout, LOGIN_SECONDS) == (60.0, 60.0)
 
     def test_equal_credentials_are_new_ones_each_time(self) -> None:
         """A late refusal of the former ones does not hit them."""

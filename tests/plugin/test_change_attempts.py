@@ -16,8 +16,8 @@ from kopf_selectcache.core.selection.kinds import Resource, find
 from kopf_selectcache.core.store.changes import Change, ChangeCause
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.informer.environment import Retries
-from kopf_selectcache.plugin.calls import RETRY, Attempts
-from kopf_selectcache.plugin.changes import _Calls
+from kopf_selectcache.plugin.calls import RETRY_SECONDS, Attempts
+from kopf_selectcache.plugin.changes import _ChangeCalls
 from kopf_selectcache.plugin.on import change_handlers
 from kopf_selectcache.reactions.engine import Worker
 from kopf_selectcache.reactions.queue import Run
@@ -65,7 +65,7 @@ class Calls:
         runtime = FakeCache([], {"secrets": ""})._runtime
         runtime.retries = Retries(lambda: self.now, self._sleep, lambda: 0.5)
         (handler,) = change_handlers(registry)
-        self.calls = _Calls(handler, operator, runtime, SECRETS)
+        self.calls = _ChangeCalls(handler, operator, runtime, SECRETS)
         self.calls._called = handler  # It takes no cache.
         self.worker = Worker(
             self.calls.queue,
@@ -110,7 +110,7 @@ def test_the_wait_for_the_caches_does_not_count_for_the_time_limit() -> None:
 
 
 def test_15_a_change_that_was_joined_is_not_given_up_without_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
-    calls = Calls(failures=0, timeout=RETRY)
+    calls = Calls(failures=0, timeout=RETRY_SECONDS)
     calls.add(updated(1, 2))
     failures, execute = [RuntimeError("a bug")], _kopf.execute_handler_once
 
@@ -122,7 +122,7 @@ def test_15_a_change_that_was_joined_is_not_given_up_without_a_call(monkeypatch:
     monkeypatch.setattr(_kopf, "execute_handler_once", failing)
     calls.slept = lambda: calls.add(updated(2, 3))
     run(calls)
-    assert (calls.seen, calls.times) == ([("3", 0)], [RETRY])
+    assert (calls.seen, calls.times) == ([("3", 0)], [RETRY_SECONDS])
 
 
 def test_a_change_that_is_joined_in_time_continues_the_attempts() -> None:

@@ -357,7 +357,7 @@ async def test_6_an_answer_that_shows_the_label_again_is_no_departure(
         return answer
 
     monkeypatch.setattr(Departures, "_found", find)
-    monkeypatch.setattr("kopf_selectcache.plugin.knowledge.RETRY_SECONDS", 0.01)
+    monkeypatch.setattr("kopf_selectcache.plugin.knowledge.ASK_AGAIN_SECONDS", 0.01)
     async with (
         serving(labelled("a", "web")) as cluster,
         feeding(registry, cluster, filters={KEY: "app=web"}) as settings,

@@ -11,7 +11,7 @@ import pytest
 
 import kopf_selectcache as selectcache
 from kopf_selectcache import DeclarationError
-from kopf_selectcache.plugin.brake import LIMIT
+from kopf_selectcache.plugin.brake import LIMIT_CALLS
 from kopf_selectcache.testing.faults import Refuse
 from tests.plugin.finalizing import (
     DONE,
@@ -212,7 +212,7 @@ def test_18_a_finalizer_that_somebody_removes_without_end_is_added_ever_more_slo
             async with operated(registry, cluster):
                 await times.until(lambda: calls, within=10)
                 await asyncio.sleep(LONG)
-        assert LIMIT < len(calls) < 2 * LIMIT
+        assert LIMIT_CALLS < len(calls) < 2 * LIMIT_CALLS
 
     times.run(main())
     assert "Something undoes what Reconciler 'follow' writes" in caplog.text

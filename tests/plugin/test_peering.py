@@ -12,7 +12,7 @@ import pytest
 
 from kopf_selectcache.client.reading import Refused
 from kopf_selectcache.core.protocol.messages import Refusal
-from kopf_selectcache.plugin.narrowing import AFTER, unmet_peering
+from kopf_selectcache.plugin.narrowing import PEERING_SECONDS, unmet_peering
 from kopf_selectcache.testing import EmbeddedCluster
 from kopf_selectcache.testing.faults import Refuse
 from tests.plugin.reconciling import config, operated
@@ -137,11 +137,11 @@ def test_20_the_log_names_the_peering_that_kopf_waits_for(
             cluster.create(PEERINGS, config("a"))
             options: dict[str, Any] = {"standalone": False, "peering_name": "ours"}
             async with operated(registry, cluster, filters=FILTERS, **options):
-                await times.until(lambda: CALLS_NONE in caplog.text, within=6 * AFTER)
-                await asyncio.sleep(3 * AFTER)  # In virtual time.
+                await times.until(lambda: CALLS_NONE in caplog.text, within=6 * PEERING_SECONDS)
+                await asyncio.sleep(3 * PEERING_SECONDS)  # In virtual time.
                 assert not called
                 cluster.create(PEERING)
-                await times.until(lambda: "a" in called, within=6 * AFTER)
+                await times.until(lambda: "a" in called, within=6 * PEERING_SECONDS)
 
     times.run(main())
     said = [text for text in caplog.messages if CALLS_NONE in text]
@@ -160,7 +160,7 @@ def test_20_kopf_calls_no_handler_with_a_mandatory_peering_and_without_any(
             cluster.create(PEERINGS, PEERING, config("a"))
             options: dict[str, Any] = {"standalone": True, "peering_name": "ours"}
             async with operated(registry, cluster, filters=FILTERS, **options):
-                await times.until(lambda: CALLS_NONE in caplog.text, within=6 * AFTER)
+                await times.until(lambda: CALLS_NONE in caplog.text, within=6 * PEERING_SECONDS)
 
     times.run(main())
     assert "--standalone turns it off. Leave out --standalone, or leave out --peering" in caplog.text
@@ -179,7 +179,7 @@ def test_20_the_log_names_the_peering_after_a_failed_request(
             )
             options: dict[str, Any] = {"standalone": False, "peering_name": "ours"}
             async with operated(kopf.OperatorRegistry(), cluster, filters=FILTERS, **options):
-                await times.until(lambda: CALLS_NONE in caplog.text, within=6 * AFTER)
+                await times.until(lambda: CALLS_NONE in caplog.text, within=6 * PEERING_SECONDS)
 
     times.run(main())
     assert f"clusterkopfpeerings.kopf.dev/ours does not exist. {CREATE}." in caplog.text
@@ -199,7 +199,7 @@ def test_20_a_peering_that_may_not_be_listed_is_asked_for_once(
             )
             options: dict[str, Any] = {"standalone": False, "peering_name": "ours"}
             async with operated(kopf.OperatorRegistry(), cluster, filters=FILTERS, **options):
-                await asyncio.sleep(12 * AFTER)  # In virtual time.
+                await asyncio.sleep(12 * PEERING_SECONDS)  # In virtual time.
             assert len(refused.hits) == 1
 
     times.run(main())
@@ -216,7 +216,7 @@ def test_no_warning_of_a_peering_that_exists_or_may_be_absent(
             cluster.create(PEERINGS, PEERING)
             options: dict[str, Any] = {"standalone": False, "peering_name": name}
             async with operated(kopf.OperatorRegistry(), cluster, filters=FILTERS, **options):
-                await asyncio.sleep(3 * AFTER)  # In virtual time.
+                await asyncio.sleep(3 * PEERING_SECONDS)  # In virtual time.
 
     times.run(main())
     assert CALLS_NONE not in caplog.text

@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry
 
 import kopf_selectcache as selectcache
 from kopf_selectcache import DeclarationError, Key, ReadError, _kopf
-from kopf_selectcache.plugin.brake import LIMIT
+from kopf_selectcache.plugin.brake import LIMIT_CALLS
 from kopf_selectcache.plugin.hooks import checked
 from kopf_selectcache.plugin.operator import operator_of
 from kopf_selectcache.plugin.reconcile import NAMES
@@ -187,10 +187,10 @@ def test_a_field_that_the_server_prunes_is_named_and_slows_the_calls_down(
 
     async def main() -> None:
         async with serving(app()) as cluster, operated(registry, cluster):
-            await until(lambda: "calls itself" in caplog.text or len(calls) > 2 * LIMIT)
+            await until(lambda: "calls itself" in caplog.text or len(calls) > 2 * LIMIT_CALLS)
             cluster.create(app("other"))
             await until(lambda: "status" in cluster.get(app("other")))
-            assert calls.count("web") == LIMIT + 1
+            assert calls.count("web") == LIMIT_CALLS + 1
             cluster.patch(app(), {"spec": {"size": 1}})  # Another's change is not delayed.
             before = calls.count("web")
             await until(lambda: calls.count("web") > before)
