@@ -25,7 +25,7 @@ from kopf_selectcache.settings.declaration import Cached
 from kopf_selectcache.settings.planner import Plan
 from kopf_selectcache.settings.sharding import EVERY_NAMESPACE, Decision
 
-from ._late import Late
+from ._code import Late
 from .operator_loader import Loaded
 from .output import PROBLEM, CommandError
 

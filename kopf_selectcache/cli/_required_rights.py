@@ -24,9 +24,18 @@ from kopf_selectcache.settings.options import SelectCacheSettings
 from kopf_selectcache.settings.planner import Right, of_cache
 
 from ._caches import divided, following
-from ._code import fetches_in, posts_events, records_events
+from ._code import (
+    Beside,
+    Late,
+    Unawaited,
+    declarations_in,
+    fetches_in,
+    posts_events,
+    records_events,
+    second_caches,
+    unawaited_in,
+)
 from ._constants import Names, Program, SourceFile
-from ._late import Beside, Late, declarations_in, second_caches
 from ._rights import (
     CRDS,
     LIVE,
@@ -40,7 +49,6 @@ from ._rights import (
     of_live,
     of_sharding,
 )
-from ._unawaited import Unawaited, unawaited_in
 from .operator_loader import Loaded, names_of
 from .output import PROBLEM, CommandError, Group
 

@@ -44,7 +44,7 @@ from kopf_selectcache.settings.checks import bytes_in, readable, written
 from kopf_selectcache.settings.declaration import Cached
 from kopf_selectcache.settings.planner import Plan, Right, merged, of_cache
 
-from . import _late, _paths, _required_rights, operator_loader, output
+from . import _code, _paths, _required_rights, operator_loader, output
 from ._caches import decision_on, declared_in, plan
 from ._report import Division, Follower, KopfHandlers, Problem, Report, Result, Section
 from ._required_rights import Needs, key_of
@@ -77,7 +77,7 @@ async def run(arguments: argparse.Namespace) -> CommandResult:
 
 async def checked(arguments: argparse.Namespace, *, errors: TextIO, clock: Callable[[], float]) -> Report:
     """Return the report on the operator in its cluster; raise CommandError."""
-    late = _late.given(arguments)
+    late = _code.given_caches(arguments)
     async with operator_loader.loaded(arguments, plain=True) as operator:
         await operator.log_in()
         namespace = operator_loader.namespace_of(arguments)

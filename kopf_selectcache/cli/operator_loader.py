@@ -27,7 +27,7 @@ from kopf_selectcache.plugin.hooks import checked
 from kopf_selectcache.plugin.operator import namespaces_of
 from kopf_selectcache.settings.options import SelectCacheSettings, settings_of
 
-from . import _late, _login
+from . import _code, _login
 from ._code import declares_later, records_events
 from ._login import answered, chosen_cluster, is_of_library, line_of, login, traced
 from .output import PROBLEM, CommandError, Group
@@ -77,7 +77,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("-P", "--peering", metavar="NAME", help="the name of its peering")
     group.add_argument("--standalone", action="store_true", help="no peering")
     _login.add_arguments(parser)
-    _late.add_arguments(parser)
+    _code.add_arguments(parser)
 
 
 def add_account(group: Group, what_for: str) -> None:

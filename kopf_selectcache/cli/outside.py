@@ -22,7 +22,7 @@ from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.informer.memory import PAGE_LIMIT, PATIENCE
 from kopf_selectcache.selectors.kind_keys import text_of
 
-from . import _late, operator_loader, output
+from . import _code, operator_loader, output
 from ._caches import PlannedCache, declared_in, metadata_in, plan_of, resource_of
 from ._objects import Target
 from ._required_rights import kinds_with_handlers
@@ -56,7 +56,7 @@ async def run(arguments: argparse.Namespace) -> CommandResult:
     """Return the objects, with the exit code 0 if there are none, 1 if there are some, and 2 if some kinds
     could not be looked at; raise CommandError.
     """
-    late = _late.given(arguments)
+    late = _code.given_caches(arguments)
     async with operator_loader.loaded(arguments) as operator:
         await operator.log_in()
         return (await _Search(operator, late).result()).answer()
@@ -116,7 +116,7 @@ class OutsideReport(NamedTuple):
 class _Search:
     """Lists the operator's own objects, and then those of its caches that the filters leave out."""
 
-    def __init__(self, operator: Loaded, late: Sequence[_late.Late]) -> None:
+    def __init__(self, operator: Loaded, late: Sequence[_code.Late]) -> None:
         self._operator = operator
         self._late = late
         self._notes: list[str] = []

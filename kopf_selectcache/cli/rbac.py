@@ -12,7 +12,7 @@ import yaml
 
 from kopf_selectcache.settings.planner import Right, merged
 
-from . import _late, _required_rights, operator_loader, output
+from . import _code, _required_rights, operator_loader, output
 from ._manifests import NoRights, as_list, as_name, as_yaml, granted_by, manifests
 from ._objects import DEFAULT
 from ._required_rights import Needs
@@ -57,7 +57,7 @@ async def run(arguments: argparse.Namespace) -> CommandResult:
             namespace = next(
                 (each.namespace for each in granted if each.resource == "leases" and each.namespace), ""
             )
-        needs = Needs(operator, _late.given(arguments), arguments.fetch, namespace=namespace)
+        needs = Needs(operator, _code.given_caches(arguments), arguments.fetch, namespace=namespace)
         rights, recorded = await needs.all(), await needs.of_recorders()
         if arguments.check is None:
             account = arguments.account or f"{DEFAULT}/{as_name(operator.name)}"

@@ -19,7 +19,7 @@ from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.selection.kinds import Resource
 from kopf_selectcache.settings.planner import Right, merged, of_cache
 
-from . import _late, operator_loader, output
+from . import _code, operator_loader, output
 from ._caches import PlannedCache, declared_in, plan_of, resource_of
 from ._fleet import fleets_in
 from ._objects import EXAMPLES as HOW
@@ -50,7 +50,7 @@ async def run(arguments: argparse.Namespace) -> CommandResult:
     """
     arguments.paths, words = _split(arguments.paths, has_file=not arguments.module)
     parts_of(words)  # A mistake is an error before anything is loaded.
-    late = _late.given(arguments)
+    late = _code.given_caches(arguments)
     async with operator_loader.loaded(arguments) as operator:
         await operator.log_in()
         watched = operator.watched or ()
@@ -153,7 +153,7 @@ def _plain(why: Why, missing: Sequence[Right]) -> dict[str, Any]:
 
 
 async def _caches_of(
-    operator: Loaded, late: Sequence[_late.Late], resource: Resource
+    operator: Loaded, late: Sequence[_code.Late], resource: Resource
 ) -> AsyncIterator[PlannedCache]:
     for key, cached, _ in declared_in(operator, late):
         try:

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from kopf_selectcache.cli._unawaited import unawaited_in
+from kopf_selectcache.cli._code import unawaited_in
 from tests.cli.conftest import Command
 
 PATCH = "cache.live.patch('pods', 'a', {}, namespace='b')"

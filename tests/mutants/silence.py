@@ -390,7 +390,7 @@ SILENCE: tuple[Mutant, ...] = (
     ),
     Mutant(
         "take a write in a condition for one that is awaited",
-        "cli/_unawaited.py",
+        "cli/_code.py",
         "        case ast.If(test=value) | ast.While",
         "        case ast.While",
         20,
@@ -406,7 +406,7 @@ SILENCE: tuple[Mutant, ...] = (
     ),
     Mutant(
         "check no call of current() for an await",
-        "cli/_unawaited.py",
+        "cli/_code.py",
         "if name in names and is_cache(cache)",
         "if name in names and isinstance(cache, ast.Name) and is_cache(cache)",
         20,
