@@ -44,11 +44,10 @@ from kopf_selectcache.settings.checks import bytes_in, readable, written
 from kopf_selectcache.settings.declaration import Cached
 from kopf_selectcache.settings.planner import Plan, Right, merged, of_cache
 
-from . import _code, _paths, _required_rights, operator_loader, output
+from . import _code, _paths, _rights, operator_loader, output
 from ._caches import decision_on, declared_in, plan
 from ._report import Division, Follower, KopfHandlers, Problem, Report, Result, Section
-from ._required_rights import Needs, key_of
-from ._rights import EVENTS, LIVE, RECONCILERS, SHARDING, choose
+from ._rights import EVENTS, LIVE, RECONCILERS, SHARDING, Needs, choose, key_of
 from .operator_loader import NO_CACHE, Loaded
 from .output import PROBLEM, CommandResult, Progress, width_of
 
@@ -63,7 +62,7 @@ EXAMPLES = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     operator_loader.add_arguments(parser)
-    _required_rights.add_arguments(parser)
+    _rights.add_arguments(parser)
     group = output.add_arguments(parser, "wide")
     operator_loader.add_account(group, "look at its permissions, and not at your own")
 

@@ -12,11 +12,10 @@ import yaml
 
 from kopf_selectcache.settings.planner import Right, merged
 
-from . import _code, _required_rights, operator_loader, output
+from . import _code, _rights, operator_loader, output
 from ._manifests import NoRights, as_list, as_name, as_yaml, granted_by, manifests
 from ._objects import DEFAULT
-from ._required_rights import Needs
-from ._rights import beyond, choose, lacking, plain
+from ._rights import Needs, beyond, choose, lacking, plain
 from .output import PROBLEM, CommandError, CommandResult
 
 NAME = "rbac"
@@ -30,7 +29,7 @@ EXAMPLES = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     operator_loader.add_arguments(parser)
-    group = _required_rights.add_arguments(parser)
+    group = _rights.add_arguments(parser)
     group.add_argument(
         "--check",
         nargs="?",

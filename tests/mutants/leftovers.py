@@ -142,7 +142,7 @@ LEFTOVERS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "forget the permission to patch finalizers",
-        "cli/_required_rights.py",
+        "cli/_rights.py",
         '("",) if handler.has_finalizer else ()',
         "()",
         20,

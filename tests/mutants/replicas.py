@@ -33,7 +33,7 @@ REPLICAS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "leave the permissions of replicas out",
-        "cli/_required_rights.py",
+        "cli/_rights.py",
         "        rights += self.of_sharding()\n",
         "",
         21,
