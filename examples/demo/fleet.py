@@ -6,7 +6,7 @@ import time
 from running import Operator, held_back
 from screen import BOLD, DIM, GREEN, RED
 
-from kopf_selectcache.cli._fleet import fleet_of
+from kopf_selectcache.cli.shards import fleet_of
 from kopf_selectcache.core.assignment.rendezvous import RANGES
 
 NAME, HOME = "pages", "operators"

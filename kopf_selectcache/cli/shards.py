@@ -5,19 +5,35 @@ Changes nothing in the cluster.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from itertools import groupby
+from typing import Any, NamedTuple
+
+import msgspec
 
 from kopf_selectcache.client.reading import Refused
 from kopf_selectcache.client.transport import KopfTransport
-from kopf_selectcache.core.assignment.records import assignment_name
-from kopf_selectcache.core.assignment.rendezvous import RANGES, desired_owners
+from kopf_selectcache.core.assignment.records import (
+    LABEL,
+    AssignmentRead,
+    LeaseRead,
+    Share,
+    assignment_name,
+    read_assignment,
+    read_lease,
+    replica_of,
+)
+from kopf_selectcache.core.assignment.rendezvous import RANGES, desired_owners, range_of_key
+from kopf_selectcache.core.assignment.replica import Options
 from kopf_selectcache.core.errors import Garbled
+from kopf_selectcache.core.selection.kinds import Resource, find
 from kopf_selectcache.settings.sharding import Sharding
+from kopf_selectcache.sharding.replica import timing_of
 
 from . import _login, operator_loader, output
-from ._fleet import Fleet, Replica, fleets_in
+from ._caches import metadata_in
 from .output import PROBLEM, CommandError, CommandResult
 
 NAME = "shards"
@@ -186,3 +202,272 @@ def _fixed(sharding: Sharding, count: int) -> CommandResult:
         ]
     }
     return CommandResult("\n".join(lines), data)
+
+
+# ---- Reads from the cluster which replicas a sharded operator has, and which ranges of keys each of them
+# owns. Changes nothing there.
+
+AHEAD = 5.0
+"""Seconds by which a clock may be ahead of ours before a note says so."""
+
+
+class Replica(NamedTuple):
+    """One replica, as its Lease says."""
+
+    name: str
+    state: str
+    """`alive`; `leaving`; `late`, if it has stopped because it did not renew its Lease; `left`, if it has
+    ended, and ranges of it wait for another owner; or `unreadable`, if somebody edited the Lease."""
+    identity: str
+    """Empty if the Lease can't be read."""
+    since: str
+    """When its Lease was created."""
+    age: float | None
+    """Seconds since it renewed its Lease, by our clock."""
+    ranges: tuple[int, ...]
+    namespaces: tuple[str, ...] | None
+    """The namespaces in its ranges; None if they are unknown."""
+
+    @property
+    def acts(self) -> bool:
+        """True if it handles its ranges."""
+        return self.state in ("alive", "leaving")
+
+    def plain(self) -> dict[str, Any]:
+        """Return the replica as JSON has it."""
+        return {
+            "name": self.name,
+            "state": self.state,
+            "identity": self.identity or None,
+            "since": self.since or None,
+            "renewedSecondsAgo": None if self.age is None else round(self.age, 1),
+            "ranges": list(self.ranges),
+            "namespaces": None if self.namespaces is None else list(self.namespaces),
+        }
+
+
+class Fleet(NamedTuple):
+    """The replicas of one operator, and their ranges."""
+
+    name: str
+    namespace: str
+    replicas: tuple[Replica, ...]
+    trouble: str
+    """Why the assignment can't be used; empty if it can."""
+    by: str
+    shares: tuple[Share, ...]
+    """The owner and epoch of each range; empty if the assignment can't be used."""
+    unowned: tuple[int, ...]
+    """The ranges that no replica handles."""
+    unserved: tuple[str, ...] | None
+    """The namespaces in these ranges; None if they are unknown."""
+
+    @property
+    def moves(self) -> int:
+        """How many times a range has gone to another owner since the assignment was made."""
+        return sum(max(0, share.epoch - 1) for share in self.shares)
+
+    @property
+    def moving(self) -> tuple[tuple[int, str, str], ...]:
+        """The ranges that a replica is about to take from another one, with both."""
+        return tuple(
+            (range_, replica_of(share.owner), replica_of(share.warm))
+            for range_, share in enumerate(self.shares)
+            if share.warm and share.warm != share.owner
+        )
+
+    @property
+    def idle(self) -> tuple[str, ...]:
+        """The replicas that own no range and get none, although others do."""
+        getting = {taker for _, _, taker in self.moving}
+        idle = (each for each in self.replicas if each.state == "alive" and not each.ranges)
+        return tuple(each.name for each in idle if self.shares and each.name not in getting)
+
+    def owner(self, namespace: str | None, name: str, by: str) -> tuple[str, int]:
+        """Return the replica that handles an object, and the number of its range; "" if none does."""
+        range_ = range_of_key(namespace, name, by, len(self.shares) or RANGES)
+        handles = bool(self.shares) and range_ not in self.unowned
+        return (replica_of(self.shares[range_].owner) if handles else ""), range_
+
+    def plain(self) -> dict[str, Any]:
+        """Return the replicas and ranges as JSON has them."""
+        return {
+            "name": self.name,
+            "namespace": self.namespace,
+            "by": self.by or None,
+            "assignment": self.trouble or "ok",
+            "replicas": [each.plain() for each in self.replicas],
+            "ranges": [
+                {
+                    "range": range_,
+                    "owner": replica_of(share.owner) or None,
+                    "epoch": share.epoch,
+                    "movesTo": replica_of(share.warm) or None,
+                }
+                for range_, share in enumerate(self.shares)
+            ],
+            "moves": self.moves,
+            "unowned": {
+                "ranges": list(self.unowned),
+                "namespaces": None if self.unserved is None else list(self.unserved),
+            },
+        }
+
+
+def fleet_of(
+    name: str,
+    namespace: str,
+    leases: Iterable[object],
+    configmap: object | None,
+    namespaces: Sequence[str] | None,
+    now: datetime,
+) -> Fleet:
+    """Return what the Leases and the ConfigMap of one operator say. `namespaces` are those of the cluster."""
+    read = read_assignment(configmap)
+    assignment, options = read.assignment, Options("", "")
+    trouble = _unusable(read)
+    if assignment is not None and assignment.hash != options.hash:
+        trouble, namespaces = f"it divides by {assignment.hash}, which this version doesn't know", None
+    by = assignment.by if assignment is not None else ""
+    if by == "object":
+        namespaces = None  # Each may have objects in all ranges.
+    shares = assignment.shares if assignment is not None and not trouble else ()
+    count = len(shares) or options.ranges
+    by_range: dict[int, list[str]] = {}
+    for each in namespaces or ():
+        by_range.setdefault(range_of_key(each, "", by, count), []).append(each)
+
+    def inside(ranges: Iterable[int]) -> tuple[str, ...] | None:
+        if namespaces is None:
+            return None
+        return tuple(sorted(each for range_ in ranges for each in by_range.get(range_, ())))
+
+    owned: dict[str, list[int]] = {}
+    for range_, share in enumerate(shares):
+        if share.owner:
+            owned.setdefault(share.owner, []).append(range_)
+    replicas = []
+    for body in leases:
+        if (lease := read_lease(body, name)) is not None:
+            holder = lease.lease.holder if lease.lease is not None else ""
+            if lease.lease is not None and not holder:
+                continue  # It has left.
+            ranges = tuple(owned.pop(holder, ()))
+            state, age = _state(lease, body, now)
+            since = _member(body, "metadata", "creationTimestamp")
+            replicas.append(Replica(lease.name, state, holder, since, age, ranges, inside(ranges)))
+    for identity, numbers in owned.items():  # Of processes that hold no Lease any more.
+        replicas.append(
+            Replica(replica_of(identity), "left", identity, "", None, tuple(numbers), inside(numbers))
+        )
+    acting = {range_ for each in replicas if each.acts for range_ in each.ranges}
+    unowned = tuple(range_ for range_ in range(count) if range_ not in acting)
+    replicas.sort(key=lambda each: (each.name, each.identity))
+    return Fleet(name, namespace, tuple(replicas), trouble, by, shares, unowned, inside(unowned))
+
+
+def _unusable(read: AssignmentRead) -> str:
+    if read.broken:
+        return read.broken
+    return "" if read.assignment is not None else "it is absent"
+
+
+def _state(read: LeaseRead, body: object, now: datetime) -> tuple[str, float | None]:
+    """Return the state of a replica, and the age of its last renewal."""
+    lease = read.lease
+    if lease is None:
+        return "unreadable", None
+    age = _age(_member(body, "spec", "renewTime"), now)
+    seconds = _member(body, "spec", "leaseDurationSeconds", of=int) or Options("", "").timing.lease
+    timing = timing_of(float(seconds))
+    if age is None or age >= timing.lease - timing.margin:
+        return "late", age
+    return ("leaving" if lease.is_leaving else "alive"), age
+
+
+def _age(text: str, now: datetime) -> float | None:
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return (now - (found if found.tzinfo else found.replace(tzinfo=UTC))).total_seconds()
+
+
+def _member(body: object, *path: str, of: type[Any] = str) -> Any:
+    for each in path:
+        body = body.get(each) if isinstance(body, Mapping) else None
+    return body if isinstance(body, of) else of()
+
+
+def ahead(fleet: Fleet) -> list[str]:
+    """Return a note for each replica whose clock is ahead of ours: its state may be wrong."""
+    return [
+        f"The clock of {each.name} is {-each.age:.0f} s ahead of this machine's, so its state may be wrong."
+        for each in fleet.replicas
+        if each.age is not None and each.age < -AHEAD
+    ]
+
+
+# ---- Reading.
+
+
+async def fleets_in(
+    transport: KopfTransport, name: str, namespace: str | None, now: datetime
+) -> tuple[list[Fleet], list[str]]:
+    """Return the sharded operators of a name, of all names if it is empty, in a namespace, or in all; and
+    notes on what is unknown. Raise Refused, Unreachable or Garbled.
+    """
+    query = {"labelSelector": f"{LABEL}={name}" if name else LABEL}
+    within = f"namespaces/{namespace}/" if namespace else ""
+    leases = await _listed(transport, f"/apis/coordination.k8s.io/v1/{within}leases", query)
+    maps = await _listed(transport, f"/api/v1/{within}configmaps", query)
+    groups = {(namespace, name)} if name and namespace else set[tuple[str, str]]()
+    groups |= {
+        (_member(each, "metadata", "namespace"), _member(each, "metadata", "labels", LABEL))
+        for each in (*leases, *maps)
+    }
+    namespaces, notes = await _namespaces(transport)
+    found = []
+    for where, group in sorted(groups):
+        own = [each for each in leases if _member(each, "metadata", "namespace") == where]
+        configmap = await _configmap(transport, where, group)
+        fleet = fleet_of(group, where, own, configmap, namespaces, now)
+        found.append(fleet)
+        notes += ahead(fleet)
+    return found, notes
+
+
+async def _namespaces(transport: KopfTransport) -> tuple[list[str] | None, list[str]]:
+    """Return the names of all namespaces; None, with a note, if they can't be listed."""
+    kind = find("namespaces")
+    assert kind is not None, "it is built in"
+    resource = Resource(kind, "v1")
+    try:
+        path = resource.path(None)
+        return [record.name async for record in metadata_in(transport, resource, path, {})], []
+    except (Refused, Garbled) as error:
+        why = error.refusal.message if isinstance(error, Refused) else error
+        return None, [f"The namespaces in the ranges are unknown: {why}."]
+
+
+async def _configmap(transport: KopfTransport, namespace: str, group: str) -> object | None:
+    """Return the ConfigMap of an operator, also if it has lost its label; None if there is none."""
+    path = f"/api/v1/namespaces/{namespace}/configmaps/{assignment_name(group)}"
+    try:
+        return _decoded(await transport.get(path, {}))
+    except Refused as refused:
+        if refused.refusal.code != 404:
+            raise
+        return None
+
+
+async def _listed(transport: KopfTransport, path: str, query: Mapping[str, str]) -> list[object]:
+    items = _decoded(await transport.get(path, query)).get("items")
+    return items if isinstance(items, list) else []
+
+
+def _decoded(answer: bytes) -> dict[str, Any]:
+    with suppress(msgspec.DecodeError, UnicodeError, RecursionError):
+        if isinstance(found := msgspec.json.decode(answer), dict):
+            return found
+    raise Garbled("the answer is no object")

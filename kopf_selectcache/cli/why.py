@@ -21,12 +21,12 @@ from kopf_selectcache.settings.planner import Right, merged, of_cache
 
 from . import _code, operator_loader, output
 from ._caches import PlannedCache, declared_in, plan_of, resource_of
-from ._fleet import fleets_in
 from ._objects import EXAMPLES as HOW
 from ._objects import parts_of, targets_of
 from ._rights import plain
 from .operator_loader import Loaded
 from .output import PROBLEM, UNKNOWN, CommandError, CommandResult
+from .shards import fleets_in
 
 NAME = "why"
 HELP = "Explain why an object is in the cache, or isn't."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .mutant import Mutant
 
-FLEET, SHOWN = "cli/_fleet.py", "tests/cli/test_shards.py::"
+FLEET, SHOWN = "cli/shards.py", "tests/cli/test_shards.py::"
 
 REPLICAS: tuple[Mutant, ...] = (
     Mutant(
