@@ -16,14 +16,16 @@ from typing import TextIO
 from kopf_selectcache import _kopf
 from kopf_selectcache.client.discovery import NotServed, resolve
 from kopf_selectcache.client.reading import Refused
+from kopf_selectcache.client.transport import Transport
 from kopf_selectcache.core.errors import Garbled, Untransformed
 from kopf_selectcache.core.redact import NOTHING
 from kopf_selectcache.core.selection.kinds import KindKey, Resource, find
 from kopf_selectcache.core.store.changes import ChangeCause
+from kopf_selectcache.core.store.projection import Keys
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.errors import SelectCacheError
-from kopf_selectcache.informer.checks import Reviewer
-from kopf_selectcache.informer.memory import Amount, Counter
+from kopf_selectcache.informer.checks import Reviewer, mistaken, shown
+from kopf_selectcache.informer.memory import Amount, Counter, Samples
 from kopf_selectcache.informer.namespaces import absent, exists, named_by
 from kopf_selectcache.plugin.feed_safety import (
     DECLARED_LATER,
@@ -44,7 +46,7 @@ from kopf_selectcache.settings.checks import bytes_in, readable, written
 from kopf_selectcache.settings.declaration import Cached
 from kopf_selectcache.settings.planner import Plan, Right, merged, of_cache
 
-from . import _code, _paths, _rights, operator_loader, output
+from . import _code, _rights, operator_loader, output
 from ._caches import decision_on, declared_in, plan
 from ._report import Division, Follower, KopfHandlers, Problem, Report, Result, Section
 from ._rights import EVENTS, LIVE, RECONCILERS, SHARDING, Needs, choose, key_of
@@ -323,7 +325,7 @@ class Check:
                 built_in=find(self._key) is not None,
                 narrowing=self._operator.declared.narrow_handlers,
             )
-        wrong, nothing = await _paths.looked_at(
+        wrong, nothing = await looked_at(
             self._operator.transport, resource, self._cached, counter.samples, self._declared
         )
         self._problems += wrong
@@ -538,3 +540,46 @@ def _stored_part(cached: Cached) -> str:
     """Return the stored part of the objects."""
     kept = str(cached.projection) or "all but managedFields"
     return f"{kept}, outside={cached.outside!r}" if cached.outside is not None else kept
+
+
+# ---- The paths of `keep=` and `index=` that objects do not have.
+
+ENOUGH = 20
+"""Minimum of objects for the conclusion that a function of an index finds nothing."""
+
+
+async def looked_at(
+    transport: Transport, resource: Resource, cached: Cached, samples: Samples, declared: str
+) -> tuple[list[Problem], list[str]]:
+    """Return a problem for each declared path that objects cannot have. If the server does not tell which
+    fields there are, return a hint for each path at which no sample has a value. Raise Unreachable.
+    """
+    lacking = [("keep=", path) for path in samples.without_value(cached.own_paths)]
+    hints = list[str]()
+    for each in samples.without_key(cached.indexes):
+        if each.path is not None:
+            lacking.append((f"index {each.name!r}", each.path))
+        elif len(samples) >= ENOUGH:
+            hints.append(
+                f"index={{{each}}} finds none of the {len(samples):,} objects in the sample. Look at its"
+                " function"
+            )
+    mistakes, unclear = dict[Keys, str](), list[Keys]()
+    if lacking:
+        with suppress(Refused, Garbled):
+            mistakes, unclear = await mistaken(transport, resource, [path for _, path in lacking])
+    hints += [
+        f"{option} names {shown(path)}, but none of {len(samples):,} {resource} has a value there. Check"
+        f" the spelling: the server doesn't publish their fields"
+        for option, path in (lacking if len(samples) else ())
+        if path in unclear
+    ]
+    problems = [
+        Problem(
+            f"{resource}: {option} names {mistakes[path]}, but {resource} don't have that field",
+            f"Correct it in {declared}",
+        )
+        for option, path in lacking
+        if path in mistakes
+    ]
+    return problems, hints

@@ -312,7 +312,7 @@ SILENCE: tuple[Mutant, ...] = (
     ),
     Mutant(
         "want 20 objects before a path is a mistake",
-        "cli/_paths.py",
+        "cli/check.py",
         "        if path in mistakes\n",
         "        if path in mistakes and len(samples) >= ENOUGH\n",
         20,
