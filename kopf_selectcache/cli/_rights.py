@@ -35,7 +35,6 @@ from kopf_selectcache.settings.declaration import Cached
 from kopf_selectcache.settings.options import SelectCacheSettings
 from kopf_selectcache.settings.planner import READ, Right, merged, of_cache
 
-from ._caches import divided, following
 from ._code import (
     Beside,
     Late,
@@ -48,7 +47,7 @@ from ._code import (
     unawaited_in,
 )
 from ._constants import Names, Program, SourceFile
-from .operator_loader import Loaded, names_of
+from .operator_loader import Loaded, divided, following, names_of
 from .output import PROBLEM, CommandError, Group
 
 UNSEEN = "Not included: requests that handlers make with other clients."

@@ -47,10 +47,9 @@ from kopf_selectcache.settings.declaration import Cached
 from kopf_selectcache.settings.planner import Plan, Right, merged, of_cache
 
 from . import _code, _rights, operator_loader, output
-from ._caches import decision_on, declared_in, plan
 from ._report import Division, Follower, KopfHandlers, Problem, Report, Result, Section
 from ._rights import EVENTS, LIVE, RECONCILERS, SHARDING, Needs, choose, key_of
-from .operator_loader import NO_CACHE, Loaded
+from .operator_loader import NO_CACHE, Loaded, decision_on, declared_in, plan
 from .output import PROBLEM, CommandResult, Progress, width_of
 
 NAME = "check"

@@ -19,8 +19,8 @@ from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.plugin.patches import finalizers_of, is_terminating, removal_of
 
 from . import _login, output
-from ._caches import metadata_in
 from ._objects import DEFAULT, Target, kind_named, targets_of
+from .operator_loader import metadata_in
 from .output import PROBLEM, CommandError, CommandResult, Progress
 
 NAME = "finalizers"

@@ -33,7 +33,7 @@ from kopf_selectcache.settings.sharding import Sharding
 from kopf_selectcache.sharding.replica import timing_of
 
 from . import _login, operator_loader, output
-from ._caches import metadata_in
+from .operator_loader import metadata_in
 from .output import PROBLEM, CommandError, CommandResult
 
 NAME = "shards"

@@ -20,11 +20,10 @@ from kopf_selectcache.core.selection.kinds import Resource
 from kopf_selectcache.settings.planner import Right, merged, of_cache
 
 from . import _code, operator_loader, output
-from ._caches import PlannedCache, declared_in, plan_of, resource_of
 from ._objects import EXAMPLES as HOW
 from ._objects import parts_of, targets_of
 from ._rights import plain
-from .operator_loader import Loaded
+from .operator_loader import Loaded, PlannedCache, declared_in, plan_of, resource_of
 from .output import PROBLEM, UNKNOWN, CommandError, CommandResult
 from .shards import fleets_in
 
