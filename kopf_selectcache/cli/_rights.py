@@ -411,8 +411,7 @@ def key_of(selector: _kopf.Selector | None) -> KindKey | None:
     return tuple(part for part in (selector.group, selector.version, name) if part is not None)
 
 
-# ---- The permissions that an operator needs besides those of its caches: for requests of its handlers,
-# and for Kopf. Pure functions without I/O.
+# ---- The permissions for requests of handlers, and for Kopf. Pure functions without I/O.
 
 LIVE, SETTLING = "cache.live", "lost answers of cache.live"
 RECONCILERS = "reconcilers"

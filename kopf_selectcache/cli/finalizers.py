@@ -18,8 +18,8 @@ from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.plugin.patches import finalizers_of, is_terminating, removal_of
 
-from . import _login, output
-from ._objects import DEFAULT, Target, kind_named, targets_of
+from . import _cluster, output
+from ._cluster import DEFAULT, Target, kind_named, targets_of
 from .operator_loader import metadata_in
 from .output import PROBLEM, CommandError, CommandResult, Progress
 
@@ -55,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="default: %(default)s, which Kopf adds",
     )
     group.add_argument("--yes", action="store_true", help="remove it, instead of showing what would change")
-    _login.add_arguments(parser)
+    _cluster.add_arguments(parser)
     output.add_arguments(parser)
 
 
@@ -68,7 +68,7 @@ async def run(arguments: argparse.Namespace) -> CommandResult:
         raise CommandError("--all can't be combined with names of objects", f"Write: {words[0]} --all")
     if not is_all and len(words) == 1 and "/" not in words[0]:
         raise CommandError("no objects are given", f"Write {words[0]}/NAME, or: {words[0]} --all")
-    async with _login.connected(arguments) as transport:
+    async with _cluster.connected(arguments) as transport:
         within = arguments.namespace
         if is_all:
             targets = [Target(await kind_named(transport, words[0]), within, "")]
@@ -86,7 +86,7 @@ async def run(arguments: argparse.Namespace) -> CommandResult:
                     async for each in remover.results(target, progress.step):
                         done.append(each)
             except (Refused, Unreachable, Garbled) as error:
-                failure = _login.unanswered(error)
+                failure = _cluster.unanswered(error)
     return remover.answer(done, failure)
 
 

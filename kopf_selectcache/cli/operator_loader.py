@@ -1,5 +1,5 @@
-"""Loads an operator as `kopf run` does: its files, startup handlers and login. Handles no object, and changes
-nothing in the cluster.
+"""Loads an operator as `kopf run` does: its files, startup handlers and login; and plans the streams of its
+declarations. Handles no object, and changes nothing in the cluster.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ from kopf_selectcache.settings.options import SelectCacheSettings, settings_of
 from kopf_selectcache.settings.planner import Plan
 from kopf_selectcache.settings.sharding import EVERY_NAMESPACE, Decision
 
-from . import _code, _login
+from . import _cluster, _code
+from ._cluster import answered, chosen_cluster, is_of_library, line_of, login, traced
 from ._code import Late, declares_later, records_events
-from ._login import answered, chosen_cluster, is_of_library, line_of, login, traced
 from .output import PROBLEM, CommandError, Group
 
 
@@ -92,7 +92,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument("-P", "--peering", metavar="NAME", help="the name of its peering")
     group.add_argument("--standalone", action="store_true", help="no peering")
-    _login.add_arguments(parser)
+    _cluster.add_arguments(parser)
     _code.add_arguments(parser)
 
 
@@ -287,7 +287,7 @@ def _failed(what: str, error: BaseException) -> CommandError:
     return CommandError(f"{what}:\n{traced(error)}", code=PROBLEM)
 
 
-# ---- The caches that a loaded operator declares, as the cluster serves their kinds: the streams of each.
+# ---- The declared caches, as the cluster serves their kinds: the streams of each.
 
 
 class PlannedCache(NamedTuple):

@@ -23,7 +23,7 @@ from kopf_selectcache.informer.memory import PAGE_LIMIT, PATIENCE
 from kopf_selectcache.selectors.kind_keys import text_of
 
 from . import _code, operator_loader, output
-from ._objects import Target
+from ._cluster import Target
 from ._rights import kinds_with_handlers
 from .operator_loader import Loaded, PlannedCache, declared_in, metadata_in, plan_of, resource_of
 from .output import PROBLEM, UNKNOWN, CommandError, CommandResult

@@ -14,7 +14,7 @@ import yaml
 from kopf_selectcache.settings.planner import Right, merged
 
 from . import _code, _rights, operator_loader, output
-from ._objects import DEFAULT
+from ._cluster import DEFAULT
 from ._rights import Needs, beyond, by_namespace, choose, lacking, plain
 from .output import PROBLEM, CommandError, CommandResult
 
@@ -119,7 +119,7 @@ def _compared(missing: Iterable[Right], excess: Iterable[tuple[Right, list[str]]
     return lines or ["Nothing is missing, and nothing is too much."]
 
 
-# ---- Converts permissions to manifests and back: roles, bindings, and the account that they are bound to.
+# ---- From permissions to manifests and back: roles, bindings, and the account that they are bound to.
 
 GROUP = "rbac.authorization.k8s.io"
 

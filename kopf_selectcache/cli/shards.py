@@ -32,7 +32,7 @@ from kopf_selectcache.core.selection.kinds import Resource, find
 from kopf_selectcache.settings.sharding import Sharding
 from kopf_selectcache.sharding.replica import timing_of
 
-from . import _login, operator_loader, output
+from . import _cluster, operator_loader, output
 from .operator_loader import metadata_in
 from .output import PROBLEM, CommandError, CommandResult
 
@@ -56,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "-n", "--namespace", metavar="NAMESPACE", help="the namespace of its replicas (default: all)"
     )
-    _login.add_arguments(parser)
+    _cluster.add_arguments(parser)
     output.add_arguments(parser)
 
 
@@ -64,7 +64,7 @@ async def run(arguments: argparse.Namespace) -> CommandResult:
     """Return the replicas and ranges, with the exit code 1 if some range has no owner; raise CommandError."""
     name, namespace = arguments.name, arguments.namespace
     if not arguments.paths and not arguments.module:
-        async with _login.connected(arguments) as transport:
+        async with _cluster.connected(arguments) as transport:
             return await _answer(transport, name, namespace)
     async with operator_loader.loaded(_as_loaded(arguments), plain=True) as operator:
         if (sharding := operator.declared.sharding) is None:
@@ -204,8 +204,7 @@ def _fixed(sharding: Sharding, count: int) -> CommandResult:
     return CommandResult("\n".join(lines), data)
 
 
-# ---- Reads from the cluster which replicas a sharded operator has, and which ranges of keys each of them
-# owns. Changes nothing there.
+# ---- The replicas of an operator, and the ranges that each of them owns.
 
 AHEAD = 5.0
 """Seconds by which a clock may be ahead of ours before a note says so."""

@@ -20,8 +20,8 @@ from kopf_selectcache.core.selection.kinds import Resource
 from kopf_selectcache.settings.planner import Right, merged, of_cache
 
 from . import _code, operator_loader, output
-from ._objects import EXAMPLES as HOW
-from ._objects import parts_of, targets_of
+from ._cluster import EXAMPLES as HOW
+from ._cluster import parts_of, targets_of
 from ._rights import plain
 from .operator_loader import Loaded, PlannedCache, declared_in, plan_of, resource_of
 from .output import PROBLEM, UNKNOWN, CommandError, CommandResult

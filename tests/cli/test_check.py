@@ -17,7 +17,7 @@ import yaml
 from kopf.testing import KopfRunner
 
 from kopf_selectcache.__main__ import main
-from kopf_selectcache.cli import _login
+from kopf_selectcache.cli import _cluster
 from kopf_selectcache.informer.memory import Counter
 from kopf_selectcache.testing import EmbeddedCluster
 from kopf_selectcache.testing.faults.refusals import Refuse
@@ -459,7 +459,7 @@ class TestOperatorsThatCannotBeChecked:
         assert "cleaned" not in said.errors
 
     def test_a_login_that_does_not_end(self, command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(_login, "LOGIN", 0.1)
+        monkeypatch.setattr(_cluster, "LOGIN", 0.1)
         handlers = "\nimport asyncio\n@kopf.on.login()\nasync def login(**_): await asyncio.Event().wait()\n"
         said = command("check", "select['v1/pods'] = 'app=web'", handlers=handlers)
         assert said.code == 2

@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from kopf_selectcache.__main__ import main
-from kopf_selectcache.cli._login import _merged
+from kopf_selectcache.cli._cluster import _merged
 from kopf_selectcache.testing import EmbeddedCluster
 from tests.cli.conftest import Command, parsed, pod
 

@@ -10,7 +10,7 @@ PEERING, WAITING = "plugin/narrowing.py", "tests/plugin/test_peering.py::test_20
 PEERED = "tests/cli/test_check_peering.py::test_20_check_tells_"
 HINTS = "tests/cli/test_hints.py::"
 
-LOGIN, CLUSTER = "cli/_login.py", "tests/cli/test_cluster.py::test_20_"
+LOGIN, CLUSTER = "cli/_cluster.py", "tests/cli/test_cluster.py::test_20_"
 NAMES, FOLLOWED = "cli/_constants.py", "tests/cli/test_constants.py::test_20_"
 
 COMMANDS: tuple[Mutant, ...] = (
