@@ -1,4 +1,4 @@
-"""Logs in to a cluster as `kopf run` does, to the one that the kubeconfig or the command line names; and finds
+"""Logs in to a cluster as `kopf run` does: to the one that the kubeconfig or the command line names. Finds
 the objects that the command line names.
 """
 

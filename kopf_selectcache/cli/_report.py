@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from kopf_selectcache.core.protocol.messages import written
 from kopf_selectcache.core.redact import one_line
@@ -15,10 +14,10 @@ from kopf_selectcache.settings.namespaces import Level, Origin
 from kopf_selectcache.settings.planner import Right
 
 from ._rights import EventRights, plain
+from .output import table
 
 
-@dataclass(frozen=True)
-class Problem:
+class Problem(NamedTuple):
     """A problem, and the change that solves it."""
 
     what: str
@@ -28,8 +27,7 @@ class Problem:
         return f"{self.what}. {one_line(self.remedy)}"
 
 
-@dataclass(frozen=True)
-class Result:
+class Result(NamedTuple):
     """The result for one stream."""
 
     path: str
@@ -43,8 +41,7 @@ class Result:
         return written(self.path, self.query)
 
 
-@dataclass(frozen=True)
-class Follower:
+class Follower(NamedTuple):
     """A handler of changes."""
 
     id: str
@@ -57,8 +54,7 @@ class Follower:
         return f"changes{of} ({', '.join(self.causes)}) call {self.id}"
 
 
-@dataclass(frozen=True)
-class KopfHandlers:
+class KopfHandlers(NamedTuple):
     """The decision whether Kopf's handlers of a kind are fed from its cache."""
 
     kind: str
@@ -83,8 +79,7 @@ class KopfHandlers:
         return {**fed, "reason": reason, "remedy": remedy}
 
 
-@dataclass(frozen=True)
-class Section:
+class Section(NamedTuple):
     """The result for one kind."""
 
     kind: str
@@ -116,8 +111,7 @@ class Section:
     problems: tuple[Problem, ...] = ()
 
 
-@dataclass(frozen=True)
-class Division:
+class Division(NamedTuple):
     """How several replicas divide the work."""
 
     name: str
@@ -150,8 +144,7 @@ class Division:
         }
 
 
-@dataclass(frozen=True)
-class Report:
+class Report(NamedTuple):
     """The result for an operator."""
 
     sections: tuple[Section, ...]
@@ -172,10 +165,10 @@ class Report:
         """Return the report as lines. Where a terminal has this width, filters are cut so that a row fits in
         it, if it can.
         """
-        lines = _table(_rows(self, None)) if self.sections else [""]
+        lines = table(_rows(self, None)) if self.sections else [""]
         if not wide and width is not None and (excess := max(map(len, lines)) - width) > 0:
             shown = max(len(section.filter) for section in self.sections)
-            lines = _table(_rows(self, max(LEAST, shown - excess)))
+            lines = table(_rows(self, max(LEAST, shown - excess)))
             if max(map(len, lines)) > width:
                 lines = _blocks(_rows(self, max(LEAST, width - len("  OBJECTS  "))))
         told: list[str] = []
@@ -202,43 +195,8 @@ class Report:
     def plain(self) -> dict[str, Any]:
         """Return the report as JSON has it."""
         return {
-            "caches": [
-                {
-                    "kind": section.kind,
-                    "apiVersion": section.api_version,
-                    "filter": section.filter,
-                    "kept": section.kept,
-                    "origins": [str(origin) for origin in section.origins],
-                    "cached": _amount(section.held),
-                    "outside": None if section.held is None else section.outside,
-                    "memoryBytes": section.memory,
-                    "all": _amount(section.all),
-                    "watches": [
-                        {
-                            "path": each.path,
-                            "query": dict(each.query),
-                            "outside": each.is_outside,
-                            "cached": _amount(each.amount),
-                        }
-                        for each in section.streams
-                    ],
-                    "permissions": {
-                        "needed": [plain(right) for right in section.needed],
-                        "missing": [plain(right) for right in section.missing],
-                    },
-                    "changeHandlers": [
-                        {"id": each.id, "causes": list(each.causes), "condition": each.condition}
-                        for each in section.followers
-                    ],
-                    "reconcilers": [{"id": id_, "verb": verb} for id_, verb in section.reconcilers],
-                    "kopfHandlers": [each.plain() for each in section.kopfs],
-                    "division": section.division or None,
-                    "hints": list(section.hints),
-                    "problems": [{"what": each.what, "remedy": each.remedy} for each in section.problems],
-                }
-                for section in self.sections
-            ],
-            "problems": [{"what": each.what, "remedy": each.remedy} for each in self.others],
+            "caches": [_section(section) for section in self.sections],
+            "problems": [each._asdict() for each in self.others],
             "hints": list(self.unknown),
             "eventsApi": str(self.events.api) if self.events is not None else None,
             "sharding": self.division.plain() if self.division is not None else None,
@@ -258,35 +216,16 @@ def _rows(report: Report, widest: int | None) -> list[tuple[str, ...]]:
 
 
 def _row(section: Section, *, widest: int | None) -> tuple[str, ...]:
-    held, all_ = section.held, section.all
-    filter_ = (
-        section.filter
-        if widest is None or len(section.filter) <= widest
-        else f"{section.filter[: widest - 1]}…"
-    )
-    rights = (
-        "missing: " + "; ".join(map(str, section.missing))
-        if section.missing
-        else "ok"
-        if section.needed
-        else "?"
-    )
-    return (
-        section.kind,
-        filter_,
-        f"{count(held)} of {count(all_)}"
-        if held is None or not section.outside
-        else f"{held.objects - section.outside:,} of {count(all_)}, {section.outside:,} outside",
-        f"{weight(held)} of {weight(all_)}",
-        rights,
-    )
-
-
-def _table(rows: Sequence[tuple[str, ...]]) -> list[str]:
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
-    ]
+    held, all_, filter_ = section.held, section.all, section.filter
+    if widest is not None and len(filter_) > widest:
+        filter_ = f"{filter_[: widest - 1]}…"
+    objects = f"{count(held)} of {count(all_)}"
+    if held is not None and section.outside:
+        objects = f"{held.objects - section.outside:,} of {count(all_)}, {section.outside:,} outside"
+    rights = "ok" if section.needed else "?"
+    if section.missing:
+        rights = "missing: " + "; ".join(map(str, section.missing))
+    return section.kind, filter_, objects, f"{weight(held)} of {weight(all_)}", rights
 
 
 def _blocks(rows: Sequence[tuple[str, ...]]) -> list[str]:
@@ -295,15 +234,11 @@ def _blocks(rows: Sequence[tuple[str, ...]]) -> list[str]:
     """
     _, *names = rows[0]
     width = max(map(len, names))
-    return [
-        "",
-        *(
-            "\n".join(
-                [kind, *(f"  {name.ljust(width)}  {cell}" for name, cell in zip(names, cells, strict=True))]
-            )
-            for kind, *cells in rows[1:]
-        ),
-    ]
+    blocks = [""]
+    for kind, *cells in rows[1:]:
+        lines = (f"  {name.ljust(width)}  {cell}" for name, cell in zip(names, cells, strict=True))
+        blocks.append("\n".join([kind, *lines]))
+    return blocks
 
 
 def _summary(report: Report) -> str:
@@ -338,9 +273,40 @@ def weight(amount: Amount | None) -> str:
 # ---- For programs.
 
 
+def _section(section: Section) -> dict[str, Any]:
+    return {
+        "kind": section.kind,
+        "apiVersion": section.api_version,
+        "filter": section.filter,
+        "kept": section.kept,
+        "origins": [str(origin) for origin in section.origins],
+        "cached": _amount(section.held),
+        "outside": None if section.held is None else section.outside,
+        "memoryBytes": section.memory,
+        "all": _amount(section.all),
+        "watches": [
+            {
+                "path": each.path,
+                "query": dict(each.query),
+                "outside": each.is_outside,
+                "cached": _amount(each.amount),
+            }
+            for each in section.streams
+        ],
+        "permissions": {
+            "needed": [plain(right) for right in section.needed],
+            "missing": [plain(right) for right in section.missing],
+        },
+        "changeHandlers": [each._asdict() | {"causes": list(each.causes)} for each in section.followers],
+        "reconcilers": [{"id": id_, "verb": verb} for id_, verb in section.reconcilers],
+        "kopfHandlers": [each.plain() for each in section.kopfs],
+        "division": section.division or None,
+        "hints": list(section.hints),
+        "problems": [each._asdict() for each in section.problems],
+    }
+
+
 def _amount(amount: Amount | None) -> dict[str, int] | None:
-    return (
-        None
-        if amount is None
-        else {"objects": amount.objects, "bytes": amount.bytes, "sampledObjects": amount.weighed}
-    )
+    if amount is None:
+        return None
+    return {"objects": amount.objects, "bytes": amount.bytes, "sampledObjects": amount.weighed}

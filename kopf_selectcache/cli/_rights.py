@@ -14,11 +14,10 @@ from collections.abc import (
     Collection,
     Iterable,
     Iterator,
-    Mapping,
     Sequence,
 )
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 from kopf_selectcache import _kopf
 from kopf_selectcache.client.discovery import NotServed, resolve
@@ -161,9 +160,9 @@ class Needs:
             patches = "patch" in inspect.signature(handler.fn).parameters
             parts = ("", "status") if patches else ("",) if handler.has_finalizer else ()
             for part in parts:
-                rights += of_live(resource, watched, "patch", part, what_for=RECONCILERS)
+                rights += of_requests(resource, watched, ["patch"], RECONCILERS, part)
             if handler.deleted:
-                rights += of_live(resource, watched, "get", what_for=RECONCILERS)
+                rights += of_requests(resource, watched, ["get"], RECONCILERS)
         return rights
 
     def of_sharding(self) -> list[Right]:
@@ -172,7 +171,12 @@ class Needs:
         if sharding is None or sharding.static is not None:
             return []
         if namespace := sharding.namespace or self._namespace:
-            return [*of_sharding(namespace)]
+            verbs = frozenset({"get", "list", "watch", "create", "update"})
+            why = frozenset({SHARDING})
+            return [
+                Right("coordination.k8s.io", "leases", verbs | {"delete"}, namespace, what_for=why),
+                Right("", "configmaps", verbs, namespace, what_for=why),
+            ]
         self._unknown(
             "The namespace of the replicas, and so of their Leases, is unknown. Give it with --account"
             " NAMESPACE/NAME, or Sharding(namespace='...')."
@@ -204,15 +208,9 @@ class Needs:
             planned = following(divided(operator, key, cached), resource, planned)
         rights = [*of_cache(resource, planned)]
         if find(key) is None:
-            definition = frozenset({f"{resource.kind.plural}.{resource.kind.group}"})
-            rights.append(
-                Right(
-                    *CRDS,
-                    frozenset({"get"}),
-                    names=definition,
-                    what_for=frozenset({"caches, to look up which fields can be selected"}),
-                )
-            )
+            names = frozenset({f"{resource.kind.plural}.{resource.kind.group}"})
+            why = "caches, to look up which fields can be selected"
+            rights.append(Right(*CRDS, frozenset({"get"}), names=names, what_for=frozenset({why})))
         return rights
 
     async def of_fetches(self, *, settling: bool = False) -> list[Right]:
@@ -229,82 +227,71 @@ class Needs:
                 if fetch.settles and (not settling or fetch.key is None):
                     continue
                 if fetch.key is not None:
-                    rights += await self._of_fetch(
-                        fetch.key,
-                        fetch.verb,
-                        fetch.where,
-                        live=("" if not fetch.is_live else SETTLING if fetch.settles else LIVE),
-                        part=fetch.subresource,
-                    )
-                elif fetch.is_live:
-                    self._unknown(
-                        f"The kind of cache.live.{fetch.call} in {fetch.where}, is not written out. Add its"
-                        " permissions yourself."
-                    )
+                    why = "fetches" if not fetch.is_live else SETTLING if fetch.settles else LIVE
+                    rights += await self._of_fetch(fetch.key, fetch.verb, fetch.where, why, fetch.subresource)
+                    continue
+                call = f"cache.{'live.' if fetch.is_live else ''}{fetch.call}"
+                what = f"The kind of {call} in {fetch.where}, is not written out."
+                if fetch.is_live:
+                    self._unknown(f"{what} Add its permissions yourself.")
                 elif not self._fetched:
-                    self._unknown(
-                        f"The kind of cache.{fetch.call} in {fetch.where}, is not written out. Give it with"
-                        " --fetch."
-                    )
+                    self._unknown(f"{what} Give it with --fetch.")
                 else:
-                    self._note(
-                        f"The kind of cache.{fetch.call} in {fetch.where}, is not written out. It counts as"
-                        f" one of --fetch {', '.join(self._fetched)}."
-                    )
+                    self._note(f"{what} It counts as one of --fetch {', '.join(self._fetched)}.")
         return rights
 
     async def _of_fetch(
-        self, key: KindKey, verb: str, where: str, *, live: str = "", part: str = ""
+        self, key: KindKey, verb: str, where: str, what_for: str = "fetches", part: str = ""
     ) -> list[Right]:
         try:
-            resource, watched = await self._resource(checked_key(key)), self._operator.watched
-            return list(
-                of_live(resource, watched, verb, part, what_for=live)
-                if live
-                else of_fetch(resource, watched, verb)
-            )
+            resource = await self._resource(checked_key(key))
         except SelectCacheError as error:
             raise CommandError.of(error, f"{where}: ", code=PROBLEM) from error
+        return [*of_requests(resource, self._operator.watched, [verb], what_for, part)]
 
     async def _of_kopf(self) -> AsyncIterator[Right]:
         operator = self._operator
+        settings, watched = operator.settings, operator.watched
         for handler in _kopf.watching_handlers(operator.registry):
             key = key_of(handler.selector)
             if key is None:
                 self._unknown(f"Not included: {handler}, whose kinds only the cluster knows.")
                 continue
+            resource = await self._resource(key)
+            # By default, Kopf stores the progress of handlers in the objects.
             writes = (
                 isinstance(handler, (_kopf.ChangingHandler, _kopf.SpawningHandler))
                 or "patch" in inspect.signature(handler.fn).parameters
             )
-            for right in of_handlers(await self._resource(key), operator.watched, patched=writes):
+            for right in of_requests(resource, watched, READ | {"patch"} if writes else READ, "handlers"):
                 yield right
-        if not operator.settings.scanning.disabled:
+            for right in of_requests(resource, watched, ["patch"], "handlers", "status") if writes else ():
+                yield right
+        if not settings.scanning.disabled:
             self.notes.append(SCANNING)
-            for right in of_kopf(everywhere=operator.everywhere):
-                yield right
+            why = frozenset({"Kopf: without this, it waits a minute at startup"})
+            yield Right(*CRDS, READ, what_for=why)
+            if not operator.everywhere:
+                yield Right("", "namespaces", READ, what_for=why)
         if self._posts and not operator.declared.events:
-            for right in of_events(await self._namespaces_of_events(), recorded=False):
+            for right in await self._of_events("create"):
                 yield right
         for right in await self.of_recorders():
             yield right
-        for right in self._of_admission():
-            yield right
-        peering = operator.settings.peering
+        # Kopf writes both configurations, for any handlers. If it does not manage them, somebody else does.
+        for reason in ("mutating", "validating") if settings.admission.managed else ():
+            webhooks = "admissionregistration.k8s.io", f"{reason}webhookconfigurations"
+            why, names = frozenset({"admission"}), frozenset({str(settings.admission.managed)})
+            yield Right(*webhooks, frozenset({"create"}), what_for=why)
+            yield Right(*webhooks, frozenset({"patch"}), names=names, what_for=why)
+        peering = settings.peering
         if not peering.standalone:
             # Kopf exits if there are peering objects that it may not read.
-            what_for = (
-                "peering" if peering.mandatory else "peering, if it is installed; not with --standalone"
-            )
-            resource = "clusterkopfpeerings" if peering.clusterwide else "kopfpeerings"
-            for namespace in operator.watched or (None,):
-                yield Right(
-                    "kopf.dev",
-                    resource,
-                    frozenset({"get", "list", "watch", "patch"}),
-                    namespace,
-                    what_for=frozenset({what_for}),
-                )
+            optional = "" if peering.mandatory else ", if it is installed; not with --standalone"
+            plural = "clusterkopfpeerings" if peering.clusterwide else "kopfpeerings"
+            for namespace in watched or (None,):
+                why = frozenset({f"peering{optional}"})
+                yield Right("kopf.dev", plural, READ | {"get", "patch"}, namespace, what_for=why)
 
     # ---- Events.
 
@@ -314,7 +301,7 @@ class Needs:
         if not records and not (self._posts and self._operator.declared.events):
             return []
         self._note(NOTE)
-        return list(of_events(await self._namespaces_of_events(), recorded=True))
+        return await self._of_events("create", "patch")
 
     @property
     def _posts(self) -> bool:
@@ -322,32 +309,17 @@ class Needs:
         posting = self._operator.settings.posting
         return posting.enabled and (posting.loggers or any(posts_events(tree) for _, tree in self._code))
 
-    async def _namespaces_of_events(self) -> list[str | None]:
-        """Return the namespaces of Events about handled objects, None for all. Those about objects of the
-        cluster are in `default`.
+    async def _of_events(self, *verbs: str) -> list[Right]:
+        """Return the permissions for Events about handled objects. Those about objects of the cluster are in
+        `default`.
         """
-        registry, watched = self._operator.registry, self._operator.watched
-        if not watched:
-            return [None]
-        handled = [await self._resource(key) for key in kinds_with_handlers(registry)]
-        of_cluster = any(resource.kind.namespaced is False for resource in handled)
-        return [*sorted({*watched, *(["default"] if of_cluster else [])})]
-
-    # ---- Others.
-
-    def _of_admission(self) -> Iterator[Right]:
-        managed = self._operator.settings.admission.managed
-        # Kopf writes both configurations, for any handlers. If it does not manage them, somebody else does.
-        for reason in ("mutating", "validating") if managed else ():
-            resource, what_for = f"{reason}webhookconfigurations", frozenset({"admission"})
-            yield Right("admissionregistration.k8s.io", resource, frozenset({"create"}), what_for=what_for)
-            yield Right(
-                "admissionregistration.k8s.io",
-                resource,
-                frozenset({"patch"}),
-                names=frozenset({str(managed)}),
-                what_for=what_for,
-            )
+        namespaces: list[str | None] = [None]
+        if watched := self._operator.watched:
+            handled = [await self._resource(key) for key in kinds_with_handlers(self._operator.registry)]
+            of_cluster = any(resource.kind.namespaced is False for resource in handled)
+            namespaces = [*sorted({*watched, *(["default"] if of_cluster else [])})]
+        why = frozenset({EVENTS})
+        return [Right("", "events", frozenset(verbs), each, what_for=why) for each in namespaces]
 
     # ---- Kinds.
 
@@ -411,7 +383,7 @@ def key_of(selector: _kopf.Selector | None) -> KindKey | None:
     return tuple(part for part in (selector.group, selector.version, name) if part is not None)
 
 
-# ---- The permissions for requests of handlers, and for Kopf. Pure functions without I/O.
+# ---- Permissions. Pure functions without I/O.
 
 LIVE, SETTLING = "cache.live", "lost answers of cache.live"
 RECONCILERS = "reconcilers"
@@ -421,83 +393,18 @@ NOTE = "Recorders write Events in the core API; where they may use only events.k
 CRDS = ("apiextensions.k8s.io", "customresourcedefinitions")
 
 
-def of_fetch(resource: Resource, namespaces: Collection[str] | None, verb: str) -> Iterator[Right]:
-    """Yield the permissions for reads that ask the server where the cache cannot answer."""
-    for namespace in _where(resource, namespaces):
-        yield Right(
-            resource.kind.group,
-            resource.kind.plural,
-            frozenset({verb}),
-            namespace,
-            None,
-            frozenset({"fetches"}),
-        )
-
-
-def of_live(
+def of_requests(
     resource: Resource,
     namespaces: Collection[str] | None,
-    verb: str,
+    verbs: Iterable[str],
+    what_for: str,
     subresource: str = "",
-    *,
-    what_for: str = LIVE,
 ) -> Iterator[Right]:
-    """Yield the permissions for a request of `cache.live`."""
+    """Yield the permissions for requests about a resource, in these namespaces or in all."""
     plural = f"{resource.kind.plural}/{subresource}" if subresource else resource.kind.plural
-    for namespace in _where(resource, namespaces):
-        yield Right(resource.kind.group, plural, frozenset({verb}), namespace, None, frozenset({what_for}))
-
-
-def of_handlers(resource: Resource, namespaces: Collection[str] | None, *, patched: bool) -> Iterator[Right]:
-    """Yield the permissions that Kopf needs to call handlers of a resource. By default it stores their
-    progress in the objects.
-    """
-    for namespace in _where(resource, namespaces):
-        what_for = frozenset({"handlers"})
-        yield Right(
-            resource.kind.group,
-            resource.kind.plural,
-            READ | ({"patch"} if patched else set()),
-            namespace,
-            None,
-            what_for,
-        )
-        if patched:
-            yield Right(
-                resource.kind.group,
-                f"{resource.kind.plural}/status",
-                frozenset({"patch"}),
-                namespace,
-                None,
-                what_for,
-            )
-
-
-def of_events(namespaces: Iterable[str | None], *, recorded: bool) -> Iterator[Right]:
-    """Yield the permissions to post events about the handled objects. A recorder patches them."""
-    verbs = frozenset({"create", *(["patch"] if recorded else [])})
-    for namespace in namespaces:
-        yield Right("", "events", verbs, namespace, None, frozenset({EVENTS}))
-
-
-def of_kopf(*, everywhere: bool) -> Iterator[Right]:
-    """Yield the permissions that Kopf needs to notice new kinds, and new namespaces unless it watches all.
-    Without them it starts a minute late.
-    """
-    what_for = frozenset({"Kopf: without this, it waits a minute at startup"})
-    yield Right(*CRDS, READ, what_for=what_for)
-    if not everywhere:
-        yield Right("", "namespaces", READ, what_for=what_for)
-
-
-def of_sharding(namespace: str) -> Iterator[Right]:
-    """Yield the permissions by which replicas agree who handles what: for Leases and a ConfigMap in their
-    namespace.
-    """
-    verbs = frozenset({"get", "list", "watch", "create", "update"})
-    leases = Right("coordination.k8s.io", "leases", verbs | {"delete"}, namespace)
-    for right in (leases, Right("", "configmaps", verbs, namespace)):
-        yield replace(right, what_for=frozenset({SHARDING}))
+    everywhere = namespaces is None or resource.kind.namespaced is False
+    for namespace in (None,) if everywhere else namespaces or ():
+        yield Right(resource.kind.group, plural, frozenset(verbs), namespace, what_for=frozenset({what_for}))
 
 
 def lacking(needed: Iterable[Right], granted: Collection[Right]) -> list[Right]:
@@ -509,36 +416,23 @@ def lacking(needed: Iterable[Right], granted: Collection[Right]) -> list[Right]:
 
 def beyond(granted: Iterable[Right], needed: Collection[Right]) -> Iterator[tuple[Right, list[str]]]:
     """Yield the granted permissions that exceed the needed ones, each with its needed parts."""
-    for right in granted:
-        for each in right.single():
-            used = [
-                other
-                for other in needed
-                if ("*" in each.verbs or each.verbs <= other.verbs)
-                and each.is_of(other)
-                and (each.namespace is None or other.namespace in (None, each.namespace))
-            ]
-            if not used:
-                yield each, []
-            elif "*" in (each.group, each.resource, *each.verbs):
-                yield (
-                    each,
-                    [
-                        str(replace(other, verbs=other.verbs if "*" in each.verbs else each.verbs))
-                        for other in used
-                    ],
-                )
-            elif each.names is None and all(other.names is not None for other in used):
-                yield (
-                    each,
-                    [f"for {', '.join(sorted({name for other in used for name in other.names or ()}))}"],
-                )
-            elif (
-                each.namespace is None
-                and (spaces := {other.namespace for other in used})
-                and None not in spaces
-            ):
-                yield each, [f"in {', '.join(sorted(map(str, spaces)))}"]
+    for each in (each for right in granted for each in right.single()):
+        used = [
+            other
+            for other in needed
+            if ("*" in each.verbs or each.verbs <= other.verbs)
+            and each.is_of(other)
+            and (each.namespace is None or other.namespace in (None, each.namespace))
+        ]
+        spaces = {other.namespace for other in used}
+        if not used:
+            yield each, []
+        elif "*" in (each.group, each.resource, *each.verbs):
+            yield each, [str(o if "*" in each.verbs else replace(o, verbs=each.verbs)) for o in used]
+        elif each.names is None and all(other.names is not None for other in used):
+            yield each, [f"for {', '.join(sorted({name for other in used for name in other.names or ()}))}"]
+        elif each.namespace is None and None not in spaces:
+            yield each, [f"in {', '.join(sorted(map(str, spaces)))}"]
 
 
 def plain(right: Right) -> dict[str, Any]:
@@ -546,28 +440,12 @@ def plain(right: Right) -> dict[str, Any]:
     return ({"namespace": right.namespace} if right.namespace else {}) | right.rule()
 
 
-def _where(resource: Resource, namespaces: Collection[str] | None) -> Collection[str | None]:
-    return (None,) if namespaces is None or resource.kind.namespaced is False else tuple(namespaces)
-
-
-def by_namespace(rights: Iterable[Right]) -> Mapping[str | None, list[Right]]:
-    """Return the permissions for each Role, and, under None, for the ClusterRole."""
-    found: dict[str | None, list[Right]] = {}
-    for right in rights:
-        found.setdefault(right.namespace, []).append(right)
-    return found
-
-
-# ---- The API in which recorders write Events, by the permissions of the operator.
-
-
-@dataclass(frozen=True)
-class EventRights:
+class EventRights(NamedTuple):
     """The API that recorders use, and the permissions that it needs and lacks."""
 
     api: Api
-    needed: tuple[Right, ...]
-    missing: tuple[Right, ...] = ()
+    needed: Sequence[Right]
+    missing: Sequence[Right]
 
     def __str__(self) -> str:
         return f"Events {'would be' if self.missing else 'are'} written in the API {self.api}"
@@ -584,5 +462,5 @@ async def choose(
     for api in Api:
         needed = [replace(right, group=api.group) for right in rights]
         missing = [lack for right in needed for lack in await lacks(right)]
-        choices.append(EventRights(api, tuple(needed), tuple(missing)))
+        choices.append(EventRights(api, needed, missing))
     return next((each for each in choices if not each.missing), choices[0])

@@ -81,32 +81,28 @@ async def checked(arguments: argparse.Namespace, *, errors: TextIO, clock: Calla
     async with operator_loader.loaded(arguments, plain=True) as operator:
         await operator.log_in()
         namespace = operator_loader.namespace_of(arguments)
-        needs, sections, expected, reviewer = (
-            Needs(operator, late, arguments.fetch, namespace=namespace),
-            list[Section](),
-            dict[str, int](),
-            operator_loader.reviewer_of(operator.transport, operator_loader.user_of(arguments)),
-        )
-        declared = [*declared_in(operator, late)]
-        checks = list[Check]()
+        needs = Needs(operator, late, arguments.fetch, namespace=namespace)
+        reviewer = operator_loader.reviewer_of(operator.transport, operator_loader.user_of(arguments))
+        declared, checks, sections = [*declared_in(operator, late)], list[Check](), list[Section]()
+        expected = dict[str, int]()
         for key, cached, where in declared:
             with Progress(f"counting {text_of(key)}", None, file=errors, clock=clock) as progress:
-                check = Check(operator, key, cached, where, progress=progress, reviewer=reviewer)
-                section = await check.result()
-                checks.append(check)
-                sections.append(section)
-                expected[section.kind] = max(check.expected, expected.get(section.kind, 0))
+                checks.append(Check(operator, key, cached, where, progress=progress, reviewer=reviewer))
+                sections.append(await checks[-1].result())
+            kind = sections[-1].kind
+            expected[kind] = max(checks[-1].expected, expected.get(kind, 0))
         calls = [*await needs.of_fetches(), *await needs.of_declarations(), *await needs.of_reconcilers()]
         calls += needs.of_sharding()
         lacks = await reviewer.missing(merged(calls))
         recorded = await needs.of_recorders()
         events = await choose(recorded, reviewer.lacks) if recorded else None
+        lacks += merged(events.missing) if events else ()
         others = [
             Problem(
                 f"permission is missing to {lack}, for {_done(lack)}",
                 f"Add to {lack.role}: {lack.written()}",
             )
-            for lack in (*lacks, *(merged(events.missing) if events else ()))
+            for lack in lacks
         ]
         handled = [key for key, *_ in declared] + [key for key in needs.declared_later if key is not None]
         never, not_yet = await _undeclared_changes(operator, handled)
@@ -122,9 +118,8 @@ async def checked(arguments: argparse.Namespace, *, errors: TextIO, clock: Calla
         without, unasked = await _peering(operator)
         others += without
         unknown += unasked
-        unknown += await _absent_namespaces(operator, checks)
         division = _division(operator, namespace)
-        unknown += await _absent_home(operator, division)
+        unknown += await _absent_namespaces(operator, checks, division)
         if operator.is_plain:
             unknown += [f"The operator declares no cache. {NO_CACHE}.", *await _watched_in_full(operator)]
         limit, total = operator.declared.max_bytes, sum(expected.values())
@@ -151,27 +146,27 @@ def _division(operator: Loaded, namespace: str) -> Division | None:
     return Division(sharding.name, where, sharding.by, ids, sharding.static)
 
 
-async def _absent_namespaces(operator: Loaded, checks: Iterable[Check]) -> list[str]:
-    """Return a hint about the namespaces that do not exist."""
-    named = dict.fromkeys(operator.watched or (), "-n")
+async def _absent_namespaces(
+    operator: Loaded, checks: Iterable[Check], division: Division | None
+) -> list[str]:
+    """Return a hint about the namespaces that do not exist, and one if that of the replicas is absent."""
+    hints, named = list[str](), dict.fromkeys(operator.watched or (), "-n")
     for each in checks:
         named = each.named | named
+    served = partial(exists, operator.transport)
     with suppress(Refused, Garbled):
-        if found := await absent(partial(exists, operator.transport), named):
-            return [f"Namespaces that do not exist: {found}. Nothing is cached there until you create them."]
-    return []
-
-
-async def _absent_home(operator: Loaded, division: Division | None) -> list[str]:
-    """Return a hint if the namespace of the replicas does not exist."""
-    if division is None or division.static is not None or not division.namespace:
-        return []
+        if found := await absent(served, named):
+            hints.append(
+                f"Namespaces that do not exist: {found}. Nothing is cached there until you create them."
+            )
     with suppress(Refused, Garbled):
-        if await absent(partial(exists, operator.transport), {division.namespace: "sharding"}):
-            hint = f"The namespace of the replicas, {division.namespace}, does not exist."
-            remedy = "Create it, or correct Sharding(namespace='...'). Without it, they handle nothing."
-            return [f"{hint} {remedy}"]
-    return []
+        home = division.namespace if division is not None and division.static is None else ""
+        if home and await absent(served, {home: "sharding"}):
+            hints.append(
+                f"The namespace of the replicas, {home}, does not exist. Create it, or correct"
+                " Sharding(namespace='...'). Without it, they handle nothing."
+            )
+    return hints
 
 
 async def _undeclared_changes(
@@ -182,7 +177,14 @@ async def _undeclared_changes(
     """
     problems, hints = list[Problem](), list[str]()
     handlers = [*undeclared_change_handlers(operator.registry, declared)]
-    known = await _identities(operator, declared) if handlers else set()
+    known, is_known = set[tuple[str, str]](), True
+    for key in declared if handlers else ():  # Keys have several names.
+        try:
+            known.add(_identity(await resolve(operator.transport, key)))
+        except NotServed:
+            pass  # It is a problem of that declaration.
+        except (Refused, Garbled):
+            is_known = False
     for handler in handlers:
         kind = text_of(handler.kind)
         try:
@@ -193,7 +195,7 @@ async def _undeclared_changes(
         except (Refused, Garbled):
             pass  # It may be served, and be declared at run time.
         else:
-            if known is not None and _identity(resource) not in known:
+            if is_known and _identity(resource) not in known:
                 hints.append(
                     f"{handler} is not called until a cache of {kind} is declared. No settings and no call of"
                     f" cache.declare in the code do so. Declare it {SETTINGS.remedy(handler.kind)}."
@@ -233,36 +235,25 @@ async def _watched_in_full(operator: Loaded) -> list[str]:
     return list(hints)
 
 
-async def _identities(operator: Loaded, declared: Iterable[KindKey]) -> set[tuple[str, str]] | None:
-    """Return the group and plural of each declared kind that is served, since keys have several names; None
-    if the cluster does not tell.
-    """
-    found = set()
-    for key in declared:
-        try:
-            found.add(_identity(await resolve(operator.transport, key)))
-        except NotServed:
-            pass  # It is a problem of that declaration.
-        except (Refused, Garbled):
-            return None
-    return found
-
-
 def _identity(resource: Resource) -> tuple[str, str]:
     return resource.kind.group, resource.kind.plural
 
 
 def _done(right: Right) -> str:
     """Return the calls that need a permission."""
-    if "fetches" in right.what_for:
-        return "cache.fetch in handlers"
-    if RECONCILERS in right.what_for:
-        return "reconcilers"
-    if EVENTS in right.what_for:
-        return "recorded Events"
-    if SHARDING in right.what_for:
-        return "the Leases and the ConfigMap of the replicas"
+    for what_for, done in DONE.items():
+        if what_for in right.what_for:
+            return done
     return "cache.live in handlers" if any(LIVE in each for each in right.what_for) else "cache.declare"
+
+
+DONE = {
+    "fetches": "cache.fetch in handlers",
+    RECONCILERS: "reconcilers",
+    EVENTS: "recorded Events",
+    SHARDING: "the Leases and the ConfigMap of the replicas",
+}
+"""The calls that need a permission, by the reason for it."""
 
 
 class Check:
@@ -292,59 +283,76 @@ class Check:
 
     async def result(self) -> Section:
         """Ask the cluster; raise Refused or Unreachable."""
-        resource, planned = await self._resource(), None
-        if resource is not None:
-            planned = await self._plan(resource)
+        operator, cached = self._operator, self._cached
+        resource = await self._resource()
+        planned = await self._plan(resource) if resource is not None else None
         if resource is not None and planned is not None and await self._must_not_join(resource, planned):
             planned = await self._plan(resource, joins=False)
         if resource is None or planned is None:
-            return Section(text_of(self._key), brief(self._cached.filter), problems=tuple(self._problems))
-        self.named = named_by(self._cached.filter_for(resource), self._declared)
-        needed, missing = await self._rights(resource, planned)
-        left = _Leftovers(self._operator, self._key, resource)
-        counter = Counter(self._operator.transport, resource, step=self._progress.step, look=left.look)
+            return Section(text_of(self._key), brief(cached.filter), problems=tuple(self._problems))
+        filter_ = cached.filter_for(resource)
+        self.named = named_by(filter_, self._declared)
+        needed = merged(of_cache(resource, planned))
+        missing = await self._reviewer.missing(needed)
+        for right in missing:
+            self._problem(
+                f"{resource}: permission is missing to {right}", f"Add to {right.role}: {right.written()}"
+            )
+        left = _Leftovers(operator, self._key, resource)
+        counter = Counter(operator.transport, resource, step=self._progress.step, look=left.look)
         streams = await self._streams(resource, planned, counter)
         counted = [result.amount for result in streams if result.amount is not None]
-        held = (
-            sum(counted, Amount()) if len(counted) == len(streams) else None
-        )  # A partial count would be misleading.
+        # A partial count would be misleading.
+        held = sum(counted, Amount()) if len(counted) == len(streams) else None
         outside = sum(each.amount.objects for each in streams if each.is_outside and each.amount is not None)
         if held is not None:
             await self._weigh(resource, held, counter)
         all_ = await self._all(resource, planned)
         kopfs = self._decisions(resource, planned)
         watched = NOTHING
-        can_narrow = not would_silence(self._operator.registry, self._source(resource, planned))
+        can_narrow = not would_silence(operator.registry, self._source(resource, planned))
         if can_narrow and not (kopfs and all(each.why is None or each.is_hint for each in kopfs)):
             watched = advice_on(
-                self._operator.settings,
-                self._operator.registry,
+                operator.settings,
+                operator.registry,
                 resource,
-                self._cached.filter_for(resource),
+                filter_,
                 built_in=find(self._key) is not None,
-                narrowing=self._operator.declared.narrow_handlers,
+                narrowing=operator.declared.narrow_handlers,
             )
         wrong, nothing = await looked_at(
-            self._operator.transport, resource, self._cached, counter.samples, self._declared
+            operator.transport, resource, cached, counter.samples, self._declared
         )
         self._problems += wrong
-        decision = decision_on(self._operator, self._key, self._cached, resource.kind)
+        decision = decision_on(operator, self._key, cached, resource.kind)
         none = _selects_none(resource, all_) if held and all_ and held.objects == outside else ""
+        kept = str(cached.projection) or "all but managedFields"
+        keys = (*operator.declared.selectors, self._key)  # It may be declared later.
         return Section(
             str(resource),
             brief(planned.filter),
             resource.api_version,
-            _stored_part(self._cached),
+            kept if cached.outside is None else f"{kept}, outside={cached.outside!r}",
             held=held,
             outside=outside,
-            origins=self._cached.origins_for(resource),
+            origins=cached.origins_for(resource),
             memory=self.expected if held is not None else None,
             all=all_,
             streams=streams,
             needed=tuple(needed),
             missing=tuple(missing),
-            followers=self._followers(),
-            reconcilers=self._reconcilers(),
+            followers=tuple(
+                Follower(
+                    str(each.id),
+                    tuple(str(cause) for cause in ChangeCause if cause in each.causes),
+                    each.condition,
+                )
+                for each in change_handlers_of(self._key, operator.registry, keys)
+            ),
+            reconcilers=tuple(
+                (str(handler.id), verb)
+                for handler, verb in reconcilers_with(self._key, operator.registry, keys)
+            ),
             kopfs=kopfs,
             division="" if decision is None else str(decision),
             hints=tuple(filter(None, (none, *nothing, str(watched), str(left)))),
@@ -377,23 +385,6 @@ class Check:
             KopfHandlers(str(resource), tuple(where) if len(found) > 1 else (), why, declared.one_watch)
             for why, where in found.values()
         )
-
-    def _followers(self) -> tuple[Follower, ...]:
-        keys = (*self._operator.declared.selectors, self._key)  # It may be declared later.
-        handlers = change_handlers_of(self._key, self._operator.registry, keys)
-        return tuple(
-            Follower(
-                str(each.id),
-                tuple(str(cause) for cause in ChangeCause if cause in each.causes),
-                each.condition,
-            )
-            for each in handlers
-        )
-
-    def _reconcilers(self) -> tuple[tuple[str, str], ...]:
-        keys = (*self._operator.declared.selectors, self._key)
-        found = reconcilers_with(self._key, self._operator.registry, keys)
-        return tuple((str(handler.id), verb) for handler, verb in found)
 
     async def _weigh(self, resource: Resource, held: Amount, counter: Counter) -> None:
         """Estimate the bytes of the cache, and report a problem if they exceed a limit."""
@@ -441,15 +432,6 @@ class Check:
             self._problem(f"{resource}: {error.what}", error.remedy)
             return None
 
-    async def _rights(self, resource: Resource, planned: Plan) -> tuple[list[Right], list[Right]]:
-        needed = merged(of_cache(resource, planned))
-        missing = await self._reviewer.missing(needed)
-        for right in missing:
-            self._problem(
-                f"{resource}: permission is missing to {right}", f"Add to {right.role}: {right.written()}"
-            )
-        return needed, missing
-
     async def _streams(self, resource: Resource, planned: Plan, counter: Counter) -> tuple[Result, ...]:
         seen, results = set[tuple[str, str]](), []
         for stream in planned.streams:
@@ -481,17 +463,14 @@ class Check:
         listed.
         """
         counter = Counter(self._operator.transport, resource, step=self._progress.step)
-        named = {stream.namespace for stream in planned.streams if stream.namespace is not None}
-        widest = None if self._operator.watched is None else sorted({*self._operator.watched, *named})
-        for namespaces in (
-            (widest, sorted(named))
-            if len(named) == len({stream.namespace for stream in planned.streams})
-            else (widest,)
-        ):
-            try:
+        named = {stream.namespace for stream in planned.streams}
+        own = sorted(each for each in named if each is not None)
+        watched = self._operator.watched
+        for namespaces in (None if watched is None else sorted({*watched, *own}), own):
+            with suppress(Refused, Garbled):  # The operator need not be allowed to list all namespaces.
                 return await counter.all(namespaces)
-            except (Refused, Garbled):
-                continue  # The operator does not need permission to list all namespaces.
+            if None in named:
+                break
         return None
 
 
@@ -533,12 +512,6 @@ def _selects_none(resource: Resource, all_: Amount) -> str:
     if all_.objects == 1:
         return f"The filter does not select the only object in {resource}"
     return f"The filter selects none of the {all_.objects:,} {resource}" if all_.objects else ""
-
-
-def _stored_part(cached: Cached) -> str:
-    """Return the stored part of the objects."""
-    kept = str(cached.projection) or "all but managedFields"
-    return f"{kept}, outside={cached.outside!r}" if cached.outside is not None else kept
 
 
 # ---- The paths of `keep=` and `index=` that objects do not have.

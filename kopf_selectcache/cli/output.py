@@ -83,6 +83,12 @@ def _painted(line: str) -> str:
     return line
 
 
+def table(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return rows as lines, with aligned cells."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+
+
 PROBLEM, UNKNOWN, INTERRUPTED = 1, 2, 130
 """Exit codes: a problem was found; the command cannot answer; Ctrl-C, as in shells."""
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from kopf_selectcache.cache.why import compare
@@ -58,7 +59,7 @@ async def run(arguments: argparse.Namespace) -> CommandResult:
     late = _code.given_caches(arguments)
     async with operator_loader.loaded(arguments) as operator:
         await operator.log_in()
-        return (await _Search(operator, late).result()).answer()
+        return await _Search(operator, late).result()
 
 
 class Outside(NamedTuple):
@@ -79,37 +80,27 @@ class Outside(NamedTuple):
         return self.target.plain() | {"reasons": list(self.reasons), "fails": list(self.fails)}
 
 
-class OutsideReport(NamedTuple):
-    """The result for an operator."""
-
-    objects: tuple[Outside, ...]
-    notes: tuple[str, ...]
-    """The kinds that could not be looked at."""
-    whole: tuple[str, ...]
-    """The kinds whose objects were read as a whole."""
-    by_metadata: tuple[str, ...]
-    """The kinds of which only the metadata was read."""
-
-    def answer(self) -> CommandResult:
-        """Return the objects, and what was searched for owners and references."""
-        nothing = (
-            "No hidden objects in the kinds that could be listed."
-            if self.notes
-            else "No hidden objects: your resources neither own nor refer to anything outside the filters."
-        )
-        lines = [str(each) for each in self.objects] or [nothing]
-        if self.whole:
-            lines.append(f"Searched: {', '.join(self.whole)}.")
-        if self.by_metadata:
-            lines.append(f"Searched without their references: {', '.join(self.by_metadata)}.")
-        data = {
-            "objects": [each.plain() for each in self.objects],
-            "searched": list(self.whole),
-            "searchedMetadata": list(self.by_metadata),
-            "notes": list(self.notes),
-        }
-        code = PROBLEM if self.objects else UNKNOWN if self.notes else 0
-        return CommandResult("\n".join(lines), data, code, self.notes)
+def _answer(
+    objects: Sequence[Outside], notes: Sequence[str], whole: set[str], others: set[str]
+) -> CommandResult:
+    """Return the objects, what was searched for owners and references, and what for owners alone."""
+    nothing = (
+        "No hidden objects in the kinds that could be listed."
+        if notes
+        else "No hidden objects: your resources neither own nor refer to anything outside the filters."
+    )
+    lines = [str(each) for each in objects] or [nothing]
+    if whole:
+        lines.append(f"Searched: {', '.join(sorted(whole))}.")
+    if others:
+        lines.append(f"Searched without their references: {', '.join(sorted(others))}.")
+    data = {
+        "objects": [each.plain() for each in objects],
+        "searched": sorted(whole),
+        "searchedMetadata": sorted(others),
+        "notes": list(notes),
+    }
+    return CommandResult("\n".join(lines), data, PROBLEM if objects else UNKNOWN if notes else 0, notes)
 
 
 class _Search:
@@ -128,7 +119,7 @@ class _Search:
         self._kinds: list[Resource] = []
         """The cached kinds."""
 
-    async def result(self) -> OutsideReport:
+    async def result(self) -> CommandResult:
         """Ask the cluster; raise CommandError, Refused or Unreachable."""
         caches = [
             await plan_of(self._operator, resource, cached)
@@ -136,7 +127,11 @@ class _Search:
             if (resource := await self._resource(key)) is not None
         ]
         self._kinds = [cache.resource for cache in caches]
-        for resource in await self._handled():
+        handled = dict[tuple[str, str], Resource]()
+        for key in kinds_with_handlers(self._operator.registry):
+            if (resource := await self._resource(key)) is not None:
+                handled[resource.kind.group, resource.kind.plural] = resource
+        for resource in handled.values():
             await self._look_into(resource)
         selected = [await self._selected(cache) for cache in caches]
         outside = [
@@ -144,20 +139,8 @@ class _Search:
             for cache, keys in zip(caches, selected, strict=True)
             for each in await self._outside(cache, keys)
         ]
-        return OutsideReport(
-            tuple(outside),
-            tuple(dict.fromkeys(self._notes)),
-            tuple(sorted(self._whole_kinds)),
-            tuple(sorted(self._metadata_kinds)),
-        )
-
-    async def _handled(self) -> list[Resource]:
-        """Return the kinds that the operator has handlers for."""
-        found = dict[tuple[str, str], Resource]()
-        for key in kinds_with_handlers(self._operator.registry):
-            if (resource := await self._resource(key)) is not None:
-                found[resource.kind.group, resource.kind.plural] = resource
-        return list(found.values())
+        notes = tuple(dict.fromkeys(self._notes))
+        return _answer(outside, notes, self._whole_kinds, self._metadata_kinds)
 
     async def _resource(self, key: KindKey) -> Resource | None:
         """Return the resource of a key, None if the cluster does not tell: the others can be looked at."""
@@ -172,12 +155,10 @@ class _Search:
 
     async def _look_into(self, resource: Resource) -> None:
         """Note the objects of a handled kind, and the objects of the cached kinds that they name."""
-        try:
+        with self._noting(resource):
             for path in self._paths(resource):
                 async for _ in self._read(resource, path, {}):
                     pass
-        except (Refused, Garbled) as error:
-            self._note(resource, error)
 
     async def _read(
         self, resource: Resource, path: str, query: Mapping[str, str]
@@ -185,19 +166,19 @@ class _Search:
         """Yield the keys of the objects of a list; note the objects, and those of the cached kinds that they
         name. Nothing else of them is kept.
         """
+        is_unread = False
         if resource.kind.plural == _UNREAD:
-            async for record in metadata_in(self._operator.transport, resource, path, query):
-                self._owners.setdefault(record.uid, str(Target(resource, *record.key)))
-                yield record.key
-            self._metadata_kinds.add(str(resource))
-            return
-        async for record in self._whole(resource, path, query):
-            self._owners.setdefault(record.uid, str(Target(resource, *record.key)))
-            if record.stored:  # It can be decoded.
+            is_unread, records = True, metadata_in(self._operator.transport, resource, path, query)
+        else:
+            records = self._whole(resource, path, query)
+        async for record in records:
+            target = str(Target(resource, *record.key))
+            self._owners.setdefault(record.uid, target)
+            if not is_unread and record.stored:  # It can be decoded.
                 for each in _named_in(record.decode(), self._kinds, record.namespace):
-                    self._named[each] = str(Target(resource, *record.key))
+                    self._named[each] = target
             yield record.key
-        self._whole_kinds.add(str(resource))
+        (self._metadata_kinds if is_unread else self._whole_kinds).add(str(resource))
 
     async def _whole(self, resource: Resource, path: str, query: Mapping[str, str]) -> AsyncIterator[Record]:
         """Yield the objects of a list, as a whole, page by page."""
@@ -221,26 +202,22 @@ class _Search:
     async def _selected(self, cache: PlannedCache) -> set[tuple[str, str]]:
         """Return the namespace and name of each object that the filter selects, and look into them."""
         found, resource = set[tuple[str, str]](), cache.resource
-        try:
+        with self._noting(resource):
             for stream in cache.planned.streams:
                 if stream.is_outside:
                     continue  # A split cache knows the labels of these, and leaves them out.
                 found |= {key async for key in self._read(resource, stream.path(resource), stream.query())}
-        except (Refused, Garbled) as error:
-            self._note(resource, error)
         return found
 
     async def _outside(self, cache: PlannedCache, selected: Collection[tuple[str, str]]) -> list[Outside]:
         resource, found = cache.resource, list[Outside]()
-        try:
+        with self._noting(resource):
             for path in self._paths(resource):
                 async for record in metadata_in(self._operator.transport, resource, path, {}):
                     if record.key in selected:
                         continue
                     if reasons := tuple(dict.fromkeys(self._reasons(resource, record))):
                         found.append(Outside(Target(resource, *record.key), reasons, _fails(cache, record)))
-        except (Refused, Garbled) as error:
-            self._note(resource, error)
         return found
 
     def _reasons(self, resource: Resource, record: Record) -> Iterator[str]:
@@ -253,9 +230,14 @@ class _Search:
         if (by := self._named.get((kind, *record.key))) is not None and self._owners.get(record.uid) != by:
             yield f"{by} refers to it"
 
-    def _note(self, resource: Resource, error: Refused | Garbled) -> None:
-        why = f"{error.refusal.code} {error.refusal.reason}" if isinstance(error, Refused) else str(error)
-        self._notes.append(f"{resource} can't be listed, so some objects may be missing here: {why}")
+    @contextmanager
+    def _noting(self, resource: Resource) -> Iterator[None]:
+        """Note a kind that cannot be listed, and go on."""
+        try:
+            yield
+        except (Refused, Garbled) as error:
+            why = f"{error.refusal.code} {error.refusal.reason}" if isinstance(error, Refused) else error
+            self._notes.append(f"{resource} can't be listed, so some objects may be missing here: {why}")
 
 
 def _fails(cache: PlannedCache, record: Record) -> tuple[str, ...]:

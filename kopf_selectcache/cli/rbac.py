@@ -5,6 +5,7 @@ Changes nothing in the cluster.
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -15,7 +16,7 @@ from kopf_selectcache.settings.planner import Right, merged
 
 from . import _code, _rights, operator_loader, output
 from ._cluster import DEFAULT
-from ._rights import Needs, beyond, by_namespace, choose, lacking, plain
+from ._rights import Needs, beyond, choose, lacking, plain
 from .output import PROBLEM, CommandError, CommandResult
 
 NAME = "rbac"
@@ -65,20 +66,19 @@ async def run(arguments: argparse.Namespace) -> CommandResult:
             text = as_yaml(objects, [*needs.notes, *needs.unknown])
             # In YAML, the notes are comments.
             return CommandResult(text, as_list(objects), notes=() if is_text else needs.unknown, is_code=True)
-        others = [right for right in rights if right not in recorded]
-        if arguments.check:
 
-            async def lacks(right: Right) -> list[Right]:
-                return lacking([right], granted)
+        async def lacks(right: Right) -> list[Right]:
+            return lacking([right], granted)
 
-            events = await choose(recorded, lacks)
-            needed = merged([*others, *events.needed])
-            missing = lacking(needed, granted)
-        else:
+        reviewer = None
+        if not arguments.check:
             reviewer = operator_loader.reviewer_of(operator.transport, operator_loader.user_of(arguments))
             await operator.log_in()
-            events = await choose(recorded, reviewer.lacks)
-            needed = merged([*others, *events.needed])
+        events = await choose(recorded, reviewer.lacks if reviewer else lacks)
+        needed = merged([*(right for right in rights if right not in recorded), *events.needed])
+        if reviewer is None:
+            missing = lacking(needed, granted)
+        else:
             missing = await reviewer.missing(needed)
             granted = await reviewer.granted({each.namespace for each in needed if each.namespace})
         excess, notes = [*beyond(granted, needed)], [*needs.unknown, *assumed]
@@ -130,34 +130,22 @@ Manifest: TypeAlias = tuple[dict[str, Any], list[Right]]
 def manifests(rights: Iterable[Right], account: str) -> list[Manifest]:
     """Return the objects that give an account, `NAMESPACE/NAME`, these permissions."""
     namespace, _, name = account.partition("/")
-    subject = {"kind": "ServiceAccount", "name": name, "namespace": namespace}
-    objects: list[Manifest] = [
-        (
-            {
-                "apiVersion": "v1",
-                "kind": "ServiceAccount",
-                "metadata": {"name": name, "namespace": namespace},
-            },
-            [],
-        )
-    ]
-    for where, given in by_namespace(rights).items():
+    own = {"name": name, "namespace": namespace}
+    objects: list[Manifest] = [({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": own}, [])]
+    by_namespace: dict[str | None, list[Right]] = {}  # None for the ClusterRole.
+    for right in rights:
+        by_namespace.setdefault(right.namespace, []).append(right)
+    for where, given in by_namespace.items():
         kind = "Role" if where else "ClusterRole"
         # The name of a cluster-scoped object must differ from that of an equal operator in another namespace.
         metadata = {"name": name, "namespace": where} if where else {"name": f"{namespace}-{name}"}
-        objects.append(({"apiVersion": f"{GROUP}/v1", "kind": kind, "metadata": metadata}, given))
-        objects.append(
-            (
-                {
-                    "apiVersion": f"{GROUP}/v1",
-                    "kind": f"{kind}Binding",
-                    "metadata": metadata,
-                    "roleRef": {"apiGroup": GROUP, "kind": kind, "name": metadata["name"]},
-                    "subjects": [subject],
-                },
-                [],
-            )
-        )
+        role = {"apiVersion": f"{GROUP}/v1", "kind": kind, "metadata": metadata}
+        binding = role | {
+            "kind": f"{kind}Binding",
+            "roleRef": {"apiGroup": GROUP, "kind": kind, "name": metadata["name"]},
+            "subjects": [{"kind": "ServiceAccount", **own}],
+        }
+        objects += [(role, given), (binding, [])]
     return objects
 
 
@@ -199,24 +187,23 @@ def granted_by(objects: Iterable[Any], account: str | None) -> tuple[list[Right]
     ]
     if not bindings:
         notes.append("The manifests contain no bindings, so each role counts as bound, in its own namespace.")
-        return [
-            right for (_, namespace, _), role in roles.items() for right in _rules(role, namespace)
-        ], notes
-    rights: list[Right] = []
+        return [right for key, role in roles.items() for right in _rules(role, key[1])], notes
+    rights = list[Right]()
     for binding in bindings:
         _, namespace, name = _reference(binding)
-        if account is not None and not any(
-            _is(subject, account) for subject in binding.get("subjects") or ()
-        ):
+        subjects = [
+            f"{each.get('namespace')}/{each.get('name')}"
+            for each in binding.get("subjects") or ()
+            if each.get("kind") == "ServiceAccount"
+        ]
+        if account is not None and account not in subjects:
             continue
         bound = binding.get("roleRef") or {}
-        role = roles.get(
-            (bound.get("kind"), namespace if bound.get("kind") == "Role" else None, bound.get("name"))
-        )
+        kind, role_name = bound.get("kind"), bound.get("name")
+        role = roles.get((kind, namespace if kind == "Role" else None, role_name))
         if role is None:
             notes.append(
-                f"{binding['kind']} {name} binds {bound.get('kind')} {bound.get('name')}, which is not among"
-                " the manifests."
+                f"{binding['kind']} {name} binds {kind} {role_name}, which is not among the manifests."
             )
         else:
             rights += _rules(role, namespace)
@@ -234,41 +221,23 @@ def _reference(obj: Mapping[str, Any]) -> tuple[str | None, str | None, str | No
     return obj["kind"], None if obj["kind"].startswith("Cluster") else namespace, metadata.get("name")
 
 
-def _is(subject: Mapping[str, Any], account: str) -> bool:
-    return (
-        subject.get("kind") == "ServiceAccount"
-        and f"{subject.get('namespace')}/{subject.get('name')}" == account
-    )
-
-
 def _rules(role: Mapping[str, Any], namespace: str | None) -> Iterator[Right]:
     for rule in role.get("rules") or ():
+        verbs = frozenset(rule.get("verbs") or ())
+        names = frozenset(rule.get("resourceNames") or ()) or None
         for group in rule.get("apiGroups") or ():
             for resource in rule.get("resources") or ():
-                yield Right(
-                    group,
-                    resource,
-                    frozenset(rule.get("verbs") or ()),
-                    namespace,
-                    frozenset(rule.get("resourceNames") or ()) or None,
-                )
+                yield Right(group, resource, verbs, namespace, names)
 
 
 def _flat(objects: Iterable[Any]) -> Iterator[Mapping[str, Any]]:
     for obj in objects:
-        if isinstance(obj, Mapping) and str(obj.get("kind")).endswith("List"):
-            yield from _flat(
-                {"kind": str(obj["kind"]).removesuffix("List"), **each} for each in obj.get("items") or ()
-            )
+        if isinstance(obj, Mapping) and (kind := str(obj.get("kind"))).endswith("List"):
+            yield from _flat({"kind": kind.removesuffix("List"), **each} for each in obj.get("items") or ())
         elif isinstance(obj, Mapping):
             yield obj
 
 
 def as_name(text: str) -> str:
     """Return a valid name of an account, made from a text."""
-    return (
-        "".join(each if each.isascii() and each.isalnum() else "-" for each in text.lower())
-        .strip("-")[:63]
-        .strip("-")
-        or "operator"
-    )
+    return re.sub(r"[^a-z0-9]", "-", text.lower()).strip("-")[:63].strip("-") or "operator"

@@ -17,7 +17,6 @@ from kopf_selectcache.client.reading import Refused
 from kopf_selectcache.client.transport import KopfTransport
 from kopf_selectcache.core.assignment.records import (
     LABEL,
-    AssignmentRead,
     LeaseRead,
     Share,
     assignment_name,
@@ -113,21 +112,18 @@ async def _answer(transport: KopfTransport, name: str, namespace: str | None) ->
 
 
 def _lines(fleet: Fleet) -> Iterable[str]:
-    head = ("REPLICA", "STATE", "SINCE", "RENEWED", "NAMESPACES", "RANGES")
-    rows = [head, *map(_row, fleet.replicas)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     if fleet.replicas:
-        for row in rows:
-            yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        head = ("REPLICA", "STATE", "SINCE", "RENEWED", "NAMESPACES", "RANGES")
+        yield from output.table([head, *map(_row, fleet.replicas)])
     yield from _moves(fleet)
     for name in fleet.idle:
         yield f"* {name} owns no range: it has just started, or it has another by= than the others."
-    if fleet.trouble:
+    if fleet.trouble and not fleet.replicas:
+        yield f"! No replica of {fleet.name} runs in {fleet.namespace}."
+    elif fleet.trouble:
         yield (
             f"! No replica handles anything: the ConfigMap {assignment_name(fleet.name)} can't be used"
             f" ({fleet.trouble}). The replicas write another one."
-            if fleet.replicas
-            else f"! No replica of {fleet.name} runs in {fleet.namespace}."
         )
     elif fleet.unowned:
         what = "1 range" if len(fleet.unowned) == 1 else f"{len(fleet.unowned)} ranges"
@@ -187,20 +183,13 @@ def _fixed(sharding: Sharding, count: int) -> CommandResult:
     """Return the ranges of replicas that never change."""
     owners = desired_owners(frozenset(map(str, range(count))), RANGES)
     owned = {
-        number: [range_ for range_, owner in enumerate(owners) if owner == str(number)]
+        str(number): [range_ for range_, owner in enumerate(owners) if owner == str(number)]
         for number in range(count)
     }
     lines = [f"replica {number} of {count}: ranges {spans(ranges)}" for number, ranges in owned.items()]
     lines.append("Sharding(static=...): the ranges never move, and no Lease says which replicas are alive.")
-    data = {
-        "operators": [
-            {
-                "static": True,
-                "by": sharding.by,
-                "replicas": [{"name": str(number), "ranges": ranges} for number, ranges in owned.items()],
-            }
-        ]
-    }
+    replicas = [{"name": number, "ranges": ranges} for number, ranges in owned.items()]
+    data = {"operators": [{"static": True, "by": sharding.by, "replicas": replicas}]}
     return CommandResult("\n".join(lines), data)
 
 
@@ -290,26 +279,25 @@ class Fleet(NamedTuple):
 
     def plain(self) -> dict[str, Any]:
         """Return the replicas and ranges as JSON has them."""
+        ranges = [
+            {
+                "range": range_,
+                "owner": replica_of(share.owner) or None,
+                "epoch": share.epoch,
+                "movesTo": replica_of(share.warm) or None,
+            }
+            for range_, share in enumerate(self.shares)
+        ]
+        namespaces = None if self.unserved is None else list(self.unserved)
         return {
             "name": self.name,
             "namespace": self.namespace,
             "by": self.by or None,
             "assignment": self.trouble or "ok",
             "replicas": [each.plain() for each in self.replicas],
-            "ranges": [
-                {
-                    "range": range_,
-                    "owner": replica_of(share.owner) or None,
-                    "epoch": share.epoch,
-                    "movesTo": replica_of(share.warm) or None,
-                }
-                for range_, share in enumerate(self.shares)
-            ],
+            "ranges": ranges,
             "moves": self.moves,
-            "unowned": {
-                "ranges": list(self.unowned),
-                "namespaces": None if self.unserved is None else list(self.unserved),
-            },
+            "unowned": {"ranges": list(self.unowned), "namespaces": namespaces},
         }
 
 
@@ -324,7 +312,7 @@ def fleet_of(
     """Return what the Leases and the ConfigMap of one operator say. `namespaces` are those of the cluster."""
     read = read_assignment(configmap)
     assignment, options = read.assignment, Options("", "")
-    trouble = _unusable(read)
+    trouble = read.broken or ("it is absent" if assignment is None else "")
     if assignment is not None and assignment.hash != options.hash:
         trouble, namespaces = f"it divides by {assignment.hash}, which this version doesn't know", None
     by = assignment.by if assignment is not None else ""
@@ -365,12 +353,6 @@ def fleet_of(
     return Fleet(name, namespace, tuple(replicas), trouble, by, shares, unowned, inside(unowned))
 
 
-def _unusable(read: AssignmentRead) -> str:
-    if read.broken:
-        return read.broken
-    return "" if read.assignment is not None else "it is absent"
-
-
 def _state(read: LeaseRead, body: object, now: datetime) -> tuple[str, float | None]:
     """Return the state of a replica, and the age of its last renewal."""
     lease = read.lease
@@ -398,15 +380,6 @@ def _member(body: object, *path: str, of: type[Any] = str) -> Any:
     return body if isinstance(body, of) else of()
 
 
-def ahead(fleet: Fleet) -> list[str]:
-    """Return a note for each replica whose clock is ahead of ours: its state may be wrong."""
-    return [
-        f"The clock of {each.name} is {-each.age:.0f} s ahead of this machine's, so its state may be wrong."
-        for each in fleet.replicas
-        if each.age is not None and each.age < -AHEAD
-    ]
-
-
 # ---- Reading.
 
 
@@ -432,7 +405,12 @@ async def fleets_in(
         configmap = await _configmap(transport, where, group)
         fleet = fleet_of(group, where, own, configmap, namespaces, now)
         found.append(fleet)
-        notes += ahead(fleet)
+        notes += [
+            f"The clock of {each.name} is {-each.age:.0f} s ahead of this machine's, so its state may be"
+            " wrong."
+            for each in fleet.replicas
+            if each.age is not None and each.age < -AHEAD
+        ]
     return found, notes
 
 
@@ -442,8 +420,8 @@ async def _namespaces(transport: KopfTransport) -> tuple[list[str] | None, list[
     assert kind is not None, "it is built in"
     resource = Resource(kind, "v1")
     try:
-        path = resource.path(None)
-        return [record.name async for record in metadata_in(transport, resource, path, {})], []
+        records = metadata_in(transport, resource, resource.path(None), {})
+        return [record.name async for record in records], []
     except (Refused, Garbled) as error:
         why = error.refusal.message if isinstance(error, Refused) else error
         return None, [f"The namespaces in the ranges are unknown: {why}."]

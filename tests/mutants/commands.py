@@ -83,8 +83,8 @@ COMMANDS: tuple[Mutant, ...] = (
     Mutant(
         "cut filters where there is no terminal",
         REPORT,
-        "    lines = _table(_rows(self, None)) if self.sections",
-        "    lines = _table(_rows(self, 60)) if self.sections",
+        "    lines = table(_rows(self, None)) if self.sections",
+        "    lines = table(_rows(self, 60)) if self.sections",
         20,
         ("tests/cli/test_terminal.py::test_20_filters_of_the_table_are_cut_to_what_fits_in_a_terminal",),
     ),
@@ -133,8 +133,8 @@ COMMANDS: tuple[Mutant, ...] = (
     Mutant(
         "look into no cached object that names a hidden one",
         HIDDEN,
-        "            if record.stored:",
-        '            if record.stored and not query.get("labelSelector"):',
+        "            if not is_unread and record.stored:",
+        '            if not is_unread and record.stored and not query.get("labelSelector"):',
         20,
         (FOUND + "an_object_that_a_cached_one_names_is_listed_without_handlers",),
     ),

@@ -26,8 +26,8 @@ REPLICAS: tuple[Mutant, ...] = (
     Mutant(
         "show an edited assignment as if it could be used",
         FLEET,
-        "    if read.broken:\n",
-        "    if False:\n",
+        "    trouble = read.broken or (",
+        "    trouble = (",
         21,
         (SHOWN + "test_an_assignment_that_cannot_be_used_says_why",),
     ),
