@@ -108,10 +108,10 @@ proofs: $(INSTALLED)  ## Run the tests that seeded bugs name, and no others: eac
 	$(PY) -m pytest $(WAITING) $(ARGS) @build/proofs
 
 # The tests that find most for their time: those of what others build on, without proofs, random bytes and processes.
-FAST := $(addprefix tests/,core selectors settings cache plugin)
-NOT_FAST := $(ENUMERATIONS) $(addprefix tests/,core/test_scanner.py plugin/test_signals.py)
+FAST := $(addprefix tests/,core selectors settings cache reactions)
+NOT_FAST := $(ENUMERATIONS) $(addprefix tests/,core/test_scanner.py cache/test_deep_stacks.py)
 
-quick: $(INSTALLED)  ## Run the tests of core, selectors, settings, cache and plugin, without proofs: 45 s on two processors.
+quick: $(INSTALLED)  ## Run the tests of core, selectors, settings, cache and reactions, without enumerations: half a minute on two processors.
 	$(PY) -m pytest $(PARALLEL) $(or $(ARGS),$(FAST) $(addprefix --ignore=,$(NOT_FAST)))
 
 # Make passes KUBERNETES=1.33 on in the environment; tests/apiserver/build.py knows the versions. Tests that an older server cannot pass

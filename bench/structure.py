@@ -82,8 +82,8 @@ ROWS: Mapping[str, Row] = {
 }
 BY_HAND = (
     "representations of a 403: 8 in 0.1.0, 4 now, at most 4",
-    "make test: 7 to 10 min in 0.1.0, about 480 s of CPU now, beside other work; at most 4 min",
-    "make quick: none in 0.1.0, 75 s of CPU now (38 s on two cores), at most 45 s",
+    "make test, make test-kit, make proofs, .ci/run: the last prints their CPU; at most 220, -, 60 and 540 s",
+    "make quick: none in 0.1.0, at most 30 s on two processors",
 )
 
 

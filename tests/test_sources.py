@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -62,6 +63,11 @@ def is_private(module: tuple[str, ...]) -> bool:
     return module[-1].startswith("_") and (path.is_dir() or path.with_suffix(".py").exists())
 
 
+@cache
+def parsed(file: Path) -> ast.Module:
+    return ast.parse(file.read_text(encoding="utf-8"))
+
+
 def test_private_imports_are_found() -> None:
     source = (
         "from kopf_selectcache.cache import _checks\n"
@@ -77,8 +83,7 @@ def test_private_imports_are_found() -> None:
 def test_only_its_own_folder_imports_a_module_whose_name_starts_with_an_underscore() -> None:
     files = {name: file for file in FILES if (name := file.relative_to(ROOT)).parts[0] == "kopf_selectcache"}
     found = {
-        str(name): list(private_imports(ast.parse(file.read_text(encoding="utf-8")), name.parent.parts))
-        for name, file in files.items()
+        str(name): list(private_imports(parsed(file), name.parent.parts)) for name, file in files.items()
     }
     assert {name: modules for name, modules in found.items() if modules} == {}
 
@@ -99,7 +104,7 @@ def test_no_signature_shows_the_environment_since_it_may_have_secrets() -> None:
         f"{file.relative_to(ROOT)}:{default.lineno}"
         for file in FILES
         if file.is_relative_to(ROOT / "kopf_selectcache")
-        for node in ast.walk(ast.parse(file.read_text("utf-8")))
+        for node in ast.walk(parsed(file))
         if isinstance(node, ast.arguments)
         for default in (*node.defaults, *filter(None, node.kw_defaults))
         if "environ" in ast.unparse(default)

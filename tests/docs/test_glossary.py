@@ -69,10 +69,15 @@ def uses_of(file: Path, lines: Iterable[tuple[int, str]]) -> Iterator[Use]:
 
 
 @cache
+def parsed(file: Path) -> ast.Module:
+    return ast.parse(file.read_text(encoding="utf-8"))
+
+
+@cache
 def uses_in(file: Path) -> dict[str, list[Use]]:
     """Return the retired names and phrases of a module by the list that they are counted in."""
     source = file.read_text(encoding="utf-8")
-    short, tree = file.relative_to(ROOT), ast.parse(source)
+    short, tree = file.relative_to(ROOT), parsed(file)
     names = [Use(short, 1, file.stem)] if words_of(file.stem) & NAMES else []
     names += [
         Use(short, node.lineno, node.name)
@@ -175,7 +180,7 @@ def test_the_pages_have_no_retired_phrase() -> None:
 def test_no_heading_of_a_docstring_is_joined_with_its_underline_or_its_text() -> None:
     joined = []
     for file in sorted(PACKAGE.rglob("*.py")):
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        for node in ast.walk(parsed(file)):
             text = docstring_of(node)
             if text is not None and re.search(r"\S[ \t]+-{5,}(?!-)|-{5,}[ \t]+\S", str(text.value)):
                 joined.append(f"{file.relative_to(ROOT)}:{text.lineno}")
