@@ -22,7 +22,7 @@ from kopf_selectcache.core.store.packing import weights_of
 from kopf_selectcache.core.store.projection import Keys, Projection, as_written
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.core.store.store import Readable
-from kopf_selectcache.informer.background import Failed, Taken
+from kopf_selectcache.informer.background import Failed
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.selectors.selector import AnyOf, Selector, Verdict
@@ -281,22 +281,19 @@ async def add_indexes(
         made = declared_indexes(indexes, late=True)
     except DeclarationError as error:
         raise misdeclared(request.verb, error) from error
-    for each in made:
-        known = snapshot.comparisons.indexes.get(each.name)
-        if known is not None and not known.is_like(each):
-            raise _taken(request, known)
 
-    def require_paths() -> None:
+    def check() -> None:
+        present = informer.state
         for each in made:
-            if each.path is not None and each.name not in informer.state.indexes:
-                _require_exact(request, each.path, informer.state.projection)
+            if (known := present.indexes.get(each.name)) is None:
+                if each.path is not None:
+                    _require_exact(request, each.path, present.projection)
+            elif not known.is_like(each):
+                raise _taken(request, known)
 
-    require_paths()
     ready = [replace(each, failing=_log_failure(snapshot.resource, each.name)) for each in made]
     try:
-        await informer.swapper.indexing.add(ready, require_paths)
-    except Taken as taken:
-        raise _taken(request, taken.by) from None
+        await informer.swapper.indexing.add(ready, check)
     except Failed as failed:
         what = f"{request.kind_text}/{'/'.join(filter(None, failed.record.key))}: {failed.why}"
         remedy = f"Correct the function of the index {shown(failed.name)}: {NO_VALUE}"

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import os
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import replace
@@ -251,14 +251,6 @@ class Failed(Exception):
         self.why = why
 
 
-class Taken(Exception):
-    """Another index has the name."""
-
-    def __init__(self, by: Indexed) -> None:
-        super().__init__(by)
-        self.by = by
-
-
 class Indexing(Protocol):
     """A stream, whose objects are indexed."""
 
@@ -306,8 +298,10 @@ class IndexBuilder:
     def begin(self, union: Union, reflectors: Sequence[Indexing]) -> None:
         """Index the objects of this union from now on."""
         self._union, self._reflectors = union, reflectors
-        self._tell()
-        for each in self.indexes.values():
+        indexes = tuple(self.indexes.values())
+        for reflector in reflectors:
+            reflector.index(indexes)  # Objects that are decoded from now on have their values.
+        for each in indexes:
             union.store.declare(each)
 
     def replace(self, indexes: Mapping[str, Indexed], union: Union, reflectors: Sequence[Indexing]) -> None:
@@ -316,11 +310,16 @@ class IndexBuilder:
         self.begin(union, reflectors)
 
     async def compute(
-        self, indexes: Sequence[Indexed], records: Sequence[Record], tally: Tally | None
+        self, indexes: Collection[Indexed], records: Sequence[Record], tally: Tally | None
     ) -> None:
-        """Compute the missing values of further indexes for some objects; raise Failed."""
-        for each in indexes:
-            await self._note(each, await self._computed(each, records), records, tally, besides=indexes)
+        """Compute the missing values of further indexes for some objects, and store them. Raise Failed if a
+        function fails: then nothing is stored.
+
+        Building an index adds the values of objects that come meanwhile.
+        """
+        computed = [(each, await self._computed(each, records)) for each in indexes]
+        for each, values in computed:
+            await self._note(each, values, records, tally, besides=indexes)
 
     def want(self) -> None:
         """Wake `run`, from any thread: there is an index to build."""
@@ -339,34 +338,22 @@ class IndexBuilder:
     async def add(self, indexes: Sequence[Indexed], check: Callable[[], None] = lambda: None) -> None:
         """Add indexes; return once all stored objects are indexed. Known indexes are skipped.
 
-        Raise Taken if another index has one of the names, and Failed if a function fails for a stored object:
-        then none of them is added. `check` is called again if the stored objects are replaced meanwhile.
+        Raise Failed if a function fails for a stored object: then none of them is added. `check` raises an
+        error if they do not fit the present indexes, and is called again if the stored objects are replaced
+        meanwhile.
         """
         async with self._adding:
-            if other := next(
-                (
-                    known
-                    for each in indexes
-                    if (known := self.indexes.get(each.name)) is not None and not known.is_like(each)
-                ),
-                None,
-            ):
-                raise Taken(other)
-            added = self.with_slots([each for each in indexes if each.name not in self.indexes]).values()
+            check()
+            added = self.with_slots([each for each in indexes if each.name not in self.indexes])
             while True:
                 union = self._union
-                records = union.store.records()[0]
-                computed = [(each, await self._computed(each, records)) for each in added]
+                await self.compute(added.values(), union.store.records()[0], union.tally)
                 if union is self._union:
                     break
                 check()
             # From here on nothing fails, and a restart of the informer includes the new indexes.
-            self.indexes = {**self.indexes, **{each.name: each for each, _ in computed}}
+            self.replace({**self.indexes, **added}, union, self._reflectors)
             self._replaced(self.indexes)
-            self._tell()  # Objects that are decoded from now on have their values.
-            for each, values in computed:
-                self._union.store.declare(each)
-                await self._note(each, values, self._union.store.records()[0], self._union.tally)
         await self._built()
 
     async def _computed(self, indexed: Indexed, records: Sequence[Record]) -> dict[Record, Values]:
@@ -390,13 +377,10 @@ class IndexBuilder:
         records: Sequence[Record],
         tally: Tally | None,
         *,
-        besides: Iterable[Indexed] = (),
+        besides: Iterable[Indexed],
     ) -> None:
-        """Store the computed values beside the objects, so that building the index does not call the function
-        again.
-
-        Objects that came meanwhile, or are being listed, have no computed value: building the index adds it.
-        Values of former indexes are removed, except of those `besides`.
+        """Store the computed values beside the objects. Values of former indexes are removed, except of those
+        `besides`.
         """
         needed = {each.stored_as for each in (*self.indexes.values(), *besides)}
         for number, record in enumerate(records, 1):
@@ -412,7 +396,3 @@ class IndexBuilder:
     async def _built(self) -> None:
         while self._union.build(SLICE):  # It only yields to other tasks.  # noqa: ASYNC110
             await asyncio.sleep(0)
-
-    def _tell(self) -> None:
-        for each in self._reflectors:
-            each.index(tuple(self.indexes.values()))

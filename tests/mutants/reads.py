@@ -182,8 +182,6 @@ READS: tuple[Mutant, ...] = (
            (ANSWERS + "an_answer_is_repeated_until_its_records_change",)),
     Mutant("repeat an answer after a relist", "core/store/store.py", "        for change in changes if self._indexes.made or self._indexes.answers.by_lookup else ():\n", "        for change in changes if self._indexes.made else ():\n", 3,
            (ANSWERS + "a_generation_that_is_another_has_other_answers",)),
-    Mutant("repeat the answers of an index that was dropped", INDEXES, "            self.answers.clear()  # No change reaches", "            pass  # No change reaches", 3,
-           (ANSWERS + "answers_end_with_their_index",)),
     Mutant("repeat an answer by an index that is built anew", INDEXES, "        self.answers.clear()\n        for index", "        for index", 3,
            (ANSWERS + "so_has_one_that_has_the_indexes_built_anew",)),
     Mutant("check many candidates under the lock", INDEXES, "            if best.size > CHECKED and rest != NOTHING:\n", "            if False:\n", 8,

@@ -21,7 +21,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain, filterfalse
 from sys import getsizeof
-from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from kopf_selectcache.core.selection.grammar import LabelRequirement
 
@@ -39,12 +39,6 @@ CHECKED = 20_000
 more of them without it: no event is applied while the lock is held."""
 
 
-class Used(Protocol):
-    """An index, or all. It has the number of the last read that used it."""
-
-    used: int
-
-
 class AnsweredRecords(tuple[Record, ...]):
     """The records of an answer, which several reads share."""
 
@@ -58,8 +52,8 @@ class CachedAnswer(NamedTuple):
     """The lookup. It is kept, so that its id is not reused."""
     records: AnsweredRecords | None
     """None while a reader checks the candidates."""
-    postings: tuple[tuple[Used, object], ...]
-    """Where they were chosen from: an index with a value, or all indexes with a namespace."""
+    postings: tuple[tuple[object, object], ...]
+    """Where they were chosen from: an index with a value, or the `Indexes` with a namespace."""
     by: tuple[str, ...]
     size: int
 
@@ -69,7 +63,7 @@ class Answers:
 
     def __init__(self) -> None:
         self.by_lookup: dict[int, CachedAnswer] = {}
-        self._by_posting: dict[tuple[Used, object], set[int]] = {}
+        self._by_posting: dict[tuple[object, object], set[int]] = {}
         self._count = 0
 
     def add(self, answer: CachedAnswer) -> None:
@@ -91,7 +85,7 @@ class Answers:
         if self.by_lookup.get(id(answer.lookup)) is answer:
             self.add(answer._replace(records=records))
 
-    def drop(self, index: Used, value: object) -> None:
+    def drop(self, index: object, value: object) -> None:
         """Drop the answers that were chosen from a posting."""
         for number in tuple(self._by_posting.get((index, value), ())):
             self._drop(number)
@@ -153,7 +147,7 @@ class Index:
     lock. A change of a posting drops its answers.
     """
 
-    __slots__ = ("_answers", "_of", "_postings", "_steps", "count", "ready", "used")
+    __slots__ = ("_answers", "_of", "_postings", "_steps", "count", "ready")
 
     def __init__(self, of: Callable[[Record], Collection[Any]], answers: Answers | None = None) -> None:
         self._of = of
@@ -161,8 +155,6 @@ class Index:
         self._postings: dict[Any, Posting] = {}
         self._steps: Iterator[int] | None = None
         self.ready = False
-        self.used = 0
-        """The number of the last read that used it."""
         self.count = 0
         """The number of entries in all postings."""
 
@@ -268,9 +260,7 @@ WORTH = 200
 """The number of candidates up to which a read requests no index, which would save about 20 µs."""
 
 MOST_INDEXES = 16
-"""The greatest number of label indexes on demand. One that the last `IDLE` reads did not use is replaced."""
-
-IDLE = 1000
+"""The greatest number of label indexes on demand."""
 
 AT_ONCE = 2000
 """The number of changes in one step beyond which indexes are rebuilt in slices."""
@@ -376,7 +366,7 @@ class _Candidates(NamedTuple):
     by: str
     records: Callable[[], Iterable[Record]]
     rest: Lookup
-    postings: tuple[tuple[Used, object], ...] = ()
+    postings: tuple[tuple[object, object], ...] = ()
     """The postings that they are in, each as an index and a value. Empty without an index of labels."""
 
 
@@ -390,8 +380,6 @@ class Indexes:
         """All indexes, ready or not."""
         self.declared: tuple[Indexed, ...] = ()
         self.answers = Answers()
-        self.used = 0  # It stands for the tables of the store, which answer lookups without an index.
-        self._reads = 0
 
     def change(self, before: Record | None, after: Record | None) -> None:
         """Replace one record by another in all indexes, and drop the answers that this changes."""
@@ -414,15 +402,9 @@ class Indexes:
         """Create an index to be built; return True if it is new and there is room for it."""
         if dimension in self.made:
             return False
-        on_demand = [each for each in self.made if each.by not in ("index", "owner")]
-        if len(on_demand) >= MOST_INDEXES and dimension != OWNER:
-            idle = min(on_demand, key=lambda each: self.made[each].used)
-            if self._reads - self.made[idle].used < IDLE:
-                return False
-            del self.made[idle]
-            self.answers.clear()  # No change reaches an index that is dropped.
+        if dimension != OWNER and sum(each.by == "label" for each in self.made) >= MOST_INDEXES:
+            return False
         self.made[dimension] = Index(_reading(dimension), self.answers)
-        self.made[dimension].used = self._reads
         return True
 
     def declare(self, indexed: Indexed) -> None:
@@ -446,11 +428,8 @@ class Indexes:
         """Return the smallest set of candidates, as of a version; `asking` requests a missing index that
         would help.
         """
-        self._reads += asking
         answer = self.answers.by_lookup.get(id(lookup)) if asking else None
         if answer is not None and answer.records is not None:
-            for index, _ in answer.postings:
-                index.used = self._reads
             return Chosen(answer.records, NOTHING, version, by=answer.by, size=answer.size)
         best = self._by_owner(lookup)
         if best is None or best.size > WORTH:
@@ -463,9 +442,7 @@ class Indexes:
         by = (*((best.by,) if best.by else ()), *cuts)
         if asking and missing is None and (best.postings or best.size <= WORTH) and _is_lasting(lookup):
             spaces = (ALL,) if lookup.namespaces is None else lookup.namespaces
-            postings: tuple[tuple[Used, object], ...] = best.postings or tuple(
-                (self, space) for space in spaces
-            )
+            postings = best.postings or tuple((self, space) for space in spaces)
             answer = CachedAnswer(lookup, None, postings, by, best.size)
             if best.size > CHECKED and rest != NOTHING:
                 self.answers.add(answer)
@@ -580,23 +557,16 @@ class Indexes:
     def _first_unbuilt(self, lookup: Lookup) -> IndexedProperty | None:
         """Return the index that would reduce the candidates. One at a time, because the first may suffice."""
         if lookup.owner is not None:
-            return None if self._is_ready(OWNER) else OWNER
+            return OWNER if self._ready(OWNER) is None else None
         for requirement in lookup.labels:
             dimension = IndexedProperty("label", requirement.key)
-            if requirement.operator not in NEGATIVE and not self._is_ready(dimension):
+            if requirement.operator not in NEGATIVE and self._ready(dimension) is None:
                 return dimension
         return None
 
-    def _is_ready(self, dimension: IndexedProperty) -> bool:
-        index = self.made.get(dimension)
-        return index is not None and index.ready
-
     def _ready(self, dimension: IndexedProperty) -> Index | None:
         index = self.made.get(dimension)
-        if index is None or not index.ready:
-            return None
-        index.used = self._reads
-        return index
+        return index if index is not None and index.ready else None
 
 
 def _is_lasting(lookup: Lookup) -> bool:

@@ -13,9 +13,7 @@ from hypothesis import strategies as st
 from kopf_selectcache.core.selection.regions import Keys
 from kopf_selectcache.core.store import indexes
 from kopf_selectcache.core.store.indexes import (
-    IDLE,
     MOST_ANSWERS,
-    MOST_INDEXES,
     NOTHING,
     WORTH,
     AnsweredRecords,
@@ -162,35 +160,6 @@ def test_so_has_one_that_has_the_indexes_built_anew(make: Any) -> None:
     with patch.object(indexes, "AT_ONCE", 1), patch("kopf_selectcache.core.store.store.AT_ONCE", 1):
         store.commit("201")
     assert [each.name for each in store.chosen(lookup).records] == ["other"]
-
-
-def test_answers_end_with_their_index() -> None:
-    store, lookup = indexed()
-    others = [by_label(f"key-{number}=a") for number in range(MOST_INDEXES - 1)]
-    for each in others:
-        store.chosen(each)
-    build(store, 1000)
-    store.chosen(lookup)
-    for _ in range(IDLE):
-        store.chosen(others[0])
-    for each in others:
-        store.chosen(each)
-    store.chosen(by_label("another=a"))
-    assert "label app" not in store.weights()
-    store.put(record("pod-1", "101", app="b"))
-    assert "pod-1" not in {each.name for each in found(store, lookup, asking=True)}
-
-
-def test_a_repeated_answer_uses_its_index() -> None:
-    store, lookup = indexed()
-    for number in range(MOST_INDEXES - 1):
-        store.chosen(by_label(f"key-{number}=a"))
-    build(store, 1000)
-    for _ in range(IDLE):
-        store.chosen(lookup)
-    store.chosen(by_label("another=a"))
-    build(store, 1000)
-    assert "label app" in store.weights()
 
 
 def test_8_many_candidates_are_checked_without_the_lock_and_the_result_is_repeated() -> None:

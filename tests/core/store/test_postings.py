@@ -20,7 +20,7 @@ from kopf_selectcache.core.selection.regions import Keys
 from kopf_selectcache.core.store import indexes
 from kopf_selectcache.core.store.changes import Change, ChangeCause
 from kopf_selectcache.core.store.index_spec import Indexed
-from kopf_selectcache.core.store.indexes import IDLE, MOST_INDEXES, OWNER, WORTH, IndexedProperty, Lookup
+from kopf_selectcache.core.store.indexes import MOST_INDEXES, OWNER, WORTH, IndexedProperty, Lookup
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.core.store.store import Readable, Section, Store, UnionView
 from kopf_selectcache.core.store.union import Union
@@ -196,7 +196,7 @@ STEPS = st.lists(
 @contextmanager
 def small() -> Iterator[None]:
     """Let every read be worth an index, and what is few, many and all at once be small numbers."""
-    with patch.multiple(indexes, WORTH=0, AT_ONCE=6, MOST_INDEXES=3, IDLE=4, FEW=3, LARGE=6):
+    with patch.multiple(indexes, WORTH=0, AT_ONCE=6, MOST_INDEXES=3, FEW=3, LARGE=6):
         yield
 
 
@@ -371,19 +371,13 @@ def test_names_are_looked_up_and_not_for() -> None:
     assert (list(chosen.records), chosen.size, chosen.missing) == ([], 1, None)
 
 
-def test_there_is_an_end_of_indexes_until_one_is_idle() -> None:
+def test_there_is_an_end_of_indexes() -> None:
     store = filled(WORTH + 1, lambda i: record(f"pod-{i}", app="a"))
     wanted = [store.chosen(by_label(f"key-{number}=a")).missing for number in range(MOST_INDEXES + 1)]
     assert (len(set(wanted)), wanted[-1]) == (MOST_INDEXES + 1, None)
     build(store, 1000)
     assert store.chosen(Lookup(owner="x")).missing == OWNER, "owners always have one"
-    for _ in range(IDLE - 1):
-        store.chosen(by_label("key-0=a"))
-    assert store.chosen(by_label("another=a")).missing == IndexedProperty("label", "another")
-    build(store, 1000)
-    kept = store.weights().keys()
-    assert {"label key-0", "label another", "owners"} < kept
-    assert "label key-1" not in kept
+    assert store.chosen(by_label("another=a")).missing is None
 
 
 # ---- Kept true.
