@@ -34,7 +34,6 @@ from kopf_selectcache.informer.background import Failed
 from kopf_selectcache.informer.checks import Reviewer, Unreviewed
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime, remedy_of_withdrawn
-from kopf_selectcache.informer.memory import Amount, Counter
 from kopf_selectcache.informer.state import Relist, Split, split_streams
 from kopf_selectcache.selectors.kind_keys import AnyKey, assigned, checked_key, declared_like, likely
 from kopf_selectcache.selectors.selector import Branches
@@ -55,6 +54,7 @@ from kopf_selectcache.settings.planner import Plan, Right, Stream, merged, of_ca
 
 from ._server_reads import resource_of
 from .errors import answering, for_request
+from .estimates import Amount, Counter
 from .request import Request
 from .snapshots import Access, informer_of
 

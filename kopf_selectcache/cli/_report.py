@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from kopf_selectcache.cache.estimates import Amount
 from kopf_selectcache.core.protocol.messages import written
 from kopf_selectcache.core.redact import one_line
-from kopf_selectcache.informer.memory import Amount
 from kopf_selectcache.plugin.feed_safety import SecondWatch, phrase
 from kopf_selectcache.settings.checks import readable
 from kopf_selectcache.settings.namespaces import Level, Origin

@@ -14,6 +14,7 @@ from functools import partial
 from typing import TextIO
 
 from kopf_selectcache import _kopf
+from kopf_selectcache.cache.estimates import Amount, Counter, Samples
 from kopf_selectcache.client.discovery import NotServed, resolve
 from kopf_selectcache.client.reading import Refused
 from kopf_selectcache.client.transport import Transport
@@ -25,7 +26,6 @@ from kopf_selectcache.core.store.projection import Keys
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.errors import SelectCacheError
 from kopf_selectcache.informer.checks import Reviewer, mistaken, shown
-from kopf_selectcache.informer.memory import Amount, Counter, Samples
 from kopf_selectcache.informer.namespaces import absent, exists, named_by
 from kopf_selectcache.plugin.feed_safety import (
     DECLARED_LATER,

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 import kopf
 
 from kopf_selectcache import _kopf
+from kopf_selectcache.cache.estimates import PAGE_LIMIT, PATIENCE_SECONDS, labelled_namespaces
 from kopf_selectcache.client.discovery import NotServed, resolve
 from kopf_selectcache.client.fetcher import pages_of_metadata
 from kopf_selectcache.client.reading import Refused
@@ -32,7 +33,6 @@ from kopf_selectcache.core.selection.kinds import Kind, KindKey, Resource
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.errors import SelectCacheError
 from kopf_selectcache.informer.checks import Reviewer
-from kopf_selectcache.informer.memory import PAGE_LIMIT, PATIENCE, labelled_namespaces
 from kopf_selectcache.plugin.caches import create_transport
 from kopf_selectcache.plugin.division import division_of
 from kopf_selectcache.plugin.hooks import checked
@@ -369,7 +369,7 @@ async def metadata_in(
     transport: KopfTransport, resource: Resource, path: str, query: Mapping[str, str]
 ) -> AsyncIterator[Record]:
     """Yield the metadata of the objects of a list; raise Refused, Unreachable or Garbled."""
-    paging = Paging(query, page_limit=PAGE_LIMIT, patience=PATIENCE)
+    paging = Paging(query, page_limit=PAGE_LIMIT, patience=PATIENCE_SECONDS)
     async for records in pages_of_metadata(
         transport, resource, path, paging, chance=lambda: 1.0, sleep=asyncio.sleep
     ):

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequen
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
+from kopf_selectcache.cache.estimates import PAGE_LIMIT, PATIENCE_SECONDS
 from kopf_selectcache.cache.why import compare
 from kopf_selectcache.client.reading import Refused
 from kopf_selectcache.client.transport import ask_in_size
@@ -20,7 +21,6 @@ from kopf_selectcache.core.protocol.pager import Paging
 from kopf_selectcache.core.selection.kinds import KindKey, Resource
 from kopf_selectcache.core.store.projection import ALL
 from kopf_selectcache.core.store.record import Record
-from kopf_selectcache.informer.memory import PAGE_LIMIT, PATIENCE
 from kopf_selectcache.selectors.kind_keys import text_of
 
 from . import _code, operator_loader, output
@@ -182,7 +182,10 @@ class _Search:
 
     async def _whole(self, resource: Resource, path: str, query: Mapping[str, str]) -> AsyncIterator[Record]:
         """Yield the objects of a list, as a whole, page by page."""
-        reader, paging = Reader.of(resource, ALL), Paging(query, page_limit=PAGE_LIMIT, patience=PATIENCE)
+        reader, paging = (
+            Reader.of(resource, ALL),
+            Paging(query, page_limit=PAGE_LIMIT, patience=PATIENCE_SECONDS),
+        )
         get, size = self._operator.transport.get, paging.size
         while not paging.is_complete:
             if pause := paging.take_pause(1.0):

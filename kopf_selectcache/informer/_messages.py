@@ -14,9 +14,9 @@ from kopf_selectcache.core.redact import NOTHING, Phrase, clipped
 from kopf_selectcache.core.selection.kinds import Kind, KindKey
 from kopf_selectcache.selectors.kind_keys import SETTINGS, Site, unserved
 from kopf_selectcache.selectors.selector import Branches, Selector
-from kopf_selectcache.settings.checks import bytes_in, readable, written
+from kopf_selectcache.settings.checks import readable
 
-from .memory import AGAIN, LetGo, lessened
+from .memory import RETRY_EVICTED_SECONDS, Evicted
 
 LOOKED_FOR = "\nThe cache waits for it"
 """The end of the remedy for a declared kind that is not served."""
@@ -31,7 +31,7 @@ class Mistake(NamedTuple):
     error: str
 
 
-Failure: TypeAlias = Refusal | Lost | Silent | NotServed | DeclarationError | LetGo | Mistake
+Failure: TypeAlias = Refusal | Lost | Silent | NotServed | DeclarationError | Evicted | Mistake
 """The cause of a condition: the server's answer, a failed request, or a declaration that fails."""
 
 
@@ -102,8 +102,8 @@ def describe(
             if str(subject) not in failure.what:
                 what = Phrase("the filter of %(resource)s: %(problem)s", resource=subject, problem=what)
             return Described(what, Phrase("%(advice)s", advice=failure.remedy))
-        case LetGo():
-            return _let_go(failure, subject, line)
+        case Evicted():
+            return _evicted(failure, subject, line)
         case Mistake(error):
             return Described(
                 of_subject("a bug in kopf_selectcache: %(error)s", error=error),
@@ -243,47 +243,31 @@ def _forbidden(refusal: Refusal, subject: Subject, line: str, verb: str, site: S
     )
 
 
-def _let_go(let_go: LetGo, subject: Subject, declared: str) -> Described:
-    excess = let_go.excess
-    overall = bool(excess.largest)
-    allowed = "settings.selectcache.max_bytes = " if overall else "max_bytes="
-    held = (
-        f"it had {excess.objects:,} {'object' if excess.objects == 1 else 'objects'} with"
-        f" {clipped(let_go.filter, 200)}, {readable(excess.bytes)}"
-    )
-    if let_go.values > excess.bytes / 4:
-        names = ", ".join(sorted(map(repr, let_go.indexes)))
-        held += f", of which the indexes {names} took {readable(let_go.values)}"
-    if overall:
-        held += ". The largest caches are " + ", ".join(
-            f"{each} with {readable(size)}" for each, size in excess.largest
-        )
-    less = (
-        f"Index less in {declared}: Cached(..., index={{...}}), or in cache.add_index(...)"
-        if let_go.values > excess.bytes / 2
-        else lessened(declared, excess.objects, excess.allowed, packed=let_go.packed)
-    )
+def _evicted(evicted: Evicted, subject: Subject, declared: str) -> Described:
+    objects, size, limit, total = evicted.excess
+    limit_text = f"{'max_bytes=' if total is None else 'settings.selectcache.max_bytes = '}{limit!r}"
+    grown = "it" if total is None else f"all caches together, {readable(total)},"
     then = (
         "The previous filter is still in use"
-        if let_go.is_next
-        else f"The cache retries about every {AGAIN / 60:g} minutes\n"
+        if evicted.is_next
+        else f"The cache retries about every {RETRY_EVICTED_SECONDS / 60:g} minutes\n"
         f"Meanwhile, {call_of('fetch')} asks the server"
     )
-    # Twice the limit, or 1.5 times the stored bytes: the list may have been incomplete.
-    enough = max(2 * (bytes_in(excess.limit) or 0), 1.5 * (excess.total if overall else excess.bytes))
     return Described(
         Phrase(
             "%(resource)s: the %(store)s was emptied, because %(grown)s exceeded %(limit)s",
             resource=subject,
-            store="cache for the new filter" if let_go.is_next else "cache",
-            grown="all caches together" if overall else "it",
-            limit=f"{allowed}{excess.limit!r}",
+            store="cache for the new filter" if evicted.is_next else "cache",
+            grown=grown,
+            limit=limit_text,
         ),
         Phrase(
-            "%(less)s\nAllow more: %(more)s\n%(then)s",
-            less=less,
-            more=f"{allowed}{written(enough)!r}",
+            "Select less in %(declared)s, or keep less of each object: Cached(..., keep=[...])\n"
+            "Or raise %(limit)s\n%(then)s",
+            declared=declared,
+            limit=limit_text,
             then=then,
         ),
-        said=held,
+        said=f"it had {objects:,} {'object' if objects == 1 else 'objects'} with"
+        f" {clipped(evicted.filter, 200)}, {readable(size)}",
     )

@@ -42,7 +42,7 @@ from kopf_selectcache.selectors.selector import Branches, Selector
 from kopf_selectcache.settings.checks import readable
 
 from ._messages import SOON, Described, Failure, Subject, asking, describe
-from .memory import LetGo, bytes_of
+from .memory import Evicted, bytes_of
 
 NO_ANSWER = Cause(transient=True)
 
@@ -149,7 +149,7 @@ def _lasting(failure: Failure) -> Health | None:
             return Health.MISSING
         case Refusal(400) | Refusal(422) | Refusal(405) | Lost(outside=True) | DeclarationError():
             return Health.REJECTED
-        case LetGo():
+        case Evicted():
             return Health.OVERSIZED
         case _:
             return None

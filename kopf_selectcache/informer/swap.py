@@ -34,7 +34,7 @@ from ._messages import Subject
 from .background import IndexBuilder, run_in_thread, trim_heap
 from .environment import Environment, sleep_until
 from .health import Condition, Health, StateLog, context_of, warn_of_needless
-from .memory import AGAIN, LetGo, Share, indexed_bytes
+from .memory import RETRY_EVICTED_SECONDS, Evicted, Share
 from .metrics import Counts
 from .reach import AwaitedVersions, Prober, shared_versions
 from .reflector import Reflector
@@ -442,28 +442,18 @@ class Swapper:
         self._evict()  # No variable here holds the former state.
         await run_in_thread(trim_heap)
         environment = self._environment
-        pause = environment.sleep(AGAIN * (0.5 + environment.chance()))
+        pause = environment.sleep(RETRY_EVICTED_SECONDS * (0.5 + environment.chance()))
         await sleep_until(self.resolver.again, pause)
 
     def _evict(self) -> None:
         state = self.informer.state
         assert state.plan is not None, "nothing was planned"
-        let_go = self._excess_of(self.share, self.informer.declared, state.union)
+        assert self.share.excess is not None, "nothing is too much"
+        let_go = Evicted(self.share.excess, self.informer.declared.filter)
         state.resolving.fail(let_go)
         self.begin(state.plan, is_evicted=True)
         for condition in self.informer.state.stream_conditions:
             condition.fail(let_go)
-
-    def _excess_of(self, share: Share, declared: Cached, union: Union) -> LetGo:
-        """Return the size of a store that exceeds its limit."""
-        assert share.excess is not None, "nothing is too much"
-        return LetGo(
-            share.excess,
-            declared.filter,
-            packed=self.packing is not None and (self.packing.packs or self.packing.fits),
-            indexes=tuple(each.name for each in declared.indexes),
-            values=indexed_bytes(union.newest()) if declared.indexes else 0,
-        )
 
     def drop(self) -> None:
         """Drop the stored objects, after the end of the informer. Reads that hold the previous state are
@@ -604,8 +594,8 @@ class Swapper:
         """Return the error of a next state that is larger than it may be."""
         state = prepared.state
         condition = prepared.new_condition(state.reflectors[0].writer)
-        let_go = self._excess_of(prepared.share, prepared.declared, state.union)
-        condition.fail(replace(let_go, is_next=True))
+        assert prepared.share.excess is not None, "nothing is too much"
+        condition.fail(Evicted(prepared.share.excess, prepared.declared.filter, is_next=True))
         error = condition.error()
         assert error is not None, "it can't be read"
         return error

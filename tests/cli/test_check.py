@@ -17,8 +17,8 @@ import yaml
 from kopf.testing import KopfRunner
 
 from kopf_selectcache.__main__ import main
+from kopf_selectcache.cache.estimates import Counter
 from kopf_selectcache.cli import _cluster
-from kopf_selectcache.informer.memory import Counter
 from kopf_selectcache.testing import EmbeddedCluster
 from kopf_selectcache.testing.faults.refusals import Refuse
 from tests.cli.conftest import DEFINITION, Command, parsed, pod

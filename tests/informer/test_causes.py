@@ -16,7 +16,7 @@ from kopf_selectcache.core.selection.grammar import FieldTerm, Unselected
 from kopf_selectcache.errors import Stalled
 from kopf_selectcache.informer._messages import Mistake
 from kopf_selectcache.informer.health import SEVERAL, Condition, Health, cause_of
-from kopf_selectcache.informer.memory import Excess, LetGo
+from kopf_selectcache.informer.memory import Evicted, Excess
 from tests.messages.states import Subject
 from tests.rows import each_row
 
@@ -79,7 +79,7 @@ def test_the_cause_is_that_of_the_last_failure_and_of_the_state_that_is_told() -
     assert (one.health, one.failure) == (Health.SYNCING, None)
     one.fail(Mistake("ValueError"))
     assert error_of(one).cause == NO_CAUSE
-    one.fail(LetGo(Excess(1, 1, 1, 1), Selector(), packed=False))
+    one.fail(Evicted(Excess(1, 1, 1), Selector()))
     assert error_of(one).cause == NO_CAUSE
 
 

@@ -10,12 +10,12 @@ from typing import Any, cast
 import pytest
 
 from kopf_selectcache import LabelSelector, Selector
+from kopf_selectcache.cache.estimates import PATIENCE_SECONDS, Counter, labelled_namespaces
 from kopf_selectcache.client.reading import Refused
 from kopf_selectcache.client.transport import Transport
 from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.protocol.pager import FEW
 from kopf_selectcache.core.store.projection import ALL
-from kopf_selectcache.informer.memory import PATIENCE, Counter, labelled_namespaces
 from kopf_selectcache.settings.planner import Stream
 from tests.cache.environment import PODS, pod
 from tests.faults.environment import Time
@@ -55,7 +55,7 @@ def test_the_count_of_a_list_without_an_end_is_paced_and_fails() -> None:
     )
     with pytest.raises(Garbled, match=FEW):
         asyncio.run(counter.held(Stream(Selector("app=web")), ALL, set()))
-    assert sum(time.slept) == PATIENCE
+    assert sum(time.slept) == PATIENCE_SECONDS
     assert server.asked < 400
 
 

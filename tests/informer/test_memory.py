@@ -23,7 +23,7 @@ from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.errors import Oversized
 from kopf_selectcache.informer.health import Health
 from kopf_selectcache.informer.informer import Informer
-from kopf_selectcache.informer.memory import AGAIN, Budget, bytes_of
+from kopf_selectcache.informer.memory import RETRY_EVICTED_SECONDS, Budget, bytes_of
 from kopf_selectcache.settings.checks import readable
 from tests.cache.environment import PODS
 from tests.faults.environment import Environment, operating, run, until
@@ -466,8 +466,7 @@ def test_in_one_of_several_branches_the_whole_is_let_go(told: Told) -> None:
                 assert [store() for store in stores] == [None] * 3
                 error = error_of(environment)
                 assert error.remedy.startswith(
-                    "Keep less of each object in settings.selectcache.selectors['pods']: Cached(...,"
-                    " keep=[...])\nStore it packed"
+                    "Select less in settings.selectcache.selectors['pods'], or keep less of each object"
                 )
                 with pytest.raises(Oversized):
                     environment.cache.get("pods", "ca", namespace="infra")
@@ -517,16 +516,14 @@ def test_the_cache_that_grows_beyond_the_budget_of_all_is_let_go_and_no_other(to
                 assert secrets.state.is_synced
                 assert len(environment.cache.list_cached("secrets")) == 3
                 error = error_of(environment)
+                pods = sum(map(weight, records(*many(4))))
+                total = pods + sum(map(weight, secrets.state.store.records()[0]))
                 assert (
-                    "because all caches together exceeded settings.selectcache.max_bytes = '64Ki'"
-                    in error.what
+                    f"because all caches together, {readable(total)}, exceeded"
+                    f" settings.selectcache.max_bytes = '64Ki': it had 4 objects with labels='app=web',"
+                    f" {readable(pods)}" in error.what
                 )
-                sizes = (
-                    sum(map(weight, records(*many(4)))),
-                    sum(map(weight, secrets.state.store.records()[0])),
-                )
-                pods, others = map(readable, sizes)
-                assert f"The largest caches are pods with {pods}, secrets with {others}" in error.what
+                assert "Or raise settings.selectcache.max_bytes = '64Ki'\n" in error.remedy
                 (line,) = told()
                 assert line == in_one_line(
                     environment.informer.state.message, *environment.informer.state.remedy.splitlines()
@@ -591,7 +588,9 @@ def test_it_comes_back_when_objects_were_deleted(told: Told) -> None:
         lists = [listed("100", *many(8)), listed("200", *many(8)), held(gate, listed("300", *many(5)))]
         async with Server(lists=lists) as server, operating(server, selectors={"pods": SMALL}) as environment:
             await environment.listed(3)
-            assert environment.time.slept == [AGAIN * 1.5] * 2, "the environment's chance is 1"
+            assert environment.time.slept == [RETRY_EVICTED_SECONDS * 1.5] * 2, (
+                "the environment's chance is 1"
+            )
             assert len(told()) == 1
             assert holds_nothing(environment.informer)
             gate.set()

@@ -10,7 +10,7 @@ from kopf_selectcache.core.protocol.machine import Lost, Silent
 from kopf_selectcache.core.protocol.messages import Refusal
 from kopf_selectcache.informer._messages import Failure
 from kopf_selectcache.informer.health import Condition
-from kopf_selectcache.informer.memory import Excess, LetGo
+from kopf_selectcache.informer.memory import Evicted, Excess
 from kopf_selectcache.selectors.selector import Selector
 from tests.cache.environment import PODS, Environment, pod
 from tests.messages.provoked import Provoked
@@ -67,11 +67,12 @@ CONDITIONS: dict[str, Callable[[Condition], object]] = {
     "an answer that is too large": _failing(Lost("more than 1,000 bytes", too_large=True)),
     "objects that were not selected": _failing(Lost("web-1 has no label app", outside=True)),
     "a transform that fails": _failing(Lost("transform= failed", transform=True, argument="transform=")),
-    "too many bytes": _failing(
-        LetGo(Excess(400, 2_000_000, 1_000_000, 1_000_000), Selector("app=web"), packed=False)
+    "too many bytes": _failing(Evicted(Excess(400, 2_000_000, 1_000_000), Selector("app=web"))),
+    "too many bytes of all caches": _failing(
+        Evicted(Excess(400, 2_000_000, "10M", total=11_000_000), Selector("app=web"))
     ),
     "too many bytes of the next filter": _failing(
-        LetGo(Excess(400, 2_000_000, 1_000_000, 1_000_000), Selector("app=web"), packed=False, is_next=True)
+        Evicted(Excess(400, 2_000_000, 1_000_000), Selector("app=web"), is_next=True)
     ),
 }
 
