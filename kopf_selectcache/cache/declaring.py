@@ -30,7 +30,7 @@ from kopf_selectcache.core.store.index_spec import Function
 from kopf_selectcache.core.store.packing import Storage, weights_of
 from kopf_selectcache.core.store.projection import Path, Transform
 from kopf_selectcache.core.store.record import Record
-from kopf_selectcache.informer.background import Failed
+from kopf_selectcache.informer.background import IndexFailed
 from kopf_selectcache.informer.checks import Reviewer, Unreviewed
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime, remedy_of_withdrawn
@@ -301,7 +301,7 @@ def _for_change(informer: Informer, request: Request) -> Iterator[None]:
         yield
     except (NotSynced, StateError) as error:
         raise for_request(error, informer.state.filter) from None
-    except Failed as failed:
+    except IndexFailed as failed:
         what = f"{request.kind_text}/{'/'.join(filter(None, failed.record.key))}: {failed.why}"
         remedy = f"Correct the function of the index {shown(failed.name)}: {NO_VALUE}"
         raise ReadError(what, remedy=remedy) from None

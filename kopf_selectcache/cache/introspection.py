@@ -22,7 +22,7 @@ from kopf_selectcache.core.store.packing import weights_of
 from kopf_selectcache.core.store.projection import Keys, Projection, as_written
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.core.store.store import Readable
-from kopf_selectcache.informer.background import Failed
+from kopf_selectcache.informer.background import IndexFailed
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.selectors.selector import AnyOf, Selector, Verdict
@@ -294,7 +294,7 @@ async def add_indexes(
     ready = [replace(each, failing=_log_failure(snapshot.resource, each.name)) for each in made]
     try:
         await informer.swapper.indexing.add(ready, check)
-    except Failed as failed:
+    except IndexFailed as failed:
         what = f"{request.kind_text}/{'/'.join(filter(None, failed.record.key))}: {failed.why}"
         remedy = f"Correct the function of the index {shown(failed.name)}: {NO_VALUE}"
         raise ReadError(what, remedy=remedy) from None

@@ -29,21 +29,21 @@ from kopf_selectcache.core.store.record import Record, is_newer
 from kopf_selectcache.core.store.store import Store
 from kopf_selectcache.core.store.union import Union
 
-AT_ONCE = 50
+PACKED_PER_SLICE = 50
 """Number of objects that are packed before other tasks run."""
 
-STILL = 10.0
+STILL_SECONDS = 10.0
 """Seconds without a change after which an object is packed, and up to twice as long: most objects change
 several times in succession, and then stand still."""
 
-MOVING = 8 * 1024 * 1024
+MOST_MOVING_BYTES = 8 * 1024 * 1024
 """Bytes of the objects of one kind that are not packed because they have just changed. Beyond it, those that
 have stood still the longest are packed."""
 
-MAPPED = 1024 * 1024
+MAPPED_BLOCK_BYTES = 1024 * 1024
 """The size of a block of memory from which it is returned to the system when it is freed."""
 
-SPARE = 2 * 1024 * 1024
+SPARE_HEAP_BYTES = 2 * 1024 * 1024
 """Free memory at the end of a heap that is not returned to the system."""
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # From malloc.h.
@@ -75,8 +75,8 @@ def limit_spare_heap() -> None:
     with suppress(OSError, TypeError):  # As above.
         mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
         if mallopt is not None:
-            mallopt(_M_MMAP_THRESHOLD, MAPPED)
-            mallopt(_M_TRIM_THRESHOLD, SPARE)
+            mallopt(_M_MMAP_THRESHOLD, MAPPED_BLOCK_BYTES)
+            mallopt(_M_TRIM_THRESHOLD, SPARE_HEAP_BYTES)
 
 
 async def run_in_thread(work: Callable[[], _T]) -> _T:
@@ -159,11 +159,11 @@ class DictionaryTraining:
         while True:
             await self._has_work.wait()
             moving = list(self._moving.items())
-            await sleep(STILL)
+            await sleep(STILL_SECONDS)
             for number, (key, each) in enumerate(moving):
                 if self._moving.get(key) is each:
                     self._settle(key)
-                if number % AT_ONCE == 0:
+                if number % PACKED_PER_SLICE == 0:
                     await asyncio.sleep(0)
             if not self._moving:
                 self._has_work.clear()
@@ -206,7 +206,7 @@ class DictionaryTraining:
             await self._pack(kept())
             self._has_caught_up = True
         await self._pack(page)
-        while packing.moving > MOVING and self._moving:
+        while packing.moving > MOST_MOVING_BYTES and self._moving:
             self._settle(next(iter(self._moving)))
 
     def _is_shared(self, record: Record) -> bool:
@@ -224,7 +224,7 @@ class DictionaryTraining:
         for number, record in enumerate(records):
             if self._packing is not None and not self._is_shared(record):
                 self._packing.pack_record(record, self._tally)
-            if number % AT_ONCE == 0:
+            if number % PACKED_PER_SLICE == 0:
                 await asyncio.sleep(0)
 
 
@@ -234,14 +234,14 @@ class _Moving(NamedTuple):
     """The bytes of the object when it was noted."""
 
 
-SLICE = 200
+INDEXED_PER_SLICE = 200
 """Number of objects that are indexed before other tasks run: about 0.1 ms."""
 
-DECODED = 20
+DECODED_PER_SLICE = 20
 """Number of objects that are decoded before other tasks run, for an index that is added."""
 
 
-class Failed(Exception):
+class IndexFailed(Exception):
     """The function of an added index failed for a stored object."""
 
     def __init__(self, name: str, record: Record, why: str) -> None:
@@ -312,8 +312,8 @@ class IndexBuilder:
     async def compute(
         self, indexes: Collection[Indexed], records: Sequence[Record], tally: Tally | None
     ) -> None:
-        """Compute the missing values of further indexes for some objects, and store them. Raise Failed if a
-        function fails: then nothing is stored.
+        """Compute the missing values of further indexes for some objects, and store them. Raise IndexFailed
+        if a function fails: then nothing is stored.
 
         Building an index adds the values of objects that come meanwhile.
         """
@@ -338,9 +338,9 @@ class IndexBuilder:
     async def add(self, indexes: Sequence[Indexed], check: Callable[[], None] = lambda: None) -> None:
         """Add indexes; return once all stored objects are indexed. Known indexes are skipped.
 
-        Raise Failed if a function fails for a stored object: then none of them is added. `check` raises an
-        error if they do not fit the present indexes, and is called again if the stored objects are replaced
-        meanwhile.
+        Raise IndexFailed if a function fails for a stored object: then none of them is added. `check` raises
+        an error if they do not fit the present indexes, and is called again if the stored objects are
+        replaced meanwhile.
         """
         async with self._adding:
             check()
@@ -360,14 +360,14 @@ class IndexBuilder:
         """Return the values of the objects that have none yet; store nothing."""
         values = {}
         for number, record in enumerate(records):
-            if number % DECODED == 0:
+            if number % DECODED_PER_SLICE == 0:
                 await asyncio.sleep(0)
             if not record.stored or indexed.known(record) is not None:
                 continue  # An unreadable object has no value.
             try:
                 values[record] = indexed.values(record.decode())
             except BadIndex as bad:
-                raise Failed(indexed.name, record, str(bad)) from None
+                raise IndexFailed(indexed.name, record, str(bad)) from None
         return values
 
     async def _note(
@@ -390,9 +390,9 @@ class IndexBuilder:
                 record.fields = with_values(record.fields, {**known, indexed.stored_as: values[record]})
                 if tally is not None:
                     tally.reweigh(record, before)
-            if number % SLICE == 0:
+            if number % INDEXED_PER_SLICE == 0:
                 await asyncio.sleep(0)
 
     async def _built(self) -> None:
-        while self._union.build(SLICE):  # It only yields to other tasks.  # noqa: ASYNC110
+        while self._union.build(INDEXED_PER_SLICE):  # It only yields to other tasks.  # noqa: ASYNC110
             await asyncio.sleep(0)

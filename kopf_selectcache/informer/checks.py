@@ -40,7 +40,7 @@ NOWHERE = "there-is-no-such-namespace"
 """A namespace that does not exist: a permission in it is a permission in all namespaces."""
 
 
-class _Status(msgspec.Struct):
+class _ReviewStatus(msgspec.Struct):
     allowed: bool = False
     resource_rules: list[_Rule] | None = msgspec.field(default=None, name="resourceRules")
 
@@ -53,7 +53,7 @@ class _Rule(msgspec.Struct):
 
 
 class _Review(msgspec.Struct):
-    status: _Status
+    status: _ReviewStatus
 
 
 class Unreviewed(Exception):
@@ -105,7 +105,7 @@ class Reviewer:
         status = await self._ask("selfsubjectrulesreviews", {"namespace": namespace or NOWHERE})
         return list(_rights(status.resource_rules or (), namespace))
 
-    async def _ask(self, question: str, spec: dict[str, Any]) -> _Status:
+    async def _ask(self, question: str, spec: dict[str, Any]) -> _ReviewStatus:
         whose = f"the permissions of {self._user}" if self._user is not None else "its own permissions"
         try:
             answer = await self._post(f"{AUTHORIZATION}/{question}", msgspec.json.encode({"spec": spec}))
@@ -154,14 +154,14 @@ class UnknownKey(NamedTuple):
     """The keys that objects can have there instead; none if the schema leaves them open."""
 
 
-class _Kind(msgspec.Struct):
+class _SchemaKind(msgspec.Struct):
     group: str = ""
     version: str = ""
     kind: str = ""
 
 
 class _OfKinds(msgspec.Struct):
-    kinds: list[_Kind] = msgspec.field(name="x-kubernetes-group-version-kind", default_factory=list)
+    kinds: list[_SchemaKind] = msgspec.field(name="x-kubernetes-group-version-kind", default_factory=list)
 
 
 class _Components(msgspec.Struct):
@@ -231,7 +231,7 @@ async def schema_of(server: Transport, resource: Resource) -> Schema | None:
         if refused.refusal.code in _UNPUBLISHED:
             return None
         raise
-    wanted = _Kind(kind.group, resource.version, kind.kind)
+    wanted = _SchemaKind(kind.group, resource.version, kind.kind)
     schemas = _decoded(data, _Document, path).components.schemas
     for name, schema in schemas.items():
         if wanted in _decoded(schema, _OfKinds, path).kinds:

@@ -21,7 +21,7 @@ from kopf_selectcache.selectors.selector import Branches
 from kopf_selectcache.settings.declaration import Cached
 from kopf_selectcache.settings.planner import Plan
 
-from .background import Failed
+from .background import IndexFailed
 from .environment import Environment
 from .health import Health, context_of, warn_of_needless
 from .reflector import Reflector
@@ -242,7 +242,7 @@ class FilterChange:
         elif isinstance(error, SelectCacheError):
             reason = error.what
         else:
-            reason = error.why if isinstance(error, Failed) else type(error).__name__
+            reason = error.why if isinstance(error, IndexFailed) else type(error).__name__
         if attempt.has_begun:
             self._environment.logger.info(
                 "The filter of %(resource)s was not changed to %(filter)s: %(reason)s. It stays at"

@@ -31,7 +31,7 @@ from kopf_selectcache.selectors.selector import AnyOf, Branches, Selector, label
 from kopf_selectcache.selectors.text import LabelSelector
 from kopf_selectcache.settings.declaration import Cached
 
-from .background import Failed
+from .background import IndexFailed
 from .environment import Environment, sleep_until
 from .health import Condition
 from .state import Derived, Division, Followed, InformerState, Present, Undivided
@@ -441,7 +441,7 @@ class ChosenNamespaces:
             await informer.filter_change.change(informer.declared, timeout=environment.settings.sync_timeout)
         except Superseded:
             return 0  # The newer change has taken the present set.
-        except (SelectCacheError, Failed) as error:
+        except (SelectCacheError, IndexFailed) as error:
             # A present namespace stays, with its objects: its own stream reports its failure.
             present = informer.state.plan.labelled if informer.state.plan is not None else frozenset()
             names = informer.filter_change.unsynced - present

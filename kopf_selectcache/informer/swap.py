@@ -580,7 +580,7 @@ class Swapper:
             prepared.state.union.settle_own()
 
     async def index(self, prepared: PreparedState) -> None:
-        """Compute the values of indexes that the present state lacks; raise Failed."""
+        """Compute the values of indexes that the present state lacks; raise IndexFailed."""
         present = self.informer.state.indexes
         added = [
             each

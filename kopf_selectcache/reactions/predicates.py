@@ -100,7 +100,7 @@ class _Not(Predicate):
 
 
 @dataclass(frozen=True)
-class _Function(Predicate):
+class _ByFunction(Predicate):
     fn: Decision
 
     def admits(self, change: Change) -> bool:
@@ -224,7 +224,7 @@ def predicate_of(given: AnyPredicate) -> Predicate:
     if is_async(given):
         raise DeclarationError(f"predicates=: {_name_of(given)} is async", remedy=f"Give {wanted}")
     require_function("predicates=", given, wanted, None, None)
-    return _Function(given)
+    return _ByFunction(given)
 
 
 def require_function(

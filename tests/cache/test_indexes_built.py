@@ -19,7 +19,12 @@ from kopf_selectcache.core.store.packing import Tally, weight
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.core.store.store import Section
 from kopf_selectcache.core.store.union import Union
-from kopf_selectcache.informer.background import DECODED, SLICE, Failed, IndexBuilder
+from kopf_selectcache.informer.background import (
+    DECODED_PER_SLICE,
+    INDEXED_PER_SLICE,
+    IndexBuilder,
+    IndexFailed,
+)
 from kopf_selectcache.informer.reflector import Reflector
 from tests.core.writers import writers
 
@@ -78,7 +83,7 @@ async def until_found_by(union: Union, lookup: Lookup, by: str) -> int:
 def test_what_a_thread_wants_is_built_on_the_loop_slice_by_slice() -> None:
     async def main() -> None:
         indexing = IndexBuilder([])
-        union = filled(indexing, 20 * SLICE)
+        union = filled(indexing, 20 * INDEXED_PER_SLICE)
         asked = Lookup(labels=parse_labels("app=app-1"))
         running = asyncio.create_task(indexing.run())
         await asyncio.sleep(0)
@@ -86,7 +91,7 @@ def test_what_a_thread_wants_is_built_on_the_loop_slice_by_slice() -> None:
             1
         ) as pool:  # The loop waits for it, and builds nothing before the turns are counted.
             first = pool.submit(union.store.chosen, asked).result()
-        assert (len(first.records), first.by) == (20 * SLICE, ())
+        assert (len(first.records), first.by) == (20 * INDEXED_PER_SLICE, ())
         assert await until_found_by(union, asked, "label app") >= 10, "others had their turns meanwhile"
         union.store.chosen(Lookup(owner="x"))
         await until_found_by(union, Lookup(owner="x"), "owners")
@@ -128,14 +133,14 @@ def test_reads_after_the_operator_has_ended_want_nothing_of_it() -> None:
 def test_what_is_added_at_once_is_all_there(running: bool) -> None:
     async def main() -> None:
         indexing, follows = IndexBuilder([NODE]), Follows()
-        union = filled(indexing, 3 * DECODED, follows)
+        union = filled(indexing, 3 * DECODED_PER_SLICE, follows)
         builder = asyncio.create_task(indexing.run() if running else asyncio.sleep(0))
         one, two = added("one", noded), added("two", noded)
         await asyncio.gather(indexing.add([one]), indexing.add([two]))
         assert list(indexing.indexes) == follows.reads == ["node", "one", "two"]
         for each in (one, two):
             chosen = union.store.chosen(Lookup(values=((each, "n1"),)))
-            assert (chosen.by, len(chosen.records)) == ((f"index {each.name}",), 3 * DECODED)
+            assert (chosen.by, len(chosen.records)) == ((f"index {each.name}",), 3 * DECODED_PER_SLICE)
         builder.cancel()
 
     asyncio.run(main())
@@ -144,7 +149,7 @@ def test_what_is_added_at_once_is_all_there(running: bool) -> None:
 def test_of_one_name_there_is_one_whoever_is_first() -> None:
     async def main() -> None:
         indexing = IndexBuilder([])
-        union = filled(indexing, 3 * DECODED)
+        union = filled(indexing, 3 * DECODED_PER_SLICE)
         same = added("it", noded)
 
         def refuse() -> None:
@@ -159,7 +164,7 @@ def test_of_one_name_there_is_one_whoever_is_first() -> None:
         )
         assert [*map(type, told)] == [type(None), type(None), ValueError]
         assert indexing.indexes["it"] is same
-        assert union.store.chosen(Lookup(values=((same, "n1"),))).size == 3 * DECODED
+        assert union.store.chosen(Lookup(values=((same, "n1"),))).size == 3 * DECODED_PER_SLICE
 
     asyncio.run(main())
 
@@ -167,24 +172,24 @@ def test_of_one_name_there_is_one_whoever_is_first() -> None:
 def test_nothing_is_left_of_one_that_failed() -> None:
     def late(obj: dict[str, Any]) -> str:
         seen.append(obj)
-        return "wrong" if len(seen) < 2 * DECODED else failing(obj)
+        return "wrong" if len(seen) < 2 * DECODED_PER_SLICE else failing(obj)
 
     seen: list[Any] = []
 
     async def main() -> None:
         indexing, follows = IndexBuilder([]), Follows()
-        union = filled(indexing, 3 * DECODED, follows)
+        union = filled(indexing, 3 * DECODED_PER_SLICE, follows)
         told = await asyncio.gather(
             indexing.add([added("it", late)]), indexing.add([added("good", noded)]), return_exceptions=True
         )
-        assert [type(each) for each in told] == [Failed, type(None)]
+        assert [type(each) for each in told] == [IndexFailed, type(None)]
         assert list(indexing.indexes) == follows.reads == ["good"]
-        assert listed(union, 3 * DECODED, "6") == [], "nothing has changed"
+        assert listed(union, 3 * DECODED_PER_SLICE, "6") == [], "nothing has changed"
         again = added("it", noded)
         await indexing.add([again])
-        assert union.store.chosen(Lookup(values=((again, "n1"),))).size == 3 * DECODED
+        assert union.store.chosen(Lookup(values=((again, "n1"),))).size == 3 * DECODED_PER_SLICE
         assert union.store.chosen(Lookup(values=((again, "wrong"),))).size == 0
-        assert len(seen) == 2 * DECODED
+        assert len(seen) == 2 * DECODED_PER_SLICE
 
     asyncio.run(main())
 
@@ -211,7 +216,7 @@ def test_of_several_that_are_added_in_one_call_none_is_left_where_one_fails() ->
     async def main() -> None:
         indexing, follows = IndexBuilder([]), Follows()
         union = filled(indexing, 3, follows)
-        with pytest.raises(Failed) as raised:
+        with pytest.raises(IndexFailed) as raised:
             await indexing.add([added("good", noded), added("bad", failing)])
         assert raised.value.name == "bad"
         assert (indexing.indexes, follows.reads, listed(union, 3, "6")) == ({}, [], [])
@@ -224,7 +229,7 @@ def test_of_several_that_are_added_in_one_call_none_is_left_where_one_fails() ->
 def test_what_begins_anew_meanwhile_has_it_too() -> None:
     async def main() -> None:
         indexing, follows = IndexBuilder([]), Follows()
-        filled(indexing, 3 * DECODED)
+        filled(indexing, 3 * DECODED_PER_SLICE)
         one = added("one", noded)
         adding = asyncio.create_task(indexing.add([one]))
         for _ in range(2):
@@ -250,11 +255,11 @@ def test_a_function_is_called_once_for_what_is_held_and_its_values_are_counted()
 
     async def main() -> None:
         indexing = IndexBuilder([])
-        union = filled(indexing, 3 * SLICE)
+        union = filled(indexing, 3 * INDEXED_PER_SLICE)
         builder = asyncio.create_task(indexing.run())
         await asyncio.sleep(0)
         await indexing.add([added("it", counting)])
-        assert len(calls) == 3 * SLICE
+        assert len(calls) == 3 * INDEXED_PER_SLICE
         assert union.tally is not None
         assert union.tally.bytes == sum(map(weight, union.store.records()[0]))
         builder.cancel()

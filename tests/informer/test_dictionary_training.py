@@ -23,8 +23,8 @@ from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.core.store.store import Store
 from kopf_selectcache.informer import background
 from kopf_selectcache.informer.background import (
-    MAPPED,
-    SPARE,
+    MAPPED_BLOCK_BYTES,
+    SPARE_HEAP_BYTES,
     DictionaryTraining,
     limit_spare_heap,
     run_in_thread,
@@ -457,7 +457,7 @@ def test_the_heap_is_limited_unless_the_environment_sets_it_up(monkeypatch: pyte
     for name in ("MALLOC_ARENA_MAX", "MALLOC_TRIM_THRESHOLD_", "GLIBC_TUNABLES"):
         monkeypatch.delenv(name, raising=False)
     limit_spare_heap()
-    assert [value for _, value in options] == [MAPPED, SPARE]
+    assert [value for _, value in options] == [MAPPED_BLOCK_BYTES, SPARE_HEAP_BYTES]
     monkeypatch.setenv("MALLOC_ARENA_MAX", "2")
     limit_spare_heap()
     assert len(options) == 2

@@ -15,7 +15,7 @@ from kopf_selectcache import Cached, Forbidden, NotSynced, Selector
 from kopf_selectcache.core.errors import MetricReason
 from kopf_selectcache.core.store.claims import OwnWrite
 from kopf_selectcache.errors import Missing, Oversized
-from kopf_selectcache.informer.background import Failed
+from kopf_selectcache.informer.background import IndexFailed
 from kopf_selectcache.informer.health import Health
 from kopf_selectcache.informer.swap import PreparedState
 from kopf_selectcache.testing.faults import NotServed, Refuse, Silence
@@ -240,7 +240,7 @@ def test_16_a_function_of_an_index_that_fails_leaves_the_former_filter() -> None
             informer = environment.informer
             await until(lambda: informer.state.is_synced)
             state = informer.state
-            with pytest.raises(Failed):
+            with pytest.raises(IndexFailed):
                 await change(informer, "app=web", index={"app": fail})
             assert informer.state is state
 

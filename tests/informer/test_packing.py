@@ -14,7 +14,7 @@ from kopf_selectcache.core.store.packing import SAMPLES, SiblingPacking, Tally, 
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.core.store.store import Store
 from kopf_selectcache.informer import background
-from kopf_selectcache.informer.background import STILL, DictionaryTraining
+from kopf_selectcache.informer.background import STILL_SECONDS, DictionaryTraining
 from kopf_selectcache.testing.sample_objects import Population
 
 DATA = [json.dumps(each).encode() for each in Population(seed=3, namespaces=["shop"]).pods(SAMPLES)]
@@ -68,7 +68,7 @@ class Stage:
     async def wake(self) -> None:
         await self.turns()
         ((seconds, future),) = self.asleep
-        assert seconds == STILL
+        assert seconds == STILL_SECONDS
         self.asleep.clear()
         future.set_result(None)
         await self.turns()
@@ -142,7 +142,7 @@ def test_a_replayed_event_does_not_keep_the_newer_object_from_being_packed() -> 
 
 
 def test_the_objects_that_have_stood_still_the_longest_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(background, "MOVING", 3 * len(SMALL[-1]))
+    monkeypatch.setattr(background, "MOST_MOVING_BYTES", 3 * len(SMALL[-1]))
 
     async def scene(stage: Stage) -> None:
         await stage.storing.taken()
@@ -150,7 +150,7 @@ def test_the_objects_that_have_stood_still_the_longest_make_room(monkeypatch: py
         await stage.storing.taken()
         assert is_packed(found[0])
         assert not is_packed(found[-1])
-        assert 0 < stage.packing.moving <= background.MOVING
+        assert 0 < stage.packing.moving <= background.MOST_MOVING_BYTES
         assert stage.packing.moving == sum(len(each.stored) for each in found if not is_packed(each))
 
     play(scene)

@@ -36,8 +36,8 @@ PACKING: tuple[Mutant, ...] = (
     Mutant(
         "let a template follow the changes of its object",
         PACKED_RECORDS,
-        "                _exchange(record, packed, template, charging)\n",
-        "                _exchange(record, packed, template, charging); template.stored = self.pack(data)\n",
+        "                _exchange(record, packed, template, tally)\n",
+        "                _exchange(record, packed, template, tally); template.stored = self.pack(data)\n",
         7,
         (PACKED + "a_change_of_the_object_of_a_template_leaves_its_siblings",),
     ),

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Sequence
 from threading import Lock, local
-from typing import Literal, NamedTuple, Protocol, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 from weakref import WeakValueDictionary
 
 import zstandard
@@ -257,13 +257,6 @@ _FRAME = 0x28
 _WHOLE = b")"
 
 
-class Charging(Protocol):
-    """Accounts for records whose stored bytes are exchanged (`core.store.packing`)."""
-
-    def discharge(self, record: Record) -> None: ...
-    def charge(self, record: Record) -> None: ...
-
-
 class Template:
     """The compression of one group of siblings."""
 
@@ -339,7 +332,7 @@ class SiblingPacking(Packing):
 
     # ---- Packing, in one thread.
 
-    def pack_record(self, record: Record, charging: Charging | None = None) -> None:
+    def pack_record(self, record: Record, tally: Tally | None = None) -> None:
         """Pack the object of a record, if that saves memory; charge its new size."""
         if isinstance(record.packing, Template) or not record.stored:
             return  # The bytes of one template must not meet another one.
@@ -348,20 +341,20 @@ class SiblingPacking(Packing):
             return
         data = record.data
         owner = record.owners[0] if record.owners and self.learned and len(data) <= LARGEST else ""
-        template = self._template_of(owner, record, charging) if owner else None
+        template = self._template_of(owner, record, tally) if owner else None
         if template is not None and not template.is_given_up:
             packed = self._pack_sibling(template, data)
             if packed is not None:
-                _exchange(record, packed, template, charging)
+                _exchange(record, packed, template, tally)
                 return
-        _exchange(record, self.pack(data), self, charging)
+        _exchange(record, self.pack(data), self, tally)
         if owner and (template is None or (template.is_given_up and template.has_gained)):
             # The next sibling makes a template of it. Siblings may all have changed since the last one.
             if template is not None:
                 self._templates.pop(owner, None)
             self._remember(owner, record)
 
-    def _template_of(self, owner: str, record: Record, charging: Charging | None) -> Template | None:
+    def _template_of(self, owner: str, record: Record, tally: Tally | None) -> Template | None:
         """Return the template of an owner. Its second object makes a template of the first."""
         template = self._templates.get(owner)
         # An object that has changed is no sibling of itself: a template for it alone would only take memory.
@@ -369,7 +362,7 @@ class SiblingPacking(Packing):
             del self._firsts[owner]
             if first.packing is self and first.stored[0] != RAW:
                 template = self._templates[owner] = Template(self, first.stored)
-                _exchange(first, _WHOLE, template, charging)
+                _exchange(first, _WHOLE, template, tally)
         return template
 
     def _remember(self, owner: str, record: Record) -> None:
@@ -472,13 +465,13 @@ def frame_of(data: bytes) -> bytes:
 _BLOCK = 128 * 1024  # The largest block of zstd.
 
 
-def _exchange(record: Record, stored: bytes, packing: Unpacking, charging: Charging | None) -> None:
-    if charging is None:
+def _exchange(record: Record, stored: bytes, packing: Unpacking, tally: Tally | None) -> None:
+    if tally is None:
         record.replace(stored, packing)
         return
-    charging.discharge(record)
+    tally.discharge(record)
     record.replace(stored, packing)
-    charging.charge(record)
+    tally.charge(record)
 
 
 def packing_of(storage: Storage) -> SiblingPacking | None:

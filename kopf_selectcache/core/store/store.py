@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from threading import Lock
-from typing import Protocol
+from typing import TypeAlias
 
 from .changes import Change, ChangeCause, KnownBy, replaced
 from .index_spec import Indexed, note
@@ -31,22 +31,6 @@ from .record import (
 
 Records = dict[str, dict[str, Record]]
 """Records by namespace and name."""
-
-
-class Readable(Protocol):
-    """A store, or a part of one, that readers use in any thread."""
-
-    @property
-    def version(self) -> str: ...
-    def get(self, namespace: str, name: str) -> tuple[Record | None, str]: ...
-    def records(self) -> tuple[list[Record], str]: ...
-    def locate(self, namespace: str, name: str) -> tuple[Record | None, str]: ...
-    def all_records(self) -> tuple[list[Record], str]: ...
-    def chosen(
-        self, lookup: Lookup, key: tuple[str, str] | None = None, *, asking: bool = True
-    ) -> Chosen: ...
-    def checked(self, chosen: Chosen) -> Chosen: ...
-    def weights(self) -> dict[str, int]: ...
 
 
 class Store:
@@ -589,3 +573,7 @@ class Section:
 
     def weights(self) -> dict[str, int]:
         return self._union.weights()
+
+
+Readable: TypeAlias = Store | Section
+"""A store, or a part of one, that readers use in any thread."""
