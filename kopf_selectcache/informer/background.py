@@ -295,19 +295,15 @@ class IndexBuilder:
             found[each.name] = self._latest[each.name] = placed
         return found
 
-    def begin(self, union: Union, reflectors: Sequence[Indexing]) -> None:
-        """Index the objects of this union from now on."""
-        self._union, self._reflectors = union, reflectors
-        indexes = tuple(self.indexes.values())
-        for reflector in reflectors:
-            reflector.index(indexes)  # Objects that are decoded from now on have their values.
-        for each in indexes:
-            union.store.declare(each)
-
     def replace(self, indexes: Mapping[str, Indexed], union: Union, reflectors: Sequence[Indexing]) -> None:
         """Have these indexes, of the objects of this union, from now on."""
-        self.indexes = indexes
-        self.begin(union, reflectors)
+        self.indexes, self._union, self._reflectors = indexes, union, reflectors
+        for reflector in reflectors:
+            reflector.index(
+                tuple(indexes.values())
+            )  # Objects that are decoded from now on have their values.
+        for each in indexes.values():
+            union.store.declare(each)
 
     async def compute(
         self, indexes: Collection[Indexed], records: Sequence[Record], tally: Tally | None

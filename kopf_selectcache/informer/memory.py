@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from kopf_selectcache.core.selection.kinds import KindKey
-from kopf_selectcache.core.store.packing import WARM, SiblingPacking, Tally, weights_of
+from kopf_selectcache.core.store.packing import Tally, weights_of
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.selectors.kind_keys import text_of
 from kopf_selectcache.selectors.selector import AnyOf, Selector
@@ -68,21 +68,6 @@ class Budget:
         total = sum(each.bytes for each in self._shares)
         return Excess(tally.objects, tally.bytes, self.limit, total) if total > self._most else None
 
-    def left(self, share: Share) -> int:
-        """Return the bytes that the objects of all caches, and the unpacked templates of the others, leave to
-        one informer.
-        """
-        if self._most is None:
-            return WARM
-        warm = sum(each.warm_bytes for each in self._shares if each is not share)
-        return max(0, self._most - sum(each.bytes for each in self._shares) - warm)
-
-    def limit_warm(self) -> None:
-        """Have all informers drop unpacked templates, if these and the objects exceed the overall limit."""
-        if self._most is not None and sum(each.bytes + each.warm_bytes for each in self._shares) > self._most:
-            for each in self._shares:
-                each.limit_warm()
-
 
 class Share:
     """The bytes that one informer stores, and its limit."""
@@ -94,8 +79,6 @@ class Share:
         """The excess, once a limit was exceeded. The share then counts as 0 bytes: the store is dropped."""
         self.tally: Tally | None = None
         """The accounting of the stored objects; None without any limit."""
-        self.packing: SiblingPacking | None = None
-        """The compression of the stored objects."""
         self._asked = 0  # The bytes at the last check.
         self.budget = budget
         self.records: Callable[[], Sequence[Record]] = tuple
@@ -171,25 +154,7 @@ class Share:
                 else:
                     self.check()  # The present store may have grown.
             self.excess = self.excess or self.budget.excess(tally)
-        if grown and self._former is None:
-            self.limit_warm()
-            self.budget.limit_warm()
         return self.excess is not None
-
-    @property
-    def warm_bytes(self) -> int:
-        """The bytes of unpacked templates."""
-        return self.packing.warm_bytes if self.packing is not None else 0
-
-    def limit_warm(self) -> None:
-        """Unpacked templates only save time: they have the memory that the objects leave."""
-        if self.packing is not None:
-            self.packing.limit_warm(self._left())
-
-    def _left(self) -> int:
-        """Return the bytes that the limits leave to data which can be made again."""
-        left = self.budget.left(self)
-        return left if self._most is None else max(0, min(left, self._most - self.bytes))
 
 
 def bytes_of(records: Iterable[Record]) -> int:

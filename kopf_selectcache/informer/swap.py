@@ -403,7 +403,6 @@ class Swapper:
         former, resource = self.informer.state, self.informer.state.resource
         assert resource is not None, "planned before it was resolved"
         warn_of_needless(self.informer, planned.needless, logger=self._environment.logger)
-        self.share.packing = self.packing
         union = Union(
             [stream.keys for stream in planned.streams],
             request_index=self.indexing.want,
@@ -527,7 +526,7 @@ class Swapper:
         planned = planned or self.resolver.plan(declared, resource)
         share = self.share.successor(declared.max_bytes)
         is_alike = are_stored_alike(declared, informer.declared, state.indexes)
-        share.packing = packing = self.packing if is_alike else self._packing_for(declared)
+        packing = self.packing if is_alike else self._packing_for(declared)
         split = split_streams(state, informer.declared, declared, planned)
         union = Union(
             [stream.keys for stream in planned.streams],

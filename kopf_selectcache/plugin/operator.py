@@ -31,7 +31,7 @@ from kopf_selectcache.informer.health import in_words
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.informer.metrics import Collector
-from kopf_selectcache.reactions.metrics import queue_metrics
+from kopf_selectcache.reactions.engine import queue_metrics
 from kopf_selectcache.recorder.recorder import Recorder, end_recordings
 from kopf_selectcache.recorder.recording import event_metrics
 from kopf_selectcache.selectors.kind_keys import text_of

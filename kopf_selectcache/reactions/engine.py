@@ -11,11 +11,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Awaitable, Callable, Hashable
+from collections.abc import Awaitable, Callable, Hashable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
-from typing import Any, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 from msgspec.structs import replace
 
@@ -27,12 +27,16 @@ from kopf_selectcache.core.store.changes import Change, ChangeCause
 from kopf_selectcache.core.store.record import EvictedRecord, ObjectKey, Record
 from kopf_selectcache.informer.environment import end_within, sleep_until
 from kopf_selectcache.informer.informer import Informer
+from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.selectors.object_key import Key
 from kopf_selectcache.selectors.signatures import refuse_awaitable
 
 from .mapping import Itself, Mapping, checked_keys
 from .predicates import Obj, Predicate
-from .queue import Cause, Priority, Run, WorkQueue
+from .queue import Cause, Priority, Run, WorkQueue, WorkQueues
+
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric
 
 GRACE = 5.0
 """Seconds for the runs that were cancelled. One that resists longer is left behind."""
@@ -525,3 +529,42 @@ def deliver_change(informer: Informer, deliveries: Deliveries, change: Change) -
         change.key,
         priority=Priority.LIVE if is_live else Priority.INITIAL,
     )
+
+
+# ---- Metrics for Prometheus.
+
+_METRICS = {
+    "depth": "Keys that are ready.",
+    "adds_total": "Keys that were added.",
+    "retries_total": "Keys that were added with a delay.",
+    "queue_duration_seconds": "How long keys were ready before their calls.",
+    "work_duration_seconds": "How long the calls for a key took.",
+    "unfinished_work_seconds": "The sum of the times of the calls that run.",
+    "longest_running_processor_seconds": "The time of the longest of these.",
+}
+"""The texts of the metrics, which are fields of `QueueMetrics`."""
+
+
+def queue_metrics(runtime: Runtime) -> Iterator[Metric]:
+    """Yield the metrics as client-go has them, in any thread; none without reconcilers."""
+    # prometheus_client is an optional dependency.
+    from prometheus_client.core import (  # noqa: PLC0415
+        CounterMetricFamily,
+        GaugeMetricFamily,
+        HistogramMetricFamily,
+    )
+
+    queues = runtime.extensions.get(WorkQueues).metrics()
+    for name, text in _METRICS.items() if queues else ():
+        values = {queue: getattr(metrics, name) for queue, metrics in queues.items()}
+        if name.endswith("_duration_seconds"):
+            histogram = HistogramMetricFamily(f"workqueue_{name}", text, labels=["name"])
+            for queue, seen in values.items():
+                histogram.add_metric([queue], buckets=seen.buckets(), sum_value=seen.total)
+            yield histogram
+            continue
+        make = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
+        family = make(f"workqueue_{name}", text, labels=["name"])
+        for queue, value in values.items():
+            family.add_metric([queue], value)
+        yield family

@@ -55,7 +55,7 @@ def listed(union: Union, count: int, version: str = "5") -> list[Any]:
 def filled(indexing: IndexBuilder, count: int, *follows: Follows) -> Union:
     union = Union(request_index=indexing.want, tally=Tally())
     listed(union, count)
-    indexing.begin(union, cast("tuple[Reflector, ...]", follows))
+    indexing.replace(indexing.indexes, union, cast("tuple[Reflector, ...]", follows))
     return union
 
 

@@ -640,50 +640,6 @@ def test_16_while_a_filter_changes_the_templates_of_groups_count() -> None:
     assert not following.bytes, "it counts as dropped"
 
 
-@pytest.mark.parametrize(("own", "overall"), [("128Ki", None), (None, "128Ki"), ("1Gi", "128Ki")])
-def test_16_unpacked_templates_have_the_memory_that_the_limits_leave(
-    own: str | None, overall: str | None
-) -> None:
-    budget, packing = Budget(overall), SiblingPacking()
-    share, other = budget.share("pods", own), budget.share("secrets", None)
-    share.packing, other.packing = packing, SiblingPacking()
-    tally = share.begin()
-    assert tally is not None
-    templates = [Template(packing, b"{%d" % number + b"x" * 20_000) for number in range(4)]
-
-    def read() -> int:
-        for each in templates:
-            packing.warm(each)
-        return packing.warm_bytes
-
-    tally.bytes = 20_000
-    assert not share.is_beyond()
-    assert read() > 80_000
-    tally.bytes = 100_000
-    assert not share.is_beyond()
-    assert 20_000 < packing.warm_bytes <= 31_072
-    assert read() <= 31_072
-    tally.bytes = 128 * 1024
-    assert not share.is_beyond(), "they are no reason to empty a cache"
-    assert read() == 0
-
-
-def test_16_the_unpacked_templates_of_others_take_a_part_of_the_overall_limit() -> None:
-    budget = Budget("128Ki")
-    share, other = budget.share("pods", None), budget.share("secrets", None)
-    share.packing, other.packing = SiblingPacking(), SiblingPacking()
-    other.packing.warm(Template(other.packing, b"{" + b"x" * 100_000))
-    tally = share.begin()
-    assert tally is not None
-    tally.bytes = 20_000
-    assert not share.is_beyond()
-    share.packing.warm(Template(share.packing, b"{" + b"x" * 20_000))
-    assert share.packing.warm_bytes == 0
-    tally.bytes = 100_000
-    assert not share.is_beyond()
-    assert other.packing.warm_bytes == 0, "the objects of one have grown, those of the other have not"
-
-
 def test_growth_is_noticed_after_a_change() -> None:
     share = Budget().share("pods", "64Ki")
     tally = share.begin()

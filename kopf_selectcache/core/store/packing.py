@@ -230,7 +230,7 @@ FIRSTS = 512
 """The number of owners of a single object that are remembered. Servers list objects by name, so that siblings
 are close together."""
 
-WARM = 4 * 1024 * 1024
+MOST_WARM_BYTES = 4 * 1024 * 1024
 """Bytes of unpacked templates of one kind, for reads. Beyond them, those that were not read are dropped."""
 
 GAIN = 0.8
@@ -324,7 +324,6 @@ class SiblingPacking(Packing):
         self._parameters: dict[int, zstandard.ZstdCompressionParameters] = {}
         self._warm: deque[Template] = deque()
         self._warm_bytes = 0
-        self._room = WARM
         self._lock = Lock()
         """Held to change the unpacked templates: readers are in any thread."""
         self.chains = local()
@@ -414,11 +413,6 @@ class SiblingPacking(Packing):
 
     # ---- Unpacking, in any thread.
 
-    @property
-    def warm_bytes(self) -> int:
-        """The bytes of unpacked templates."""
-        return self._warm_bytes
-
     def warm(self, template: Template) -> bytes:
         """Unpack a template, and keep it so while it is read often."""
         frame = frame_of(self.unpack(template.stored))
@@ -427,24 +421,15 @@ class SiblingPacking(Packing):
                 template.frame = frame
                 self._warm.append(template)
                 self._warm_bytes += len(frame)
-            self._make_room()
+            while self._warm_bytes > MOST_WARM_BYTES:
+                oldest = self._warm.popleft()
+                if oldest.is_used:
+                    oldest.is_used = False
+                    self._warm.append(oldest)
+                else:
+                    self._warm_bytes -= len(oldest.frame or b"")
+                    oldest.frame = None
         return frame
-
-    def limit_warm(self, room: int) -> None:
-        """Keep this number of bytes of unpacked templates at most, from now on."""
-        with self._lock:
-            self._room = min(room, WARM)
-            self._make_room()
-
-    def _make_room(self) -> None:
-        while self._warm_bytes > self._room:
-            oldest = self._warm.popleft()
-            if oldest.is_used:
-                oldest.is_used = False
-                self._warm.append(oldest)
-            else:
-                self._warm_bytes -= len(oldest.frame or b"")
-                oldest.frame = None
 
 
 def frame_of(data: bytes) -> bytes:

@@ -213,7 +213,7 @@ def test_7_a_template_exists_as_long_as_its_records(learnt: Learnt) -> None:
 def test_a_template_that_was_read_is_freed_when_others_are_read(
     learnt: Learnt, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(packing_module, "WARM", 4 * len(pod("web", 0)))
+    monkeypatch.setattr(packing_module, "MOST_WARM_BYTES", 4 * len(pod("web", 0)))
     packing = learnt()
     groups = [group(packing, f"app-{number}") for number in range(12)]
     for _ in range(2):
@@ -226,7 +226,7 @@ def test_a_template_that_was_read_is_freed_when_others_are_read(
 def test_a_template_that_is_read_outlasts_those_that_are_not(
     learnt: Learnt, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(packing_module, "WARM", 4 * len(pod("web", 0)))
+    monkeypatch.setattr(packing_module, "MOST_WARM_BYTES", 4 * len(pod("web", 0)))
     packing = learnt()
     groups = [group(packing, f"app-{number}") for number in range(12)]
     for each in groups:
@@ -373,7 +373,7 @@ def _is_over(packing: SiblingPacking, at: int, way: str) -> bool:
 def test_7_threads_read_siblings_of_many_groups_at_once(
     learnt: Learnt, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(packing_module, "WARM", 3 * len(pod("web", 0)))
+    monkeypatch.setattr(packing_module, "MOST_WARM_BYTES", 3 * len(pod("web", 0)))
     packing = learnt()
     groups = {f"app-{number}": group(packing, f"app-{number}") for number in range(12)}
 
@@ -440,21 +440,3 @@ def test_with_a_tally_an_object_that_is_held_no_more_is_not_kept_for_its_sibling
     store.put(second)
     packing.pack_record(third, tally)
     assert third.packing is second.packing is not packing
-
-
-def test_unpacked_templates_are_dropped_once_they_have_less_room(learnt: Learnt) -> None:
-    packing = learnt()
-    groups = [group(packing, f"app-{number}") for number in range(6)]
-    for number, each in enumerate(groups):
-        assert [record.data for record in each] == expected(f"app-{number}")
-    whole = packing.warm_bytes
-    assert whole > 6 * len(pod("web", 0))
-    packing.limit_warm(whole // 2)
-    assert 0 < packing.warm_bytes <= whole // 2
-    for number, each in enumerate(groups):
-        assert [record.data for record in each] == expected(f"app-{number}")
-        assert packing.warm_bytes <= whole // 2
-    packing.limit_warm(0)
-    assert packing.warm_bytes == 0
-    assert [record.data for record in groups[0]] == expected("app-0")
-    assert packing.warm_bytes == 0
