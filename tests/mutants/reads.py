@@ -152,7 +152,7 @@ READS: tuple[Mutant, ...] = (
         11,
         (AT_LEAST + "an_answer_has_its_version",),
     ),
-    Mutant("let later changes into a snapshot", "core/store/store.py", "{space: named.copy() for space, named in self._held.items()}", "self._held", 3,
+    Mutant("let later changes into a snapshot", "core/store/store.py", "frozen._held = _copied(self._held)", "frozen._held = self._held", 3,
            (PINNED + "3_reads_of_a_snapshot_are_of_one_generation_of_each_kind",)),
     Mutant("answer a read of a snapshot from the fast path", "cache/reads.py", "    def get_fast(self,", "    def get_slow(self,", 3,
            (PINNED + "3_reads_of_a_snapshot_are_of_one_generation_of_each_kind",)),

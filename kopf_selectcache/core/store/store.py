@@ -85,7 +85,7 @@ class Store:
         """Return a store of the same records, which no write reaches. It has no indexes."""
         frozen = Store()
         with self._lock:
-            frozen._held = {space: named.copy() for space, named in self._held.items()}
+            frozen._held = _copied(self._held)
             frozen._version, frozen.unreadable = self._version, self.unreadable
         return frozen
 
@@ -195,9 +195,9 @@ class Store:
 
     def take_over(self, other: Store) -> None:
         """Hold what another store holds and stages, in this empty one."""
-        self._held = {space: named.copy() for space, named in other._held.items()}
+        self._held = _copied(other._held)
         if other._staged is not None:
-            self._staged = {space: named.copy() for space, named in other._staged.items()}
+            self._staged = _copied(other._staged)
             self._gone = other._gone.copy()
         self._version, self.unreadable = other._version, other.unreadable
         for record in (*all_of(self._held), *all_of(self._staged or {})):
@@ -362,6 +362,10 @@ class Store:
             self._version = version
 
 
+def _copied(records: Records) -> Records:
+    return {space: named.copy() for space, named in records.items()}
+
+
 def _supersedes(record: Record, held: Record | None) -> bool:
     return held is None or is_newer(record.version, held.version)
 
@@ -493,33 +497,14 @@ class UnionView(View):
             self._request_index()
 
     def frozen(self) -> Store:
-        frozen = FrozenUnion()
+        frozen = UnionView(0)
         with self._lock:
-            frozen.take(self._held, self._outside, self._version, self.unreadable)
+            frozen._held, frozen._outside = _copied(self._held), _copied(self._outside)
+            frozen._version, frozen.unreadable = self._version, self.unreadable
         return frozen
 
     def _home(self, record: Record) -> Records:
         return self._outside if isinstance(record, OutsideRecord) else self._held
-
-
-class FrozenUnion(Store):
-    """A copy of a union that nobody writes to."""
-
-    def take(
-        self, held: Records, outside: Records, version: str, unreadable: Mapping[ObjectKey, UnreadableRecord]
-    ) -> None:
-        """Copy the contents of a union."""
-        self._held = {space: named.copy() for space, named in held.items()}
-        self._outside = {space: named.copy() for space, named in outside.items()}
-        self._version, self.unreadable = version, unreadable
-
-    def locate(self, namespace: str, name: str) -> tuple[Record | None, str]:
-        found, version = self.get(namespace, name)
-        return found or self._outside.get(namespace, {}).get(name), version
-
-    def all_records(self) -> tuple[list[Record], str]:
-        records, version = self.records()
-        return [*records, *all_of(self._outside)], version
 
 
 def seen_of(changes: list[Change]) -> list[Change]:
