@@ -1,13 +1,20 @@
-"""Fences: until when the running code may write, on behalf of a key of this replica."""
+"""Fences: until when the running code, or Kopf for it, may write on behalf of a key of this replica."""
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from math import inf
+from typing import Any
+from urllib.parse import urlsplit
 
+import aiohttp
 from aiohttp.http import SERVER_SOFTWARE
+
+from kopf_selectcache import _kopf
 
 _REQUEST_TIMEOUT, _NOT_IMPLEMENTED = 408, 501
 
@@ -80,3 +87,46 @@ def time_left() -> float:
 def may_be_executed(code: int) -> bool:
     """Return True if a write that is answered with this code may have been executed, or may be yet."""
     return code == _REQUEST_TIMEOUT or (code >= 500 and code != _NOT_IMPLEMENTED)
+
+
+# ---- The writes of Kopf itself: the patches of its handlers and daemons, and its finalizers. Each try is
+# checked like those of `client.writer`.
+
+_logger = logging.getLogger("kopf_selectcache")
+
+
+def guard() -> None:
+    """Have what Kopf writes for a key of this replica checked, and the Events that it is to post."""
+    _kopf.guard_writes(lambda: FENCE.get() is not None, _send)
+    _kopf.guard_events(lambda: time_left() > 0.0)
+
+
+async def _send(
+    session: aiohttp.ClientSession, *, headers: Mapping[str, str] | None, **options: Any
+) -> aiohttp.ClientResponse:
+    """Send a write once. If it must not be sent, raise Kopf's error of an absent object: Kopf drops the write
+    then, and tries no more.
+    """
+    fence = FENCE.get()
+    assert fence is not None, "it is guarded"
+    if (left := fence.time_left()) <= 0.0:
+        _logger.info(
+            "Kopf's %(method)s of %(path)s was not sent: this replica does not handle its object any more.",
+            {"method": options["method"].upper(), "path": urlsplit(options["url"]).path},
+        )
+        raise _kopf.APINotFoundError("this replica does not handle it any more", status=404, headers={})
+    if left != inf:
+        options["params"] = {"timeout": f"{left:.3f}s"}
+    is_answered = False
+    fence.begin()
+    try:
+        async with asyncio.timeout(left):
+            headers = {**(headers or {}), **fence.headers(session.headers)}
+            response = await session.request(headers=headers, **options)
+        is_answered = not may_be_executed(response.status)
+    except aiohttp.ClientConnectorError:
+        is_answered = True  # Nothing was sent.
+        raise
+    finally:
+        fence.end(is_answered=is_answered)
+    return response

@@ -14,7 +14,7 @@ import kopf
 from kopf_selectcache import _kopf
 from kopf_selectcache._errors import DeclarationError, ReadError
 from kopf_selectcache.cache.freshness import wait_until_reached
-from kopf_selectcache.client import kopf_writes
+from kopf_selectcache.client.fence import guard
 from kopf_selectcache.core.selection.kinds import Kind, KindKey, find
 from kopf_selectcache.core.store.record import ObjectKey
 from kopf_selectcache.informer.informers import Runtime
@@ -74,7 +74,7 @@ def join(operator: Operator, runtime: Runtime) -> Replica:
     """Make an operator one replica among others."""
     settings, sharding = operator.settings, settings_of(operator.settings).sharding
     assert sharding is not None, "it has others"
-    kopf_writes.guard()
+    guard()
     replica = Replica(sharding, runtime, settings.queueing.exit_timeout)
     runtime.divide(Divided(operator.registry, sharding.by, replica.shards))
     replica.shards.caches, replica.shards.reach = runtime, partial(reach, runtime)

@@ -19,7 +19,7 @@ READY = "tests/sharding/test_ready.py::test_"
 INDICES = "tests/sharding/test_kopf_indices.py::test_"
 REPLICA, FENCE = "tests/sharding/test_replica.py::test_", "tests/sharding/test_fence.py::test_"
 WHOLE, WEBHOOKS = "tests/sharding/test_kopf_whole.py::test_", "plugin/division.py"
-WRITES, KOPF_WRITES = "tests/sharding/test_kopf_writes.py::test_", "client/kopf_writes.py"
+WRITES, KOPF_WRITES = "tests/sharding/test_kopf_writes.py::test_", "client/fence.py"
 DIVISION, SHARDS, COORDINATOR = "plugin/calls.py", "sharding/shards.py", "sharding/coordinator.py"
 
 SHARDING: tuple[Mutant, ...] = (

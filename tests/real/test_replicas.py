@@ -10,8 +10,7 @@ from kopf._cogs.structs.credentials import Vault
 from kopf._cogs.structs.references import Resource
 
 from kopf_selectcache import _kopf
-from kopf_selectcache.client import kopf_writes
-from kopf_selectcache.client.fence import Fence, fenced
+from kopf_selectcache.client.fence import Fence, fenced, guard
 from kopf_selectcache.client.transport import KopfTransport
 from kopf_selectcache.client.writer import WriteCall, Writer
 from kopf_selectcache.core.protocol.lost_answer import Verb, Write
@@ -43,7 +42,7 @@ def test_the_manager_of_fields_is_the_same_in_each_replica(real_api: ApiServer) 
     ours = Write(Verb.MERGE, {"metadata": {"labels": {"ours": "yes"}}}, "x")
 
     async def main() -> None:
-        kopf_writes.guard()
+        guard()
         login = kopf.ConnectionInfo(server=real_api.url, token=real_api.token, ca_path=str(real_api.ca_file))
         vault = Vault({"login": login})
         _kopf.vault_var.set(vault)

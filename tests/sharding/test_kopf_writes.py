@@ -23,8 +23,7 @@ from kopf._cogs.structs.credentials import Vault
 from kopf._cogs.structs.references import NamespaceName, Resource
 
 from kopf_selectcache import _kopf
-from kopf_selectcache.client import kopf_writes
-from kopf_selectcache.client.fence import Fence, fenced
+from kopf_selectcache.client.fence import Fence, fenced, guard
 from kopf_selectcache.client.transport import KopfTransport
 from kopf_selectcache.client.writer import WriteCall, Writer
 from kopf_selectcache.core.protocol.lost_answer import Verb, Write
@@ -50,7 +49,7 @@ PATH = "/api/v1/namespaces/team-0/pods"
 @asynccontextmanager
 async def served() -> AsyncIterator[tuple[EmbeddedCluster, kopf.OperatorSettings]]:
     """Let Kopf write to a cluster with one pod; its writes are checked."""
-    kopf_writes.guard()
+    guard()
     settings = kopf.OperatorSettings()
     settings.networking.error_backoffs = [0.0]
     async with EmbeddedCluster(tls=False) as cluster:
@@ -265,7 +264,7 @@ def test_kopf_alone_writes_as_ever() -> None:
 
 @pytest.mark.parametrize("in_thread", [False, True])
 def test_kopf_posts_an_event_only_while_the_range_is_held(*, in_thread: bool) -> None:
-    kopf_writes.guard()
+    guard()
 
     async def main() -> None:
         events = asyncio.Queue[Any]()
