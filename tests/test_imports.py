@@ -3,12 +3,16 @@ that only tests, commands or other features need."""
 
 from __future__ import annotations
 
+import ast
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+import kopf_selectcache
 from kopf_selectcache.testing import EmbeddedCluster
 
 FOLDERS = {
@@ -130,3 +134,26 @@ def test_an_operator_has_two_libraries_besides_those_of_kopf(
 def test_a_run_imports_few_modules_and_none_that_the_import_has_not(modules: dict[str, list[str]]) -> None:
     assert len(of_package(modules["run"])) <= MODULES
     assert of_package(modules["run"]) == of_package(modules["imported"])
+
+
+KIT = Path(kopf_selectcache.__file__).parent / "testing"
+
+
+def imports_of_kit() -> Iterator[tuple[str, str, str]]:
+    """Yield the names that the test kit imports from the product: its own file, the module, and the name."""
+    for file in sorted(KIT.rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.Import):
+                yield from ((file.name, each.name, "") for each in node.names)
+            elif isinstance(node, ast.ImportFrom) and not node.level:
+                yield from ((file.name, str(node.module), each.name) for each in node.names)
+
+
+def test_the_test_kit_imports_no_private_name_of_the_product() -> None:
+    private = [
+        (file, module, name)
+        for file, module, name in imports_of_kit()
+        if module.startswith("kopf_selectcache") and not module.startswith("kopf_selectcache.testing")
+        if any(part.startswith("_") for part in (*module.split("."), name))
+    ]
+    assert private == []

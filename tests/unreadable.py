@@ -15,8 +15,9 @@ from kopf_selectcache.core.selection.kinds import KindKey
 from kopf_selectcache.errors import StateError
 from kopf_selectcache.settings.options import settings_of
 from kopf_selectcache.testing._fake_cluster import OfflineCluster
-from kopf_selectcache.testing._fake_informer import InProcess
 from kopf_selectcache.testing._fake_objects import definitions
+from kopf_selectcache.testing._fake_runtime import InProcess
+from kopf_selectcache.testing._own_loop import OwnLoop
 
 from .cache.environment import Environment
 from .kopf_operators import declaring, launched, run
@@ -50,7 +51,7 @@ class _AsOperator(InProcess):
         cluster.token = cluster.user("system:serviceaccount:shop:operator", [RULES])
         self._overloaded = overloaded
         self._unauthorized = unauthorized
-        super().__init__(cluster)
+        super().__init__(cluster, OwnLoop())
 
     async def get(
         self, path: str, query: Mapping[str, str], *, accept: str = JSON, most: int | None = None

@@ -9,13 +9,21 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TypeVar, cast
 
-from kopf_selectcache._errors import WRITTEN
+from kopf_selectcache._errors import WRITTEN, for_thread
 from kopf_selectcache.informer.environment import Extensions
 
 from ._checks import require_stored
 from .cache import AnyCache, Cache, CallbackCache, SyncCache
 
-__all__ = ["as_current", "current_cache", "extensions_of", "in_callback", "of_class", "require_stored"]
+__all__ = [
+    "as_current",
+    "current_cache",
+    "extensions_of",
+    "for_thread",
+    "in_callback",
+    "of_class",
+    "require_stored",
+]
 
 _C = TypeVar("_C", bound=AnyCache)
 

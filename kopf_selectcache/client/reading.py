@@ -26,7 +26,7 @@ from typing import TypeVar
 import aiohttp
 
 from kopf_selectcache.core.errors import Garbled, TooLarge
-from kopf_selectcache.core.protocol.decoder import Reader
+from kopf_selectcache.core.protocol.decoder import Reader, read_refusal
 from kopf_selectcache.core.protocol.messages import Page, Refusal
 from kopf_selectcache.core.redact import printable
 
@@ -43,6 +43,11 @@ class Refused(Exception):
     def __init__(self, refusal: Refusal) -> None:
         super().__init__(refusal)
         self.refusal = refusal
+
+    @classmethod
+    def of(cls, code: int, body: bytes, headers: Mapping[str, str]) -> Refused:
+        """Return the error of an answer that is no success."""
+        return cls(read_refusal(code, body, retry_after=seconds_to_wait(headers)))
 
 
 class Unreachable(Exception):

@@ -31,7 +31,7 @@ from aiohttp.abc import AbstractStreamWriter
 from kopf_selectcache import _kopf
 from kopf_selectcache.core.errors import TooLarge
 from kopf_selectcache.core.protocol.backoff import SLOW, delay
-from kopf_selectcache.core.protocol.decoder import PARTIAL_KIND, read_refusal
+from kopf_selectcache.core.protocol.decoder import PARTIAL_KIND
 from kopf_selectcache.core.protocol.pager import PageSize
 from kopf_selectcache.core.store.projection import Projection
 
@@ -48,7 +48,6 @@ from .reading import (
     paced,
     read_refused,
     read_whole,
-    seconds_to_wait,
 )
 
 TRIES = 3
@@ -505,11 +504,7 @@ async def _response(
         if response.status in (200, 201) or (response.status == ACCEPTED and sending is not None):
             stack.push_async_exit(attempt.pop_all())
             return response
-        refused = Refused(
-            read_refusal(
-                response.status, await read_refused(response), retry_after=seconds_to_wait(response.headers)
-            )
-        )
+        refused = Refused.of(response.status, await read_refused(response), response.headers)
     if response.status == UNAUTHORIZED:
         if sending is not None:
             sending.refused()

@@ -24,7 +24,6 @@ from kopf_selectcache.settings.planner import Plan
 from .background import IndexFailed
 from .environment import Environment
 from .health import Health, context_of, warn_of_needless
-from .reflector import Reflector
 from .swap import PreparedState, Swapper
 
 HELD = 5.0
@@ -89,16 +88,10 @@ class FilterChange:
     one itself, the newer one waits for it.
     """
 
-    def __init__(
-        self,
-        swapper: Swapper,
-        environment: Environment,
-        start: Callable[[Reflector], asyncio.Task[None] | None] | None = None,
-    ) -> None:
+    def __init__(self, swapper: Swapper, environment: Environment) -> None:
         self._swapper = swapper
         self._informer = swapper.informer
         self._environment = environment
-        self._start = start or swapper.tasks.start
         self._turn = asyncio.Lock()
         self._latest: _Attempt | None = None
         self.prepared: PreparedState | None = None
@@ -270,10 +263,8 @@ class FilterChange:
         """Run the new streams until all lists are complete."""
         moved = prepared.moved  # Tasks of streams outlive the change, and must not hold the former store.
         for each in prepared.new:
-            task = self._start(each)
-            if task is not None:
-                prepared.tasks[each] = task
-                task.add_done_callback(lambda _: moved.set())
+            task = prepared.tasks[each] = self._swapper.tasks.start(each)
+            task.add_done_callback(lambda _: moved.set())
         if not prepared.state.union.is_alone:
             prepared.probing = self._swapper.tasks.start_probing(prepared.prober.run)
         await self._wait(prepared, lambda: prepared.is_synced)

@@ -29,7 +29,7 @@ from .namespaces import ChosenNamespaces, NamespacesByLabel, unfollowed
 from .reach import AwaitedVersions
 from .state import InformerState
 from .streams import Claims, Resolver
-from .subscribers import Completed, Deliver, Laying, Listener, Resyncer, Subscribers
+from .subscribers import Completed, Laying, Listener, Resyncer, Subscribers
 from .swap import Swapper
 
 
@@ -46,7 +46,6 @@ class Informer:
         claims: Claims | None = None,
         resolved: Callable[[], object] = lambda: None,
         budget: Budget | None = None,
-        deliver: Deliver = lambda listener: listener,
         line: str | None = None,
         followed: NamespacesByLabel | None = None,
         changed: Callable[[], None] = lambda: None,
@@ -70,7 +69,7 @@ class Informer:
         self.next_wait_log = 0.0
         """The earliest time of the next log line about them."""
         self._is_resolved = resolved  # Called whenever the cluster has resolved the key.
-        self._subscribers = Subscribers(self, environment.logger, deliver)
+        self._subscribers = Subscribers(self, environment.logger)
         self.chosen = ChosenNamespaces(
             self,
             followed or unfollowed(),

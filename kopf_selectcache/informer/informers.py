@@ -110,6 +110,11 @@ class Runtime:
         return self.names.informers
 
     @property
+    def all_informers(self) -> list[Informer]:
+        """All informers, with those that only the package itself reads."""
+        return [*self._followers, *self.informers.values()]
+
+    @property
     def initial(self) -> list[Informer]:
         """The informers of the kinds that were declared at the start, and are not removed."""
         return [informer for informer in self.informers.values() if informer in self._initial]
@@ -141,7 +146,7 @@ class Runtime:
     def after_gap(self, seconds: float) -> None:
         """Open all watches again if the loop was blocked for at least the idle timeout of connections."""
         if seconds >= self.settings.idle_timeout:
-            for informer in (*self.informers.values(), *self._followers):
+            for informer in self.all_informers:
                 informer.resume()
 
     # ---- Namespaces that replicas divide. On the operator's loop only.
@@ -338,7 +343,7 @@ class Runtime:
             async with asyncio.TaskGroup() as group:
                 self._group = group
                 group.create_task(self.pulse.run(), name="selectcache: pulse")
-                for informer in (*self._followers, *self.informers.values()):
+                for informer in self.all_informers:
                     self._start(informer, group)
         finally:
             self._group = None

@@ -42,10 +42,6 @@ Completed: TypeAlias = Callable[[], object]
 """Called when the store is complete, for the first time or after a restart."""
 
 
-Deliver: TypeAlias = Callable[[Callable[[Any], object]], Callable[[Any], object]]
-"""Returns a function that calls a subscriber, in the thread or on the loop that it needs."""
-
-
 class Known:
     """The knowledge of one subscriber about the objects that are set aside."""
 
@@ -99,15 +95,9 @@ class _Subscriber(NamedTuple):
 class Subscribers:
     """The listeners that are called with each change. A failing listener does not affect the others."""
 
-    def __init__(
-        self,
-        resource: object,
-        logger: logging.Logger,
-        deliver: Deliver,
-    ) -> None:
+    def __init__(self, resource: object, logger: logging.Logger) -> None:
         self._resource = resource  # `str` returns the name of the resource.
         self._logger = logger
-        self._deliver = deliver
         self._subscribers: list[_Subscriber] = []
         self._aside: dict[ObjectKey, Record] = {}
         """The records that may or may not still exist. One is removed when an object of its name arrives."""
@@ -120,12 +110,7 @@ class Subscribers:
         """Call the listener with each change from now on; return the function that ends that. `keep` is
         called before an object is evicted.
         """
-        deliver = self._deliver
-        added = _Subscriber(
-            deliver(listener),
-            deliver(lambda _: completed()),
-            Known(partial(self._call, keep), self._aside),
-        )
+        added = _Subscriber(listener, lambda _: completed(), Known(partial(self._call, keep), self._aside))
         self._subscribers.append(added)
         return lambda: self._remove(added)
 

@@ -38,7 +38,9 @@ class OfflineCluster(EmbeddedCluster):
         # Seeded: the same uids each time. The given objects may have owners that are not given.
         super().__init__(random=random.Random(0), tls=False, garbage_collection=False)  # noqa: S311
         self.api.webhooks.are_called = False
-        self._followers: list[Callable[[], None]] = []
+        self.follow: Callable[[], None] = lambda: None
+        """Called after each change, before the method returns."""
+        self._depth = 0
         self.faults = self._failing = OfflineFaults(post=self._do)
         """The faults of the requests to the server: those of `cache.live`, `fetch`, `fetch_list`,
         `is_deleted` and every other read that is not served from the cache alone.
@@ -78,14 +80,6 @@ class OfflineCluster(EmbeddedCluster):
             self._restore(obj, there)
             if obj is gone:
                 self.api.objects.remove(*self._stored(obj, there))
-
-    def follow(self, follower: Callable[[], None], *, is_first: bool = False) -> None:
-        """Call this after every change, before the method returns; before all others if it is the first."""
-        self._followers.insert(0 if is_first else len(self._followers), follower)
-
-    def unfollow(self, follower: Callable[[], None]) -> None:
-        """End that."""
-        self._followers.remove(follower)
 
     def answer(self, request: Request) -> Answer | Watch:
         """Answer a request from any thread."""
@@ -137,12 +131,18 @@ class OfflineCluster(EmbeddedCluster):
         raise _unserved("this")
 
     def _do(self, call: Callable[[], T]) -> T:
-        with self._alone:
-            try:
-                return call()
-            finally:
-                for follower in self._followers:
-                    follower()
+        is_outermost = False
+        try:
+            with self._alone:
+                self._depth += 1
+                try:
+                    return call()
+                finally:
+                    self._depth -= 1
+                    is_outermost = self._depth == 0
+        finally:
+            if is_outermost:
+                self.follow()
 
 
 def _creatable(obj: Mapping[str, Any]) -> dict[str, Any]:

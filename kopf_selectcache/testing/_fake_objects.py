@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kopf_selectcache.core.selection.kinds import KindKey, find, parse_key
-from kopf_selectcache.core.store.record import is_older
 
 from .api.kinds import Served
 
@@ -65,7 +64,9 @@ def with_own(
     there, metadata = listed["metadata"] if listed is not None else {}, mine["metadata"]
     if deleted and there.get("uid") and metadata.get("uid", there["uid"]) != there["uid"]:
         return given, None  # Another object has its name by now.
-    if not deleted and is_older(str(metadata.get("resourceVersion")), str(there.get("resourceVersion"))):
+    version, listed_version = (str(each.get("resourceVersion")) for each in (metadata, there))
+    are_numbers = version.isdecimal() and listed_version.isdecimal()
+    if not deleted and are_numbers and int(version) < int(listed_version):
         return given, None
     if there.get("uid"):
         metadata.setdefault("uid", there["uid"])

@@ -14,9 +14,10 @@ from types import TracebackType
 from typing import Literal, Self
 
 from click.testing import CliRunner, Result
+from kopf.cli import CLIControls
+from kopf.cli import run as run_command
 
-from kopf_selectcache import _kopf
-from kopf_selectcache._errors import SelectCacheError
+from kopf_selectcache import SelectCacheError
 
 from ._endings import ENDINGS, OperatorEnded
 
@@ -72,9 +73,9 @@ class OperatorRun:
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
         runner = CliRunner()
-        controls = _kopf.CLIControls(loop=self._loop, stop_flag=self._stop_flag)
+        controls = CLIControls(loop=self._loop, stop_flag=self._stop_flag)
         try:
-            result = runner.invoke(_kopf.run_command, self._arguments, obj=controls, prog_name="kopf run")
+            result = runner.invoke(run_command, self._arguments, obj=controls, prog_name="kopf run")
         except BaseException as error:  # Such as that of an operator whose task is cancelled.  # noqa: BLE001
             result = Result(runner, b"", b"", b"", None, 1, error)
         self._result = result
@@ -142,7 +143,9 @@ def error_of(result: Result) -> OperatorEnded:
 def cause_of(result: Result) -> BaseException | None:
     """Return the exception of the operator; that of the handler where Kopf says only that one has failed."""
     error = result.exception
-    return error.__cause__ if isinstance(error, _kopf.ActivityError) and error.__cause__ else error
+    if error is not None and type(error).__name__ == "ActivityError":
+        return error.__cause__ or error
+    return error
 
 
 def collect_sockets() -> None:

@@ -5,11 +5,10 @@ waits.
 from __future__ import annotations
 
 import json
+import re
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
-
-from kopf_selectcache.cache.dropped_fields import fields_in
 
 from .api.admission import Steps, finish
 from .api.kinds import Served
@@ -19,6 +18,9 @@ from .api.status import Problem
 
 MERGE_PATCH = "application/merge-patch+json"
 RBAC = "rbac.authorization.k8s.io"
+
+_DROPPED = re.compile(r'unknown field \\"(.*?)\\"')
+"""The fields that a `Warning` header names."""
 
 
 class Admin:
@@ -54,7 +56,7 @@ class Admin:
             raise Problem(
                 answer.code, answered.get("reason", ""), answered["message"], details=answered.get("details")
             )
-        for field in fields_in(answer.headers.get("Warning", "")):
+        for field in _DROPPED.findall(answer.headers.get("Warning", "")):
             kind, name = answered["kind"], answered["metadata"]["name"]
             text = f"A {kind} has no field {field}: the server has dropped it from {name!r}. Correct its name"
             warnings.warn(text, stacklevel=2)

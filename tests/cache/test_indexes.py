@@ -90,7 +90,7 @@ def test_objects_are_found_by_what_a_function_or_path_says_of_them(ready: bool) 
 
 @pytest.mark.parametrize("ready", [False, True])
 def test_where_is_served_by_an_index_of_its_path(ready: bool) -> None:
-    cache = built(fake()) if ready else fake()
+    cache = built(fake()) if ready else fake(index=None)
     assert names(cache.list_cached("pods", where={"spec.nodeName": "n2"})) == ["db", "proxied"]
     assert cache.count("pods", where={"spec.nodeName": "n2", "metadata.name": "db"}) == 1
     assert cache.list_cached("pods", where={"spec.nodeName": None}) == []

@@ -32,7 +32,7 @@ A1, A2, B4 = record("a", 1), record("a", 2), record("a", 4, uid="two")
 
 
 def subscribers() -> Subscribers:
-    return Subscribers("pods", logging.getLogger(__name__), lambda listener: listener)
+    return Subscribers("pods", logging.getLogger(__name__))
 
 
 def gone(before: Record) -> Change:

@@ -66,7 +66,7 @@ class Capture(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         # Some take real time, and a busy machine takes longer.
-        text = re.sub(r"after \d+\.\d s", "after 0.0 s", record.getMessage())
+        text = re.sub(r"(after|, in) \d+\.\d s", r"\1 0.0 s", record.getMessage())
         self.lines.append(f"{record.levelname}: {text}")
 
     def __enter__(self) -> Self:
@@ -408,7 +408,7 @@ def _fail_at_change(_: object) -> None:
 
 
 def _notify() -> None:
-    subscribers = Subscribers("pods", LOGGER, lambda listener: listener)
+    subscribers = Subscribers("pods", LOGGER)
     subscribers.add(_fail_at_change)
     subscribers.notify(None)
 

@@ -439,8 +439,8 @@ SILENCE: tuple[Mutant, ...] = (
     Mutant(
         "name no handler's error as the reason why an operator has ended",
         OPERATOR,
-        "return error.__cause__ if",
-        "return error if",
+        "return error.__cause__ or error",
+        "return error",
         20,
         (RUNNING + "the_reason_is_the_last_line_of_an_operator",),
     ),

@@ -573,17 +573,3 @@ def test_a_kind_without_a_definition_is_not_declared_later() -> None:
     cache.blocking.declare("example.com/v1/webapps", "")
     cache.cluster.create(webapp("web"))
     assert cache.list("webapps").keys() == [Key("web", namespace="shop")]
-
-
-def test_a_change_that_fails_leaves_no_stream() -> None:
-    def fail(_: Any) -> str:
-        raise ValueError("no value")
-
-    cache = FakeCache([config("web", app="web"), config("db", app="db")])
-    cache.blocking.declare("configmaps", "app=web")
-    runtime: Any = cache._runtime
-    informer = runtime.informer("configmaps")
-    fake = runtime._fakes[informer]
-    with pytest.raises(ReadError):
-        cache.blocking.declare("configmaps", "app in (web,db)", index={"a": fail}, replace=True)
-    assert {each.reflector for each in fake._streams} == {*informer.state.reflectors}

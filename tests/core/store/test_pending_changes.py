@@ -302,7 +302,7 @@ class Model:
     def __init__(self) -> None:
         self.queue, self.ready = PendingChanges(), list[tuple[str, str]]()
         self.queue.added = self.note
-        self.subscribers = Subscribers("pods", logging.getLogger(__name__), lambda listener: listener)
+        self.subscribers = Subscribers("pods", logging.getLogger(__name__))
         self.subscribers.add(lambda change: self.queue.add(change) if change is not None else None)
         self.present: dict[str, Record] = {}
         self.restarting: dict[str, Record] | None = None

@@ -233,7 +233,7 @@ def test_the_objects_of_other_streams_are_known_by_their_metadata(selected: Sele
 
 def test_6_an_object_that_a_restart_finds_outside_has_left_and_is_not_gone() -> None:
     union, changes = complement(None), list[Change | None]()
-    subscribers = Subscribers("pods", logging.getLogger(__name__), lambda listener: listener)
+    subscribers = Subscribers("pods", logging.getLogger(__name__))
     subscribers.add(changes.append)
     subscribers.drop(
         [Record("", name, "u-1", "10", WEB, (), b"{}") for name in ("same", "other", "absent")],
