@@ -193,16 +193,16 @@ _T = TypeVar("_T")
 BATCH_DELAY = 0.01
 """Seconds for which a busy watch is not read."""
 
-RATE = 300
+BUSY_EVENTS_PER_SECOND = 300
 """Events per second that make a watch busy. With fewer, pacing saves nothing."""
 
-WINDOW = 0.05
+RATE_WINDOW_SECONDS = 0.05
 """Seconds in which events are counted."""
 
-LARGE = 32 * 1024
+LARGE_CHUNK_BYTES = 32 * 1024
 """Bytes of a chunk that is no single event: the server sends faster than they are read."""
 
-ENOUGH = 64 * 1024
+COLLECTED_BYTES = 64 * 1024
 """Bytes that the kernel collects at most before it reports the socket: half of its usual buffer. For a larger
 number, Linux enlarges the buffer of the connection for good, up to the limit of the system (`tcp_rmem`), and
 fills it while the operator is busy."""
@@ -224,11 +224,12 @@ class WatchPace:
     def is_busy(self, chunk: bytes, now: float) -> bool:
         """Count the events of a chunk; return True if more follow soon, and it is worth while to wait."""
         elapsed = now - self._begun
-        if elapsed > WINDOW:
-            self._was_busy = self._events >= RATE * elapsed
+        if elapsed > RATE_WINDOW_SECONDS:
+            self._was_busy = self._events >= BUSY_EVENTS_PER_SECOND * elapsed
             self._begun, self._events = now, 0
         self._events += chunk.count(b"\n")
-        return (self._was_busy or self._events >= RATE * WINDOW) and len(chunk) < LARGE
+        is_busy = self._was_busy or self._events >= BUSY_EVENTS_PER_SECOND * RATE_WINDOW_SECONDS
+        return is_busy and len(chunk) < LARGE_CHUNK_BYTES
 
 
 def is_waking(system: str, release: str) -> bool:
@@ -256,7 +257,7 @@ async def paced(
         async for chunk in response.content.iter_any():
             yield chunk
             if delay and pace.is_busy(chunk, clock()) and (open_ := _socket_of(response)) is not None:
-                _collect(open_, ENOUGH)
+                _collect(open_, COLLECTED_BYTES)
                 try:
                     await sleep(delay)
                 finally:

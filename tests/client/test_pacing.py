@@ -14,13 +14,19 @@ from typing import Any
 import aiohttp
 import pytest
 
-from kopf_selectcache.client.reading import LARGE, RATE, WINDOW, WatchPace, paced
+from kopf_selectcache.client.reading import (
+    BUSY_EVENTS_PER_SECOND,
+    LARGE_CHUNK_BYTES,
+    RATE_WINDOW_SECONDS,
+    WatchPace,
+    paced,
+)
 from tests.client.connections import connected, login
 from tests.faults.environment import run, until
 from tests.faults.server import PODS, Part, Server, chunk, streamed
 
 EVENT = b'{"type":"ADDED"}\n'
-MANY = EVENT * int(RATE * WINDOW)
+MANY = EVENT * int(BUSY_EVENTS_PER_SECOND * RATE_WINDOW_SECONDS)
 DELAY = 0.25
 
 
@@ -94,7 +100,9 @@ def test_a_watch_with_few_events_is_never_delayed() -> None:
         async with (
             answered(*(part for gate in gates for part in (gate, 2 * EVENT))) as (response, _),
             aclosing(
-                paced(response, delay=DELAY, clock=lambda: next(times) * WINDOW, sleep=delays.sleep)
+                paced(
+                    response, delay=DELAY, clock=lambda: next(times) * RATE_WINDOW_SECONDS, sleep=delays.sleep
+                )
             ) as chunks,
         ):
             for gate in gates:
@@ -145,7 +153,7 @@ def test_a_watch_is_not_delayed_whose_reader_might_not_be_woken(system: tuple[st
 
 def test_a_server_that_sends_faster_than_its_events_are_read_is_not_slowed_down() -> None:
     assert WatchPace().is_busy(MANY, 1.0)
-    assert not WatchPace().is_busy(b" " * LARGE + MANY, 1.0)
+    assert not WatchPace().is_busy(b" " * LARGE_CHUNK_BYTES + MANY, 1.0)
 
 
 def test_the_delay_changes_one_option_of_the_socket_and_its_end_restores_that() -> None:
