@@ -23,7 +23,7 @@ from .output import PROBLEM, CommandError
 VERBS = {"fetch": "get", "fetch_list": "list", "is_deleted": "get", "wait_deleted": "get"}
 """The verb that each of these reads needs if the cache cannot answer."""
 
-LIVE_VERBS = {
+LIVE_VERBS: Mapping[str, tuple[str, ...]] = {
     "get": ("get",),
     "list": ("list",),
     "patch": ("patch",),
@@ -32,7 +32,7 @@ LIVE_VERBS = {
 }
 """The verbs that each of these calls of `cache.live` needs, for the kind that it names."""
 
-LIVE_OBJECTS = {
+LIVE_OBJECTS: Mapping[str, tuple[str, ...]] = {
     "create": ("create",),
     "replace": ("update",),
     "apply": ("create", "patch"),
@@ -42,8 +42,6 @@ LIVE_OBJECTS = {
 
 SETTLED = ("apply", "create", "delete", "patch", "replace")
 """The writes of `cache.live` that read the object back after a lost answer, and need no `get` otherwise."""
-
-POSTING = frozenset({"event", "info", "warn", "exception"})
 
 
 class Fetch(NamedTuple):
@@ -85,23 +83,19 @@ def fetches_in(tree: ast.AST, file: str, names: Names | None = None) -> Iterator
 
 
 def _live(node: ast.Call, name: str, where: str, names: Names) -> Iterator[Fetch]:
+    part = names.key(keyword(node, "subresource")) if name in ("patch", "update", "replace") else None
+    subresource = part if isinstance(part, str) else ""
     if name in LIVE_VERBS:
-        part = names.key(keyword(node, "subresource"))
-        subresource = part if name in ("patch", "update") and isinstance(part, str) else ""
-        key = names.key(argument(node, "kind"))
-        for verb in LIVE_VERBS[name]:
-            # The status is read with the object.
-            is_main = verb == "get" and subresource == "status"
-            yield Fetch(verb, key, where, name, is_live=True, subresource="" if is_main else subresource)
+        key, verbs = names.key(argument(node, "kind")), LIVE_VERBS[name]
     elif name in LIVE_OBJECTS:
         adopts = name == "ensure" and not _is_false(keyword(node, "adopt"))
-        key = names.kind_of(argument(node, "obj"))
-        part = names.key(keyword(node, "subresource")) if name == "replace" else None
-        subresource = part if isinstance(part, str) else ""
-        for verb in (*LIVE_OBJECTS[name], *(["patch"] if adopts else [])):
-            yield Fetch(verb, key, where, name, is_live=True, subresource=subresource)
+        key, verbs = names.kind_of(argument(node, "obj")), LIVE_OBJECTS[name] + ("patch",) * adopts
     else:
         return
+    for verb in verbs:
+        # The status is read with the object.
+        is_main = verb == "get" and subresource == "status"
+        yield Fetch(verb, key, where, name, is_live=True, subresource="" if is_main else subresource)
     if name in SETTLED:
         yield Fetch("get", key, where, name, is_live=True, settles=True)
 
@@ -113,22 +107,16 @@ def _is_false(node: ast.expr | None) -> bool:
 def declare_calls_in(tree: ast.AST) -> Iterator[ast.Call]:
     """Yield the calls of `cache.declare`."""
     for node in ast.walk(tree):
-        if (
-            isinstance(node, ast.Call)
-            and isinstance(node.func, ast.Attribute)
-            and node.func.attr == "declare"
-            and is_cache(node.func.value)
-        ):
-            yield node
+        match node:
+            case ast.Call(func=ast.Attribute(value=target, attr="declare")) if is_cache(target):
+                yield node
 
 
 def second_caches_in(tree: ast.AST) -> Iterator[ast.Call]:
     """Yield the calls of `Caches` and `selectcache.Caches`."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.Call):
-            name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-            if name == "Caches":
-                yield node
+        if isinstance(node, ast.Call) and _name_of(node.func) == "Caches":
+            yield node
 
 
 def declares_later(tree: ast.AST) -> bool:
@@ -142,13 +130,11 @@ def posts_events(tree: ast.AST) -> bool:
     >>> [posts_events(ast.parse(text)) for text in ("kopf.info(body, reason='Made', message='It is there.')", "logger.info('It is there.')")]
     [True, False]
     """  # A line of an example is not broken.  # noqa: E501
-    return any(
-        isinstance(node, ast.Attribute)
-        and node.attr in POSTING
-        and isinstance(node.value, ast.Name)
-        and node.value.id == "kopf"
-        for node in ast.walk(tree)
-    )
+    for node in ast.walk(tree):
+        match node:
+            case ast.Attribute(value=ast.Name(id="kopf"), attr="event" | "info" | "warn" | "exception"):
+                return True
+    return False
 
 
 def records_events(tree: ast.AST) -> bool:
@@ -158,12 +144,13 @@ def records_events(tree: ast.AST) -> bool:
     >>> [records_events(ast.parse(code)) for code in codes]
     [True, True, False]
     """
-    return any(
-        node.arg == "events"
-        if isinstance(node, ast.arg)
-        else isinstance(node, ast.Call) and _name_of(node.func) == "Recorder"
-        for node in ast.walk(tree)
-    )
+    for node in ast.walk(tree):
+        match node:
+            case ast.arg(arg="events"):
+                return True
+            case ast.Call(func=function) if _name_of(function) == "Recorder":
+                return True
+    return False
 
 
 def _name_of(function: ast.expr) -> str | None:
@@ -449,11 +436,9 @@ def _inside(function: ast.AST) -> Iterator[ast.AST]:
 def _wasted(node: ast.AST, used: set[str]) -> list[ast.expr]:
     """Return the values in a node that are thrown away, or that only count as true or false."""
     match node:
-        case ast.Expr(value):
-            return [value]
         case ast.If(test=value) | ast.While(test=value) | ast.IfExp(test=value) | ast.Assert(test=value):
             return [value]
-        case ast.UnaryOp(op=ast.Not(), operand=value):
+        case ast.Expr(value) | ast.UnaryOp(op=ast.Not(), operand=value):
             return [value]
         case ast.BoolOp(values=values):
             return values

@@ -23,8 +23,8 @@ _PARTS = ("apiVersion", "kind")
 _HARMLESS = ("staticmethod", "classmethod", "cache", "lru_cache")
 """The decorators that leave the answers of a function as they are."""
 
-_CHANGING = ("popitem", "clear", "__setitem__", "__delitem__", "__ior__")
-"""The methods that change a dict otherwise than `update`, `setdefault` and `pop`."""
+_CHANGING = ("pop", "popitem", "setdefault", "clear", "__setitem__", "__delitem__", "__ior__")
+"""The methods that change a dict, besides `update`."""
 
 _COPYING = ("dict", "deepcopy", "copy.deepcopy", "copy.copy")
 """The functions that return a copy of their argument."""
@@ -132,21 +132,16 @@ class Program:
     def __init__(self, sources: Collection[SourceFile]) -> None:
         self._sources = sources
         self._modules = {"kopf": _kopf(), **{name: source for source in sources for name in source.names}}
-        nodes = [node for source in sources for node in ast.walk(source.tree)]
-        self._assigned = {
-            node.attr
-            for node in nodes
-            if isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load)
-        } | {
-            str(name.value)
-            for node in nodes
-            if isinstance(node, ast.Call)
-            and isinstance(node.func, ast.Name)
-            and node.func.id in ("setattr", "delattr")
-            and len(node.args) > 1
-            and isinstance(name := node.args[1], ast.Constant)
-        }
+        self._assigned = set[str]()
         """The attributes that some code assigns to: they may have changed since their definition."""
+        for node in (node for source in sources for node in ast.walk(source.tree)):
+            match node:
+                case ast.Attribute(attr=name, ctx=ast.Store() | ast.Del()):
+                    self._assigned.add(name)
+                case ast.Call(
+                    func=ast.Name(id="setattr" | "delattr"), args=[_, ast.Constant(value=str(name)), *_]
+                ):
+                    self._assigned.add(name)
         self._classes = [
             bindings
             for source in sources
@@ -253,13 +248,10 @@ class Program:
         node = found.node
         if not isinstance(node, ast.AsyncFunctionDef if is_async else ast.FunctionDef):
             raise Unfollowed
-        if any(
-            ast.unparse(each).partition("(")[0].rpartition(".")[2] not in _HARMLESS
-            for each in node.decorator_list
-        ):
-            raise Unfollowed
+        decorators = [ast.unparse(each).partition("(")[0].rpartition(".")[2] for each in node.decorator_list]
         inner = [each for each in ast.walk(node) if found.source.scope_of(each) is node]
-        if any(isinstance(each, (ast.Yield, ast.YieldFrom)) for each in inner):
+        yields = any(isinstance(each, (ast.Yield, ast.YieldFrom)) for each in inner)
+        if yields or not {*decorators} <= {*_HARMLESS}:
             raise Unfollowed
         returned = [each.value for each in inner if isinstance(each, ast.Return)]
         answers = [each for each in returned if each is not None and not _is_none(each)]
@@ -315,17 +307,16 @@ class Program:
         if "*" in source.bound[scope]:
             raise Unfollowed
         found = list[_Found]()
-        for binding in source.bound[scope].get(name, ()):
-            if binding is None:
-                raise Unfollowed
-            if isinstance(binding, ast.alias):
-                found += self._imported(binding, source, seen)
-            elif isinstance(binding, ast.arg):
-                found += self._given(binding, _Found(source, scope), seen)
-            else:
-                found.append(_Found(source, binding))
-        if not found:
-            raise Unfollowed
+        for binding in source.bound[scope].get(name, (None,)):
+            match binding:
+                case None:
+                    raise Unfollowed
+                case ast.alias():
+                    found += self._imported(binding, source, seen)
+                case ast.arg():
+                    found += self._given(binding, _Found(source, scope), seen)
+                case _:
+                    found.append(_Found(source, binding))
         return found
 
     def _given(self, arg: ast.arg, function: _Found, seen: Collection[ast.AST]) -> list[_Found]:
@@ -392,37 +383,19 @@ class Program:
     def _in_module(self, source: SourceFile, name: str, seen: Collection[ast.AST]) -> list[_Found]:
         if name in source.bound[source.tree] or "*" in source.bound[source.tree]:
             return self._unchanged(self._in_scope(source, source.tree, name, seen), name)
-        inner = [
-            self._modules[each] for each in (f"{own}.{name}" for own in source.names) if each in self._modules
-        ]
-        if not inner:
-            raise Unfollowed
-        return [_Found(inner[0], inner[0].tree)]
+        for own in source.names:
+            if (inner := f"{own}.{name}") in self._modules:
+                return [self._module(inner)]
+        raise Unfollowed
 
     def _in_class(self, owner: _Found, name: str, seen: Collection[ast.AST]) -> list[_Found]:
-        """Return what an attribute of a class stands for. Bases of other packages, and decorators, may change
-        it.
-        """
+        """Return what an attribute of a class stands for. Bases, and decorators, may change it."""
         node, source = owner.node, owner.source
         assert isinstance(node, ast.ClassDef), "it is a class"
-        if node.decorator_list or node.keywords:
+        bases = [each for each in node.bases if not (isinstance(each, ast.Name) and each.id == "object")]
+        if node.decorator_list or node.keywords or bases or name not in source.bound[node]:
             raise Unfollowed
-        bases = list[_Found]()
-        for each in node.bases:
-            if not (isinstance(each, ast.Name) and each.id == "object"):
-                base = self.one(_Found(source, each), seen)
-                if not isinstance(base.node, ast.ClassDef):
-                    raise Unfollowed
-                bases.append(base)
-        inherited = list[list[_Found]]()
-        for base in bases:
-            with suppress(_Missing):
-                inherited.append(self._in_class(base, name, _deeper(node, seen)))
-        if name in source.bound[node]:
-            return self._unchanged(self._in_scope(source, node, name, seen), name)
-        if not inherited:
-            raise _Missing
-        return inherited[0]
+        return self._unchanged(self._in_scope(source, node, name, seen), name)
 
     def _unchanged(self, found: list[_Found], name: str) -> list[_Found]:
         """Raise Unfollowed for an object of whose members the kind may be changed, in any file."""
@@ -432,10 +405,6 @@ class Program:
                     if not isinstance(key, ast.Constant) or key.value in _PARTS:
                         raise Unfollowed
         return found
-
-
-class _Missing(Unfollowed):
-    """A class has no such attribute."""
 
 
 class Names:
@@ -471,9 +440,8 @@ class Names:
 
     def _followed(self, follow: Callable[[_Found], _T], node: ast.expr | None) -> _T | None:
         """Return what an expression leads to; None if it is not followed."""
-        if node is not None:
-            with suppress(Unfollowed):
-                return follow(_Found(self._source, node))
+        with suppress(Unfollowed):
+            return follow(_Found(self._source, node)) if node is not None else None
         return None
 
     def expression(self, node: ast.expr) -> tuple[ast.expr, Names]:
@@ -556,29 +524,27 @@ def _changes(
     for node in ast.walk(within):
         match node:
             case ast.Subscript(value=value, slice=key, ctx=ast.Store() | ast.Del()) if _is_named(value, name):
-                match source.outer.get(node):
-                    case ast.Assign(targets=targets, value=given) if node in targets:
-                        yield key, given
-                    case _:
-                        yield key, None
+                around = source.outer.get(node)
+                yield (
+                    key,
+                    (around.value if isinstance(around, ast.Assign) and node in around.targets else None),
+                )
             case ast.Call(func=ast.Attribute(value=value, attr=method)) if _is_named(value, name):
-                if method in ("setdefault", "pop"):
-                    is_set = method == "setdefault" and len(node.args) > 1
-                    yield (node.args[0] if node.args else None), (node.args[1] if is_set else None)
-                elif method == "update":
-                    yield from _updates(node)
-                elif method in _CHANGING:
-                    yield None, None
-
-
-def _updates(call: ast.Call) -> Iterator[tuple[ast.expr | None, ast.expr | None]]:
-    for each in call.args:
-        if isinstance(each, ast.Dict):
-            yield from zip(each.keys, each.values, strict=True)
-        else:
-            yield None, None
-    for given in call.keywords:
-        yield (None if given.arg is None else ast.Constant(given.arg)), given.value
+                match method, node.args:
+                    case ("setdefault", [key, given]):
+                        yield key, given
+                    case ("setdefault" | "pop", [key, *_]):
+                        yield key, None
+                    case ("update", args):
+                        for each in args:
+                            if isinstance(each, ast.Dict):
+                                yield from zip(each.keys, each.values, strict=True)
+                            else:
+                                yield None, None
+                        for more in node.keywords:
+                            yield (None if more.arg is None else ast.Constant(more.arg)), more.value
+                    case _ if method in _CHANGING:
+                        yield None, None
 
 
 def _is_named(node: ast.expr, name: str) -> bool:

@@ -433,26 +433,21 @@ class Check:
             return None
 
     async def _streams(self, resource: Resource, planned: Plan, counter: Counter) -> tuple[Result, ...]:
-        seen, results = set[tuple[str, str]](), []
+        seen, results, cached = set[tuple[str, str]](), list[Result](), self._cached
         for stream in planned.streams:
             amount: Amount | None = None
             try:
-                amount = await counter.held(
-                    stream, self._cached.stored_part(stream), seen, self._cached.indexes
-                )
+                amount = await counter.held(stream, cached.stored_part(stream), seen, cached.indexes)
             except Refused as error:
                 if error.refusal.code not in (400, 403, 422):
                     raise
                 if error.refusal.code != 403:  # It is reported as a missing permission.
-                    self._problem(
-                        f"{resource}: the server refuses the filter {stream.selector}:"
-                        f" {error.refusal.message}",
-                        f"Assign a selector that the server supports for this kind to {self._declared}",
-                    )
+                    refused = f"the server refuses the filter {stream.selector}: {error.refusal.message}"
+                    remedy = f"Assign a selector that the server supports for this kind to {self._declared}"
+                    self._problem(f"{resource}: {refused}", remedy)
             except Untransformed as error:
-                self._problem(
-                    f"{resource}: {error}", f"Correct {error.argument} of {self._declared}{error.besides}"
-                )
+                remedy = f"Correct {error.argument} of {self._declared}{error.besides}"
+                self._problem(f"{resource}: {error}", remedy)
             except Garbled as error:
                 self._problem(f"{resource}: {error}", "See to the server")
             results.append(Result(stream.path(resource), stream.query(), amount, stream.is_outside))
@@ -527,31 +522,25 @@ async def looked_at(
     fields there are, return a hint for each path at which no sample has a value. Raise Unreachable.
     """
     lacking = [("keep=", path) for path in samples.without_value(cached.own_paths)]
-    hints = list[str]()
+    problems, hints, size = list[Problem](), list[str](), len(samples)
     for each in samples.without_key(cached.indexes):
         if each.path is not None:
             lacking.append((f"index {each.name!r}", each.path))
-        elif len(samples) >= ENOUGH:
+        elif size >= ENOUGH:
             hints.append(
-                f"index={{{each}}} finds none of the {len(samples):,} objects in the sample. Look at its"
-                " function"
+                f"index={{{each}}} finds none of the {size:,} objects in the sample. Look at its function"
             )
     mistakes, unclear = dict[Keys, str](), list[Keys]()
     if lacking:
         with suppress(Refused, Garbled):
             mistakes, unclear = await mistaken(transport, resource, [path for _, path in lacking])
-    hints += [
-        f"{option} names {shown(path)}, but none of {len(samples):,} {resource} has a value there. Check"
-        f" the spelling: the server doesn't publish their fields"
-        for option, path in (lacking if len(samples) else ())
-        if path in unclear
-    ]
-    problems = [
-        Problem(
-            f"{resource}: {option} names {mistakes[path]}, but {resource} don't have that field",
-            f"Correct it in {declared}",
-        )
-        for option, path in lacking
-        if path in mistakes
-    ]
+    for option, path in lacking:
+        if path in mistakes:
+            what = f"{option} names {mistakes[path]}, but {resource} don't have that field"
+            problems.append(Problem(f"{resource}: {what}", f"Correct it in {declared}"))
+        elif path in unclear and size:
+            hints.append(
+                f"{option} names {shown(path)}, but none of {size:,} {resource} has a value there. Check the"
+                " spelling: the server doesn't publish their fields"
+            )
     return problems, hints

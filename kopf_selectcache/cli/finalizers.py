@@ -98,10 +98,6 @@ class FinalizerResult(NamedTuple):
     """One of `found`, `removed`, `absent` and `failed`."""
     text: str
 
-    def plain(self) -> dict[str, Any]:
-        """Return the result as JSON has it."""
-        return self.target.plain() | {"result": self.result, "text": self.text}
-
 
 class Remover:
     """Removes one finalizer from objects, or shows which have it."""
@@ -134,12 +130,17 @@ class Remover:
                 if record is None:
                     record = metadata_of(resource, await self._transport.get(path, {}, accept=METADATA))
                 obj = record.decode()
-                if (changes := _removal(obj, self._finalizer)) is None:
+                if self._finalizer not in finalizers_of(obj):
                     return done("absent", f" does not have {self._finalizer}.")
                 others = [each for each in finalizers_of(obj) if each != self._finalizer]
                 if not self._does_it:
                     return done("found", f" has {self._finalizer}{_meaning(obj, others)}.")
-                if await self._is_patched(path, changes):
+                # For exactly this version of the object.
+                tests = [
+                    {"op": "test", "path": f"/metadata/{each}", "value": obj["metadata"][each]}
+                    for each in ("uid", "resourceVersion")
+                ]
+                if await self._is_patched(path, [*tests, *removal_of(obj, self._finalizer)]):
                     left = f" Left: {', '.join(others)}." if others else ""
                     return done("removed", f": removed {self._finalizer}.{left}")
                 record = None
@@ -153,7 +154,7 @@ class Remover:
             return done("failed", f": {error}.")
         return done("failed", f" was changed by others {TRIES} times meanwhile. Try again.")
 
-    async def _is_patched(self, path: str, changes: list[dict[str, Any]]) -> bool:
+    async def _is_patched(self, path: str, changes: Sequence[Mapping[str, Any]]) -> bool:
         """Patch an object; return False if it has changed since it was read."""
         body = json.dumps(changes).encode()
         try:
@@ -181,23 +182,12 @@ class Remover:
             "finalizer": self._finalizer,
             "removed": self._does_it,
             "count": count,
-            "objects": [each.plain() for each in done],
+            "objects": [each.target.plain() | {"result": each.result, "text": each.text} for each in done],
         }
         is_wrong = failure is not None or any(each.result == "failed" for each in done)
         if failure is None or done:
             lines.append(summary)
         return CommandResult("\n".join(lines), data, PROBLEM if is_wrong else 0, error=failure)
-
-
-def _removal(obj: Mapping[str, Any], finalizer: str) -> list[dict[str, Any]] | None:
-    """Return the JSON patch for exactly this version of an object; None if it lacks the finalizer."""
-    if finalizer not in finalizers_of(obj):
-        return None
-    tests = [
-        {"op": "test", "path": f"/metadata/{name}", "value": obj["metadata"][name]}
-        for name in ("uid", "resourceVersion")
-    ]
-    return [*tests, *removal_of(obj, finalizer)]
 
 
 def _meaning(obj: Mapping[str, Any], others: Sequence[str]) -> str:

@@ -14,7 +14,7 @@ import os
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -49,8 +49,7 @@ from ._code import Late, declares_later, records_events
 from .output import PROBLEM, CommandError, Group
 
 
-@dataclass(frozen=True)
-class Loaded:
+class Loaded(NamedTuple):
     """A loaded operator whose startup handlers have run."""
 
     name: str
@@ -135,13 +134,12 @@ async def loaded(arguments: argparse.Namespace, *, plain: bool = False) -> Async
     """Load the operator; in the end, run its cleanup handlers. Raises CommandError, also for an operator that
     declares no cache, unless it may be `plain`.
     """
-    _require_operator(arguments)
     logging.basicConfig(level=logging.WARNING, format="%(message)s")  # To stderr.
     async with contextlib.AsyncExitStack() as stack:
         # The output of the operator is not part of the result.
         stack.enter_context(contextlib.redirect_stdout(sys.stderr))
-        server = stack.enter_context(chosen_cluster(arguments))
         given = stack.enter_context(_as_kopf_run(arguments))
+        server = stack.enter_context(chosen_cluster(arguments))
         watched = [*given["namespaces"], *filter(None, [os.environ.get("KOPF_RUN_NAMESPACE")])]
         before = {*sys.modules}
         try:
@@ -183,43 +181,38 @@ async def loaded(arguments: argparse.Namespace, *, plain: bool = False) -> Async
             declared = settings_of(settings)
             namespaces = _kopf.exact_namespaces(watched)
 
-        log_in = login(stack, registry, vault, context, server)
-
-        name = Path(arguments.paths[0]).stem if arguments.paths else arguments.module[0].rpartition(".")[2]
-        operator = Loaded(
-            name,
-            sources,
-            settings,
-            registry,
-            declared,
-            is_plain,
-            namespaces,
-            _kopf.exact_namespaces(watched),
-            not watched,
-            create_transport(declared, vault, settings),
-            log_in,
-        )
         with answered():
-            yield operator
-
-
-def _require_operator(arguments: argparse.Namespace) -> None:
-    if not arguments.paths and not arguments.module:
-        raise CommandError("no operator is given", "Give its file, as in `kopf run app.py`")
-    if missing := [path for path in arguments.paths if not Path(path).is_file()]:
-        raise CommandError(f"there is no file {missing[0]}")
+            yield Loaded(
+                name=Path(arguments.paths[0]).stem
+                if arguments.paths
+                else arguments.module[0].rpartition(".")[2],
+                sources=sources,
+                settings=settings,
+                registry=registry,
+                declared=declared,
+                is_plain=is_plain,
+                namespaces=namespaces,
+                watched=_kopf.exact_namespaces(watched),
+                everywhere=not watched,
+                transport=create_transport(declared, vault, settings),
+                log_in=login(stack, registry, vault, context, server),
+            )
 
 
 @contextlib.contextmanager
 def _as_kopf_run(arguments: argparse.Namespace) -> Iterator[Mapping[str, Any]]:
     """Enter the click context that `kopf run` would have with these arguments, and yield its parameters."""
+    if not arguments.paths and not arguments.module:
+        raise CommandError("no operator is given", "Give its file, as in `kopf run app.py`")
+    if missing := [path for path in arguments.paths if not Path(path).is_file()]:
+        raise CommandError(f"there is no file {missing[0]}")
     given = [
         *(f"--module={each}" for each in arguments.module),
         *(f"--namespace={each}" for each in arguments.namespace),
+        *(["--all-namespaces"] if arguments.all_namespaces else []),
+        *(["--standalone"] if arguments.standalone else []),
+        *([f"--peering={arguments.peering}"] if arguments.peering else []),
     ]
-    given += ["--all-namespaces"] if arguments.all_namespaces else []
-    given += ["--standalone"] if arguments.standalone else []
-    given += [f"--peering={arguments.peering}"] if arguments.peering else []
     with _kopf.run_command.make_context(
         "run", [*given, *arguments.paths], auto_envvar_prefix="KOPF_RUN"
     ) as context:

@@ -367,11 +367,10 @@ def _state(read: LeaseRead, body: object, now: datetime) -> tuple[str, float | N
 
 
 def _age(text: str, now: datetime) -> float | None:
-    try:
+    with suppress(ValueError):
         found = datetime.fromisoformat(text)
-    except ValueError:
-        return None
-    return (now - (found if found.tzinfo else found.replace(tzinfo=UTC))).total_seconds()
+        return (now - (found if found.tzinfo else found.replace(tzinfo=UTC))).total_seconds()
+    return None
 
 
 def _member(body: object, *path: str, of: type[Any] = str) -> Any:

@@ -68,11 +68,13 @@ async def run(arguments: argparse.Namespace) -> CommandResult:
             asked = await ask_server(operator.transport, planned.filter, resource, place, name)
             why = asked.as_declared(cached.filter_for(resource))
             missing = await reviewer.missing(merged(of_cache(resource, planned)))
-            lacks = [f"The cache lacks permission to {right}: {right.written()}" for right in missing]
-            remedy = [f"To include it: {command}"] if (command := _labelling(why)) else []
+            lines, remedy = [str(why)], _labelling(why)
             if why.standing is Standing.ABSENT and place and not _names_place(arguments, words):
-                remedy = ["To look elsewhere: -n NAMESPACE"]
-            texts.append("\n".join([str(why), *remedy, *lacks]))
+                lines.append("To look elsewhere: -n NAMESPACE")
+            elif remedy:
+                lines.append(f"To include it: {remedy}")
+            lines += [f"The cache lacks permission to {right}: {right.written()}" for right in missing]
+            texts.append("\n".join(lines))
             is_held = why.standing is Standing.DUE and not missing
             codes.append(UNKNOWN if why.standing is Standing.UNKNOWN else 0 if is_held else PROBLEM)
             data.append(_plain(why, missing))

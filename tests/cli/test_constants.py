@@ -59,10 +59,9 @@ FOLLOWED = {
             KIND = 'secrets'
         def f(cache): cache.fetch(Names.KIND, 'a')
     """,
-    "an inherited attribute of the own class": """
-        class Base:
+    "an attribute of the own class": """
+        class Handlers(object):
             KIND = 'secrets'
-        class Handlers(Base, object):
             async def f(self, cache):
                 await cache.live.delete(self.KIND, 'a', namespace='b')
     """,

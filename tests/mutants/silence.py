@@ -313,8 +313,8 @@ SILENCE: tuple[Mutant, ...] = (
     Mutant(
         "want 20 objects before a path is a mistake",
         "cli/check.py",
-        "        if path in mistakes\n",
-        "        if path in mistakes and len(samples) >= ENOUGH\n",
+        "        if path in mistakes:\n",
+        "        if path in mistakes and size >= ENOUGH:\n",
         20,
         (
             (
