@@ -46,14 +46,52 @@ def rules(output: str) -> dict[str, list[dict[str, Any]]]:
 
 
 READ = {"apiGroups": [""], "verbs": ["list", "watch"]}
+PODS, SECRETS = READ | {"resources": ["pods"]}, READ | {"resources": ["secrets"]}
+AS_ACCOUNT = ("--standalone", "--account", "operators/web")
 
 
 @pytest.mark.usefixtures("registry", "nowhere")
 class TestManifestsOfACache:
-    def test_a_filter_without_namespaces_takes_a_cluster_role(self, command: Command) -> None:
-        said = command("rbac", "select['v1/pods'] = 'app=web'")
+    @pytest.mark.parametrize(
+        ("declared", "where", "expected"),
+        [
+            pytest.param("pods: 'app=web'", [], {"": [PODS]}, id="no namespaces"),
+            pytest.param(
+                "pods: 'app=web'", ["shop", "office"], {"office": [PODS], "shop": [PODS]}, id="two namespaces"
+            ),
+            pytest.param(
+                "secrets: Selector(names=['ca', 'tls'], namespaces=['infra'])",
+                [],
+                {"infra": [SECRETS | {"resourceNames": ["ca", "tls"]}]},
+                id="names need no more than those objects",
+            ),
+            pytest.param(
+                "secrets: Cached(Selector(names=['ca', 'tls'], namespaces=['infra']), share_watches=True)",
+                [],
+                {"infra": [SECRETS]},
+                id="names that share a watch need all of the namespace",
+            ),
+            pytest.param(
+                "nodes: Selector(names=['node01'])",
+                ["shop"],
+                {"": [READ | {"resources": ["nodes"], "resourceNames": ["node01"]}]},
+                id="a cluster-scoped kind",
+            ),
+            pytest.param(
+                "secrets: ['a=b', Selector(names=['ca'], namespaces=['infra'])]",
+                [],
+                {"": [SECRETS]},
+                id="what a wider permission gives is not repeated",
+            ),
+        ],
+    )
+    def test_a_cache_needs_these_roles(
+        self, command: Command, declared: str, where: list[str], expected: dict[str, Any]
+    ) -> None:
+        kind, _, selector = declared.partition(": ")
+        said = command("rbac", f"select['v1/{kind}'] = {selector}", *(f"-n{each}" for each in where))
         assert said.code == 0
-        assert of_caches(said.output) == {"": [READ | {"resources": ["pods"]}]}
+        assert of_caches(said.output) == expected
 
     def test_namespaces_by_label_take_the_rights_of_all_and_to_follow_them(self, command: Command) -> None:
         line = "select['v1/pods'] = Selector(namespaces=LabelSelector.parse('tenant=yes'))"
@@ -66,35 +104,6 @@ class TestManifestsOfACache:
             "    await cache.declare('v1/pods', Selector(namespaces=LabelSelector.parse('tenant=yes')))\n"
         )
         assert SPACES in rules(command("rbac", UNSEEING, handlers=handler).output)[""]
-
-    def test_an_operator_of_some_namespaces_takes_a_role_in_each(self, command: Command) -> None:
-        said = command("rbac", "select['v1/pods'] = 'app=web'", "-n", "shop", "-n", "office")
-        assert of_caches(said.output) == {
-            "office": [READ | {"resources": ["pods"]}],
-            "shop": [READ | {"resources": ["pods"]}],
-        }
-
-    def test_names_need_no_more_than_those_objects(self, command: Command) -> None:
-        said = command("rbac", "select['v1/secrets'] = Selector(names=['ca', 'tls'], namespaces=['infra'])")
-        assert of_caches(said.output) == {
-            "infra": [READ | {"resources": ["secrets"], "resourceNames": ["ca", "tls"]}]
-        }
-
-    def test_names_that_share_a_watch_need_all_of_the_namespace(self, command: Command) -> None:
-        said = command(
-            "rbac",
-            "select['v1/secrets'] = Cached(Selector(names=['ca', 'tls'], namespaces=['infra']),"
-            " share_watches=True)",
-        )
-        assert of_caches(said.output) == {"infra": [READ | {"resources": ["secrets"]}]}
-
-    def test_a_kind_without_namespaces_takes_a_cluster_role_in_any_operator(self, command: Command) -> None:
-        said = command("rbac", "select['nodes'] = Selector(names=['node01'])", "-n", "shop")
-        assert of_caches(said.output) == {"": [READ | {"resources": ["nodes"], "resourceNames": ["node01"]}]}
-
-    def test_what_a_wider_right_gives_is_not_repeated(self, command: Command) -> None:
-        said = command("rbac", "select['v1/secrets'] = ['a=b', Selector(names=['ca'], namespaces=['infra'])]")
-        assert of_caches(said.output) == {"": [READ | {"resources": ["secrets"]}]}
 
     def test_fetches_beyond_the_cache_are_added_when_they_are_named(self, command: Command) -> None:
         said = command("rbac", "select['v1/pods'] = 'app=web'", "-n", "shop", "--fetch", "configmaps")
@@ -441,7 +450,7 @@ class TestComparedWithTheCluster:
     DECLARED = f"{UNSEEING}select['v1/secrets'] = Selector(names=['ca', 'tls'], namespaces=['infra'])"
 
     def test_what_is_missing_is_told_with_the_rule_to_add(self, command: Command) -> None:
-        said = command("rbac", self.DECLARED, "--standalone", "--check", "--account", "operators/web")
+        said = command("rbac", self.DECLARED, *AS_ACCOUNT, "--check")
         assert said.code == 1
         assert said.output.splitlines() == [
             "missing: list, watch secrets ca, tls in infra, for caches",
@@ -454,14 +463,8 @@ class TestComparedWithTheCluster:
     def test_the_printed_manifests_are_just_right(self, cluster: EmbeddedCluster, command: Command) -> None:
         cluster.namespace("infra")
         cluster.namespace("operators")
-        cluster.apply(
-            command(
-                "rbac", self.DECLARED, "--standalone", "--account", "operators/web", handlers=CREATING
-            ).output
-        )
-        said = command(
-            "rbac", self.DECLARED, "--standalone", "--check", "--account", "operators/web", handlers=CREATING
-        )
+        cluster.apply(command("rbac", self.DECLARED, *AS_ACCOUNT, handlers=CREATING).output)
+        said = command("rbac", self.DECLARED, *AS_ACCOUNT, "--check", handlers=CREATING)
         assert (said.code, said.output) == (0, "Nothing is missing, and nothing is too much.\n")
 
     def test_what_is_too_much_is_told_and_is_no_error(
@@ -471,7 +474,7 @@ class TestComparedWithTheCluster:
         cluster.user(
             account, [{"apiGroups": [""], "resources": ["secrets"], "verbs": ["list", "watch", "delete"]}]
         )
-        said = command("rbac", self.DECLARED, "--standalone", "--check", "--account", "operators/web")
+        said = command("rbac", self.DECLARED, *AS_ACCOUNT, "--check")
         assert said.code == 0
         assert set(said.output.splitlines()) == {
             "too much: delete secrets",
@@ -482,20 +485,8 @@ class TestComparedWithTheCluster:
     def test_a_right_in_all_namespaces_that_is_needed_in_one_is_too_much(
         self, cluster: EmbeddedCluster, command: Command
     ) -> None:
-        cluster.user(
-            "system:serviceaccount:operators:web",
-            [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]}],
-        )
-        said = command(
-            "rbac",
-            f"{UNSEEING}select['v1/pods'] = ''",
-            "-n",
-            "shop",
-            "--standalone",
-            "--check",
-            "--account",
-            "operators/web",
-        )
+        cluster.user("system:serviceaccount:operators:web", [PODS])
+        said = command("rbac", f"{UNSEEING}select['v1/pods'] = ''", "-n", "shop", *AS_ACCOUNT, "--check")
         assert said.output.splitlines() == [
             "too much: list pods, of which is needed: in shop",
             "too much: watch pods, of which is needed: in shop",
@@ -510,7 +501,7 @@ class TestComparedWithTheCluster:
             for name, verb in (("ca", "list"), ("tls", "watch"))
         ]
         cluster.user("system:serviceaccount:operators:web", rules, namespace="infra")
-        said = command("rbac", self.DECLARED, "--standalone", "--check", "--account", "operators/web")
+        said = command("rbac", self.DECLARED, *AS_ACCOUNT, "--check")
         assert [line for line in said.output.splitlines() if line.startswith("missing")] == [
             "missing: watch secrets ca in infra, for caches",
             "missing: list secrets tls in infra, for caches",
@@ -545,84 +536,49 @@ class TestComparedWithTheCluster:
 
 @pytest.mark.usefixtures("registry", "nowhere")
 class TestComparedWithManifests:
-    def test_the_printed_ones_are_just_right(self, command: Command, tmp_path: Path) -> None:
-        declared = (
-            "select['v1/secrets'] = [Selector(names=['ca', 'tls'], namespaces=['infra']), Selector('a=b',"
-            " namespaces=['apps'])]"
-        )
-        (tmp_path / "rbac.yaml").write_text(
-            command("rbac", declared, "--standalone", handlers=CREATING).output
-        )
-        said = command(
-            "rbac", declared, "--standalone", "--check", str(tmp_path / "rbac.yaml"), handlers=CREATING
-        )
-        assert (said.code, said.output) == (0, "Nothing is missing, and nothing is too much.\n")
-
     def test_each_right_that_is_taken_out_is_missed(self, command: Command, tmp_path: Path) -> None:
         declared = (
             "select['v1/secrets'] = [Selector(names=['ca', 'tls'], namespaces=['infra']), Selector('a=b',"
             " namespaces=['apps'])]"
         )
-        objects = list(
-            yaml.safe_load_all(command("rbac", declared, "--standalone", handlers=CREATING).output)
-        )
+        file = tmp_path / "rbac.yaml"
+
+        def compared() -> Outcome:
+            return command("rbac", declared, "--standalone", "--check", str(file), handlers=CREATING)
+
+        printed = command("rbac", declared, "--standalone", handlers=CREATING).output
+        file.write_text(printed)
+        assert compared()[:2] == (0, "Nothing is missing, and nothing is too much.\n")
+        objects = list(yaml.safe_load_all(printed))
         found = [
             (number, at) for number, obj in enumerate(objects) for at in range(len(obj.get("rules", ())))
         ]
         assert len(found) == 5
         for number, at in found:
             fewer = [dict(each) for each in objects]
-            fewer[number]["rules"] = [
-                rule for position, rule in enumerate(fewer[number]["rules"]) if position != at
-            ]
-            (tmp_path / "rbac.yaml").write_text(yaml.safe_dump_all(fewer))
-            said = command(
-                "rbac", declared, "--standalone", "--check", str(tmp_path / "rbac.yaml"), handlers=CREATING
-            )
-            assert said.code == 1
-            assert said.output.count("missing: ") == 1
+            fewer[number]["rules"] = [*fewer[number]["rules"]]
+            del fewer[number]["rules"][at]
+            file.write_text(yaml.safe_dump_all(fewer))
+            said = compared()
+            assert (said.code, said.output.count("missing: ")) == (1, 1)
 
-    ANY_POD = "select['v1/pods'] = ''"
-
-    def compared(
-        self, command: Command, folder: Path, *objects: dict[str, Any], declared: str = ANY_POD
-    ) -> Outcome:
+    def compared(self, command: Command, folder: Path, *objects: dict[str, Any]) -> Outcome:
         (folder / "rbac.yaml").write_text(yaml.safe_dump_all(objects))
-        return command(
-            "rbac",
-            f"{UNSEEING}{declared}",
-            "-A",
-            "--standalone",
-            "--account",
-            "operators/web",
-            "--check",
-            str(folder / "rbac.yaml"),
-        )
+        declared = f"{UNSEEING}select['v1/pods'] = ''"
+        return command("rbac", declared, "-A", *AS_ACCOUNT, "--check", str(folder / "rbac.yaml"))
 
     @pytest.mark.parametrize("wide", [{"apiGroups": ["*"]}, {"resources": ["*"]}, {"verbs": ["*"]}])
     def test_rights_to_anything_are_enough_and_too_much(
         self, command: Command, tmp_path: Path, wide: dict[str, Any]
     ) -> None:
-        said = self.compared(
-            command,
-            tmp_path,
-            {
-                "kind": "ClusterRole",
-                "metadata": {"name": "a"},
-                "rules": [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"], **wide}],
-            },
-        )
+        role = {"kind": "ClusterRole", "metadata": {"name": "a"}, "rules": [PODS | wide]}
+        said = self.compared(command, tmp_path, role)
         assert said.code == 0
         assert "of which is needed: " in said.output
         assert all(line.startswith("too much: ") for line in said.output.splitlines())
 
-    def role(self, kind: str, name: str, namespace: str = "") -> dict[str, Any]:
-        rule = {"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]}
-        return {
-            "kind": kind,
-            "metadata": {"name": name, **({"namespace": namespace} if namespace else {})},
-            "rules": [rule],
-        }
+    def role(self, kind: str, name: str) -> dict[str, Any]:
+        return {"kind": kind, "metadata": {"name": name}, "rules": [PODS]}
 
     def binding(self, kind: str, role: str, *, namespace: str = "", account: str = "web") -> dict[str, Any]:
         subject = {"kind": "ServiceAccount", "name": account, "namespace": "operators"}
@@ -647,28 +603,16 @@ class TestComparedWithManifests:
         ]
         assert said == [0, 1, 1, 1]
 
-    def test_without_bindings_it_is_said_that_they_are_assumed(
-        self, command: Command, tmp_path: Path
-    ) -> None:
-        said = self.compared(command, tmp_path, self.role("ClusterRole", "reader"))
+    def test_what_is_assumed_or_left_out_is_noted(self, command: Command, tmp_path: Path) -> None:
+        role = self.role("ClusterRole", "reader")
+        said = self.compared(command, tmp_path, role | {"aggregationRule": {"clusterRoleSelectors": []}})
         assert said.code == 0
         assert "The manifests contain no bindings" in said.errors
-
-    def test_what_is_bound_and_not_there_is_told(self, command: Command, tmp_path: Path) -> None:
+        assert "Rules that other roles add to the ClusterRole reader are not included." in said.errors
         said = self.compared(command, tmp_path, self.binding("ClusterRoleBinding", "cluster-admin"))
         assert said.code == 1
-        assert (
-            "ClusterRoleBinding b binds ClusterRole cluster-admin, which is not among the manifests."
-            in said.errors
-        )
-
-    def test_what_is_aggregated_is_told(self, command: Command, tmp_path: Path) -> None:
-        said = self.compared(
-            command,
-            tmp_path,
-            {**self.role("ClusterRole", "reader"), "aggregationRule": {"clusterRoleSelectors": []}},
-        )
-        assert "Rules that other roles add to the ClusterRole reader are not included." in said.errors
+        left = "ClusterRoleBinding b binds ClusterRole cluster-admin, which is not among the manifests."
+        assert left in said.errors
 
     @pytest.mark.parametrize("kind", ["Role", "RoleBinding"])
     def test_a_role_of_no_namespace_says_nothing(self, command: Command, tmp_path: Path, kind: str) -> None:
@@ -684,7 +628,7 @@ class TestComparedWithManifests:
         ],
     )
     def test_lists_are_looked_into(self, command: Command, tmp_path: Path, listed: dict[str, Any]) -> None:
-        listed["items"][0]["rules"] = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]}]
+        listed["items"][0]["rules"] = [PODS]
         said = self.compared(command, tmp_path, listed)
         assert (said.code, said.output) == (0, "Nothing is missing, and nothing is too much.\n")
 
