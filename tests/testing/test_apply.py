@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kopf_selectcache.testing.api import yaml_body
+from kopf_selectcache.testing.api import body
 from kopf_selectcache.testing.api.managed_fields import Writer
 from kopf_selectcache.testing.api.status import Problem
 from tests.rows import each_row
@@ -103,20 +103,20 @@ def test_definitions_of_custom_resources_are_applied() -> None:
 @each_row(("begin", "end"), [("[", "]"), ("{a: ", "}")])
 def test_yaml_that_is_nested_too_deeply_is_refused(depth: int, begin: str, end: str) -> None:
     with pytest.raises(Problem) as caught:
-        yaml_body.read(f"a: {begin * depth}{end * depth}".encode())
+        body.read(f"a: {begin * depth}{end * depth}".encode())
     assert caught.value.code == 400
 
 
 @pytest.mark.parametrize("text", ["? [1]\n: 2", "a: !!binary x", "a: !!python/name:os.system x"])
 def test_yaml_that_is_no_json(text: str) -> None:
     with pytest.raises(Problem) as caught:
-        yaml_body.read(text.encode())
+        body.read(text.encode())
     assert caught.value.code == 400
 
 
 def test_aliases_in_yaml_are_not_there_and_say_so() -> None:
     with pytest.raises(Problem) as caught:
-        yaml_body.read(b"a: &x {b: c}\nd: *x\n")
+        body.read(b"a: &x {b: c}\nd: *x\n")
     assert caught.value.code == 501
 
 

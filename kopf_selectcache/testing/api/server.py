@@ -24,7 +24,6 @@ from . import (
     reviews,
     routing,
     types,
-    yaml_body,
 )
 from . import selection as selecting
 from .admission import Admission, NeedsReview, Steps, Webhooks, finish
@@ -324,7 +323,7 @@ class Api:
         dry_run: bool,
         admission: Admission | None,
     ) -> Answer:
-        sent = yaml_body.read(request.body)
+        sent = reading.read(request.body)
         judging.judge_keys(request.body)
         is_there = self.history.get(view.served.table, (call.namespace, call.name)) is not None
         if not is_there and not call.subresource:
@@ -432,9 +431,9 @@ class _Judging:
     def judge_keys(self, data: bytes) -> None:
         """Treat keys that come twice in an applied object as unknown fields are treated elsewhere."""
         if self._judging == "Strict":
-            yaml_body.refuse_doubled(yaml_body.doubled(data))
+            reading.refuse_doubled(reading.doubled(data))
         elif self._judging != "Ignore":
-            self._warn(yaml_body.doubled(data))
+            self._warn(reading.doubled(data))
 
     def _warn(self, lines: Iterable[str]) -> None:
         self._warnings += lines
