@@ -29,9 +29,7 @@ def require_namespaces(request: Request, resource: Resource) -> None:
 
 
 def require_place(request: Request, resource: Resource) -> None:
-    """Raise ReadError for a namespaced object without a namespace, or a cluster-scoped object with one; for a
-    key it is a ValueError.
-    """
+    """Raise ReadError, for a key ValueError, unless the request names a namespace if its kind has any."""
     is_namespaced = resource.kind.namespaced
     require_place_of_key(request, str(resource), is_namespaced=is_namespaced)
     if is_namespaced is True and not request.namespace:
@@ -40,9 +38,7 @@ def require_place(request: Request, resource: Resource) -> None:
 
 
 def require_place_of_key(request: Request, plural: str, *, is_namespaced: bool | None) -> None:
-    """Raise ValueError for the key of a namespaced object without a namespace, or of a cluster-scoped object
-    with one.
-    """
+    """Raise ValueError for a key that names a namespace where its kind has none, or none where it has."""
     if not request.by_key or is_namespaced is None or is_namespaced is bool(request.namespace):
         return
     scope, has = ("namespaced", "no") if is_namespaced else ("cluster-scoped", "a")
@@ -73,9 +69,7 @@ def require_namespace(request: Request) -> None:
 
 
 def require_stored(request: Request, resource: Resource, projection: Projection) -> None:
-    """Raise NotKept if the request needs a path that is not stored, and ReadError for a class of another
-    kind.
-    """
+    """Raise NotKept if a path that is needed is not stored, and ReadError for a class of another kind."""
     form = request.form
     paths = [path for path, _ in paths_of(request.where)]
     if request.sort_by is not None and not callable(request.sort_by):
@@ -96,9 +90,7 @@ def require_stored(request: Request, resource: Resource, projection: Projection)
 
 
 def index_values(request: Request, indexes: Mapping[str, Indexed]) -> tuple[tuple[Indexed, object], ...]:
-    """Return the keys of the values of `index=`; raise ReadError for an index that there is not. A value may
-    be that of a Secret, and is not shown.
-    """
+    """Return the keys of the values of `index=`. A value may be that of a Secret, and is not shown."""
     values = []
     for name, value in (request.index or {}).items():
         if name not in indexes:

@@ -25,9 +25,7 @@ from .request import Request
 def shown_outside(
     held: Record | None, version: str, write: OwnWrite | None, own: Own | None
 ) -> Record | None:
-    """Return the object outside that an own write, or the handler's own object, shows instead of a stored
-    one.
-    """
+    """Return the object outside that an own write, or the handler's own object, shows instead."""
     known = [own.outside] if own is not None and is_older(version, own.version) else []
     if write is not None and write.is_deletion:
         # It hides the objects that it has deleted, and no later one of their name.
@@ -82,9 +80,7 @@ def serving_of(informer: Informer, state: InformerState) -> Serving | None:
 def outside_labelled(
     request: Request, coverage: Coverage, comparisons: Comparisons, serving: Serving, hint: Hint
 ) -> ReadError:
-    """Return the error of a read that the filter does not cover. Another replica has the namespace, it has
-    gained the label and is not synced yet, or it lacks the label.
-    """
+    """Return the error of a read outside the filter: of another replica, or without the label."""
     names: Collection[str] | None = [request.namespace] if request.namespace else None
     region = Selector(namespaces=names)
     if request.selector is not None:

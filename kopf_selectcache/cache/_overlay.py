@@ -46,9 +46,7 @@ class Own:
     """The object if it has left the filter."""
 
     def instead_of(self, held: Record | None) -> Record | None:
-        """Return whichever is newer. Of two objects of one name, with two uids, the newer is the one that is
-        there.
-        """
+        """Return whichever is newer. Of two uids of one name, the newer is the one that is there."""
         return held if held is not None and not is_older(held.version, self.version) else self.record
 
 

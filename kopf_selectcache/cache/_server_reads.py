@@ -127,9 +127,7 @@ async def resource_of(runtime: Runtime, request: Request) -> Resource:
 
 
 def _projection_of(runtime: Runtime, request: Request) -> Projection:
-    """Return the projection of the answer: that of the kind, so that it has the shape of held objects, unless
-    whole objects are requested.
-    """
+    """Return the projection of the kind, so that answers look as cached ones do, or that of whole objects."""
     if request.whole or request.verb.startswith("live."):
         return ALL
     with suppress(NotDeclared, NotSynced):
@@ -214,9 +212,7 @@ async def fetch_list(access: Access, request: Request) -> Any:
 
 
 async def is_deleted(access: Access, departed: str | None, request: Request) -> bool:
-    """Return True if an object does not exist. `departed` is the uid of an object that may be gone although
-    it is held.
-    """
+    """Return True if an object does not exist. `departed` may be gone although it is held."""
     uid = request.uid
     await access.wait(request)
     held = ""

@@ -1,6 +1,4 @@
-"""Access of higher layers to the operator of a cache, to the cache of the running handler, and to the checks
-of reads.
-"""
+"""Access of higher layers to the operator of a cache, to the cache of the running handler, and to checks."""
 
 from __future__ import annotations
 

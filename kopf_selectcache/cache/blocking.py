@@ -27,7 +27,6 @@ _S = TypeVar("_S")
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
-
 _logger = logging.getLogger("kopf_selectcache")
 
 STOPPED = "its daemon is being stopped"
@@ -40,8 +39,7 @@ class Waits:
         self, within: Waits | None = None, *, stopped: asyncio.Event | None = None, why: str = STOPPED
     ) -> None:
         self.stopped = stopped
-        """Set when the handler is stopped, if it is a daemon or timer, or when the operator begins to stop.
-        Waits and iterators end then."""
+        """Set when the handler, or the operator, begins to stop. Waits and iterators end then."""
         self._why = why
         self._within = within
         self._lock = Lock()
@@ -238,8 +236,7 @@ class Looped(Protocol):
 
 
 FAST = ("fetch", "fetch_list")
-"""Reads that the cache may answer: a `Call` would take a sixth of their time. A forgotten `await` shows, as a
-coroutine has nothing of an object."""
+"""Reads that the cache may answer: a `Call` would take a sixth of their time."""
 
 WAITS = ("wait_for", "wait_deleted", "wait_synced")
 """The awaited reads that may wait for longer than a request takes."""

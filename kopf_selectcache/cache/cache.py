@@ -305,12 +305,7 @@ class Cache(AnyCache):
     ) -> Made: ...
     @awaited
     async def wait_for(
-        self,
-        kind: AnyKey,
-        predicate: Predicate,
-        *,
-        as_: Any = None,
-        **options: Unpack[WaitOptions],
+        self, kind: AnyKey, predicate: Predicate, *, as_: Any = None, **options: Unpack[WaitOptions]
     ) -> Any:
         """Wait until a cached object that matches satisfies the predicate, and return it as it was then.
 
@@ -340,12 +335,7 @@ class Cache(AnyCache):
 
     @awaited
     async def wait_deleted(
-        self,
-        kind: AnyKey,
-        name: Name,
-        *,
-        namespace: str | None = None,
-        **options: Unpack[GoneOptions],
+        self, kind: AnyKey, name: Name, *, namespace: str | None = None, **options: Unpack[GoneOptions]
     ) -> None:
         """Wait until an object does not exist any more. `uid=` and `at_least=` are those of `is_deleted`.
 

@@ -68,9 +68,7 @@ class Resumed(Change, frozen=True, gc=False):
 
 
 class Subscription:
-    """Follows an informer for one subscriber, and passes each change of the objects that it wants on. Used on
-    the loop only.
-    """
+    """Passes each change of the objects that one subscriber wants on. Used on the loop only."""
 
     def __init__(
         self,
@@ -215,9 +213,7 @@ class BufferedChanges:
 
 
 def match_for(informer: Informer, request: Request, *, must_overlap: bool = True) -> Match | None:
-    """Return the predicate of the objects whose changes are wanted, under any filter, None for all; raise
-    OutsideFilter if it is known that none can be cached at present.
-    """
+    """Return the predicate of the objects whose changes are wanted; raise OutsideFilter if none can be."""
     state = informer.state
     serving = serving_of(informer, state)
     snapshot = Snapshot(
@@ -247,9 +243,7 @@ def changes(
 async def follow(
     access: Access, request: Request, *, initial: bool, buffer: int = BUFFER, waits: Waits | None = None
 ) -> AsyncIterator[Change]:
-    """Yield each change of the requested objects until the operator ends, or the daemon that reads is
-    stopped.
-    """
+    """Yield each change of the requested objects until the operator ends, or the daemon is stopped."""
     with end_with(() if waits is None else waits.stops) as ending:
         access.runtime.ending.include(ending)
         informer = None
@@ -310,9 +304,7 @@ async def _settled_informer(access: Access, request: Request) -> Informer:
 async def wait_deleted(
     access: Access, request: Request, is_gone: Callable[[Request], Awaitable[bool]]
 ) -> None:
-    """Wait until an object does not exist any more. The watch shows when a cached object departs; one that is
-    not cached is looked for on the server again and again.
-    """
+    """Wait until an object does not exist. Of one that is not cached, the server is asked again and again."""
     retries = access.runtime.retries
     key = request.namespace or "", request.name or ""
     informer = _informer_if_any(access, request)
@@ -362,9 +354,7 @@ def _informer_if_any(access: Access, request: Request) -> Informer | None:
 
 
 async def wait_synced(runtime: Runtime, request: Request, at_least: Mapping[str, Any] | None) -> None:
-    """Wait until each declared kind is synced, and that of the body is as new as the body; raise why one is
-    not.
-    """
+    """Wait until each declared kind is synced, that of the body as new as the body; raise why one is not."""
     timeout = runtime.settings.sync_timeout if request.timeout is None else request.timeout
     event = None if at_least is None else _event_of(at_least)
     try:
@@ -507,9 +497,7 @@ async def wait_for(access: Access, request: Request, predicate: Callable[[Obj], 
 
 
 async def wait_until_as_new(informer: Informer, request: Request) -> None:
-    """Wait until the cache is as new as the version of a request, however long that takes; raise the error of
-    a cache that cannot be read.
-    """
+    """Wait until the cache is as new as the version of a request; raise if it can't be read."""
     at_least = request.at_least
     while at_least is not None and not is_as_of(informer, request, at_least):
         require_readable(informer, request)
@@ -544,9 +532,7 @@ def _name_of(function: object) -> str:
 
 @contextmanager
 def _changes_of(informer: Informer, seen: Seen) -> Iterator[asyncio.Queue[Change | None]]:
-    """Queue the objects that enter or are updated meanwhile, and None when reads must raise or the filter
-    has changed. Departures are counted only.
-    """
+    """Queue the objects that enter or are updated, and None when reads must raise or the filter changes."""
     changes: asyncio.Queue[Change | None] = asyncio.Queue()
 
     def queue(change: Change | None) -> None:

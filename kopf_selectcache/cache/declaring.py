@@ -98,9 +98,7 @@ def at(place: str, cache: _P) -> _P:
 
 
 def placed(method: _M) -> _M:
-    """Call a method with the place of its call, unless that is known: a coroutine may run without its
-    caller.
-    """
+    """Call a method with the place of its call, unless that is known: a coroutine runs without its caller."""
 
     @wraps(method)
     def call(self: Any, /, *args: Any, **kwargs: Any) -> Any:
@@ -112,9 +110,7 @@ def placed(method: _M) -> _M:
 async def declare(
     runtime: Runtime, kind: AnyKey, declared: Declared, options: DeclareOptions, *, replace: bool
 ) -> None:
-    """Declare a kind, and wait until it is synced; raise why it is not, and withdraw it then. With `replace`,
-    change what is declared of the kind.
-    """
+    """Declare a kind, or change it with `replace`; wait until it is synced; else withdraw it and raise."""
     require(
         isinstance(replace, bool), DeclarationError, "cache.declare()", "replace", replace, "True or False"
     )
@@ -258,9 +254,7 @@ def completed(
     informer: Informer,
     options: DeclareOptions | None,
 ) -> Cached:
-    """Return a declaration with the options of the present one, except those that are given, and with the
-    defaults. `options` are None if the declaration replaces all of them.
-    """
+    """Return a declaration with the present options that are not given (None: all are), and the defaults."""
     present = informer.declared
     if options is None:
         return settings.completed(key, cached)

@@ -1,6 +1,4 @@
-"""Warns of what the server has left out of a write: fields that the kind does not have, and parts that are
-written elsewhere: the status by its subresource, and the rest without.
-"""
+"""Warns of what the server has left out of a write: unknown fields, or a status without subresource."""
 
 from __future__ import annotations
 

@@ -184,9 +184,7 @@ async def wait_until_fresh(
 
 
 async def wait_until_reached(informers: Collection[Informer], version: str, *, ending: Ending) -> None:
-    """Wait until all streams of these informers have reached a version of the server; raise ReadError if the
-    operator ends meanwhile.
-    """
+    """Wait until all streams have reached a version of the server; raise ReadError if the operator ends."""
     moment = Moment(version)
     waits = [_HandlerWait(informer, moment, patient=True) for informer in informers]
     await _together([_unless_removed(wait, ending) for wait in waits if wait.is_needed()])
@@ -274,9 +272,7 @@ class _HandlerWait:
         return self._has_reached(reflector, version) or (reflector.is_live and not is_by_itself)
 
     def _goal(self, reflector: Reflector) -> tuple[str, bool]:
-        """Return the version that the stream must have reached, and True if only its own progress shows
-        that.
-        """
+        """Return the version that the stream must have reached, and True if only its progress shows it."""
         event = self._event
         if not self._has_reached(reflector, event.version) and event.is_delivered_by(reflector):
             return event.version, True
@@ -292,9 +288,7 @@ class _HandlerWait:
         return held is not None and (held.uid, held.version) == (event.uid, event.version)
 
     async def _for_stream(self, reflector: Reflector) -> None:
-        """Wait until the stream is as new as the event: by its own progress, by a comparison, or by a new
-        list.
-        """
+        """Wait until the stream is as new as the event: by its progress, a comparison, or a new list."""
         event, comparison, awaited, lists_before = (
             self._event,
             reflector.comparison,
@@ -328,9 +322,7 @@ class _HandlerWait:
                 future.cancel()
 
     def _may_wait(self, reflector: Reflector) -> bool:
-        """Return False if the stream is replaced or cannot be kept. Raise Stale if it does not follow, and
-        this handler must not wait so long.
-        """
+        """Return False if the stream is replaced or can't be kept; raise Stale if it does not follow."""
         condition = self._informer.state.worst((reflector,))
         if reflector not in self._informer.state.reflectors or condition.error() is not None:
             return False
@@ -342,9 +334,7 @@ class _HandlerWait:
         return True
 
     async def _for_confirmation(self) -> None:
-        """Wait until no leave up to the event is unconfirmed, for 15 s at most. After that,
-        the objects are read in their last known state.
-        """
+        """Wait for unconfirmed leaves up to the event, for 15 s. Then the last known state is read."""
         awaited, deadline = self._informer.awaited, self.clock() + LONGEST
         while self._has_unconfirmed():
             if self.clock() >= deadline:  # However often the wait was interrupted.
@@ -393,9 +383,7 @@ def _is_true(future: asyncio.Future[bool]) -> bool:
 
 
 def _text_of(value: object) -> str:
-    """Return the value of a field as servers write it: a text, or the JSON of a number or a boolean; empty if
-    there is none.
-    """
+    """Return the value of a field as servers write it: a text, or JSON; empty if there is none."""
     if isinstance(value, str):
         return value
     return "" if value is None else msgspec.json.encode(value).decode()
@@ -449,9 +437,7 @@ def is_as_new(informer: Informer, at_least: AtLeast, region: Selector | None) ->
 
 
 def has_passed(state: InformerState, key: ObjectKey, version: str) -> bool:
-    """Return True if the streams that could hold an object are known to hold all that there was at the
-    version.
-    """
+    """Return True if the streams that could hold an object have all that there was at the version."""
     streams = [each for each in state.reflectors if each.substore.keys.have(key)]
     return bool(streams) and all(
         each.substore.epoch == state.union.epoch and _has_reached(each, version) for each in streams
@@ -459,9 +445,7 @@ def has_passed(state: InformerState, key: ObjectKey, version: str) -> bool:
 
 
 def version_reached(informer: Informer) -> str:
-    """Return a version that all streams are known to have reached: the oldest of theirs, unless a leave
-    before it is unconfirmed. It is empty while a stream is behind a list of another one.
-    """
+    """Return a version that all streams have reached; empty while one is behind a list of another one."""
     version = informer.state.store.version
     streams = informer.state.streams_for()
     newest = [each.version for each in streams]
@@ -495,9 +479,7 @@ def _has_unconfirmed(informer: Informer, version: str) -> bool:
 async def wait(
     informer: Informer, at_least: AtLeast, region: Selector | None, seconds: float | None = None
 ) -> None:
-    """Wait until the streams of a request are as new as the version, for some seconds at most, if any are
-    given; return at once if they cannot be read.
-    """
+    """Wait until the streams of a request are as new as the version, the time is over, or one has failed."""
     sleep = informer.environment.sleep
     end: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     if seconds is not None:

@@ -1,6 +1,4 @@
-"""Reads about a cache: its coverage, its indexes, and the work of a request, computed without the read. They
-return no object.
-"""
+"""Reads about a cache: its coverage, indexes and memory, and the work of a request. They return no object."""
 
 from __future__ import annotations
 
@@ -46,23 +44,18 @@ class Explanation:
     verdict: Verdict
     """The comparison of the request with the filter; true if the filter covers it."""
     looks_at: int
-    """The number of stored objects that are candidates: they are compared with the rest of the request. 0 if
-    the filter selects no object of the request."""
+    """The number of stored objects that are compared with the rest of the request."""
     decodes: bool
-    """True if candidates with the right labels must be decoded, because no index answers `fields=` or
-    `where=`."""
+    """True if candidates must be decoded, because no index answers `fields=` or `where=`."""
     asks: tuple[str, ...]
     """The requests that `fetch_list` would send if the cache cannot answer."""
     partial: str = ""
-    """The declared projection, such as `drop=['data']`. Empty if objects are whole but for
-    `managedFields`."""
+    """The declared projection, such as `drop=['data']`; empty for whole objects."""
 
     by: tuple[str, ...] = ()
-    """The indexes that find the candidates: `names`, `namespace`, or an index such as `label app`; the first
-    one finds them, the others reduce them. Empty if all stored objects are candidates."""
+    """The indexes that find the candidates, the first one most of them; empty if all are candidates."""
     indexes: str = ""
-    """The index that such a read would cause to be built, so that later reads have fewer candidates; empty if
-    none would help, or it is being built."""
+    """The index that such a read would cause to be built; empty if none would help."""
     nowhere: tuple[str, ...] = ()
     """The declared indexes that the request uses, and by which no stored object has a value."""
     lacks: str = ""
@@ -72,13 +65,11 @@ class Explanation:
     age: float = 0.0
     """The seconds since the server last confirmed them."""
     laid_over: int = 0
-    """The number of stored objects that the answer shows as the operator has written them, or as the handler
-    was called with, because the watch has not reported that yet."""
+    """The number of objects newer than the watch has reported: own writes, and the handler's object."""
     divided: str = ""
     """The reason for which each replica caches its own namespaces only; empty if each caches all."""
     elsewhere: str = ""
-    """The sentence that names the replica which handles a requested namespace; empty if this one caches all
-    of them."""
+    """The sentence that names the replica which handles a requested namespace; empty if this one does."""
     is_split: bool = False
     """True if `cache.list_outside` has the labels and owners of the objects outside of the filter."""
 
@@ -122,7 +113,6 @@ _FIRST = ("get", "list", "list_cached", "count", "info", "fetch", "fetch_list")
 """The reads that an error names."""
 
 _CACHES_IN_REPR = 10
-
 
 _LONGEST_FILTER = 80
 """The number of caches that `repr(cache)` lists, and the characters of each filter."""
@@ -349,9 +339,7 @@ SAMPLES = 500
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """The memory of a cache in bytes. `objects`, `stored`, `values` and `unreadable` are exact, the others
-    are estimates. `str` gives a few lines of text.
-    """
+    """The memory of a cache in bytes: `records`, `json` and `indexes` are estimates. `str` gives lines."""
 
     objects: int
     """The number of stored objects."""
@@ -362,15 +350,13 @@ class Memory:
     json: int
     """The objects in JSON, as reads decode them."""
     records: int
-    """The records: name, uid and version of each object, and the map of names. Values that objects share,
-    such as labels, are not counted."""
+    """The names, uids and versions. Values that objects share, such as labels, are not counted."""
     unreadable: int
     """The number of objects that cannot be read: nothing of them is stored."""
     indexes: Mapping[str, int]
     """The containers of each index, by its name. An index that is being built is not included."""
     own_writes: int = 0
-    """The number of own writes that the watch has not reported yet. Reads show them, and they are not counted
-    above."""
+    """The number of own writes that the watch has not reported yet. They are not counted above."""
 
     def __str__(self) -> str:
         lines = [f"{self.objects:,} object{'' if self.objects == 1 else 's'}"]

@@ -315,9 +315,7 @@ class Match(Struct, frozen=True):
         )
 
     def unreadable(self, records: Iterable[UnreadableRecord]) -> list[UnreadableRecord]:
-        """Return those of the unreadable records that may match: nothing is known of their fields, paths and
-        indexed values.
-        """
+        """Return the unreadable records that may match: their fields and paths are unknown."""
         known = Match(self.names, self.namespaces, self.requirements, self.metadata, owner=self.owner)
         return [record for record in records if any(known._by_record([record]))]
 
@@ -417,9 +415,7 @@ def _field(kind: Kind, label: str, projection: Projection) -> Column:
 
 
 def _term(term: FieldTerm, field: Column, by_path: Mapping[Keys | None, Indexed]) -> Term:
-    """Return the requirement, with the index that answers it: of objects with other values it says
-    nothing.
-    """
+    """Return the requirement, with the index that answers it."""
     path = field.path_of(term.value) if term.equal else None
     return Term(term, field, by_path.get(path) if path is not None else None)
 
@@ -476,9 +472,7 @@ class Coverage(NamedTuple):
 
     @property
     def witness(self) -> Witness | None:
-        """An object that is requested, and that the filter does not select. It is made when it is asked
-        for.
-        """
+        """An object that is requested, and that the filter does not select; made when it is asked for."""
         return self.of_object if self.verdict is None else self.verdict.witness
 
     @property
@@ -582,9 +576,7 @@ class Comparisons:
         *,
         under: Branches | None = None,
     ) -> Match:
-        """Return the predicate of objects that the filter selects, or another one; raise BadField for a field
-        that only the server knows.
-        """
+        """Return the predicate of objects of the filter; raise BadField for one the server alone knows."""
         by_path = [each for each in self.indexes.values() if each.path is not None]
         return Match.of(
             selector,

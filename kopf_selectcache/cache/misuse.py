@@ -132,9 +132,7 @@ def _advise(
 
 
 def _selecting(method: Callable[..., object], args: tuple[object, ...], unknown: Mapping[str, object]) -> str:
-    """Return the filter of a declaration, or of a read of several objects, that was given in another way than
-    the method takes it; an empty text for other calls.
-    """
+    """Return the filter that was given in another way than the method takes it; empty for other calls."""
     parameters = signature_of(method).parameters
     if len(args) < 2 or not isinstance(args[1], str):
         return ""
@@ -166,7 +164,6 @@ def _has_positional_namespace(method: Callable[..., object], args: tuple[object,
 _VIEWS = (Body, Meta, Spec, Status)
 _OF_VIEWS = ("metadata", "spec", "status")
 
-
 _NOT_AWAITED = re.compile(r"\bawait\s+cache\.(get|list|list_cached|list_outside|count|exists|info|explain)\(")
 """Reads that answer at once, where they are awaited."""
 
@@ -182,9 +179,7 @@ def _explain_type(error: TypeError) -> None:
 
 
 def explain_attribute(error: Exception) -> None:
-    """Add a note that says what to write, if the error is that of an attribute of a dict or of `Objects`, or
-    one of Python that does not say so.
-    """
+    """Add a note that says what to write, if Python's error is about an attribute, an `await`, or JSON."""
     if type(error) is TypeError:
         _explain_type(error)
     if not isinstance(error, AttributeError) or not error.name:

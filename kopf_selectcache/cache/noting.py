@@ -1,6 +1,4 @@
-"""Notes the writes of one call of a handler: what each has found in the cache, and what it has left there.
-Whoever makes the call asks for the notes.
-"""
+"""Notes the writes of one call of a handler: what each has found in the cache, and what it has left there."""
 
 from __future__ import annotations
 
@@ -63,9 +61,7 @@ class Written(NamedTuple):
         return Key(self.name, namespace=self.target.namespace)
 
     def repeats(self, last: Written) -> bool:
-        """Return True if it writes again what the last write to the object has left: somebody has undone
-        that.
-        """
+        """Return True if it writes again what the last write has left: somebody has undone that."""
         if not self.target.name or self.is_deletion or last.is_deletion:
             return False
         if self.uid and last.uid and self.uid != last.uid:

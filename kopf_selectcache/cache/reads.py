@@ -1,6 +1,4 @@
-"""The reads that answer at once, from one snapshot of a kind. A cache has them, and so does a snapshot of
-several kinds.
-"""
+"""The reads that answer at once, from one snapshot of a kind, and `cache.snapshot`, of several kinds."""
 
 from __future__ import annotations
 
@@ -109,12 +107,7 @@ class Reads:
 
     @public_name
     def exists(
-        self,
-        kind: AnyKey,
-        name: Name,
-        *extra: Never,
-        namespace: str | None = None,
-        **options: Unpack[AsOf],
+        self, kind: AnyKey, name: Name, *extra: Never, namespace: str | None = None, **options: Unpack[AsOf]
     ) -> bool:
         """Return True if the object is cached, False if it is proved absent; else raise the errors of `get`.
 
@@ -170,13 +163,7 @@ class Reads:
     @overload
     def list(self, kind: AnyKey, *, as_: As[Made], **options: Unpack[ReadOptions]) -> builtins.list[Made]: ...
     @public_name
-    def list(
-        self,
-        kind: AnyKey,
-        *extra: Never,
-        as_: Any = None,
-        **options: Unpack[ReadOptions],
-    ) -> Any:
+    def list(self, kind: AnyKey, *extra: Never, as_: Any = None, **options: Unpack[ReadOptions]) -> Any:
         """Return all objects that there are; raise OutsideFilter if some of them might not be cached.
 
             pods = cache.list('pods', namespace=namespace, labels='app=web,tier=gold')
@@ -192,11 +179,7 @@ class Reads:
     @same_types(list)  # The method above.  # noqa: A003
     @public_name
     def list_cached(
-        self,
-        kind: AnyKey,
-        *extra: Never,
-        as_: Any = None,
-        **options: Unpack[ReadOptions],
+        self, kind: AnyKey, *extra: Never, as_: Any = None, **options: Unpack[ReadOptions]
     ) -> Any:
         """Return those of the cached objects that match; raise OutsideFilter if none can ever be cached.
 

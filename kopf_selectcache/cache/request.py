@@ -171,9 +171,7 @@ def _write_selector(selector: Selector) -> list[str]:
 
 
 class Requests:
-    """Builds the requests of one operator. Those that name texts alone are memoised, and their selectors:
-    reads repeat a few dozen.
-    """
+    """Builds the requests of one operator. Those of texts alone are memoised: reads repeat a few dozen."""
 
     def __init__(self) -> None:
         self._selectors = lru_cache(REMEMBERED)(_selector)
@@ -190,9 +188,7 @@ class Requests:
         uid: str | None = None,
         **options: object,
     ) -> Request:
-        """Return the request for one object; raise ReadError for arguments that make no sense, and TypeError
-        for names that are given in a way that they cannot be.
-        """
+        """Return the request for one object; raise ReadError, or TypeError for names given in a wrong way."""
         by_key = isinstance(name, Key)
         if not isinstance(name, str):
             name, namespace = split_name(verb, kind, name, namespace)
@@ -223,12 +219,7 @@ class Requests:
         return _with_given(Request(verb=verb, kind=kind, selector=selector), rest)
 
     def plain(
-        self,
-        verb: str,
-        kind: AnyKey,
-        labels: Label = None,
-        namespace: Namespaces = None,
-        as_: object = None,
+        self, verb: str, kind: AnyKey, labels: Label = None, namespace: Namespaces = None, as_: object = None
     ) -> Request | None:
         """Return a memoised request; None if an argument is no text, and has perhaps no hash that lasts."""
         if (
@@ -253,12 +244,7 @@ class Requests:
             raise misdeclared(verb, error) from error
 
     def _plain_request(
-        self,
-        verb: str,
-        kind: str,
-        labels: str | Pairs | None,
-        namespace: str | None,
-        as_: str | None,
+        self, verb: str, kind: str, labels: str | Pairs | None, namespace: str | None, as_: str | None
     ) -> Request:
         request = Request(verb=verb, kind=kind, selector=self._selectors(labels, namespace))
         return _with_given(request, {"as_": as_})
@@ -295,9 +281,7 @@ def _with_given(request: Request, options: Mapping[str, object]) -> Request:
 
 
 def misdeclared(verb: str, error: DeclarationError) -> ReadError:
-    """Return a mistake in a selector or key as an error of a read. Because of a declaration error, Kopf would
-    drop a creation for good.
-    """
+    """Return a mistake in a selector as an error of a read: Kopf would drop a creation for the other."""
     what, remedy = (text.replace("namespaces=", "namespace=") for text in (error.what, error.remedy))
     return ReadError(f"cache.{verb}(): {what}", remedy=remedy)
 
@@ -400,9 +384,7 @@ def _require(fits: object, call: str, argument: str, given: object, wanted: str)
 
 
 def split_name(verb: str, kind: object, given: object, namespace: Any) -> tuple[Any, Any]:
-    """Return the name and the namespace of a key. Raise TypeError for a key with a namespace beside it, and
-    for a pair.
-    """
+    """Return the name and namespace of a key; raise TypeError for a pair, and for another namespace."""
     if isinstance(given, Key):
         if namespace is None:
             return given.name, given.namespace
@@ -469,9 +451,7 @@ def require_names(request: Request) -> None:
 
 
 def _split_owner(verb: str, options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the options of a read with the namespace of the owner instead of the owner, and what a request
-    has of the owner.
-    """
+    """Return the options with the namespace of the owner instead of it, and what to add to the request."""
     call, rest = f"cache.{verb}()", dict(options)
     has_owner, owner, controller = "owner" in rest, rest.pop("owner", None), rest.pop("controller", False)
     _require(isinstance(controller, bool), call, "controller", controller, "True or False")

@@ -34,9 +34,7 @@ class OutsideObject:
 
 
 def hiding(owner: str | None, within: str | None) -> Callable[[Request, Snapshot], list[OutsideObject]]:
-    """Return the function that finds objects outside of the filter, of one owner or of any. `within` is the
-    namespace of the owner, if no other one is requested: objects of a cluster-scoped kind have none.
-    """
+    """Return the function that finds objects outside, of one owner, in the namespace `within`, or of any."""
 
     def find(request: Request, snapshot: Snapshot) -> list[OutsideObject]:
         if within is not None and not snapshot.resource.kind.namespaced and request.selector is not None:
@@ -62,9 +60,7 @@ def _hidden(record: Record, wanted: tuple[str, ...]) -> OutsideObject:
 
 
 def _match(request: Request, snapshot: Snapshot) -> Match:
-    """Return the predicate of a request, by names and labels; raise OutsideFilter if some of the objects that
-    it requests may be on neither side.
-    """
+    """Return the predicate of a request; raise OutsideFilter if some objects may be on neither side."""
     compared, plan = compare(request, snapshot), snapshot.plan
     spaces = compared.selector.namespaces
     if not compared.is_covered:

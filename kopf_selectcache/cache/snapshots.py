@@ -73,9 +73,7 @@ _NAME = ("metadata", "name")
 
 
 class Snapshot(Struct, frozen=True, eq=False):
-    """The state of one kind for one read: the store, with the handler's own object over it if that is newer.
-    Each call of a method reads one generation.
-    """
+    """The state of one kind for one read. Each call of a method reads one generation."""
 
     comparisons: Comparisons
     store: Readable
@@ -84,8 +82,7 @@ class Snapshot(Struct, frozen=True, eq=False):
     body: Mapping[str, Any] | None = None
     """The body that the handler was called with, of any kind."""
     deleted: bool = False
-    """True if the handler was called with a deletion. The body then has the last labels of the object, which
-    no selector may match."""
+    """True if the handler was called with a deletion: no selector may match the labels of the body."""
     serving: Serving | None = None
     """The namespaces that the filter chooses by label; None if it chooses none."""
     plan: Plan | None = None
@@ -203,9 +200,7 @@ class Snapshot(Struct, frozen=True, eq=False):
     def _newest(
         self, key: tuple[str, str], held: Record | None, version: str, own: Own | None
     ) -> tuple[Record | None, str]:
-        """Return the object of a key, stored or newer, of the handler or of the own writes; and its version,
-        or the one as of which there is none.
-        """
+        """Return the newest object of a key, own or stored, and the version as of which that is true."""
         write = self.own_writes.get(key)
         if own is not None and not is_older(version, own.version):
             own = None  # The store has moved on since it was read.
@@ -230,10 +225,7 @@ class Snapshot(Struct, frozen=True, eq=False):
         return metadata.get("namespace") or "", metadata.get("name") or ""
 
     def _own(self, version: str) -> Own | None:
-        """Return the handler's own object if it is of this kind and newer than this version; else None.
-
-        Call it without the lock of the own writes: it calls the operator's transform and index functions.
-        """
+        """Return the handler's own object if it is newer than this version. Don't lock the own writes."""
         assert self.body is not None, "its key is that of the body"
         within = self.comparisons
         return own_of(
@@ -255,9 +247,7 @@ def _inside(record: Record | None) -> Record | None:
 
 
 def informer_of(runtime: Runtime, request: Request) -> Informer:
-    """Return the informer of the requested kind; raise NotDeclared if there is none, and NotSynced while the
-    cluster has not answered which kind the key names.
-    """
+    """Return the informer of the requested kind; raise NotDeclared, or NotSynced while it is unknown."""
     try:
         key = key_of(request.kind)
         try:
@@ -276,9 +266,7 @@ def informer_of(runtime: Runtime, request: Request) -> Informer:
 def open_snapshot(
     informer: Informer, request: Request, own: Mapping[str, Any] | None, *, deleted: bool
 ) -> Snapshot:
-    """Return a snapshot for this handler; raise NotSynced, StateError or Stale if the request needs streams
-    that cannot be read.
-    """
+    """Return a snapshot for this handler; raise NotSynced, StateError or Stale if it cannot be read."""
     state = informer.state
     store: Readable | None = None if state.has_several_streams else state.ready
     if store is None:
@@ -301,17 +289,13 @@ def open_snapshot(
 
 
 def is_as_of(informer: Informer, request: Request, at_least: AtLeast) -> bool:
-    """Return True if the streams that a request needs are as new as a version; raise ReadError if its order
-    is not known.
-    """
+    """Return True if the streams of a request are as new as a version; raise ReadError without an order."""
     require_comparable(informer, at_least)
     return is_as_new(informer, at_least, region_of(request))
 
 
 def require_shown(request: Request, snapshot: Snapshot, *, comparable: bool, pinned: bool = False) -> None:
-    """Raise Stale unless the requested object itself is shown as new as the version, as own writes are.
-    Versions from before a restore of the server are not comparable.
-    """
+    """Raise Stale unless the requested object itself is shown as new as the version, as own writes are."""
     assert request.at_least is not None, "only such requests can be behind"
     if request.name is not None and comparable:
         shown, _ = snapshot.get(request.namespace or "", request.name)
@@ -338,10 +322,7 @@ def require_declared(informer: Informer, request: Request) -> None:
 
 
 def require_readable(informer: Informer, request: Request, *, after: float | None = None) -> Readable:
-    """Return the store that the request needs; raise NotSynced or StateError if it cannot be.
-
-    `after` is the number of seconds that were waited.
-    """
+    """Return the store that a request needs; raise why it can't be read (`after` as many seconds)."""
     require_declared(informer, request)
     part = informer.state.part(region_of(request) if informer.state.has_several_streams else None)
     if part.error is not None:
@@ -353,9 +334,7 @@ def require_readable(informer: Informer, request: Request, *, after: float | Non
 
 
 def region_of(request: Request) -> Selector | None:
-    """Return the selector of the requested objects; None for all objects of the kind, and for a name that no
-    object can have.
-    """
+    """Return the selector of the requested objects; None for all, and for a name that no object can have."""
     if request.name is None:
         return request.selector
     try:
@@ -521,9 +500,7 @@ class Access:
 
 
 def get_record(request: Request, snapshot: Snapshot) -> Record:
-    """Return the record of one object; raise NotFound if it is proved absent, and OutsideFilter if it may
-    exist.
-    """
+    """Return the record of one object; raise NotFound if it is absent, OutsideFilter if it may exist."""
     comparisons, namespace, name = snapshot.comparisons, request.namespace or "", request.name or ""
     if comparisons.resource.kind.namespaced is not bool(namespace):
         require_place(request, comparisons.resource)
@@ -582,9 +559,7 @@ def _find_all(request: Request, snapshot: Snapshot) -> Candidates:
 
 
 def compare(request: Request, snapshot: Snapshot) -> Compared:
-    """Return the comparison of the request with the filter; raise ReadError if its options make no sense for
-    the kind.
-    """
+    """Return the comparison of the request with the filter; raise ReadError if its options do not fit."""
     if not request.is_plain:
         require_stored(request, snapshot.resource, snapshot.projection)
         if request.whole and snapshot.projection.partial:
@@ -596,9 +571,7 @@ def compare(request: Request, snapshot: Snapshot) -> Compared:
 
 
 def require_overlap(request: Request, compared: Compared, snapshot: Snapshot, *, lasts: bool = False) -> None:
-    """Raise OutsideFilter if none of the requested objects can ever be cached. A read that lasts goes on if
-    it names no namespace, and another one may gain the label.
-    """
+    """Raise OutsideFilter if none of the objects can ever be cached. One that `lasts` may wait for some."""
     if lasts and snapshot.serving is not None and compared.selector.namespaces is None:
         return
     if compared.is_excluded:
@@ -644,9 +617,7 @@ def match_of(request: Request, snapshot: Snapshot, compared: Compared) -> Match:
 
 
 def lasting_match(request: Request, snapshot: Snapshot, compared: Compared) -> Match:
-    """Return the predicate of a request that goes on when the filter changes; raise BadField for a field that
-    only the server knows, unless the present filter ensures it.
-    """
+    """Return the predicate of a request that goes on under any filter; raise BadField."""
     try:
         return snapshot.comparisons.match(compared.selector, request.where, under=Selector())
     except BadField:

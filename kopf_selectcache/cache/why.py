@@ -1,6 +1,4 @@
-"""`cache.why`: one object, cached or not, with the reason: the requirement that it fails in each branch of
-the filter, the state of the cache, and the missing permission. Shows labels, and nothing else of an object.
-"""
+"""`cache.why`: where one object stands, and why: requirements it fails, the state, missing permissions."""
 
 from __future__ import annotations
 
@@ -215,9 +213,7 @@ class MetadataRequest:
 def compare(
     branch: Selector, record: Record, resource: Resource, projection: Projection = METADATA_ONLY
 ) -> BranchResult:
-    """Compare an object with one branch of a filter. `projection` is that of the record; fields that it does
-    not have are left to the server.
-    """
+    """Compare an object with one branch. Fields that its projection lacks are left to the server."""
     fails, has = list[str](), dict[str, None]()
     if branch.namespace_label is not None and record.namespace not in (branch.namespaces or ()):
         label = str(branch.namespace_label)
@@ -307,9 +303,7 @@ async def _has_namespace(client: _Client, namespace: str | None) -> bool:
 
 
 def _located(request: Request, snapshot: Snapshot) -> tuple[Record, Standing]:
-    """Return an object that is cached, or that a split cache knows outside of its filter; raise the errors of
-    `get` for any other.
-    """
+    """Return an object that is cached, or known outside of the filter; raise the errors of `get`."""
     try:
         return snapshots.get_record(request, snapshot), Standing.CACHED
     except OutsideFilter as error:

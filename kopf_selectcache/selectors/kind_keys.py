@@ -1,7 +1,4 @@
-"""Checks the keys by which users name a kind, in declarations, in reads and as `kind=`. Asks no cluster.
-
-Kubernetes' own kinds are known. Only the cluster knows if there is a custom resource of a name.
-"""
+"""Checks the keys by which users name a kind. Kubernetes' own are known; of others only the cluster knows."""
 
 from __future__ import annotations
 
@@ -63,9 +60,7 @@ def text_of(key: KindKey) -> str:
 
 
 def key_of(given: object) -> KindKey:
-    """Return the name of a kind as a key: of a `kopf.Resource`, its group, version and plural. Raise
-    UnknownKind if none can be.
-    """
+    """Return the name of a kind as a key; raise UnknownKind if there can be none."""
     if isinstance(given, str):
         return given
     if not isinstance(given, tuple):
@@ -107,9 +102,7 @@ class Site:
 
 
 SETTINGS = Site(
-    assigned,
-    lambda key: f"in a startup handler: {assigned(key)} = 'app=web'",
-    "the operator has started",
+    assigned, lambda key: f"in a startup handler: {assigned(key)} = 'app=web'", "the operator has started"
 )
 """The settings of an operator."""
 
@@ -263,9 +256,7 @@ class Model(NamedTuple):
 
 
 class Unconnected:
-    """The `api` of a pykube object that was read from a cache. It has no client; each use raises an error
-    that names the remedy.
-    """
+    """The `api` of a pykube object that was read from a cache: each use raises an error with the remedy."""
 
     def __getattr__(self, name: str) -> NoReturn:
         if name.startswith("__"):  # Copying and pickling ask for these, and do without.
@@ -361,9 +352,7 @@ def item_of(wanted: str) -> str | None:
 
 
 def to_dict(obj: object) -> dict[str, Any] | None:
-    """Return an object of another client as a dict, with the names of JSON; None if it is of no client that
-    is known.
-    """
+    """Return an object of another client as a dict of JSON; None if it is of no client that is known."""
     if is_pykube(type(obj)):
         held = getattr(obj, "obj", None)
         return dict(held) if isinstance(held, Mapping) else None

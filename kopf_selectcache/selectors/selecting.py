@@ -23,9 +23,7 @@ def value_of(field: Column, record: Record, obj: Mapping[str, Any]) -> str:
 def selects(
     declared: Branches, record: Record, resource: Resource, projection: Projection = ALL
 ) -> bool | None:
-    """Return True if the filter selects an object; None if that depends on a field whose value only the
-    server knows, or on a field of an unreadable object. `projection` is that of the record.
-    """
+    """Return True if the filter selects an object; None if only the server knows one of its fields."""
     failed = failures(declared, record, resource, projection)
     return None if failed is None else not failed
 
@@ -33,9 +31,7 @@ def selects(
 def failures(
     declared: Branches, record: Record, resource: Resource, projection: Projection = ALL
 ) -> tuple[str, ...] | None:
-    """Return the first requirement that an object fails of each branch; none if the filter selects it. None
-    where `selects` returns None.
-    """
+    """Return the first requirement that an object fails of each branch; None if only the server knows."""
     labels = {term.label for branch in declared.branches for term in branch.terms}
     if not labels <= resource.kind.fields.keys():
         return None
@@ -56,9 +52,7 @@ def failures(
 
 
 def failures_outside(declared: Branches, record: Record) -> tuple[str, ...]:
-    """Return the first requirement that an object outside of the filter fails of each branch, judged by its
-    metadata. A branch that its metadata fits has a field that it fails: of several, all are returned.
-    """
+    """Return what an object outside fails of each branch, by its metadata; else one of the fields."""
     known = {"metadata.name": record.name, "metadata.namespace": record.namespace}
     failed = []
     for branch in declared.branches:

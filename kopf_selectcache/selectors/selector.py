@@ -52,8 +52,7 @@ from .text import (
 )
 
 AnyKind: TypeAlias = AnyKey | Kind
-"""A kind as users name it: `'pods'`, `'Pod'`, `'batch/v1/jobs'`, `('batch', 'v1', 'jobs')`, a
-`kopf.Resource`, or the description of one."""
+"""A kind as users name it: `'pods'`, `'batch/v1/jobs'`, a `kopf.Resource`, or the description of one."""
 
 MAX_TEXT = 65_536
 """The most characters of a selector's text. Servers refuse URLs long before they reach a megabyte."""
@@ -86,9 +85,7 @@ class Branches(ABC):
         labels: Mapping[str, str] = _NOTHING,
         fields: Mapping[str, str] = _NOTHING,
     ) -> bool:
-        """Return True if this object is selected. `fields` has its values by field label, without name and
-        namespace.
-        """
+        """Return True if this object is selected. `fields` has values by field label, without name."""
         _require_known(self)
         known = {**fields, "metadata.name": name, "metadata.namespace": namespace}
         return any(branch.failed(labels, known) is None for branch in self.branches)
@@ -156,9 +153,7 @@ class Branches(ABC):
                 raise ConflictingSelectors(what, remedy=_remedy_of(branch.conflict_in(known)))
 
     def narrowed_to(self, declared: Branches, *, kind: AnyKind | None = None) -> Selector | AnyOf | None:
-        """Return the part of this request that the filter covers, or None if there is none. Of each branch,
-        a part is returned that one selector can express.
-        """
+        """Return the part of this request that the filter covers, one selector for each branch, or None."""
         known = _kind(kind)
         parts = [_narrow(branch, declared.branches, known) for branch in self.branches]
         kept = list(dict.fromkeys(part for part in parts if part is not None))
@@ -293,9 +288,7 @@ class Selector(Branches):
         return query_of(self, name=one[0], namespace=one[1])
 
     def box(self, kind: Kind | None) -> Box:
-        """Return this selector as a box; raise NotSelectable if the server cannot select the kind by one of
-        the fields.
-        """
+        """Return this selector as a box; raise NotSelectable for a field that the server does not know."""
         try:
             if kind not in self._boxes:
                 self._boxes[kind] = box_of(
@@ -315,9 +308,7 @@ class Selector(Branches):
             raise NotSelectable(what, remedy=remedy, field=field, selectable=selectable) from None
 
     def failed(self, labels: Mapping[str, str], fields: Mapping[str, str]) -> str | None:
-        """Return the first requirement, as text, that an object with these labels and fields fails, or
-        None.
-        """
+        """Return the first requirement, as text, that an object fails, or None."""
         for argument, values in (("namespace", self.namespaces), ("name", self.names)):
             if values is not None and fields[f"metadata.{argument}"] not in values:
                 return (
@@ -562,9 +553,7 @@ def _kind(kind: AnyKind | None) -> Kind | None:
 
 
 def _narrow(request: Selector, declared: tuple[Selector, ...], kind: Kind | None) -> Selector | None:
-    """Return the request if it is covered; else limited to namespaces in which it is covered; else its
-    intersection with the branch that adds the fewest and the widest restrictions.
-    """
+    """Return the request if it is covered; else within namespaces where it is; else the widest overlap."""
     asked = request.box(kind)
     if conflict(asked) is not None:
         return None
@@ -594,15 +583,11 @@ def _narrow(request: Selector, declared: tuple[Selector, ...], kind: Kind | None
 
 
 def _intersection(request: Selector, branch: Selector, both: Box, kind: Kind | None) -> Selector:
-    """Return the intersection of both selectors. In a dimension where one of them implies the other, only its
-    requirements are written.
-    """
+    """Return the intersection of both. Where one implies the other, only its requirements are written."""
     asked, held = request.box(kind), branch.box(kind)
 
     def needed(at: Dimension) -> tuple[bool, bool]:
-        """Return if the requirements of the request, and those of the branch, are needed in this
-        dimension.
-        """
+        """Return if the requirements of the request, and of the branch, are needed here."""
         if at not in held or at not in asked:
             return at in asked, at in held
         if (asked[at] & ~held[at]).empty:
@@ -669,9 +654,7 @@ class Verdict:
 
     @cached_property
     def narrowest(self) -> Selector | AnyOf | None:
-        """The part of the request that the filter covers: within the namespaces of the filter if that is
-        enough, else within one of its branches; None if there is none.
-        """
+        """The part of the request that the filter covers, within its namespaces or a branch; else None."""
         return self.request.narrowed_to(self.filter, kind=self.kind)
 
     def __str__(self) -> str:

@@ -1,7 +1,4 @@
-"""Turns the TypeError of a call that does not fit a function's signature into an error of this library.
-
-Kopf retries a handler after a TypeError for ever, also a startup handler. Other TypeErrors pass unchanged.
-"""
+"""Turns the TypeError of a misfitting call into an error of this library: Kopf would retry it for ever."""
 
 from __future__ import annotations
 
@@ -23,24 +20,16 @@ def near(word: str, known: Iterable[str], *, likeness: float = 0.7) -> str | Non
 
 _P = ParamSpec("_P")
 
-
 _R = TypeVar("_R")
-
 
 _E = TypeVar("_E", bound=Exception)
 
 Advise: TypeAlias = Callable[[tuple[object, ...], Mapping[str, object], Mapping[str, object]], str]
-"""Returns the remedy for the positional arguments of a call, the keywords of unknown names, and all keywords;
-or an empty text.
-"""
+"""Returns the remedy for positional arguments, unknown keywords and all keywords; or an empty text."""
 
 
 def check_call(
-    error: Callable[..., Exception],
-    called: str,
-    *,
-    instead: str = "",
-    advise: Advise = lambda *_: "",
+    error: Callable[..., Exception], called: str, *, instead: str = "", advise: Advise = lambda *_: ""
 ) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
     """Make a function raise this error for arguments that do not fit its signature.
 
@@ -118,7 +107,6 @@ _ELSEWHERE = {
 }
 """Arguments of other clients, and those of this package that mean the same."""
 
-
 FIELD_OR_PATH = (
     "fields= takes fields that the server can select by\n"
     "For any other path, reads and on.change take where={'spec.replicas': 3}"
@@ -178,9 +166,7 @@ class _Omitted:
 
 
 def signature_of(fn: Callable[..., object]) -> inspect.Signature:
-    """Return the signature of a function, with each of its `**options: Unpack[...]`, and without parameters
-    of the type Never.
-    """
+    """Return the signature with each `**options: Unpack[...]`, and without parameters of the type Never."""
     signature, parameters = inspect.signature(fn), list[inspect.Parameter]()
     for each in signature.parameters.values():
         if each.kind is each.VAR_KEYWORD and (options := _unpacked(fn, each)):
@@ -204,9 +190,7 @@ def _unpacked(fn: Callable[..., object], parameter: inspect.Parameter) -> dict[s
 
 
 def _options_of(fn: Callable[..., object]) -> frozenset[str]:
-    """Return all keywords of a function that takes `**options: Unpack[...]`, which Python lets it take with
-    every name; no keywords of another function.
-    """
+    """Return all keywords of a function that takes `**options: Unpack[...]`; none of another function."""
     parameters = inspect.signature(fn).parameters.values()
     if not any(each.kind is each.VAR_KEYWORD and _unpacked(fn, each) for each in parameters):
         return frozenset()

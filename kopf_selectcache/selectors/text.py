@@ -1,6 +1,4 @@
-"""The parts of a selector as users write them: labels and fields, parsed, and lists of names and namespaces,
-checked. Knows no kinds.
-"""
+"""The parts of a selector as users write them, parsed and checked. Knows no kinds."""
 
 from __future__ import annotations
 
@@ -169,9 +167,7 @@ class FieldSelector:
         return cls(_from_dict("field", fields, "{'spec.nodeName': 'node01'}", fields_from_dict))
 
     def matches(self, fields: Mapping[str, str]) -> bool:
-        """Return True if an object with these values of field labels is selected; a field that is not there
-        is empty.
-        """
+        """Return True if an object with these values is selected; an absent field is empty."""
         return all(term.matches(fields) for term in self.terms)
 
     def __str__(self) -> str:
@@ -265,9 +261,7 @@ class Unset(_Named):
 
 
 class Everything(_Named):
-    """The type of `EVERYTHING`: no restriction, in spite of the next levels. It is a label selector and a
-    field selector without requirements.
-    """
+    """The type of `EVERYTHING`: no restriction, whatever the defaults. It selects all labels and fields."""
 
     EVERYTHING = "everything"
 

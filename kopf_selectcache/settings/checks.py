@@ -1,6 +1,4 @@
-"""Checks of the values of options: each returns the complaint and the remedy, or None. Sizes in bytes, as
-Kubernetes writes them, and the options of a kind with their checks.
-"""
+"""Checks of options, paths and indexes: each returns the complaint and the remedy, or None; and sizes."""
 
 from __future__ import annotations
 
@@ -28,9 +26,7 @@ LEAST = 64 * 1024
 
 _BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50, "Ei": 2**60}
 
-
 _DECIMAL = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15, "E": 10**18}
-
 
 _QUANTITY = re.compile(r"([0-9]+(?:\.[0-9]+)?)(|[kMGTPE]|[KMGTPE]i|[eE][0-9]{1,2})")
 
@@ -116,10 +112,7 @@ def interval(value: object) -> Complaint:
 
 def objects_per_page(value: object) -> Complaint:
     if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= 100_000:
-        return (
-            "not a whole number from 1 to 100000",
-            "Assign the number of objects per page, such as 500",
-        )
+        return ("not a whole number from 1 to 100000", "Assign the number of objects per page, such as 500")
     return None
 
 
@@ -292,9 +285,7 @@ def _require_parts(argument: str, given: Callable[..., object]) -> None:
 
 
 def _require_function(argument: str, given: object, returns: str, *, by_parts: bool = False) -> None:
-    """Raise DeclarationError unless this is a plain function that can be called with an object alone. With
-    `by_parts`, it might take the parts of an object as well.
-    """
+    """Raise DeclarationError unless this is a plain function of an object, or, `by_parts`, of its parts."""
     wanted = f"a plain function of one object, as a dict, that returns {returns}"
     require(callable(given), DeclarationError, "Cached()", argument, given, wanted)
     reason, remedy = "a coroutine function" if is_async(given) else "", f"Give {wanted}"
@@ -318,9 +309,7 @@ def _paths(name: str, given: object) -> Iterator[Path]:
 
 
 def _checked(path: object, argument: str, what: str) -> Path:
-    """Return a path of an argument, where it is written as `what`; raise DeclarationError if it can lead
-    nowhere.
-    """
+    """Return a path of an argument, written as `what`; raise DeclarationError if it can lead nowhere."""
     is_path = all(isinstance(key, str) for key in (path if isinstance(path, tuple) else (path,)))
     if not is_path or (wrong := wrong_path(cast("Path", path))):
         reason = f"{what} {wrong}" if is_path else f"{argument} has {shown(path)}"

@@ -55,9 +55,7 @@ from .planner import MOST_DIVIDED, MOST_STREAMS, Plan, Stream, check_streams, pl
 from .sharding import in_own_namespaces
 
 Filter: TypeAlias = str | LabelDict | Branches | Everything | Sequence[Branches | str]
-"""A filter of a kind: a label selector as text or as a dict, a Selector, EVERYTHING, or a list of these: an
-OR."""
-
+"""A filter of a kind: a label selector as text or dict, a Selector, EVERYTHING, or a list of these (OR)."""
 
 _FILTERS = (
     "a label selector such as 'app=web', a dict of labels, a Selector(...), or a list of them for an OR"
@@ -87,41 +85,30 @@ class Cached:
     """The part of each object that is stored: its identity and `keep=`, or all but `drop=`; then the result
     of `transform=`. With `metadata_only=True`, the server is asked for metadata and sends nothing else.
 
-    The paths are lists of text with dots, `'spec.nodeName'`, or of tuples, where a key has a dot itself. They
-    lead through lists to each item. `metadata.managedFields` is dropped unless `keep=` names it:
-    `keep=['*', 'metadata.managedFields']` stores whole objects with it. Other parts cannot be read, but
-    objects are selected as if they were stored. A transform receives a copy of the object and returns it; it
-    must not change its identity. """
+    Paths are texts with dots, `'spec.nodeName'`, or tuples, and lead through lists to each item.
+    `metadata.managedFields` is dropped unless `keep=` names it. Objects are selected as if they were stored
+    as a whole. A transform receives a copy of the object and returns it; its identity must not change."""
     share_watches: bool
-    """True if the names of a Selector share one watch of their namespace, rather than have one each.
-
-    That needs permission to list and watch all objects there. The server sends all of them, and only the
-    named ones are stored. With a watch for each name, a Role with `resourceNames` is enough. """
+    """True if the names of a Selector share one watch of their namespace, rather than have one each. It needs
+    permission to list and watch all objects there; with a watch for each name, `resourceNames` are enough."""
 
     storage: Storage | None
-    """The storage of objects, `"packed"`, `"raw"` or `"auto"`, if it differs from `storage` of
-    the settings."""
+    """The storage of objects, `"packed"`, `"raw"` or `"auto"`, if it differs from the settings."""
 
     max_bytes: Size | None
-    """The most memory, as bytes or as a quantity such as `"200Mi"`; None for no limit.
-
-    A cache that grows beyond it is let go: it holds nothing, and its reads raise `Oversized`.
-    """
+    """The most memory, such as `"200Mi"`. A cache beyond it is emptied: its reads raise `Oversized`."""
 
     indexes: tuple[Indexed, ...]
-    """Indexes, which find objects without looking at all of them, besides labels and owners: `index={'image':
-    images, 'node': 'spec.nodeName'}`.
+    """Indexes by name: `index={'image': images, 'node': 'spec.nodeName'}`.
 
-    Each is a path, through lists to each item, or a function of an object that returns a text, a list of
-    texts, or None. Reads name it: `cache.list_cached('pods', index={'image': 'nginx:1'})`; reads with
-    `where=` of the path use it by themselves. Values are read off objects as they come: what is dropped can
-    be found by, though it cannot be read. """
+    Each is a path, or a function of an object that returns a text, a list of texts, or None. Reads name it:
+    `cache.list_cached('pods', index={'image': 'nginx:1'})`; those with `where=` of the path use it, too."""
 
     namespaces: Namespaces | Everything | Unset = field(repr=False)
     """The namespaces of the filter, with a selector each, unless its selectors have them.
 
     `namespaces={'shop': 'tier=gold', ALL_OTHERS: 'app=web'}`: a part of the selector that an entry leaves
-    out is that of the filter. An empty dict stands for all namespaces, in spite of the defaults. """
+    out is that of the filter."""
 
     page_limit: int | None = field(repr=False)
     """The most objects in one page of a list, if it differs from that of the defaults or the settings."""
@@ -130,24 +117,20 @@ class Cached:
     """The seconds between two audits, if they differ from those of the defaults or the settings."""
 
     outside: Literal["metadata"] | None
-    """`"metadata"` to know the names, labels and owners of all other objects in the namespaces of the filter,
-    so that each `get` there has an exact answer (a split cache)."""
+    """`"metadata"` to know the labels and owners of all other objects there: a `get` has an exact answer."""
 
     bookmarks: bool | None = field(repr=False)
     """False to request watches without bookmarks, if it differs from the defaults or the settings."""
 
     resync: float | None = field(repr=False)
-    """The average seconds between two resyncs, in which subscribers receive each stored object again; None
-    or 0 for no resync."""
+    """The average seconds between two resyncs: subscribers receive each object again; None or 0 for none."""
 
     sharded: bool | None = field(repr=False)
-    """Where replicas share the work (`settings.selectcache.sharding`): True to cache only the namespaces of
-    this replica, False to cache the same in each. By default, kinds with handlers are divided, unless
-    reconcilers of other kinds watch them or admission handlers read them."""
+    """Among replicas (`settings.selectcache.sharding`): True to cache the namespaces of this one, False to
+    cache the same in each. By default, kinds with handlers are divided, unless others read them."""
 
     divided: str = field(repr=False, compare=False)
-    """The reason for which the namespaces are divided among replicas: the runtime decides it. Empty if they
-    aren't."""
+    """The reason for which the namespaces are divided among replicas. Empty if they aren't."""
 
     given: frozenset[str] = field(repr=False, compare=False)
     """The names of the options that are set. The defaults complete the others."""
@@ -347,10 +330,7 @@ def stored_part(
 ) -> Projection:
     """Return the projection of these options; raise DeclarationError."""
     return projection(
-        keep=None if keep is EVERYTHING else keep,
-        drop=drop,
-        transform=transform,
-        metadata_only=metadata_only,
+        keep=None if keep is EVERYTHING else keep, drop=drop, transform=transform, metadata_only=metadata_only
     )
 
 
@@ -479,9 +459,7 @@ class Selectors(MutableMapping[KindKey, Selector | AnyOf]):
 
     @contextmanager
     def in_use(self) -> Iterator[None]:
-        """Refuse changes meanwhile, rather than take them without effect; what is declared may be declared
-        again.
-        """
+        """Refuse changes meanwhile, rather than take them without effect."""
         self._uses += 1
         try:
             yield
@@ -500,9 +478,7 @@ class Selectors(MutableMapping[KindKey, Selector | AnyOf]):
 
 
 def _joined(key: KindKey, kind: Kind | None, parts: Sequence[_Declaration]) -> Cached:
-    """Return what handlers have declared of a kind together: an OR of all that is added, and of the
-    assignment. Raise ConflictingSelectors if two assignments, or their options, differ.
-    """
+    """Return the OR of all that handlers declare of a kind; raise ConflictingSelectors if they differ."""
     assigned = [each for each in parts if not each.is_added] or [parts[0]]
     chosen = next((each for each in parts if each.options is not None), assigned[0])
     for other in assigned:
@@ -557,9 +533,7 @@ _DNS = frozenset(
 
 
 def checked(key: KindKey, kind: Kind | None, value: Declared, **options: Any) -> Cached:
-    """Return the declaration of a kind, with the options of `Cached`; raise DeclarationError if it makes no
-    sense. `kind` is that of the key, if it is known.
-    """
+    """Return the declaration of a kind, with options of `Cached`; raise DeclarationError if it is wrong."""
     with named(key):
         if isinstance(value, Cached) and options:
             what = f"a Cached(...) can't be combined with {', '.join(f'{name}=' for name in options)}"
@@ -609,9 +583,7 @@ def _filter_of(value: object) -> Selector | AnyOf:
 
 
 def check(key: KindKey, kind: Kind | None, cached: Cached) -> None:
-    """Raise DeclarationError if no object can ever be selected, or too many lists and watches would be
-    needed.
-    """
+    """Raise DeclarationError if no object can ever be selected, or too many watches are needed."""
     cached.filter.require_satisfiable(kind=kind)
     if kind is not None:
         require_divisible(cached, kind)

@@ -201,8 +201,7 @@ class Assembled:
     filter: Selector | AnyOf
     origins: tuple[Origin, ...] = field(default=(), compare=False)
     unconfined: Assembled | None = None
-    """The filter without default namespaces, for a kind that turns out to be cluster-scoped; None if that is
-    known, or if there are none."""
+    """The filter without default namespaces, for a kind that may be cluster-scoped; else None."""
 
 
 def assemble(
@@ -322,9 +321,7 @@ def _parts(decided: Iterable[_Decided]) -> dict[str, Any]:
 
 
 def _places(branch: Selector, chosen: object, level: Level) -> Collection[Place]:
-    """Return the namespaces of a branch: its own, else the chosen ones. A field selector that names a
-    namespace replaces default ones. Beside those of the kind it applies as well, as every other does.
-    """
+    """Return the namespaces of a branch: its own, else the chosen ones, unless its fields name one."""
     if branch.namespace_label is not None:
         return ()
     if branch.namespaces is not None:
@@ -400,8 +397,7 @@ class Outer(NamedTuple):
 
     selector: Selector
     others: tuple[Selected, ...] = ()
-    """The objects that it does not store, because the filter selects them, or another outer stream has them.
-    Empty if the server excludes them."""
+    """The objects that it does not store, because the filter selects them, or another stream has them."""
 
 
 class _Part(NamedTuple):

@@ -81,8 +81,7 @@ class Defaults:
     fields: str | FieldDict | FieldSelector | Everything | Unset = UNSET
     """The field selector."""
     namespaces: NamespacesGiven | Namespaces = UNSET
-    """The namespaces, as a list, or as a dict with a selector for each. They do not concern cluster-scoped
-    kinds."""
+    """The namespaces, as a list, or as a dict with a selector for each; ignored by cluster-scoped kinds."""
     keep: Collection[Path] | Everything | Unset = UNSET
     drop: Collection[Path] | Unset = UNSET
     """`keep` and `drop` do not concern a kind that has either of its own, or `metadata_only`."""
@@ -181,9 +180,7 @@ def _as_written(value: object) -> object:
 
 
 def _inherited(cached: Cached, defaults: Defaults, *, kind: Kind | None, fallback: object) -> Cached:
-    """Return a declaration in which the defaults have completed what is unset. `fallback` has options of the
-    same names as some of the table.
-    """
+    """Return a declaration with the defaults. `fallback` has options of the same names."""
     values: dict[str, Any] = {name: vars(defaults)[name] for name in _DEFAULT_NAMES}
     labels, fields, namespaces = (values[name] for name in ("labels", "fields", "namespaces"))
     assembled = assemble(
@@ -242,8 +239,7 @@ class WatchError:
     verb: str
     """`list` or `watch`."""
     reason: str
-    """The reason as in the metric `kopf_selectcache_failures_total`: a status such as `403`, `lost`,
-    `expired`, and so on."""
+    """The reason as in the metric `kopf_selectcache_failures_total`: such as `403`, `lost` or `expired`."""
     state: str
     """The state of the list or watch after it: `synced`, `stale`, `forbidden`, and so on."""
     message: str
@@ -253,8 +249,7 @@ class WatchError:
 OnWatchError: TypeAlias = Callable[[WatchError], object]
 
 LEAST_PAGE_BYTES = 16 * 1024**2
-"""The least `max_page_bytes`. A page of several objects may have 16 MB (`core.protocol.pager`), and a single
-object of some aggregated servers as well."""
+"""The least `max_page_bytes`: a page may have 16 MB, and a single object of some servers as well."""
 
 State: TypeAlias = Literal[
     "syncing", "stale", "stalled", "unauthorized", "forbidden", "missing", "rejected", "oversized"
@@ -274,157 +269,107 @@ class SelectCacheSettings:
     """
 
     selectors: Selectors = field(default_factory=Selectors)
-    """
-    The filter of each kind that is cached: `selectors['v1/pods'] = 'app=web'`.
+    """The filter of each kind that is cached: `selectors['v1/pods'] = 'app=web'`.
 
-    The keys are those of Kopf's own settings and decorators: `'pods'`, `'po'`, `'Pod'`, `'pods.v1'`,
-    `'jobs.batch'`, `'v1/pods'`, `'batch/v1/jobs'`, and tuples such as `('batch', 'v1', 'jobs')`. There is no
-    wildcard, because a cache of all kinds would be as large as the cluster. A value is the text of a label
-    selector, a Selector, a list of these, which means OR, or a Cached, which also has options of the kind.
+    The keys are those of Kopf's own settings and decorators: `'pods'`, `'Pod'`, `'batch/v1/jobs'`, and tuples
+    such as `('batch', 'v1', 'jobs')`. A value is the text of a label selector, a Selector, a list of these,
+    which means OR, or a Cached, which also has options of the kind.
 
-    A filter without namespaces covers the namespaces that the operator itself watches: all with `kopf run
-    -A`, one with `kopf run -n`. Declare filters in startup handlers: changes are refused once the operator
-    has started. """
+    A filter without namespaces covers those that the operator itself watches. Declare filters in startup
+    handlers: changes are refused once the operator has started."""
 
     defaults: Defaults = field(default_factory=Defaults)
-    """
-    Selectors and options of all kinds that do not have their own: `defaults.labels = 'team=shop'`.
+    """Selectors and options of all kinds that do not have their own: `defaults.labels = 'team=shop'`.
 
-    A value of a kind replaces the default. In a kind, `EVERYTHING` selects all objects in spite of the
-    defaults. `cache.info(kind).origins` returns where each value comes from. """
+    A value of a kind replaces the default. `cache.info(kind).origins` returns where each value comes from."""
 
     page_limit: int = 500
-    """The most objects in one page of a list. The default is `settings.watching.chunk_size`, if that is
-    set."""
+    """The most objects in one page of a list; by default `settings.watching.chunk_size`, if that is set."""
 
     max_page_bytes: Size = "64Mi"
-    """The size limit of one response of the server, decompressed: as bytes or as a quantity such as `"64Mi"`.
-    Watches are not limited.
+    """The size limit of one response of the server, decompressed, such as `"64Mi"`. Watches are not limited.
 
-    Reading stops at this limit. Pages of a list aim at 4 MB: the larger the objects, the fewer are requested
-    in one page. Only a single object, or the response of a server that ignores `limit`, can reach the limit.
-    The cache is then `stalled`, or `stale` if it was synced before. """
+    Reading stops at this limit: the cache is then `stalled`, or `stale` if it was synced before."""
 
     gzip: bool | None = None
-    """True to request lists in gzip, False not to. None requests it, unless the operator runs in a pod.
-
-    With gzip, a list takes a fourth to a seventh of the bytes, and longer where the network is fast, as
-    between the pods of a cluster. """
+    """True to request lists in gzip, False not to. None requests it, unless the operator runs in a pod."""
 
     initial: Literal["pages", "stream"] = "pages"
-    """The request for the first content of a cache: as a list in pages, or as a stream (WatchList, since
-    Kubernetes 1.34).
+    """The request for the first content: a list in pages, or a stream (WatchList, since Kubernetes 1.34).
 
-    A stream takes less of the server's memory. If a server cannot stream, pages are requested.
-    """
+    A stream takes less of the server's memory. If a server cannot stream, pages are requested."""
 
     bookmarks: bool = True
     """False to request watches without bookmarks, for servers or proxies that cannot send them.
 
-    A bookmark shows that a silent watch is alive, and as of which version. Without them, a silent watch
-    counts as dead only after four times `idle_timeout`. The `age` of a kind without events grows until then,
-    and a handler of such a kind may wait for a list. `initial = "stream"` needs a bookmark for its end. """
+    A silent watch then counts as dead after four times `idle_timeout`, and the `age` grows until then."""
 
     on_watch_error: OnWatchError | None = None
-    """A function that is called with a `WatchError` for each failed list or watch, besides the log.
+    """A plain function that is called with a `WatchError` for each failed list or watch, besides the log.
 
-    It is called on the operator's loop, and must neither wait nor be async. The cache tries again by itself,
-    whatever the function does. """
+    It is called on the operator's loop. The cache tries again by itself, whatever the function does."""
 
     storage: Storage = "auto"
     """The storage of objects: `"packed"`, `"raw"` (as JSON), or `"auto"`: packed where that is worthwhile.
 
-    Packed objects take less memory, and longer to read. They are compressed with a dictionary of the contents
-    that objects of a kind have in common, trained on the first objects. Packing is worthwhile for 100 objects
-    or more that become a third smaller. `Cached(..., storage="raw")` sets this for one kind, such as a kind
-    that is read all the time. """
+    Packed objects take less memory, and longer to read. `Cached(..., storage=...)` is for one kind."""
 
     max_bytes: Size | None = None
-    """The memory limit of all caches together, as bytes or as a quantity such as `"1Gi"`; None for no limit.
+    """The memory limit of all caches together, such as `"1Gi"`; None for no limit.
 
-    The cache that exceeds the limit is evicted: it is emptied, its reads raise `Oversized` with a selector
-    that would fit, and it is tried again now and then. Other caches are not affected. `Cached(...,
-    max_bytes="200Mi")` limits one kind. """
+    The cache that exceeds it is emptied, its reads raise `Oversized`, and it is tried again now and then."""
 
     sync_timeout: float = 120.0
-    """The seconds that `cache.wait_synced()` waits by default, and within which the first list of a cache
-    must be complete.
+    """The seconds that `cache.wait_synced()` and decorated handlers wait, and that a first list may take.
 
-    After that the cache is `stalled`: its reads raise `Stalled` until the list is complete. Decorated
-    handlers wait for this time at most, and hold no thread meanwhile. """
+    After that the cache is `stalled`: its reads raise `Stalled` until the list is complete."""
 
     admission_timeout: float = 5.0
-    """The seconds that an admission handler waits for the caches that it reads. After that the request is
-    refused.
+    """The seconds that an admission handler waits for its caches before the request is refused.
 
-    Keep it below the timeout of the webhook (10 seconds, unless its configuration has another one). Only this
-    option may be changed while the operator runs. """
+    Keep it below the timeout of the webhook. Only this option may be changed while the operator runs."""
 
     idle_timeout: float = 70.0
-    """
-    The seconds without data after which a watch counts as dead, and is opened again.
+    """The seconds without data after which a watch is opened again; servers send a bookmark every minute.
 
-    Servers send a bookmark every minute. The default is `settings.watching.inactivity_timeout`, if that is
-    set. """
+    The default is `settings.watching.inactivity_timeout`, if that is set."""
 
     batch_delay: float = 0.01
-    """The seconds for which the events of a busy watch are collected, to be read together: while more than
-    300 come in a second.
-
-    Readers see such a change that much later, and the events take less CPU. With 0, each event
-    is read as it comes. """
+    """The seconds for which events are collected, if more than 300 come in a second; 0 to read each."""
 
     request_timeout: float = 60.0
-    """The seconds that one request may take, except for watches. The default is
-    `settings.networking.request_timeout` if that is shorter."""
+    """The seconds that one request may take; by default `settings.networking.request_timeout` if shorter."""
 
     fetch_per_second: float = 20.0
-    """The most requests per second of `cache.fetch()`, `cache.fetch_list()` and `cache.is_deleted()`, for all
-    handlers together."""
+    """The most requests per second of `fetch`, `fetch_list` and `is_deleted`, of all handlers together."""
 
     audit_interval: float = 3600.0
     """The seconds between two audits of a cache, on average; 0 for no audits.
 
-    An audit compares the names and versions of the cache with those of the server. It finds events that the
-    server has lost on a watch: these are logged and counted, and the cache is listed again. Each interval is
-    between half and one and a half times this value, so that operators do not audit at the same time. `await
-    cache.audit(kind)` audits at once. """
+    An audit compares names and versions with the server's, and relists what a watch has lost."""
 
     failing_probe: bool | Mapping[State, float] | Collection[State] = False
-    """
-    The states of a cache in which the liveness probe fails, so that the operator is restarted.
+    """The states of a cache in which the liveness probe fails, so that the operator is restarted.
 
     True stands for `stalled`, `unauthorized` and `forbidden`. A dict has states with the number of seconds
     that a cache must have been in them: `{"stale": 120, "stalled": 0}`. A list of states stands for 0 seconds
-    each. In all other states the probe reports the state of each cache, and succeeds. A restart drops the
-    contents of stale caches, which can still be read, and syncs again. It does not help caches that are
-    missing, rejected or oversized. """
+    each. A restart drops the contents of stale caches, which can still be read."""
 
     one_watch: bool = True
     """False lets Kopf watch all kinds of its handlers itself. By default, its handlers of a kind are fed from
-    the cache, where that is proved safe, so that the kind is watched once.
-
-    It is safe if the filter selects all objects that the handlers select, and whole objects are stored. Kopf
-    watches other kinds itself, beside the cache: `selectcache check` and the log at the start say why. """
+    the cache, where the filter selects all that they select, and whole objects are stored."""
 
     narrow_handlers: bool = False
     """True narrows Kopf's own watch of a kind that has handlers to the filter of the cache.
 
-    Kopf has its own watches for its handlers, of all objects of their kinds. True adds the filter to Kopf's
-    `settings.watching.label_selectors` and `field_selectors`: handlers then see only objects within the
-    filter. Kinds with daemons, timers or deletion handlers are not narrowed, and a warning is logged: Kopf
-    would lose track of an object that leaves the filter. This needs Kopf 1.45. Fields that a custom resource
-    itself declares as selectable are not added: Kopf would end if the cluster cannot select by them. """
+    Handlers then see only objects within the filter. Kinds with daemons, timers or deletion handlers are not
+    narrowed: Kopf would lose track of an object that leaves the filter. This needs Kopf 1.45."""
 
     sharding: Sharding | None = None
     """How several replicas divide the work; None for one replica."""
 
     events: bool = False
-    """True records the events of Kopf as a `Recorder` does: counted, combined and limited, with the types of
-    the API.
-
-    These are the events of `kopf.event`, `kopf.info`, `kopf.warn` and `kopf.exception`, and of logging, as
-    `settings.posting` has them. """
+    """True records the events of Kopf and of logging as a `Recorder` does: counted, combined, limited."""
 
     if not TYPE_CHECKING:  # With these methods, type checkers would accept any attribute.
 
@@ -455,9 +400,7 @@ class SelectCacheSettings:
             super().__setattr__(name, value)
 
         def __getattr__(self, name: str) -> NoReturn:
-            """Refuse to read an option that does not exist: it must end the operator, as its assignment
-            does.
-            """
+            """Refuse to read an option that does not exist: it must end the operator."""
             raise (
                 AttributeError(name)
                 if name.startswith("_")
@@ -508,9 +451,7 @@ class SelectCacheSettings:
         return "KUBERNETES_SERVICE_HOST" not in environ if self.gzip is None else self.gzip
 
     def probe_limits(self) -> Mapping[str, float]:
-        """Return the states in which the liveness probe fails, with the seconds that a cache must have been
-        in them.
-        """
+        """Return the states in which the liveness probe fails, with the seconds that they must last."""
         given = self.failing_probe
         if isinstance(given, Mapping):
             return dict(given)
@@ -519,9 +460,7 @@ class SelectCacheSettings:
         return dict.fromkeys(given, 0.0)
 
     def with_defaults(self, **defaults: Any) -> SelectCacheSettings:
-        """Return a copy in which options that were not assigned have these values; None stands for the
-        default.
-        """
+        """Return a copy in which unassigned options have these values; None stands for the default."""
         assigned = vars(self)["_assigned"]
         taken = {
             name: value for name, value in defaults.items() if value is not None and name not in assigned
@@ -612,7 +551,6 @@ def _sharding(value: object) -> Complaint:
 
 
 _SECONDS = number(0.001, LONGEST, "seconds")
-
 
 _CHECKS: Mapping[str, Callable[[object], Complaint]] = {
     "selectors": _selectors,

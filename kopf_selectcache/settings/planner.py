@@ -51,8 +51,7 @@ MOST_STREAMS = 100
 """Maximum of streams of one filter. Each is a connection, and takes memory of the server."""
 
 MOST_DIVIDED = 16
-"""Maximum of streams of a filter of which replicas have a part each: a stream of its own for each of many
-namespaces would take more memory than the other replicas save."""
+"""Maximum of streams of a divided filter: one for each of many namespaces takes more memory than it saves."""
 
 MOST_UNJOINED = 1_000
 """Maximum of streams of a filter whose streams would be joined, if the operator had the permission."""
@@ -69,8 +68,7 @@ class Stream:
     """One list and watch."""
 
     selector: Selector
-    """Its part of the filter: one name, unless names share a watch; at most one namespace, unless several are
-    joined."""
+    """Its part of the filter: of one name unless names share a watch, of one namespace unless joined."""
     is_outside: bool = False
     """True if its objects are outside of the filter: their metadata alone is requested."""
     others: tuple[Selected, ...] = ()
@@ -114,9 +112,7 @@ class Stream:
         return self.shares_names or len(self.selector.namespaces or ()) > 1
 
     def may_hold(self, record: Record) -> bool:
-        """Return True if it could hold this object, judged by its metadata. The values of its fields are
-        unknown here.
-        """
+        """Return True if it could hold this object, judged by its metadata alone."""
         return (
             self.keys.have(record.key)
             and all(each.matches(record.labels) for each in self.selector.requirements)
@@ -160,8 +156,7 @@ class Plan:
     """As declared, with the namespaces that the operator is confined to: what verdicts are made with."""
     streams: tuple[Stream, ...]
     needless: tuple[Selector, ...] = ()
-    """The declared branches that select nothing that the others do not: most often a mistake, worth a line in
-    the log."""
+    """The declared branches that select nothing that the others do not: most often a mistake."""
     labels: tuple[LabelSelector, ...] = ()
     """The label selectors that choose namespaces."""
     is_split: bool = False
@@ -239,25 +234,14 @@ def plan(
         raise _too_many(len(streams), allowed)
     needless = [] if labels else needless  # A namespace may gain a label.
     return Plan(
-        filter_,
-        tuple(streams),
-        tuple(branches[at] for at in needless) + tuple(nowhere),
-        labels,
-        is_split,
+        filter_, tuple(streams), tuple(branches[at] for at in needless) + tuple(nowhere), labels, is_split
     )
 
 
 def check_streams(
-    declared: Selector | AnyOf,
-    key: KindKey,
-    kind: Kind | None,
-    *,
-    share_watches: bool = False,
+    declared: Selector | AnyOf, key: KindKey, kind: Kind | None, *, share_watches: bool = False
 ) -> None:
-    """Raise DeclarationError if a filter takes too many streams in an operator that watches all namespaces.
-
-    Folding makes them fewer, so only a filter with many names, namespaces and branches is planned.
-    """
+    """Raise DeclarationError if a filter with many names and branches takes too many streams."""
     if _count(declared.branches, share_watches=share_watches) > MOST_STREAMS:
         group, version, name = parse_key(key)
         known = kind or Kind.unknown(group or "", name, name, namespaced=True)
@@ -446,7 +430,6 @@ READ = frozenset({"list", "watch"})
 ORDER = ("get", "list", "watch", "create", "update", "patch", "delete")
 """The usual order of verbs."""
 
-
 _PLAIN = re.compile(r"(?!(?:null|true|false|yes|no|on|off|y|n)$)[a-z][a-z0-9./-]*")
 """Strings that need no quotes in YAML."""
 
@@ -525,9 +508,7 @@ class Right:
 
 
 def of_cache(resource: Resource, plan: Plan) -> Iterator[Right]:
-    """Yield the permissions for a cache: for each stream, in its namespace or for its name; and to follow the
-    namespaces that are chosen by their labels.
-    """
+    """Yield the permissions for a cache: for each stream, and to follow namespaces by their labels."""
     if plan.labels:
         yield Right("", "namespaces", READ, what_for=frozenset({"caches, to choose namespaces by label"}))
     for stream in plan.streams:
@@ -538,9 +519,7 @@ def of_cache(resource: Resource, plan: Plan) -> Iterator[Right]:
 
 
 def merged(rights: Iterable[Right]) -> list[Right]:
-    """Return the smallest equivalent list of rights, in order: equal rules are joined, included ones left
-    out.
-    """
+    """Return the smallest equivalent list of rights: equal rules joined, included ones left out."""
     by_verbs: dict[tuple[Any, ...], Right] = {}
     for right in rights:  # The same objects: one rule with all verbs.
         at = (right.group, right.resource, right.namespace, right.names)

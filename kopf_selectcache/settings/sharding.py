@@ -55,9 +55,7 @@ class Sharding:
             raise DeclarationError(f"Sharding({wrong[0]}", remedy=wrong[1])
 
     def found(self, environ: Mapping[str, str] | None = None, file: Path | None = None) -> Sharding:
-        """Return it with what the pod says; raise DeclarationError if that is not enough. By default, the
-        pod says it by the environment variables and by the file with its namespace.
-        """
+        """Return it with what the pod says, in its environment; raise DeclarationError without it."""
         if self.static is not None:
             return self
         environ, file = os.environ if environ is None else environ, file or _NAMESPACE_FILE

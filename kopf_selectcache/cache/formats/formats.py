@@ -34,7 +34,6 @@ from .views import BodyView
 
 _WHERE = re.compile(r" - at `(?P<path>[^`]*)`$")
 
-
 _LACKS = re.compile(r"Object missing required field `(?P<field>[^`]*)`")
 
 
@@ -103,22 +102,17 @@ def wrong(error: msgspec.ValidationError) -> tuple[str, str]:
 C = TypeVar("C")
 """The class that names a kind."""
 
-
 Made = TypeVar("Made")
 """The type of the objects with `as_=`."""
-
 
 Given = TypeVar("Given")
 """The class of an object that a write is given."""
 
-
 Else = TypeVar("Else")
 """The type of `default=`; Never without it, which is the type of RAISE."""
 
-
 As: TypeAlias = type[Made] | Callable[[Obj], Made]
 """The values of `as_=`, except `'view'`."""
-
 
 AsView: TypeAlias = Literal["view"]
 

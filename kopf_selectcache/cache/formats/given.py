@@ -1,6 +1,4 @@
-"""Objects that writes are given: dicts, models of `kubernetes`, objects of `pykube`, bodies and views. Makes
-dicts of them, and of answers the class that was given. Makes plain JSON of patches and return values, too.
-"""
+"""Objects that writes are given, of any client: made plain dicts, and answers made objects of their class."""
 
 from __future__ import annotations
 
@@ -29,12 +27,9 @@ _PLAIN = frozenset({str, int, bool, type(None)})
 
 _GIVE = "Give texts, numbers, lists and dicts"
 
-
 _UNAWAITED = "is a call that was not awaited"
 
-
 _AWAIT = "Write await before the call: await cache.fetch(...)"
-
 
 _TOO_DEEP = "the value is nested too deeply"
 
@@ -177,10 +172,7 @@ class Given(NamedTuple):
 
 
 def given_object(verb: str, source: object, *, is_named: bool = True) -> Given:
-    """Read an object that a write is given; raise InvalidObject if it lacks what the write needs.
-
-    Without `is_named`, it may have `generateName` instead of a name.
-    """
+    """Read an object that a write is given; raise InvalidObject if it lacks a name, or `generateName`."""
     call = f"cache.{verb}()"
     obj = as_dict(source)
     if obj is None:

@@ -1,6 +1,4 @@
-"""PartialObject: an object of which only a part is stored. It says so, and writes of whole objects refuse
-it. So do objects of other clients.
-"""
+"""PartialObject: an object of which a part is stored. It says so, and writes of whole objects refuse it."""
 
 from __future__ import annotations
 
@@ -194,9 +192,7 @@ def whole_class(given: type) -> type:
 
 
 def _model(given: Any, obj: Mapping[str, Any], part: str, tree: Tree | None, models: object) -> Any:
-    """Return a model with the stored members. If it is not known what is stored, those that the object lacks
-    are not.
-    """
+    """Return a model with the stored members. With an unknown tree, those that it lacks are not stored."""
     values, lost = dict[str, Any](), set[str]()
     for name, key in given.attribute_map.items():
         below = tree and tree.part(key)
@@ -250,9 +246,7 @@ def _extended(given: type) -> Any:
 
 
 class _PartialModel:
-    """The part of a model of `kubernetes` or `kubernetes_asyncio`. Its attributes have no annotations, of
-    which pydantic would make members.
-    """
+    """The part of a client's model. It has no annotations: pydantic would make members of them."""
 
     __slots__ = ()
     __hash__ = None  # type: ignore[assignment]  # As of the models.

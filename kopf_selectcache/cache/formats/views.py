@@ -1,7 +1,4 @@
-"""BodyView: a read-only view of an object, usable as Kopf's body.
-
-A part of the object, such as its metadata, is decoded at its first access.
-"""
+"""BodyView: a read-only view of an object, usable as Kopf's body. Parts are decoded at the first access."""
 
 from __future__ import annotations
 
@@ -79,9 +76,7 @@ class List(list[Any]):
 
 
 def _frozen(value: Any) -> Any:
-    """Return a read-only version of a decoded value. It is converted in place: a copy takes 1.5 times as
-    long.
-    """
+    """Return a decoded value, made read-only in place: a copy takes 1.5 times as long."""
     if isinstance(value, dict):
         for key, each in value.items():
             if (kind := type(each)) is dict or kind is list:
@@ -97,9 +92,7 @@ def _thawed(value: Any) -> Any:
 
 
 def _converted(value: Any, mapping: type, sequence: type, to_mapping: type, to_sequence: type) -> Any:
-    """Return a copy with other types of dicts and lists. It does not recurse, since objects may be nested
-    more deeply than Python's stack.
-    """
+    """Return a copy with other types, without recursion: objects may be nested deeper than Python's stack."""
     top = [value]
     todo: list[Any] = [top]
     for each in todo:  # The list grows during the loop.
