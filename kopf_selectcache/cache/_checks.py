@@ -17,7 +17,7 @@ from kopf_selectcache.selectors.text import is_name, namespaces_of
 
 from .errors import path_not_stored
 from .matcher import paths_of
-from .request import Request, in_namespace, misdeclared
+from .request import Request, as_read_error, in_namespace
 
 
 def require_namespaces(request: Request, resource: Resource) -> None:
@@ -65,7 +65,7 @@ def require_namespace(request: Request) -> None:
         try:
             namespaces_of([request.namespace])
         except BadSelector as error:
-            raise misdeclared(request.verb, error) from None
+            raise as_read_error(request.verb, error) from None
 
 
 def require_stored(request: Request, resource: Resource, projection: Projection) -> None:

@@ -19,7 +19,7 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, cast
 from kopf_selectcache._errors import ReadError, caller, for_thread, own_loop
 from kopf_selectcache.informer.environment import Ending
 
-from .declaring import at
+from .declaring import with_call_site
 from .misuse import explain_call, with_signature
 
 _M = TypeVar("_M", bound=Callable[..., Any])
@@ -66,8 +66,10 @@ class Waits:
         self._add(answer)
         try:
             # A loop that stops now would never run the work; but the operator ends first, and ends this wait.
-            with _closed_loop_as_error():
+            try:
                 loop.call_soon_threadsafe(_begin, work, answer, loop)
+            except RuntimeError:
+                raise _ended("the operator's event loop is closed") from None
             return answer.result()
         finally:
             self._discard(answer)
@@ -125,14 +127,6 @@ def _begin(
     answer.add_done_callback(stop)
 
 
-@contextmanager
-def _closed_loop_as_error() -> Iterator[None]:
-    try:
-        yield
-    except RuntimeError:
-        raise _ended("the operator's event loop is closed") from None
-
-
 def _ended(why: str) -> ReadError:
     return ReadError(f"this wait was ended, because {why}", remedy="Let the handler end")
 
@@ -144,17 +138,17 @@ def end_with(stops: Sequence[tuple[asyncio.Event, str]]) -> Iterator[Ending]:
     for stopped, why in stops:
         if stopped.is_set():
             ending.end(partial(_ended, why))
-    waiting = [asyncio.create_task(_end_when(stopped, ending, why)) for stopped, why in stops]
+
+    async def end_when(stopped: asyncio.Event, why: str) -> None:
+        await stopped.wait()
+        ending.end(partial(_ended, why))
+
+    waiting = [asyncio.create_task(end_when(stopped, why)) for stopped, why in stops]
     try:
         yield ending
     finally:
         for each in waiting:
             each.cancel()
-
-
-async def _end_when(stopped: asyncio.Event, ending: Ending, why: str) -> None:
-    await stopped.wait()
-    ending.end(partial(_ended, why))
 
 
 class Call(Coroutine[Any, Any, _T]):
@@ -267,7 +261,7 @@ def in_thread(
     def call(self: Threaded, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
         awaited = self._awaited
         if name == "undeclare":  # The work has another stack.
-            awaited = at(caller(), awaited)
+            awaited = with_call_site(caller(), awaited)
         return self._run(f"{self._prefix}{name}", lambda: method(awaited, *args, **kwargs))
 
     call.__doc__ = (method.__doc__ or "").replace("await ", "")

@@ -20,7 +20,7 @@ from kopf_selectcache.settings.declaration import Declared
 
 from . import _server_reads, changes, declaring, introspection, own_writes
 from .blocking import Threaded, Waits, awaited, in_thread, run_in_thread
-from .declaring import ChangePlan, DeclareOptions, placed, plan
+from .declaring import ChangePlan, DeclareOptions, plan, records_call_site
 from .formats.formats import RAISE, As, AsView, C, Else, Made
 from .formats.views import BodyView, Objects
 from .introspection import Explanation, Info, info_of
@@ -66,7 +66,7 @@ class AnyCache(Reads):
         self._access = Access(runtime, own, (waits if waits is not None else Waits()).run, deleted=deleted)
         self._departed = departed
         self._waits = waits
-        self._place = ""  # The file and line of a call, see `declaring.placed`.
+        self._place = ""  # The file and line of a call, see `declaring.records_call_site`.
 
     # ---- Own writes.
 
@@ -388,7 +388,7 @@ class Cache(AnyCache):
         """Return what `declare(..., replace=True)` would do: `print(await cache.plan('pods', 'app=web'))`."""
         return await plan(self._access, kind, filter, options)
 
-    @placed
+    @records_call_site
     @awaited
     async def undeclare(self, kind: AnyKey) -> None:
         """Cache a kind no more. Its reads raise NotDeclared with the time and the line of this call.

@@ -28,7 +28,7 @@ from .errors import OutsideFilter, behind, unknown_field
 from .formats.views import BodyView, Objects, Views
 from .freshness import HandledObject, event_of, wait, wait_until_fresh
 from .matcher import Match, Obj
-from .request import Request, misdeclared, replace
+from .request import Request, as_read_error, replace
 from .snapshots import (
     Access,
     Counted,
@@ -45,10 +45,10 @@ from .snapshots import (
     require_readable,
 )
 
-BUFFER = 1000
+MAX_PENDING_CHANGES = 1000
 """The objects with pending changes of one iterator. A slower reader gets the present state instead."""
 
-FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0
+FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 1.0, 30.0
 """Seconds between two requests for an object that no watch reports."""
 
 
@@ -226,7 +226,7 @@ def match_for(informer: Informer, request: Request, *, must_overlap: bool = True
         compared.selector.require_satisfiable(kind=snapshot.comparisons.kind)
         match = lasting_match(request, snapshot, compared)
     except ConflictingSelectors as error:
-        raise misdeclared("changes", error) from None
+        raise as_read_error("changes", error) from None
     except BadField as problem:
         raise unknown_field(request, problem.label, snapshot.projection) from None
     return None if match == Match() else match
@@ -241,7 +241,12 @@ def changes(
 
 
 async def follow(
-    access: Access, request: Request, *, initial: bool, buffer: int = BUFFER, waits: Waits | None = None
+    access: Access,
+    request: Request,
+    *,
+    initial: bool,
+    buffer: int = MAX_PENDING_CHANGES,
+    waits: Waits | None = None,
 ) -> AsyncIterator[Change]:
     """Yield each change of the requested objects until the operator ends, or the daemon is stopped."""
     with end_with(() if waits is None else waits.stops) as ending:
@@ -307,7 +312,9 @@ async def wait_deleted(
     """Wait until an object does not exist. Of one that is not cached, the server is asked again and again."""
     retries = access.runtime.retries
     key = request.namespace or "", request.name or ""
-    informer = _informer_if_any(access, request)
+    informer: Informer | None = None
+    with suppress(ReadError):
+        informer = informer_of(access.runtime, request)
     departed = asyncio.Event()
 
     def see(change: Change | None) -> None:
@@ -318,7 +325,7 @@ async def wait_deleted(
     limit = asyncio.timeout(request.timeout)
     try:
         async with limit:
-            pause = FIRST_PAUSE
+            pause = FIRST_PAUSE_SECONDS
             while True:
                 departed.clear()
                 if await retries.run(lambda: is_gone(request), float("inf")):
@@ -326,12 +333,12 @@ async def wait_deleted(
                 if informer is not None and informer.ending.reached:
                     informer = None  # It was removed: the server is asked from now on.
                 if informer is not None and informer.state.store.get(*key)[0] is not None:
-                    pause = FIRST_PAUSE
+                    pause = FIRST_PAUSE_SECONDS
                     with suppress(NotDeclared):
                         await informer.ending.limit(departed.wait())
                 else:
                     await sleep_until(departed, retries.sleep(pause * (0.5 + retries.chance())))
-                    pause = min(LONGEST_PAUSE, 2 * pause)
+                    pause = min(LONGEST_PAUSE_SECONDS, 2 * pause)
     except TimeoutError:
         if not limit.expired():
             raise
@@ -341,12 +348,6 @@ async def wait_deleted(
         ) from None
     finally:
         end()
-
-
-def _informer_if_any(access: Access, request: Request) -> Informer | None:
-    with suppress(ReadError):
-        return informer_of(access.runtime, request)
-    return None
 
 
 # ---- Reads that wait: until all kinds are synced, and until an object is as it should be. They poll
@@ -481,7 +482,10 @@ async def wait_for(access: Access, request: Request, predicate: Callable[[Obj], 
                             require_readable(informer, request)
                             if change is None and comparisons_of(informer.state) is not snapshot.comparisons:
                                 break
-                            candidates = match.pairs(_records_of(change, snapshot))
+                            after = change.after if change is not None else None
+                            newest = snapshot.newest(after) if after is not None else None
+                            is_readable = newest is not None and newest.stored
+                            candidates = match.pairs([newest] if newest is not None and is_readable else [])
         except TimeoutError:
             if not waiting.expired():
                 raise  # It is the predicate's own.
@@ -502,11 +506,6 @@ async def wait_until_as_new(informer: Informer, request: Request) -> None:
     while at_least is not None and not is_as_of(informer, request, at_least):
         require_readable(informer, request)
         await informer.ending.limit(wait(informer, at_least, region_of(request)))
-
-
-def _records_of(change: Change | None, snapshot: Snapshot) -> list[Any]:
-    newest = snapshot.newest(change.after) if change is not None and change.after is not None else None
-    return [newest] if newest is not None and newest.stored else []
 
 
 def _satisfies(predicate: Callable[[Obj], object], obj: Obj) -> bool:

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from copy import copy
 from dataclasses import dataclass
 from functools import partial, wraps
-from typing import Any, Literal, Protocol, TypedDict, TypeVar, cast
+from typing import Any, Literal, TypedDict, TypeVar, cast
 
 from kopf_selectcache._errors import (
     DeclarationError,
@@ -83,26 +83,19 @@ class DeclareOptions(TypedDict, total=False):
     resync: float
 
 
-class _Placed(Protocol):
-    _place: str
-
-
-_P = TypeVar("_P", bound=_Placed)
-
-
-def at(place: str, cache: _P) -> _P:
+def with_call_site(place: str, cache: Any) -> Any:
     """Return a copy of a cache that names this place as the one of its calls."""
-    placed_ = copy(cache)
-    placed_._place = place  # Of the same package.  # noqa: SLF001
-    return placed_
+    copied = copy(cache)
+    copied._place = place  # Of the same package.  # noqa: SLF001
+    return copied
 
 
-def placed(method: _M) -> _M:
+def records_call_site(method: _M) -> _M:
     """Call a method with the place of its call, unless that is known: a coroutine runs without its caller."""
 
     @wraps(method)
     def call(self: Any, /, *args: Any, **kwargs: Any) -> Any:
-        return method(self if self._place else at(caller(), self), *args, **kwargs)
+        return method(self if self._place else with_call_site(caller(), self), *args, **kwargs)
 
     return cast("_M", call)
 
@@ -158,13 +151,6 @@ def checked_request(
     return key, Request(verb=verb, kind=kind, timeout=timeout, is_plain=timeout is None), cached
 
 
-class _Late(Protocol):
-    """The runtime of `cache_of`, which alone may be waited for."""
-
-    def unended_handlers(self) -> str:
-        """Return the name of the handlers that have not ended, `startup` or `login`; empty if all have."""
-
-
 async def started(runtime: Runtime, request: Request) -> Runtime:
     """Return the runtime once it exists; that of `cache_of` only stands for it."""
     timeout = _timeout_of(runtime, request)
@@ -173,7 +159,9 @@ async def started(runtime: Runtime, request: Request) -> Runtime:
             return await runtime.wait_started(request.verb)
     except TimeoutError:
         what = f"the operator has not logged in after {timeout:g} s"
-        if handlers := cast("_Late", runtime).unended_handlers():
+        if handlers := cast(
+            "Any", runtime
+        ).unended_handlers():  # It is that of `cache_of`, which may be late.
             raise NotSynced(
                 f"{what}, because its {handlers} handlers are still running",
                 remedy=(

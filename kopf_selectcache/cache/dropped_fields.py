@@ -22,7 +22,7 @@ from kopf_selectcache.core.selection.kinds import Resource
 
 _logger = logging.getLogger("kopf_selectcache")
 
-MOST = 1_000
+MAX_WARNINGS = 1_000
 """The warnings of one operator. Names that are made up at run time would have no end."""
 
 _WARNING = re.compile(r'299 \S+ "((?:[^"\\]|\\.)*)"')
@@ -105,7 +105,7 @@ class DroppedFields:
         """Log the dropped fields that a `Warning` header names, each once for a kind and its writer."""
         for field in fields_in(header):
             key = by, str(resource), _INDEX.sub("[]", field)
-            if key not in self._warned and len(self._warned) < MOST:
+            if key not in self._warned and len(self._warned) < MAX_WARNINGS:
                 self._warned.add(key)
                 _logger.warning(
                     "The server dropped %(field)s from %(by)s: %(resource)s don't have that field. Correct"
@@ -130,7 +130,7 @@ class DroppedFields:
             parts = ignored_parts(write, decoded(data))  # An answer that is no object fails where it is read.
         for part in parts:
             key = by, str(resource), f"{part}/{write.subresource}"
-            if key not in self._warned and len(self._warned) < MOST:
+            if key not in self._warned and len(self._warned) < MAX_WARNINGS:
                 with suppress(Refused, Unreachable, Garbled):  # The next write asks again.
                     await self._warn_of(part, write, server, resource, by)
                     self._warned.add(key)

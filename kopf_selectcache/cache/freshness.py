@@ -56,10 +56,10 @@ from kopf_selectcache.selectors.selector import Selector
 
 from .request import AtLeast
 
-TICK = 5.0
+TICK_SECONDS = 5.0
 """Seconds until a wait is logged, and between two checks of a stream during a wait."""
 
-LONGEST = 15.0
+RELIST_AFTER_SECONDS = 15.0
 """Seconds of a watch, open or requested, until its stream is relisted; also the maximum wait for a leave."""
 
 LOG_INTERVAL = 60.0
@@ -176,7 +176,7 @@ async def wait_until_fresh(
         for wait in waits:
             await _unless_removed(wait, ending)
         clock = waits[0].clock
-        deadline = clock() + LONGEST if deadline is None else deadline
+        deadline = clock() + RELIST_AFTER_SECONDS if deadline is None else deadline
         latest = event_of(body)
         event = (
             latest if latest is not None and latest.version != event.version and clock() < deadline else None
@@ -209,7 +209,7 @@ def _logged(informer: Informer, event: HandledObject) -> Iterator[None]:
 
 async def _log(informer: Informer, event: HandledObject) -> None:
     environment = informer.environment
-    await environment.sleep(TICK)
+    await environment.sleep(TICK_SECONDS)
     if environment.clock() >= informer.next_wait_log:
         informer.next_wait_log = environment.clock() + LOG_INTERVAL
         environment.logger.info(
@@ -302,7 +302,8 @@ class _HandlerWait:
         try:
             while self._may_wait(reflector):
                 await self._tick(reached, *compared)
-                if any(map(_is_true, (reached, *compared))) or self._has_reached(reflector, version):
+                done = [each for each in (reached, *compared) if each.done()]
+                if any(each.result() for each in done) or self._has_reached(reflector, version):
                     return
                 if reflector.writer.newest_list > lists_before:
                     if is_older(reflector.version, event.version):
@@ -312,7 +313,7 @@ class _HandlerWait:
                 if reflector.is_watching and not comparison.is_listing:
                     watched_for += now - before
                 before = now
-                if watched_for >= LONGEST:
+                if watched_for >= RELIST_AFTER_SECONDS:
                     reflector.relist(MetricReason.BEHIND)
                 if reached.done():
                     reached = awaited.wait(version)  # All futures were released.
@@ -335,7 +336,7 @@ class _HandlerWait:
 
     async def _for_confirmation(self) -> None:
         """Wait for unconfirmed leaves up to the event, for 15 s. Then the last known state is read."""
-        awaited, deadline = self._informer.awaited, self.clock() + LONGEST
+        awaited, deadline = self._informer.awaited, self.clock() + RELIST_AFTER_SECONDS
         while self._has_unconfirmed():
             if self.clock() >= deadline:  # However often the wait was interrupted.
                 if self._patient:
@@ -357,7 +358,7 @@ class _HandlerWait:
 
     async def _tick(self, *futures: asyncio.Future[bool]) -> None:
         """Wait for one of the futures, for one tick at most."""
-        sleep = asyncio.ensure_future(self._informer.environment.sleep(TICK))
+        sleep = asyncio.ensure_future(self._informer.environment.sleep(TICK_SECONDS))
         any_of: set[asyncio.Future[Any]] = {*futures, sleep}
         try:
             await asyncio.wait(any_of, return_when=asyncio.FIRST_COMPLETED)
@@ -378,10 +379,6 @@ async def _together(waits: Sequence[Coroutine[Any, Any, None]]) -> None:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _is_true(future: asyncio.Future[bool]) -> bool:
-    return future.done() and future.result()
-
-
 def _text_of(value: object) -> str:
     """Return the value of a field as servers write it: a text, or JSON; empty if there is none."""
     if isinstance(value, str):
@@ -392,10 +389,10 @@ def _text_of(value: object) -> str:
 # ---- `at_least=`: reads as of a version or later. Compares the versions of streams with it, and waits for
 # them.
 
-LONGEST_WAIT = 5.0
+AT_LEAST_SECONDS = 5.0
 """Seconds that a read waits until its streams are as new as its `at_least=`."""
 
-GRACE = 1.0
+GRACE_SECONDS = 1.0
 """Seconds that a wait gives the watches before it lets them be compared with the server."""
 
 _NO_OBJECT = ("", "")
@@ -484,7 +481,7 @@ async def wait(
     end: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     if seconds is not None:
         end = asyncio.ensure_future(sleep(seconds))
-    grace = asyncio.ensure_future(sleep(GRACE if seconds is None else min(GRACE, seconds)))
+    grace = asyncio.ensure_future(sleep(GRACE_SECONDS if seconds is None else min(GRACE_SECONDS, seconds)))
     try:
         with suppress(NotDeclared):  # The kind was removed: its reads raise that.
             await informer.ending.limit(_wait(informer, at_least, region, end, grace))

@@ -33,7 +33,7 @@ from ._checks import require_stored
 from .blocking import AWAITED, LIVE
 from .errors import OutsideFilter, Reason, path_not_stored, unknown_field
 from .matcher import Compared
-from .request import Request, misdeclared
+from .request import Request, as_read_error
 from .snapshots import Snapshot, match_of, outside_of
 
 
@@ -112,10 +112,7 @@ _logger = logging.getLogger("kopf_selectcache")
 _FIRST = ("get", "list", "list_cached", "count", "info", "fetch", "fetch_list")
 """The reads that an error names."""
 
-_CACHES_IN_REPR = 10
-
-_LONGEST_FILTER = 80
-"""The number of caches that `repr(cache)` lists, and the characters of each filter."""
+_CACHES_IN_REPR, _FILTER_CHARACTERS_IN_REPR = 10, 80
 
 
 def no_container(what: str) -> TypeError:
@@ -184,9 +181,9 @@ def describe(of: type, runtime: Runtime) -> str:
     try:
         informers = list(runtime.informers.values())
     except ReadError as error:  # The operator has not started yet, or has ended.
-        return f"<{name}: {clipped(error.what, _LONGEST_FILTER)}>"
+        return f"<{name}: {clipped(error.what, _FILTER_CHARACTERS_IN_REPR)}>"
     caches = [
-        f"{informer}: {clipped(informer.state.filter, _LONGEST_FILTER)}{_options_of(informer)}"
+        f"{informer}: {clipped(informer.state.filter, _FILTER_CHARACTERS_IN_REPR)}{_options_of(informer)}"
         f" ({informer.state.health})"
         for informer in informers[:_CACHES_IN_REPR]
     ]
@@ -270,7 +267,7 @@ async def add_indexes(
     try:
         made = declared_indexes(indexes, late=True)
     except DeclarationError as error:
-        raise misdeclared(request.verb, error) from error
+        raise as_read_error(request.verb, error) from error
 
     def check() -> None:
         present = informer.state

@@ -356,13 +356,15 @@ class Match(Struct, frozen=True):
 
     def _by_record(self, records: Iterable[Record]) -> Iterator[Record]:
         if self.metadata:
-            records = (record for record in records if self._by_metadata(record))
+            records = (
+                record
+                for record in records
+                if all(
+                    term.matches({_NAME: record.name, _NAMESPACE: record.namespace}) for term in self.metadata
+                )
+            )
         by_record = Lookup(self.names, self.namespaces, self.requirements, self.owner, self.values)
         return by_record.met_by(records)
-
-    def _by_metadata(self, record: Record) -> bool:
-        known = {_NAME: record.name, _NAMESPACE: record.namespace}
-        return all(term.matches(known) for term in self.metadata)
 
     def _by_object(self, record: Record, obj: Obj) -> bool:
         if self.controller is not None and not _controls(self.controller, obj):
@@ -449,7 +451,7 @@ def _by_path(path: tuple[str, ...]) -> Callable[[Obj], tuple[bool, bool, Any]]:
 # ---- Comparisons.
 
 
-REMEMBERED = 1024
+MAX_MEMOISED = 1024
 """Maximum number of memoised comparisons of one kind, and of memoised selectors of one operator."""
 
 MOST_EQUAL = 4
@@ -560,7 +562,7 @@ class Comparisons:
                 f"{self.resource} are cluster-scoped, so they have no namespace",
                 remedy="Leave namespace= out",
             )
-        if len(self._by_selector) >= REMEMBERED:
+        if len(self._by_selector) >= MAX_MEMOISED:
             self._by_id, self._by_selector = {}, {}
         found = self._by_selector.setdefault(selector, Compared(selector, self))
         if len(found.equal) < MOST_EQUAL:

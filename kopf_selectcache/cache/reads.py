@@ -223,7 +223,7 @@ class Reads:
 # ---- `cache.snapshot`: reads of several kinds, of one generation each. It copies references to records,
 # and no record; they stay in memory until it ends.
 
-LONG = 120.0
+LOG_AFTER_SECONDS = 120.0
 """Seconds after which the log names a snapshot that is still open."""
 
 _OPEN_ONE = "Write: with cache.snapshot('pods', 'configmaps') as now"
@@ -268,9 +268,6 @@ class _PinnedAccess(Access):
         self._kinds = kinds
         self._closed = f"the snapshot of {kinds} is not open"
         self.pins: Mapping[Informer, _Pin] | None = None
-
-    def open_with(self, pins: Mapping[Informer, _Pin]) -> None:
-        self.pins = pins
 
     def close(self) -> None:
         self.pins, self._closed = None, f"the snapshot of {self._kinds} ended with its `with` block"
@@ -342,7 +339,7 @@ class PinnedReads(Reads):
                 pins[informer] = pin = _pin(access, informer, request)
             versions[name] = pin.version
         self.versions = MappingProxyType(versions)
-        self._pinned.open_with(pins)
+        self._pinned.pins = pins
         (informer, pin), *_ = pins.items()
         objects = sum(each.objects for each in pins.values())
         self._opened = _Open(", ".join(versions), caller(), objects, pin.at, informer.environment)
@@ -430,7 +427,7 @@ class OpenSnapshots:
     async def _run(self) -> None:
         while (oldest := self._oldest()) is not None:
             environment = oldest.environment
-            if (left := oldest.at + LONG - environment.clock()) > 0:
+            if (left := oldest.at + LOG_AFTER_SECONDS - environment.clock()) > 0:
                 del oldest  # The snapshot may be dropped meanwhile.
                 await environment.sleep(left)
                 continue

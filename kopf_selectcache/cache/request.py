@@ -20,7 +20,7 @@ from kopf_selectcache.selectors.signatures import miscalled
 from kopf_selectcache.settings.checks import PATHS, wrong_path
 
 from .formats.formats import RAISE, Form, form_of
-from .matcher import REMEMBERED, Field, Label, Namespaces, SortBy, Where
+from .matcher import MAX_MEMOISED, Field, Label, Namespaces, SortBy, Where
 
 Pairs: TypeAlias = tuple[tuple[str, str], ...]
 Selectors: TypeAlias = Callable[[str | Pairs | None, str | None], Selector]
@@ -174,8 +174,8 @@ class Requests:
     """Builds the requests of one operator. Those of texts alone are memoised: reads repeat a few dozen."""
 
     def __init__(self) -> None:
-        self._selectors = lru_cache(REMEMBERED)(_selector)
-        self._plain = lru_cache(REMEMBERED)(self._plain_request)
+        self._selectors = lru_cache(MAX_MEMOISED)(_selector)
+        self._plain = lru_cache(MAX_MEMOISED)(self._plain_request)
 
     def one(
         self,
@@ -214,7 +214,7 @@ class Requests:
             chosen = (options.get(name) for name in _SELECTING)
             selector = selector_of(self._selectors, *chosen)
         except DeclarationError as error:
-            raise misdeclared(verb, error) from error
+            raise as_read_error(verb, error) from error
         rest = {name: value for name, value in given.items() if name not in _SELECTING}
         return _with_given(Request(verb=verb, kind=kind, selector=selector), rest)
 
@@ -241,7 +241,7 @@ class Requests:
         try:
             return self._plain(verb, kind, pairs, namespace, as_)
         except DeclarationError as error:
-            raise misdeclared(verb, error) from error
+            raise as_read_error(verb, error) from error
 
     def _plain_request(
         self, verb: str, kind: str, labels: str | Pairs | None, namespace: str | None, as_: str | None
@@ -280,7 +280,7 @@ def _with_given(request: Request, options: Mapping[str, object]) -> Request:
     return with_options(request, given) if given or isinstance(request.kind, type) else request
 
 
-def misdeclared(verb: str, error: DeclarationError) -> ReadError:
+def as_read_error(verb: str, error: DeclarationError) -> ReadError:
     """Return a mistake in a selector as an error of a read: Kopf would drop a creation for the other."""
     what, remedy = (text.replace("namespaces=", "namespace=") for text in (error.what, error.remedy))
     return ReadError(f"cache.{verb}(): {what}", remedy=remedy)
@@ -291,7 +291,7 @@ def requested_key(verb: str, kind: AnyKey) -> KindKey:
     try:
         return key_of(kind)
     except DeclarationError as error:
-        raise misdeclared(verb, error) from error
+        raise as_read_error(verb, error) from error
 
 
 def with_options(request: Request, given: Mapping[str, Any]) -> Request:

@@ -63,9 +63,9 @@ from .errors import (
 )
 from .formats.partial import object_of
 from .formats.views import BodyView, Objects
-from .freshness import LONGEST_WAIT, is_as_new, require_comparable, wait
+from .freshness import AT_LEAST_SECONDS, is_as_new, require_comparable, wait
 from .matcher import Compared, Comparisons, Coverage, Match, key_for
-from .request import AtLeast, Request, Requests, misdeclared
+from .request import AtLeast, Request, Requests, as_read_error
 
 _T = TypeVar("_T")
 
@@ -260,7 +260,7 @@ def informer_of(runtime: Runtime, request: Request) -> Informer:
     except NotSynced as error:
         raise for_request(error) from None
     except DeclarationError as error:
-        raise misdeclared(request.verb, error) from error
+        raise as_read_error(request.verb, error) from error
 
 
 def open_snapshot(
@@ -371,7 +371,7 @@ def _count_error(informer: Informer, request: Request, error: BaseException) -> 
         outcome = next((to.__name__ for of, to in outcomes.items() if isinstance(error, of)), "failed")
     informer.counts.reads_by_thread[get_ident(), request.verb, outcome] += 1
     if isinstance(error, DeclarationError):
-        raise misdeclared(request.verb, error) from error
+        raise as_read_error(request.verb, error) from error
     if isinstance(error, Untransformed):
         raise untransformed(request, error) from None
 
@@ -422,7 +422,7 @@ class Access:
             return
         with suppress(NotDeclared, NotSynced):  # The read raises it, or asks the server.
             informer = informer_of(self.runtime, request)
-            seconds = LONGEST_WAIT if request.timeout is None else min(LONGEST_WAIT, request.timeout)
+            seconds = AT_LEAST_SECONDS if request.timeout is None else min(AT_LEAST_SECONDS, request.timeout)
             if not is_as_of(informer, request, request.at_least):
                 await wait(informer, request.at_least, region_of(request), seconds)
 

@@ -19,7 +19,6 @@ from kopf_selectcache.core.selection.kinds import Resource
 from kopf_selectcache.core.store.projection import Projection
 from kopf_selectcache.core.store.record import OutsideRecord, Record
 from kopf_selectcache.informer import namespaces
-from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.selectors.selecting import failures, failures_outside
 from kopf_selectcache.selectors.selector import Branches, Selector, brief, of_unknown_namespaces
 from kopf_selectcache.settings.planner import Right
@@ -234,11 +233,6 @@ def compare(
     return BranchResult(branch, failed_terms or (), is_known=failed_terms is not None)
 
 
-def right_to_get(resource: Resource, namespace: str | None, name: str) -> Right:
-    """Return the permission that `why` needs."""
-    return Right(resource.kind.group, resource.kind.plural, frozenset({"get"}), namespace, frozenset({name}))
-
-
 async def ask_server(
     client: _Client, declared: Branches, resource: Resource, namespace: str | None, name: str
 ) -> Why:
@@ -252,7 +246,9 @@ async def ask_server(
         results = await metadata.results(declared, record)
     except Refused as error:
         if error.refusal.code == 403:
-            return why(Standing.UNKNOWN, missing=right_to_get(resource, namespace, name))
+            kind, verbs = resource.kind, frozenset({"get"})
+            right = Right(kind.group, kind.plural, verbs, namespace, frozenset({name}))
+            return why(Standing.UNKNOWN, missing=right)
         unanswered = f"{error.refusal.code} {error.refusal.reason}".rstrip()
         return why(Standing.UNKNOWN, unanswered=unanswered)
     except (Unreachable, Garbled) as error:
@@ -291,7 +287,14 @@ async def why(access: Access, request: Request, *, ask: bool) -> Why:
         found = Why(str(resource), namespace, name, standing, has_namespace=has_namespace)
     else:
         found = await ask_server(access.runtime.fetches, declared, resource, namespace, name)
-    return _with_state(found.as_declared(informer.declared.filter_for(resource)), informer)
+    return replace(
+        found.as_declared(informer.declared.filter_for(resource)),
+        state=str(informer.state.health),
+        message=clipped(informer.state.message, 500),
+        since=informer.state.lasted(),
+        version=informer.state.version,
+        age=informer.state.age(),
+    )
 
 
 async def _has_namespace(client: _Client, namespace: str | None) -> bool:
@@ -321,14 +324,3 @@ def _compare_known(
         return compare(branch, record, resource, projection)
     result = compare(branch, record, resource)
     return result if result.is_known else BranchResult(branch, failures_outside(branch, record))
-
-
-def _with_state(found: Why, informer: Informer) -> Why:
-    return replace(
-        found,
-        state=str(informer.state.health),
-        message=clipped(informer.state.message, 500),
-        since=informer.state.lasted(),
-        version=informer.state.version,
-        age=informer.state.age(),
-    )

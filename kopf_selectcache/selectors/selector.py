@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -119,13 +119,6 @@ class Branches(ABC):
                 return Verdict(Answer.NO, this, request, known, left)
         return Verdict(answer, this, request, known)
 
-    def _failures(self, witness: Witness) -> Iterator[str]:
-        known = {**witness.fields, "metadata.name": witness.name, "metadata.namespace": witness.namespace}
-        for branch in self.branches:
-            failed = branch.failed(witness.labels, known)
-            assert failed is not None, f"{witness} is no witness: {branch} selects it"
-            yield failed
-
     @check_call(BadSelector, "disjoint")
     def disjoint(self, request: Branches, *, kind: AnyKind | None = None) -> bool:
         """Return True if no object can be selected by both this and the request."""
@@ -198,6 +191,9 @@ class Selector(Branches):
         namespaces: Collection[str] | LabelSelector | None = None,
     ) -> None:
         by_label = namespaces if isinstance(namespaces, LabelSelector) else None
+        if by_label is not None and not by_label.requirements:
+            what = "namespaces=LabelSelector.parse('') selects all namespaces"
+            raise BadSelector(what, remedy="Leave namespaces= out")
         for argument, given in {"labels": labels, "fields": fields}.items():
             if isinstance(given, str) and len(given) > MAX_TEXT:
                 raise too_many(f"{argument}=", len(given), "characters", MAX_TEXT)
@@ -211,7 +207,7 @@ class Selector(Branches):
             None
             if namespaces is None or isinstance(namespaces, LabelSelector)
             else namespaces_of(namespaces),
-            None if by_label is None else _require_labels(by_label),
+            by_label,
         )
         if (count := len(self.requirements) + len(self.terms)) > MAX_BRANCHES:
             raise too_many("the selector", count, "requirements", MAX_BRANCHES)
@@ -488,14 +484,6 @@ def in_any_namespace(declared: Branches) -> Selector | AnyOf:
     return branches[0] if len(branches) == 1 else AnyOf(branches)
 
 
-def _require_labels(label: LabelSelector) -> LabelSelector:
-    if not label.requirements:
-        raise BadSelector(
-            "namespaces=LabelSelector.parse('') selects all namespaces", remedy="Leave namespaces= out"
-        )
-    return label
-
-
 def of_unknown_namespaces(selectors: Branches) -> Selector | None:
     """Return a branch that chooses namespaces by their labels, if it is not known which these are."""
     unknown = (
@@ -650,7 +638,10 @@ class Verdict:
         both = (*self.request.branches, *self.filter.branches)
         mentioned = {term.label: None for branch in both for term in branch.terms}
         witness = Witness.at(cast("Point", self._point), self.kind, mentioned)
-        return replace(witness, fails=tuple(self.filter._failures(witness)))  # noqa: SLF001  # Of the same file.
+        known = {**witness.fields, "metadata.name": witness.name, "metadata.namespace": witness.namespace}
+        failed = [branch.failed(witness.labels, known) for branch in self.filter.branches]
+        assert None not in failed, f"{witness} is no witness: the filter selects it"
+        return replace(witness, fails=tuple(filter(None, failed)))
 
     @cached_property
     def narrowest(self) -> Selector | AnyOf | None:

@@ -17,11 +17,12 @@ from kopf_selectcache.core.store.index_spec import PARTS, Indexed
 from kopf_selectcache.core.store.packing import Storage
 from kopf_selectcache.core.store.projection import Path, Projection, Transform, as_written, keys_of
 from kopf_selectcache.selectors.signatures import is_async, near
+from kopf_selectcache.selectors.text import EVERYTHING, Everything
 
 Size: TypeAlias = int | str
 """Bytes, or a quantity as Kubernetes writes them: `'200Mi'`."""
 
-LEAST = 64 * 1024
+MIN_BUDGET_BYTES = 64 * 1024
 """A smaller budget is a mistake, such as `'200'` for `'200Mi'`."""
 
 _BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50, "Ei": 2**60}
@@ -50,9 +51,9 @@ def complaint(size: object) -> tuple[str, str] | None:
     if size is None:
         return None
     found = bytes_in(size) if isinstance(size, (int, str)) else None
-    if found is not None and found >= LEAST:
+    if found is not None and found >= MIN_BUDGET_BYTES:
         return None
-    wrong = "not a number of bytes" if found is None else f"below the minimum of {LEAST:,} bytes"
+    wrong = "not a number of bytes" if found is None else f"below the minimum of {MIN_BUDGET_BYTES:,} bytes"
     return wrong, "Write a quantity such as '200Mi', a number of bytes, or None for no limit"
 
 
@@ -77,7 +78,7 @@ def written(size: float) -> str:
     return f"{size / _BINARY[unit]:.1f}".removesuffix(".0") + unit
 
 
-LONGEST = 24 * 60 * 60.0
+MAX_SECONDS = 24 * 60 * 60.0
 """The longest time that an option may have. A longer one is a mistake, such as a number of milliseconds."""
 
 Complaint: TypeAlias = tuple[str, str] | None
@@ -92,22 +93,19 @@ def number(least: float, most: float, unit: str) -> Callable[[object], Complaint
     return check
 
 
-def period(value: object) -> Complaint:
-    if (value == 0 and not isinstance(value, bool)) or number(1.0, 30 * LONGEST, "seconds")(value) is None:
-        return None
-    return (
-        f"not 0 or a number of seconds from 1 to {30 * LONGEST:.12g} (30 days)",
-        "Assign 0 for no resync, or 36000 for one every ten hours",
-    )
+def _zero_or_seconds(least: float, remedy: str) -> Callable[[object], Complaint]:
+    in_seconds = number(least, 30 * MAX_SECONDS, "seconds")
+
+    def check(value: object) -> Complaint:
+        if (value == 0 and not isinstance(value, bool)) or in_seconds(value) is None:
+            return None
+        return f"not 0 or a number of seconds from {least:.12g} to {30 * MAX_SECONDS:.12g} (30 days)", remedy
+
+    return check
 
 
-def interval(value: object) -> Complaint:
-    if (value == 0 and not isinstance(value, bool)) or number(60.0, 30 * LONGEST, "seconds")(value) is None:
-        return None
-    return (
-        f"not 0 or a number of seconds from 60 to {30 * LONGEST:.12g} (30 days)",
-        "Assign 0 for no audits, or 3600 for one per hour",
-    )
+period = _zero_or_seconds(1.0, "Assign 0 for no resync, or 36000 for one every ten hours")
+interval = _zero_or_seconds(60.0, "Assign 0 for no audits, or 3600 for one per hour")
 
 
 def objects_per_page(value: object) -> Complaint:
@@ -194,7 +192,7 @@ def wrong_path(path: Path) -> str | None:
 
 def projection(
     *,
-    keep: Collection[Path] | None = None,
+    keep: Collection[Path] | Everything | None = None,
     drop: Collection[Path] = (),
     transform: Transform | None = None,
     metadata_only: bool = False,
@@ -213,7 +211,8 @@ def projection(
         require(None, DeclarationError, "Cached()", "metadata_only", metadata_only, "True or False")
     if transform is not None:
         _require_function("transform", transform, "the part to store")
-    chosen, dropped = None if keep is None else list(_paths("keep", keep)), list(_paths("drop", drop))
+    chosen = None if keep is None or keep is EVERYTHING else list(_paths("keep", keep))
+    dropped = list(_paths("drop", drop))
     try:
         return Projection.of(keep=chosen, drop=dropped, transform=transform, metadata_only=metadata_only)
     except BadPath as problem:

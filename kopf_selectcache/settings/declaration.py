@@ -199,7 +199,7 @@ class Cached:
         attributes |= {"filter": chosen, "namespaces": spaces, "share_watches": share_watches}
         attributes |= {"outside": outside, "unconfined": None, "origins": (), "source": None}
         attributes |= {"sharded": sharded, "divided": ""}
-        attributes["projection"] = projected = stored_part(**stored) if stored else ALL
+        attributes["projection"] = projected = projection(**stored) if stored else ALL
         attributes["indexes"] = indexed = indexes(index) if index is not None else ()
         if indexed:
             require_received(indexed, projected)
@@ -319,19 +319,6 @@ def _has_names(filter_: Branches) -> bool:
 
 STORED = ("keep", "drop", "transform", "metadata_only")
 """The options of the stored part of each object."""
-
-
-def stored_part(
-    *,
-    keep: Collection[Path] | Everything | None = None,
-    drop: Collection[Path] = (),
-    transform: Transform | None = None,
-    metadata_only: bool = False,
-) -> Projection:
-    """Return the projection of these options; raise DeclarationError."""
-    return projection(
-        keep=None if keep is EVERYTHING else keep, drop=drop, transform=transform, metadata_only=metadata_only
-    )
 
 
 Declared: TypeAlias = Filter | Cached
@@ -627,17 +614,15 @@ def _alike(one: Branches, two: Branches, kind: Kind | None) -> bool:
 
 def differing_options(declared: Cached, other: Cached) -> list[str]:
     """Return the options that differ, as users write them."""
-    names: list[str] = []
-    for each in fields(Cached):
-        if (
-            each.compare
-            and each.name not in ("filter", "unconfined")
-            and getattr(declared, each.name) != getattr(other, each.name)
-        ):
-            names += _differing_parts(declared, other) if each.name == "projection" else [each.name]
+    names = [
+        each.name
+        for each in fields(Cached)
+        if each.compare
+        and each.name not in ("filter", "unconfined")
+        and getattr(declared, each.name) != getattr(other, each.name)
+    ]
+    if "projection" in names:
+        one, two = declared.projection, other.projection
+        at = names.index("projection")
+        names[at : at + 1] = [name for name in STORED if getattr(one, name) != getattr(two, name)]
     return [f"{'index' if name == 'indexes' else name}=" for name in names]
-
-
-def _differing_parts(declared: Cached, other: Cached) -> list[str]:
-    one, two = declared.projection, other.projection
-    return [name for name in STORED if getattr(one, name) != getattr(two, name)]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, fields, replace
+from types import UnionType
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias, cast, get_args
 
 from kopf_selectcache._errors import DeclarationError, require
@@ -31,7 +32,7 @@ from kopf_selectcache.selectors.text import (
 )
 
 from .checks import (
-    LONGEST,
+    MAX_SECONDS,
     OPTIONS,
     Complaint,
     Size,
@@ -43,9 +44,10 @@ from .checks import (
     number,
     objects_per_page,
     one_of,
+    projection,
 )
 from .checks import written as quantity
-from .declaration import STORED, Cached, Selectors, are_one_kind, check, named, stored_part
+from .declaration import STORED, Cached, Selectors, are_one_kind, check, named
 from .namespaces import (
     Level,
     Namespaces,
@@ -111,10 +113,6 @@ class Defaults:
                 else no_option("settings.selectcache.defaults", name, _DEFAULT_NAMES)
             )
 
-    def freeze_with(self, selectors: Selectors) -> None:
-        """Refuse changes once an operator runs with these filters."""
-        vars(self)["_selectors"] = selectors
-
     def _is_used(self) -> bool:
         selectors: Selectors | None = vars(self).get("_selectors")
         return selectors is not None and selectors.used
@@ -149,8 +147,8 @@ def _part(name: str) -> Callable[[Any], object]:
 
 def _stored(name: str) -> Callable[[Any], object]:
     def parse(value: Any) -> object:
-        projection = stored_part(**{name: value})
-        return value if isinstance(value, Everything) else getattr(projection, name)
+        found = getattr(projection(**{name: value}), name)
+        return value if isinstance(value, Everything) else found
 
     return parse
 
@@ -214,7 +212,7 @@ def _inherited(cached: Cached, defaults: Defaults, *, kind: Kind | None, fallbac
     return cached.replaced(
         filter=assembled.filter,
         unconfined=unconfined,
-        projection=stored_part(**stored) if inherits else cached.projection,
+        projection=projection(**stored) if inherits else cached.projection,
         origins=(*assembled.origins, *options),
         source=cached,
         given=frozenset(),
@@ -408,7 +406,7 @@ class SelectCacheSettings:
             )
 
     def __post_init__(self) -> None:
-        self.defaults.freeze_with(self.selectors)
+        vars(self.defaults)["_selectors"] = self.selectors  # Both can't be changed while an operator runs.
 
     def effective(self, key: AnyKey) -> Cached:
         """Return all that is declared of a kind, with the defaults."""
@@ -523,7 +521,7 @@ def _probe_limits(value: object) -> Complaint:
                 f"and {shown(state)} is not one of the states {', '.join(states)}",
                 f"Assign {meant!r} instead" if meant else remedy,
             )
-        if isinstance(value, Mapping) and (complaint := number(0.0, LONGEST, "seconds")(value[state])):
+        if isinstance(value, Mapping) and (complaint := number(0.0, MAX_SECONDS, "seconds")(value[state])):
             return f"and its value for {state!r}, {shown(value[state])}, is {complaint[0]}", remedy
     return None
 
@@ -531,30 +529,19 @@ def _probe_limits(value: object) -> Complaint:
 _IRREPLACEABLE = ("and can't be replaced", "Assign its attributes: defaults.labels = 'app=web'")
 
 
-def _defaults(value: object) -> Complaint:
-    return None if isinstance(value, Defaults) else _IRREPLACEABLE
+def _is_a(types: type | UnionType, what: str, remedy: str) -> Callable[[object], Complaint]:
+    return lambda value: None if isinstance(value, types) else (what, remedy)
 
 
-def _selectors(value: object) -> Complaint:
-    if not isinstance(value, Selectors):
-        return (
-            "and can't be replaced",
-            "Assign its items: selectors['v1/pods'] = 'app=web'\nAssign several: selectors |= {...}",
-        )
-    return None
-
-
-def _sharding(value: object) -> Complaint:
-    if value is not None and not isinstance(value, Sharding):
-        return "not a Sharding", "Assign selectcache.Sharding(), or None"
-    return None
-
-
-_SECONDS = number(0.001, LONGEST, "seconds")
+_SECONDS = number(0.001, MAX_SECONDS, "seconds")
 
 _CHECKS: Mapping[str, Callable[[object], Complaint]] = {
-    "selectors": _selectors,
-    "defaults": _defaults,
+    "selectors": _is_a(
+        Selectors,
+        "and can't be replaced",
+        "Assign its items: selectors['v1/pods'] = 'app=web'\nAssign several: selectors |= {...}",
+    ),
+    "defaults": _is_a(Defaults, *_IRREPLACEABLE),
     "page_limit": objects_per_page,
     "max_page_bytes": _page_bytes,
     "gzip": one_of(True, False, None),
@@ -573,7 +560,7 @@ _CHECKS: Mapping[str, Callable[[object], Complaint]] = {
     "failing_probe": _probe_limits,
     "one_watch": one_of(True, False),
     "narrow_handlers": one_of(True, False),
-    "sharding": _sharding,
+    "sharding": _is_a(Sharding | None, "not a Sharding", "Assign selectcache.Sharding(), or None"),
     "events": one_of(True, False),
 }
 

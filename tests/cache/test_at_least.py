@@ -19,7 +19,7 @@ from kopf_selectcache import (
     Selector,
     Stale,
 )
-from kopf_selectcache.cache.freshness import LONGEST_WAIT, wait
+from kopf_selectcache.cache.freshness import AT_LEAST_SECONDS, wait
 from kopf_selectcache.cache.request import AtLeast
 from kopf_selectcache.core.errors import MetricReason
 from kopf_selectcache.testing import FakeCache
@@ -97,7 +97,7 @@ def test_11_an_awaited_read_asks_the_server_when_its_wait_has_ended() -> None:
         async with gated("app=web", pod("a", **WEB)) as environment:
             await environment.cut()
             (b,) = environment.cluster.create(pod("b", **WEB))
-            for timeout, seconds in ((None, LONGEST_WAIT), (2, 2.0)):
+            for timeout, seconds in ((None, AT_LEAST_SECONDS), (2, 2.0)):
                 began = environment.clock.now
                 call = asyncio.create_task(
                     environment.cache.fetch_list("pods", labels="app=web", at_least=b, timeout=timeout)

@@ -65,7 +65,7 @@ def test_a_request_is_compared_once() -> None:
 
 
 def test_comparisons_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kopf_selectcache.cache.matcher.REMEMBERED", 3)
+    monkeypatch.setattr("kopf_selectcache.cache.matcher.MAX_MEMOISED", 3)
     comparisons = compared(WEB)
     requests = [Selector(f"app=a{number}") for number in range(10)]
     first = comparisons.of(requests[0])

@@ -16,7 +16,7 @@ from kopf._core.actions import execution, progression
 from kopf._core.engines.posting import settings_var
 
 from kopf_selectcache import Forbidden, Selector
-from kopf_selectcache.cache.freshness import LONGEST, TICK, event_of
+from kopf_selectcache.cache.freshness import RELIST_AFTER_SECONDS, TICK_SECONDS, event_of
 from kopf_selectcache.core.errors import MetricReason
 from kopf_selectcache.core.selection.kinds import Kind, Resource
 from kopf_selectcache.core.selection.regions import Keys
@@ -73,7 +73,7 @@ def test_a_body_beyond_the_server_is_waited_for_once_though_the_stream_moves(kin
             began = environment.clock.now
             call = handling(kind, names_later)(lost)
             await environment.clock.move_until(call.done)
-            assert LONGEST <= environment.clock.now - began < 2 * LONGEST
+            assert RELIST_AFTER_SECONDS <= environment.clock.now - began < 2 * RELIST_AFTER_SECONDS
             again = handling(kind, names_later)(lost)
             await settle()
             assert again.done()
@@ -293,7 +293,7 @@ def test_a_handler_goes_on_as_soon_as_the_leaves_before_its_event_are_confirmed(
             began = environment.clock.now
             call = deleting(body)
             await environment.clock.move_until(call.done, step=0.25)
-            assert environment.clock.now - began < LONGEST
+            assert environment.clock.now - began < RELIST_AFTER_SECONDS
             assert await call == ["a", "d"]
 
     run(main())
@@ -316,7 +316,7 @@ def test_a_handler_goes_on_when_the_last_leave_is_confirmed(kind: str) -> None:
             await settle()
             assert not call.done()
             await environment.clock.move_until(call.done, step=0.25)
-            assert environment.clock.now - began < LONGEST
+            assert environment.clock.now - began < RELIST_AFTER_SECONDS
             assert await call == ["a", "c", "d"]
 
     run(main())
@@ -347,7 +347,7 @@ async def check_unconfirmed(environment: Gated, kind: str, call: asyncio.Task[An
     await environment.clock.move_until(lambda: environment.informer.awaited, step=step)
     began = environment.clock.now - step
     await environment.clock.move_until(call.done, step=step)
-    assert LONGEST <= environment.clock.now - began <= LONGEST + TICK + step
+    assert RELIST_AFTER_SECONDS <= environment.clock.now - began <= RELIST_AFTER_SECONDS + TICK_SECONDS + step
     if kind == "event":
         assert await call == ["a", "b", "c", "d"]
     else:
@@ -415,7 +415,7 @@ def test_no_leave_is_waited_for_while_a_stream_cannot_be_kept(kind: str) -> None
             began = environment.clock.now
             call = handling(kind, read)(c)
             await environment.clock.move_until(call.done, step=0.1)
-            assert environment.clock.now - began < LONGEST
+            assert environment.clock.now - began < RELIST_AFTER_SECONDS
             assert await call == ["a", "c"]
 
     run(main())

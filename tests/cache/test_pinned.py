@@ -15,7 +15,7 @@ import pytest
 
 from kopf_selectcache import Cache, Key, NotDeclared, NotFound, NotSynced, ReadError, Stale
 from kopf_selectcache.cache.freshness import version_reached
-from kopf_selectcache.cache.reads import LONG, OpenSnapshots, PinnedReads
+from kopf_selectcache.cache.reads import LOG_AFTER_SECONDS, OpenSnapshots, PinnedReads
 from kopf_selectcache.core.errors import MetricReason
 from kopf_selectcache.informer.state import InformerState
 from kopf_selectcache.testing import FakeCache
@@ -301,11 +301,11 @@ def test_11_the_log_names_no_snapshot_that_was_dropped_without_its_end(
     async def main() -> None:
         async with gated("app=web", pod("a", **WEB)) as environment:
             dropped = environment.cache.snapshot("pods").__enter__()
-            await environment.clock.move(LONG / 2)
+            await environment.clock.move(LOG_AFTER_SECONDS / 2)
             with environment.cache.snapshot("pods"):
                 del dropped
                 gc.collect()
-                await environment.clock.move(LONG / 2 + 1)
+                await environment.clock.move(LOG_AFTER_SECONDS / 2 + 1)
                 assert [each for each in caplog.records if "snapshot" in each.getMessage()] == []
 
     run(main())
@@ -324,17 +324,17 @@ def test_11_the_log_names_a_snapshot_that_is_kept_for_minutes(caplog: pytest.Log
         async with gated("app=web", pod("a", **WEB)) as environment:
             ended = environment.cache.snapshot("pods")
             with ended:
-                await environment.clock.move(LONG - 1)
-            await environment.clock.move(LONG)
+                await environment.clock.move(LOG_AFTER_SECONDS - 1)
+            await environment.clock.move(LOG_AFTER_SECONDS)
             assert logged() == []
             kept = await asyncio.to_thread(in_thread, environment.cache)
             with environment.cache.snapshot("pods"):
-                await environment.clock.move(LONG + 1)
+                await environment.clock.move(LOG_AFTER_SECONDS + 1)
             kept.__exit__(None, None, None)
             assert len(logged()) == 2
             assert "pods" in logged()[0]
             assert "test_pinned.py:" in logged()[0]
-            await environment.clock.move(2 * LONG)
+            await environment.clock.move(2 * LOG_AFTER_SECONDS)
             assert len(logged()) == 2
             with environment.cache.snapshot("pods"):
                 await settle()  # The operator ends first.

@@ -140,7 +140,7 @@ MUTANTS: tuple[Mutant, ...] = (
            (f"{FRESH}_a_stale_cache_makes_kopf_call_a_changing_handler_again",)),
     Mutant("a stale cache uses up retries", "plugin/operator.py", "return handler.retries is None and handler.timeout is None and not", "return not", 9,
            (f"{ENDS}_a_stale_cache_uses_up_no_retries",)),
-    Mutant("a stream that does not move is waited for without an end", FRESHNESS, "if watched_for >= LONGEST:", "if False:", 9,
+    Mutant("a stream that does not move is waited for without an end", FRESHNESS, "if watched_for >= RELIST_AFTER_SECONDS:", "if False:", 9,
            (f"{FRESH}_a_stream_that_stays_at_one_version_is_listed_anew",)),
     Mutant("each handler waits for a body of another epoch", FRESHNESS, "                        reflector.note_foreign(event.uid, event.version)\n", "                        pass\n", 9,
            (f"{ENDS}_a_body_beyond_the_server_is_waited_for_once_though_the_stream_moves",)),
