@@ -13,7 +13,7 @@ from kopf_selectcache.core.store.projection import ALL
 from kopf_selectcache.selectors.selector import Branches
 from tests.rows import each_row
 
-from .environment import NODES, PODS
+from .environment import PODS
 
 WEB, DB = Selector("app=web"), Selector("app=db")
 FILTERS = [
@@ -57,13 +57,6 @@ def test_the_coverage_of_one_object_is_that_of_its_region(declared: Branches) ->
             assert all(witness.fails)
 
 
-def test_a_request_is_compared_once() -> None:
-    comparisons = compared(WEB)
-    one, same = Selector("app=web,tier=gold"), Selector("app=web,tier=gold")
-    assert comparisons.of(one) is comparisons.of(one) is comparisons.of(same)
-    assert comparisons.of(DB) is not comparisons.of(one)
-
-
 def test_comparisons_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kopf_selectcache.cache.matcher.MAX_MEMOISED", 3)
     comparisons = compared(WEB)
@@ -73,11 +66,3 @@ def test_comparisons_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         comparisons.of(request)
     assert comparisons.of(requests[0]) is not first
     assert comparisons.of(requests[0]).selector == requests[0]
-
-
-def test_a_cluster_scoped_kind_is_compared_without_a_namespace() -> None:
-    comparisons = Comparisons(NODES, WEB, ALL, {})
-    coverage = comparisons.of_object("", "n1")
-    assert coverage.witness is not None
-    assert coverage.witness.namespace == ""
-    assert coverage.wanted == "app=web"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import kopf
 import pytest
 
@@ -65,13 +63,3 @@ def test_a_declaration_with_the_defaults_is_the_same_again() -> None:
     with pytest.raises(DeclarationError) as caught:
         cache.blocking.declare("example.com/v1/webapps", Selector("app=web", namespaces=["shop"]))
     assert "unconfined" not in str(caught.value)
-
-
-@pytest.mark.parametrize("filter_", ["app=web", ["app=web", Selector(names=["db"], namespaces=["shop"])]])
-def test_a_scope_is_a_filter_and_a_request(filter_: Any) -> None:
-    cache = FakeCache(CONFIGS, {"v1/configmaps": filter_})
-    scope = cache.info("configmaps").filter
-    assert Cached(scope).filter == Cached(filter_).filter
-    assert Cached(filter_).filter.covers(scope)
-    assert scope.covers(scope)
-    assert Selector("app=cron", names=["x"]).disjoint(scope)

@@ -142,17 +142,6 @@ def test_the_options_that_differ_are_named(options: Any, named: list[str]) -> No
     operated(test)
 
 
-@each_row("kind", ["configmaps", "v1/configmaps", "cm", "pods", "Pod"])
-def test_another_declaration_of_a_declared_kind_is_refused(kind: str) -> None:
-    async def test(_: Gated, cache: Cache) -> None:
-        await cache.declare("configmaps", "app=web")
-        with pytest.raises(DeclarationError):
-            await cache.declare(kind, "app=db")
-        assert names(cache.list_cached("configmaps")) == ["web"]
-
-    operated(test)
-
-
 def test_a_custom_kind_is_found_by_its_other_names() -> None:
     async def test(gated: Gated, cache: Cache) -> None:
         gated.cluster.create(WEBAPPS)
@@ -246,23 +235,6 @@ def test_a_timeout_names_the_reason() -> None:
         with pytest.raises(NotSynced):
             await cache.declare("configmaps", "app=web", timeout=0)
         nothing_stays(gated)
-
-    operated(test)
-
-
-def test_a_cancelled_declaration_that_was_changed_meanwhile_stays() -> None:
-    async def test(gated: Gated, cache: Cache) -> None:
-        silence = gated.cluster.faults.add(
-            Silence(), verb="list", where=lambda asked: "app=web" in asked.query.get("labelSelector", "")
-        )
-        declaring = asyncio.create_task(cache.declare("v1/configmaps", "app=web", timeout=3600))
-        await until(lambda: silence.hits)
-        await cache.declare("configmaps", "app=db", replace=True)
-        assert not gated.operator.runtime.names.pending
-        declaring.cancel()
-        await asyncio.wait({declaring})
-        assert names(cache.list_cached("configmaps")) == ["db"]
-        silence.release()
 
     operated(test)
 
@@ -454,19 +426,6 @@ def test_a_kind_of_the_start_can_be_removed_and_declared_again() -> None:
     operated(test)
 
 
-def test_a_cancelled_removal_removes() -> None:
-    async def test(gated: Gated, cache: Cache) -> None:
-        await cache.declare("configmaps", "app=web")
-        removing = asyncio.create_task(cache.undeclare("configmaps"))
-        await asyncio.sleep(0)
-        removing.cancel()
-        await asyncio.wait({removing})
-        await settle()
-        nothing_stays(gated)
-
-    operated(test)
-
-
 # ---- Changed.
 
 
@@ -560,15 +519,6 @@ def test_a_change_whose_index_fails_leaves_the_former_filter() -> None:
     assert cache._runtime.informer("configmaps").state is state
     with pytest.raises(NotDeclared):
         cache.blocking.undeclare("secrets")
-
-
-def test_a_kind_that_is_not_declared_is_declared_with_replace_as_well() -> None:
-    cache = FakeCache([config("web", app="web"), config("db", app="db")])
-    for filter_, found in (("app=web", ["web"]), ("app=db", ["db"])):
-        cache.blocking.declare("configmaps", filter_, replace=True)
-        assert [each["metadata"]["name"] for each in cache.list("configmaps", labels=filter_)] == found
-    with pytest.raises(DeclarationError, match="replace is 'yes'"):
-        cache.blocking.declare("configmaps", "app=web", replace="yes")  # type: ignore[arg-type]
 
 
 # ---- Many.

@@ -7,7 +7,6 @@ import logging
 
 import pytest
 
-from kopf_selectcache import Forbidden
 from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.errors import Missing, Rejected
 from kopf_selectcache.testing.faults import Refuse
@@ -15,25 +14,6 @@ from tests.gated import Gated
 from tests.told import told
 
 from .test_declaring import operated
-
-
-def test_it_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    async def test(gated: Gated, cache: Cache) -> None:
-        await cache.declare("configmaps", "app=web")
-        await cache.undeclare("configmaps")
-        gated.cluster.faults.add(Refuse(403), verb="list", resource="configmaps")
-        with pytest.raises(Forbidden):
-            await cache.declare("configmaps", "app=web")
-
-    caplog.set_level(logging.INFO, logger="kopf_selectcache")
-    operated(test)
-    found = [
-        record
-        for record in caplog.records
-        if getattr(record, "resource", "").startswith("configmaps") and record.levelno == logging.INFO
-    ]
-    assert len(found) == 5  # Declared, synced, removed, declared, withdrawn.
-    assert {getattr(record, "filter", None) for record in found} == {"labels='app=web'"}
 
 
 def test_a_declaration_that_is_withdrawn_is_not_looked_for() -> None:

@@ -3,15 +3,14 @@ none raises RecursionError."""
 
 from __future__ import annotations
 
-import asyncio
 import copy
 import json
 import pickle
 import sys
 from _thread import allocate_lock, start_new_thread
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from functools import partial
-from threading import Thread, current_thread, stack_size
+from threading import Thread, stack_size
 from types import SimpleNamespace
 from typing import Any, TypeVar, cast
 
@@ -19,17 +18,14 @@ import msgspec
 import pytest
 
 import kopf_selectcache as selectcache
-from kopf_selectcache import Cached, Key
+from kopf_selectcache import Key
 from kopf_selectcache.cache.freshness import event_of
 from kopf_selectcache.core import json_text
-from kopf_selectcache.core.json_text import decoded, with_room
+from kopf_selectcache.core.json_text import decoded
 from kopf_selectcache.core.protocol.decoder import Reader
 from kopf_selectcache.core.selection.regions import Keys
-from kopf_selectcache.core.store.projection import Projection
 from kopf_selectcache.core.store.record import Record, UnreadableRecord
 from kopf_selectcache.core.store.union import Union
-from kopf_selectcache.testing import FakeCache
-from kopf_selectcache.types import BodyView
 from tests.cache.environment import PODS, Environment, pod
 
 T = TypeVar("T")
@@ -181,19 +177,6 @@ def test_the_deepest_view_is_read_iterated_copied_and_shown(environment: Environ
     with_free(FREE, look)
 
 
-def test_a_handlers_own_object_may_be_as_deep(environment: Environment, deepest: Record) -> None:
-    body = deepest.decode()
-    body["metadata"]["resourceVersion"] = "11"
-    cache = environment.cache(own=body)
-
-    def look() -> str:
-        assert cache.count("pods", labels="app=web") == 2
-        version: str = cache.get("pods", "deep", namespace="ns")["metadata"]["resourceVersion"]
-        return version
-
-    assert with_free(FREE, look) == look() == "11"
-
-
 def test_a_handlers_own_object_that_is_unreadable_is_so_to_its_reads() -> None:
     environment = Environment()
     environment.declare("app=web").hold(pod("web", app="web"), pod("other", app="web"))
@@ -253,81 +236,7 @@ def test_a_handlers_own_object_with_a_lone_surrogate_is_not_waited_for() -> None
     assert not event.is_delivered_by(cast("Any", stream))
 
 
-def test_fetches_of_the_deepest_object_raise_no_recursion_error(deepest: Record) -> None:
-    async def down(read: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
-        return await down(read) if left() > FREE else await read()
-
-    async def main() -> None:
-        environment = Environment(asyncio.get_running_loop())
-        environment.resources["pods"] = PODS
-        obj: Any = msgspec.Raw(deepest.data)
-        environment.server.answer("/api/v1/namespaces/ns/pods/deep", obj)
-        environment.server.answer(
-            "/api/v1/pods",
-            {"kind": "PodList", "apiVersion": "v1", "metadata": {"resourceVersion": "9"}, "items": [obj]},
-        )
-        cache = environment.cache()
-        assert await down(lambda: cache.fetch("pods", "deep", namespace="ns"))
-        assert len(await down(lambda: cache.fetch_list("pods"))) == 1
-
-    asyncio.run(main())
-
-
-def test_a_transform_and_an_index_see_the_deepest_object(deepest: Record) -> None:
-    reader = Reader("v1", "Pod", Projection.of(transform=lambda obj: obj))
-    assert not isinstance(with_free(FREE, lambda: reader.record(deep(60))), UnreadableRecord)
-    cache = FakeCache(
-        [pod("web", app="web")],
-        {"v1/pods": Cached("app=web", index={"name": lambda obj: obj["metadata"]["name"]})},
-    )
-    assert with_free(FREE, lambda: len(cache.list("pods", labels="app=web", index={"name": "web"}))) == 1
-    assert deepest.name == "deep"
-
-
 # ---- Room.
-
-
-def test_a_call_is_repeated_in_a_thread_only_if_the_stack_was_too_full() -> None:
-    calls: list[int] = []
-
-    def work() -> int:
-        calls.append(depth())
-        if calls[-1] > 50:
-            raise RecursionError
-        return 1
-
-    assert with_free(FREE, lambda: with_room(work)) == 1
-    assert len(calls) == 2
-    assert with_room(lambda: 2) == 2
-
-
-def test_what_failed_with_a_recursion_error_is_decoded_once_more_and_not_twice(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    threads: list[Thread] = []
-
-    def decode(_: bytes) -> None:
-        threads.append(current_thread())
-        raise RecursionError
-
-    def fail(_: bytes) -> None:
-        raise RecursionError
-
-    monkeypatch.setattr(json_text, "decode_exactly", decode)
-    monkeypatch.setattr(json_text, "_skip", fail)
-    with pytest.raises(RecursionError):
-        decoded(b"[]")
-    assert [thread is current_thread() for thread in threads] == [True, False]
-
-
-def test_what_such_a_call_raises_is_raised() -> None:
-    def work() -> None:
-        raise ValueError if depth() < 50 else RecursionError
-
-    with pytest.raises(ValueError):  # There is no more to it.
-        with_free(FREE, lambda: with_room(work))
-    with pytest.raises(RecursionError):
-        decoded(b"[" * 200_000 + b"]" * 200_000)
 
 
 def test_where_no_thread_can_be_started_the_stack_is_too_small(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -344,19 +253,6 @@ def test_where_no_thread_can_be_started_the_stack_is_too_small(monkeypatch: pyte
     with pytest.raises(RecursionError, match="no thread can be started"):
         decoded(b"[]")
     assert stack_size() == usual
-
-
-def test_the_size_of_other_stacks_stays_as_it_was() -> None:
-    usual = stack_size()
-    with_free(FREE, lambda: decoded(b"[" * 300 + b"]" * 300))
-    assert stack_size() == usual
-    assert json_text.STACK > 10_000 * 400
-
-
-def test_objects_are_equal_to_what_they_are_whoever_reads_them(environment: Environment) -> None:
-    view = with_free(FREE, lambda: environment.cache().get("pods", "web", namespace="ns", as_="view"))
-    assert isinstance(view, BodyView)
-    assert dict(view) == environment.cache().get("pods", "web", namespace="ns")
 
 
 INFINITE = float("inf")
@@ -402,13 +298,7 @@ def innermost(record: Record) -> Any:
         (b"-1E+400", [-INFINITE]),
         (
             b'"1e999",100000000000000001,[1e999,{"b":-1e999},0.%s,true],1e5,2.5' % (b"9" * 400),
-            [
-                "1e999",
-                100000000000000001,
-                [INFINITE, {"b": -INFINITE}, 1.0, True],
-                1e5,
-                2.5,
-            ],
+            ["1e999", 100000000000000001, [INFINITE, {"b": -INFINITE}, 1.0, True], 1e5, 2.5],
         ),
     ],
 )
@@ -441,10 +331,7 @@ def test_numbers_out_of_range_are_replaced_while_an_object_is_decoded(
         return original(text, **options)
 
     monkeypatch.setattr(json, "loads", loads)
-    expected = {
-        "1e999": [INFINITE, -INFINITE, 1e5, '1e999 " 1e999'],
-        "b": {"c": 10**17, "d": 0.5, "e": True},
-    }
+    expected = {"1e999": [INFINITE, -INFINITE, 1e5, '1e999 " 1e999'], "b": {"c": 10**17, "d": 0.5, "e": True}}
     assert json_text.decode(data) == expected
     assert json_text.decode(b"[1e999]") == [INFINITE]
     assert json_text.decode(b"1e999") == INFINITE

@@ -5,7 +5,6 @@ for.
 from __future__ import annotations
 
 import copy
-import gc
 import inspect
 import io
 import logging
@@ -14,12 +13,11 @@ import pydoc
 import subprocess
 import sys
 import traceback
-import weakref
 from typing import Any
 
 import pytest
 
-from kopf_selectcache import Cache, NotSynced, OutsideFilter, SelectCacheError, Selector, SyncCache
+from kopf_selectcache import Cache, OutsideFilter, SelectCacheError, Selector, SyncCache
 from kopf_selectcache.selectors.selector import Branches
 from kopf_selectcache.testing import FakeCache
 from tests.kopf_operators import pod
@@ -80,19 +78,6 @@ def test_20_neither_the_witness_nor_the_narrower_request_is_made_for_the_sentenc
     assert error.witness.labels == {}
 
 
-def test_an_error_that_is_kept_keeps_no_generation_of_the_store() -> None:
-    cache = FakeCache([pod("web-1", app="web"), pod("db-1", app="db")], {"pods": "app=web"})
-    with pytest.raises(OutsideFilter) as caught:
-        cache.list("pods")
-    error = caught.value.with_traceback(None)
-    del caught
-    informer = weakref.ref(cache._runtime.informers[next(iter(cache._runtime.informers))])
-    del cache
-    gc.collect()
-    assert informer() is None
-    assert "app=web" in str(error)
-
-
 def test_an_error_is_pickled_where_python_leaves_out_assertions() -> None:
     code = (
         "import pickle\n"
@@ -123,32 +108,6 @@ def test_a_copy_has_the_texts_and_the_data(again: Any) -> None:
     assert (str(found), found.__notes__, found.reason) == (str(error), error.__notes__, error.reason)
     assert found.witness == error.witness
     assert (found.what, found.remedy) == (error.what, error.remedy)
-
-
-def test_what_is_corrected_later_is_shown() -> None:
-    error = NotSynced("pods are not synced", remedy="Wait")
-    assert told(error) == "pods are not synced. Wait"
-    error.what, error.remedy = "no", "yes\nor yes"
-    error.add_note("more")
-    assert (told(error), error.args) == ("no. yes or yes more", ("no",))
-
-
-@pytest.mark.usefixtures("unseen")
-def test_a_text_may_be_made_when_it_is_asked_for() -> None:
-    made = list[str]()
-
-    def make(text: str) -> str:
-        made.append(text)
-        return text
-
-    error = SelectCacheError(lambda: make("no"), remedy=lambda: make("yes"))
-    assert not made
-    assert [told(error), told(error)] == ["no. yes", "no. yes"]
-    assert made == ["no", "yes"]
-
-
-def test_a_question_keeps_its_mark() -> None:
-    assert NotSynced("no", remedy="Did you mean 'pods'?").line == "no. Did you mean 'pods'?"
 
 
 def test_a_verdict_makes_its_witness_when_it_is_asked_for() -> None:

@@ -3,7 +3,6 @@ for."""
 
 from __future__ import annotations
 
-import copy
 import pickle
 import re
 from enum import StrEnum
@@ -69,16 +68,6 @@ def test_declaration_errors_end_the_operator_and_read_errors_do_not() -> None:
             assert not issubclass(cls, kopf.TemporaryError)
 
 
-def test_an_error_says_what_happened_and_what_to_change() -> None:
-    error = errors.NotSynced("pods are not synced", remedy="Wait")
-    assert (error.what, error.remedy, str(error)) == (
-        "pods are not synced",
-        "Wait",
-        "pods are not synced.",
-    )
-    assert error.__notes__ == ["Wait"]
-
-
 @pytest.mark.parametrize("enum", [errors.Reason, Health, kopf_selectcache.types.Answer])
 def test_an_enum_compares_and_prints_as_its_text(enum: type[StrEnum]) -> None:
     for member in enum:
@@ -96,24 +85,6 @@ def test_an_error_shows_the_start_and_the_end_of_what_is_too_long() -> None:
     assert error.what.startswith("startx")
     assert error.what.endswith("xend")
     assert "… (60,008 characters) …" in error.what
-
-
-def test_what_may_be_an_object_is_shown_by_its_type() -> None:
-    assert redact.shown({"data": "secret"}) == "a dict"
-    assert redact.shown(["app=web", 5, None]) == "['app=web', 5, None]"
-    assert redact.shown([{"data": "secret"}]) == "a list"
-    assert redact.shown(10**5000) == "an int", "Python refuses to print it"
-
-
-def test_errors_can_be_pickled_and_copied() -> None:
-    error = errors.BadSelector("no", remedy="yes", text="a in", column=5)
-    for again in (pickle.loads(pickle.dumps(error)), copy.copy(error)):
-        assert (type(again), str(again), again.text, again.column) == (
-            errors.BadSelector,
-            "no. yes.",
-            "a in",
-            5,
-        )
 
 
 def test_a_refused_request_has_the_servers_status() -> None:

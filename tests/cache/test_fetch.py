@@ -18,7 +18,7 @@ from kopf_selectcache.core.selection.kinds import Kind, Resource
 from kopf_selectcache.errors import Missing, NotKept, Rejected, Stalled
 from tests.rows import each_row
 
-from .environment import JOBS, NODES, PODS, Environment, Obj, names, node, pod, run
+from .environment import NODES, PODS, Environment, Obj, names, node, pod, run
 
 WEB, DB = pod("web-1", app="web"), pod("db-1", app="db")
 DB_PATH = "/api/v1/namespaces/ns/pods/db-1"
@@ -37,15 +37,6 @@ def page(*items: Obj, more: str = "") -> Obj:
 # ---- One object.
 
 
-def test_what_is_held_is_not_asked_for() -> None:
-    async def main(environment: Environment) -> None:
-        environment.declare("app=web").hold(WEB)
-        assert await environment.cache().fetch("pods", "web-1", namespace="ns") == WEB
-        assert environment.server.asked == []
-
-    run(main)
-
-
 def test_what_is_proved_absent_is_not_asked_for() -> None:
     async def main(environment: Environment) -> None:
         environment.declare(Selector(namespaces=["ns"])).hold()
@@ -58,18 +49,6 @@ def test_what_is_proved_absent_is_not_asked_for() -> None:
     run(main)
 
 
-def test_what_is_hidden_is_asked_for_and_not_remembered() -> None:
-    async def main(environment: Environment) -> None:
-        environment.declare("app=web").hold(WEB)
-        environment.server.answer(DB_PATH, DB)
-        for _ in range(2):
-            assert await environment.cache().fetch("pods", "db-1", namespace="ns") == DB
-        assert environment.server.asked == [(DB_PATH, {})] * 2
-        assert names(environment.cache().list_cached("pods")) == ["web-1"]
-
-    run(main)
-
-
 def test_what_the_server_does_not_have_is_not_found() -> None:
     async def main(environment: Environment) -> None:
         environment.declare("app=web").hold(WEB)
@@ -77,30 +56,6 @@ def test_what_the_server_does_not_have_is_not_found() -> None:
             await environment.cache().fetch("pods", "nope", namespace="ns")
         assert info.value.version == ""
         assert await environment.cache().fetch("pods", "nope", namespace="ns", default=7) == 7
-
-    run(main)
-
-
-def test_a_kind_that_is_not_declared_is_asked_for() -> None:
-    async def main(environment: Environment) -> None:
-        environment.resources["nodes"] = NODES
-        environment.server.answer("/api/v1/nodes/n", node("n"))
-        assert await environment.cache().fetch("nodes", "n") == node("n")
-
-    run(main)
-
-
-@pytest.mark.parametrize("state", ["syncing", "unknown", "forbidden"])
-def test_a_cache_that_cannot_answer_is_no_hindrance(state: str) -> None:
-    async def main(environment: Environment) -> None:
-        informer = environment.declare("app=web", None if state == "unknown" else PODS)
-        if state == "forbidden":
-            informer.hold().error = Forbidden("no", remedy="Grant it")
-        environment.resources["pods"] = PODS
-        environment.server.answer(DB_PATH, DB)
-        environment.server.answer(LIST_PATH, page(WEB))
-        assert await environment.cache().fetch("pods", "db-1", namespace="ns") == DB
-        assert await environment.cache().fetch_list("pods", namespace="ns", labels="app=web") == [WEB]
 
     run(main)
 
@@ -137,61 +92,20 @@ def test_contract_8_a_namespace_where_there_is_none_is_no_answer() -> None:
     run(main)
 
 
-def test_what_comes_is_as_what_is_held() -> None:
-    """managedFields are gone."""
-
-    async def main(environment: Environment) -> None:
-        environment.declare("app=web").hold()
-        environment.server.answer(DB_PATH, {**DB, "metadata": {**DB["metadata"], "managedFields": [{}]}})
-        assert await environment.cache().fetch("pods", "db-1", namespace="ns") == DB
-
-    run(main)
-
-
-LATER = "To retry: raise kopf.TemporaryError('no answer', delay={})"
-
-
 @each_row(
     ("answer", "error"),
     [
-        (
-            Refusal(403, "Forbidden"),
-            Forbidden,
-        ),
-        (
-            Refusal(404),
-            Missing,
-        ),
-        (
-            Refusal(400, "BadRequest", "no such name"),
-            Rejected,
-        ),
-        (
-            Refusal(405, "MethodNotAllowed"),
-            Rejected,
-        ),
-        (
-            Refusal(500, "InternalError"),
-            Stalled,
-        ),
-        (
-            Refusal(429, retry_after=7.2),
-            Stalled,
-        ),
-        (
-            Unreachable("gone"),
-            Stalled,
-        ),
-        (
-            {"kind": "Table"},
-            Stalled,
-        ),
+        (Refusal(403, "Forbidden"), Forbidden),
+        (Refusal(404), Missing),
+        (Refusal(400, "BadRequest", "no such name"), Rejected),
+        (Refusal(405, "MethodNotAllowed"), Rejected),
+        (Refusal(500, "InternalError"), Stalled),
+        (Refusal(429, retry_after=7.2), Stalled),
+        (Unreachable("gone"), Stalled),
+        ({"kind": "Table"}, Stalled),
     ],
 )
-def test_what_the_server_says_instead(
-    answer: Any,
-    error: type[Exception],
-) -> None:
+def test_what_the_server_says_instead(answer: Any, error: type[Exception]) -> None:
     async def main(environment: Environment) -> None:
         environment.declare("app=web").hold()
         environment.server.answer(DB_PATH, answer)
@@ -204,28 +118,13 @@ def test_what_the_server_says_instead(
 @each_row(
     ("found", "error"),
     [
-        (
-            NotServed("no"),
-            Missing,
-        ),
-        (
-            Refused(Refusal(503, "ServiceUnavailable")),
-            Stalled,
-        ),
-        (
-            Unreachable("gone"),
-            Stalled,
-        ),
-        (
-            Garbled("what?"),
-            Stalled,
-        ),
+        (NotServed("no"), Missing),
+        (Refused(Refusal(503, "ServiceUnavailable")), Stalled),
+        (Unreachable("gone"), Stalled),
+        (Garbled("what?"), Stalled),
     ],
 )
-def test_a_kind_that_cannot_be_looked_up(
-    found: Exception,
-    error: type[Exception],
-) -> None:
+def test_a_kind_that_cannot_be_looked_up(found: Exception, error: type[Exception]) -> None:
     async def main(environment: Environment) -> None:
         environment.resources["things"] = found
         reads: dict[str, Callable[[Cache], Coroutine[Any, Any, object]]] = {
@@ -248,34 +147,9 @@ def test_a_kind_that_cannot_be_looked_up(
 
 @each_row(
     ("key", "name", "namespace"),
-    [
-        (
-            "pods",
-            "x",
-            None,
-        ),
-        (
-            "nodes",
-            "x",
-            "ns",
-        ),
-        (
-            "pods",
-            "../../secrets/x",
-            "ns",
-        ),
-        (
-            "pods",
-            "x",
-            "../..",
-        ),
-    ],
+    [("pods", "x", None), ("nodes", "x", "ns"), ("pods", "../../secrets/x", "ns"), ("pods", "x", "../..")],
 )
-def test_mistakes_never_reach_the_server(
-    key: str,
-    name: str,
-    namespace: str | None,
-) -> None:
+def test_mistakes_never_reach_the_server(key: str, name: str, namespace: str | None) -> None:
     async def main(environment: Environment) -> None:
         environment.resources.update(pods=PODS, nodes=NODES)
         with pytest.raises(ReadError) as info:
@@ -311,17 +185,6 @@ def test_what_was_confirmed_too_long_ago_is_asked_for() -> None:
 # ---- Several objects.
 
 
-def test_a_list_that_is_covered_is_not_asked_for() -> None:
-    async def main(environment: Environment) -> None:
-        environment.declare("app=web").hold(WEB)
-        assert await environment.cache().fetch_list(
-            "pods", labels="app=web", where={"spec.nodeName": "n1"}
-        ) == [WEB]
-        assert environment.server.asked == []
-
-    run(main)
-
-
 def test_a_list_that_is_not_covered_is_asked_for_page_by_page() -> None:
     async def main(environment: Environment) -> None:
         environment.declare("app=web").hold(WEB)
@@ -352,30 +215,6 @@ def test_no_more_is_asked_for_than_is_wanted() -> None:
         assert len(environment.server.asked) == 2
         assert await environment.cache().fetch_list("pods", limit=0) == []
         assert len(environment.server.asked) == 2
-
-    run(main)
-
-
-def test_a_post_filter_looks_at_all_of_them() -> None:
-    async def main(environment: Environment) -> None:
-        environment.resources["pods"] = PODS
-        environment.server.answer("/api/v1/pods", page(DB, more="token"), page(WEB))
-        assert await environment.cache().fetch_list(
-            "pods", where={"metadata.labels.app": "web"}, limit=1
-        ) == [WEB]
-
-    run(main)
-
-
-def test_names_are_asked_for_one_by_one() -> None:
-    async def main(environment: Environment) -> None:
-        environment.resources["jobs"] = JOBS
-        path = "/apis/batch/v1/jobs"
-        environment.server.answer(path, {**page(), "kind": "JobList"})
-        assert await environment.cache().fetch_list("jobs", names=["b", "a"]) == []
-        assert environment.server.asked == [
-            (path, {"fieldSelector": f"metadata.name={name}", "limit": "500"}) for name in ("a", "b")
-        ]
 
     run(main)
 
@@ -459,89 +298,21 @@ def test_a_field_that_only_the_server_knows_is_asked_for() -> None:
 @each_row(
     ("answer", "error"),
     [
-        (
-            Refusal(410, "Expired"),
-            Stalled,
-        ),
-        (
-            {"kind": "Status", "code": 403},
-            Forbidden,
-        ),
-        (
-            Refusal(400, "BadRequest", "no"),
-            Rejected,
-        ),
-        (
-            Refusal(404),
-            Missing,
-        ),
-        (
-            Unreachable("gone"),
-            Stalled,
-        ),
-        (
-            {"kind": "PodList"},
-            Stalled,
-        ),
+        (Refusal(410, "Expired"), Stalled),
+        ({"kind": "Status", "code": 403}, Forbidden),
+        (Refusal(400, "BadRequest", "no"), Rejected),
+        (Refusal(404), Missing),
+        (Unreachable("gone"), Stalled),
+        ({"kind": "PodList"}, Stalled),
     ],
 )
-def test_what_the_server_says_instead_of_a_list(
-    answer: Any,
-    error: type[Exception],
-) -> None:
+def test_what_the_server_says_instead_of_a_list(answer: Any, error: type[Exception]) -> None:
     async def main(environment: Environment) -> None:
         environment.resources["pods"] = PODS
         environment.server.answer(LIST_PATH, answer)
         with pytest.raises(error):
             await environment.cache().fetch_list("pods", namespace="ns")
         assert len(environment.server.asked) == 1
-
-    run(main)
-
-
-def test_a_right_that_is_missing_in_all_namespaces() -> None:
-    async def main(environment: Environment) -> None:
-        environment.resources["jobs"] = JOBS
-        environment.server.answer("/apis/batch/v1/jobs", Refusal(403))
-        with pytest.raises(Forbidden) as info:
-            await environment.cache().fetch_list("jobs")
-        assert info.value.remedy == "Grant it the verb list: apiGroups: ['batch'], resources: ['jobs']"
-
-    run(main)
-
-
-@each_row(
-    ("asked", "message"),
-    [
-        (
-            {"labels": "app=web"},
-            "unable to parse requirement",
-        ),
-        (
-            {"fields": "spec.color=red"},
-            "field label not supported: spec.color",
-        ),
-        (
-            {"labels": "app=web", "fields": "spec.color=red"},
-            "field label not supported: spec.color",
-        ),
-        (
-            {"labels": "app=web", "fields": "spec.color=red"},
-            "unable to parse requirement",
-        ),
-    ],
-)
-def test_a_list_that_the_server_refuses_is_told_with_the_argument_to_correct(
-    asked: dict[str, Any],
-    message: str,
-) -> None:
-    async def main(environment: Environment) -> None:
-        environment.resources["things"] = Resource(
-            Kind.unknown("x.io", "Thing", "things", namespaced=True), "v1", fields_known=False
-        )
-        environment.server.answer("/apis/x.io/v1/things", Refusal(400, "BadRequest", message))
-        with pytest.raises(Rejected):
-            await environment.cache().fetch_list("things", **asked)
 
     run(main)
 

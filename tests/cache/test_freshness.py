@@ -5,19 +5,18 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import kopf
 import pytest
 
-from kopf_selectcache import DeclarationError, Forbidden, ReadError, Selector, Stale
+from kopf_selectcache import Forbidden, ReadError, Selector, Stale
 from kopf_selectcache.core.errors import MetricReason
 from kopf_selectcache.errors import Oversized
 from kopf_selectcache.informer.reach import AwaitedVersions
 from kopf_selectcache.plugin.handlers import with_cache
-from kopf_selectcache.testing.faults import DropEvents, Refuse, Silence
+from kopf_selectcache.testing.faults import Refuse, Silence
 from tests.faults.environment import until
 from tests.gated import gated, settle
 from tests.kopf_operators import admission, called, changing, indexing, only, run, spawned, watching
@@ -102,39 +101,6 @@ def test_a_handler_waits_for_a_kind_that_is_declared_later() -> None:
     run(main())
 
 
-def test_a_stream_that_is_as_new_as_the_body_is_not_waited_for() -> None:
-    async def main() -> None:
-        async with gated("app=web", pod("a", **WEB)) as environment:
-            (b,) = environment.cluster.create(pod("b", **WEB))
-            await until(lambda: names(environment.cache) == ["a", "b"])
-            asked = len(environment.cluster.requests)
-            assert await handling()(b) == ["a", "b"]
-            assert len(environment.cluster.requests) == asked
-
-    run(main())
-
-
-def test_the_handler_of_a_deletion_finds_no_sibling_that_was_deleted_before() -> None:
-    async def main() -> None:
-        a, b, c = pod("a", **WEB), pod("b", **WEB), pod("c", **WEB)
-        async with gated("app=web", a, b, c) as environment:
-            silence = await environment.cut()
-            environment.cluster.delete(b, grace_period=0)
-            body = environment.cluster.get(c)
-            environment.cluster.delete(c, grace_period=0)
-            body["metadata"]["resourceVersion"] = str(environment.cluster.version)
-            registry = kopf.OperatorRegistry()
-            kopf.on.event("pods", registry=registry)(with_cache(names))
-            call = asyncio.create_task(called(only(registry._watching), watching("DELETED", body)))
-            await environment.clock.move(1)
-            assert not call.done()
-            silence.release()
-            await until(call.done)
-            assert await call == ["a"]
-
-    run(main())
-
-
 def test_an_object_that_has_left_the_filter_is_waited_for_as_long_as_it_is_held() -> None:
     async def main() -> None:
         async with gated("app=web", pod("a", **WEB), pod("b", **WEB)) as environment:
@@ -175,24 +141,6 @@ def test_what_is_to_be_admitted_is_not_waited_for() -> None:
     run(main())
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda body: body["metadata"].pop("resourceVersion"),
-        lambda body: body["metadata"].update(resourceVersion=""),
-    ],
-)
-def test_a_body_without_a_version_is_not_waited_for(change: Callable[[Obj], object]) -> None:
-    async def main() -> None:
-        async with gated("app=web", pod("a", **WEB)) as environment:
-            await environment.cut()
-            (c,) = environment.cluster.create(pod("c", **WEB))
-            change(c)
-            assert await handling()(c) == ["a"]
-
-    run(main())
-
-
 def test_a_daemon_that_is_stopped_while_it_waits_does_not_run() -> None:
     async def main() -> None:
         async with gated("app=web", pod("a", **WEB)) as environment:
@@ -207,36 +155,6 @@ def test_a_daemon_that_is_stopped_while_it_waits_does_not_run() -> None:
             assert await call is None
 
     run(main())
-
-
-def test_a_wait_is_logged_once_after_a_while(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "kopf_selectcache")
-
-    async def main() -> None:
-        async with gated("app=web", pod("a", **WEB)) as environment:
-            silence = await environment.cut()
-            (b,) = environment.cluster.create(pod("b", **WEB))
-            call, second = handling()(b), handling("event")(b)
-            await environment.clock.move(4)
-            assert not waits()
-            await environment.clock.move(8)
-            version = b["metadata"]["resourceVersion"]
-            assert waits() == [
-                f"Handlers wait until the cache of pods is as new as version {version} of shop/b: 2."
-            ]
-            silence.release()
-            await until(call.done)
-            assert await call == await second == ["a", "b"]
-
-    def waits() -> list[str]:
-        return [record.message for record in caplog.records if "Handlers wait" in record.message]
-
-    run(main())
-
-
-def test_fresh_is_true_or_false() -> None:
-    with pytest.raises(DeclarationError):
-        with_cache(fresh="no")  # type: ignore[call-overload]  # It is what is wrong.
 
 
 # ---- A stream that does not follow, or does not move.
@@ -258,21 +176,6 @@ def test_a_stale_cache_makes_kopf_call_a_changing_handler_again() -> None:
             refused.release()
             await environment.clock.move_until(lambda: names(environment.cache) == ["a", "b"])
             assert await handling()(b) == ["a", "b"]
-
-    run(main())
-
-
-def test_an_event_handler_waits_until_a_stale_cache_follows_again() -> None:
-    async def main() -> None:
-        async with gated("app=web", pod("a", **WEB)) as environment:
-            refused = environment.cluster.faults.add(Refuse(503), resource="pods")
-            environment.cluster.cut("watch", "pods")
-            call = handling("event")(environment.cluster.create(pod("b", **WEB))[0])
-            await environment.clock.move(120)
-            assert not call.done()
-            refused.release()
-            await environment.clock.move_until(call.done)
-            assert await call == ["a", "b"]
 
     run(main())
 
@@ -301,22 +204,6 @@ def test_a_stream_that_stays_at_one_version_is_listed_anew() -> None:
             await environment.clock.move_until(call.done)
             assert await call == ["a", "b"]
             assert environment.informer.counts.relists == {"behind": 1}
-
-    run(main())
-
-
-def test_a_body_of_a_server_before_its_restore_is_waited_for_until_the_newest_list() -> None:
-    async def main() -> None:
-        async with gated("app=web", pod("a", **WEB)) as environment:
-            (b,) = environment.cluster.create(pod("b", **WEB))
-            await until(lambda: names(environment.cache) == ["a", "b"])
-            b["metadata"]["resourceVersion"] = "999999"
-            call = handling("event")(b)
-            await environment.clock.move(14)
-            assert not call.done()
-            await environment.clock.move(2)
-            await environment.clock.move_until(call.done)
-            assert await call == ["a", "b"]
 
     run(main())
 
@@ -462,59 +349,6 @@ def test_what_the_list_shows_is_awaited_from_the_watch(change: str) -> None:
     run(main())
 
 
-def test_a_watch_that_has_caught_up_is_not_compared() -> None:
-    async def main() -> None:
-        async with gated("app=web", pod("a", **WEB)) as environment:
-            await environment.catch_up()
-            environment.cluster.create(pod("b", **WEB))
-            await until(lambda: names(environment.cache) == ["a", "b"])
-            (other,) = environment.cluster.create(pod("other", app="db"))
-            assert await handling()(other) == ["a", "b"]
-            assert not environment.comparisons()
-            # An event of a watch that was opened anew may have more behind it, however late it is.
-            (await environment.cut()).release()
-            await environment.clock.move(10)
-            environment.cluster.create(pod("c", **WEB))
-            await until(lambda: names(environment.cache) == ["a", "b", "c"])
-            (other,) = environment.cluster.create(pod("another", app="db"))
-            assert await handling()(other) == ["a", "b", "c"]
-            assert len(environment.comparisons()) == 1
-
-    run(main())
-
-
-def test_what_the_server_lists_and_does_not_deliver_is_listed_anew() -> None:
-    async def main() -> None:
-        async with gated("app=web", pod("a", **WEB)) as environment:
-            await environment.cut(DropEvents(frozenset({"ADDED"})))
-            environment.cluster.create(pod("b", **WEB))
-            (other,) = environment.cluster.create(pod("other", app="db"))
-            call = handling()(other)
-            await environment.clock.move_until(call.done, step=5)
-            assert await call == ["a", "b"]
-            assert environment.informer.counts.relists["behind"] == 1
-
-    run(main())
-
-
-def test_a_comparison_honours_what_the_server_asks_for() -> None:
-    async def main() -> None:
-        async with gated("app=web", pod("a", **WEB)) as environment:
-            refused = environment.cluster.faults.add(
-                Refuse(429, retry_after=6), verb="list", resource="pods", times=1
-            )
-            (other,) = environment.cluster.create(pod("other", app="db"))
-            call = handling()(other)
-            await until(lambda: refused.hits)
-            others = [handling()(other) for _ in range(20)]  # They wait for the same list.
-            await environment.clock.move(6)
-            assert not call.done()
-            await environment.clock.move_until(lambda: all(each.done() for each in (call, *others)))
-            assert len(environment.comparisons()) == 2
-
-    run(main())
-
-
 def test_a_handler_of_a_cache_that_becomes_forbidden_reads_why() -> None:
     async def main() -> None:
         async with gated("app=web", pod("a", **WEB)) as environment:
@@ -632,27 +466,6 @@ def test_a_body_of_a_kind_that_is_not_declared_is_refused() -> None:
 
 
 # ---- Versions, and who waits for them.
-
-
-def test_those_who_wait_are_released_in_the_order_of_versions() -> None:
-    async def main() -> None:
-        awaited = AwaitedVersions()
-        ten, nine, again = awaited.wait("10"), awaited.wait("9"), awaited.wait("9")
-        awaited.reach("8")
-        assert not any(each.done() for each in (ten, nine, again))
-        awaited.reach("9")
-        assert [each.done() for each in (ten, nine, again)] == [False, True, True]
-        assert nine.result()
-        twelve, other = awaited.wait("12"), awaited.wait("12")
-        awaited.discard("12", twelve)
-        awaited.reach("12")
-        assert [ten.result(), other.result(), twelve.cancelled()] == [True, True, True]
-        awaited.discard("12", other)
-        awaited.wait("13").cancel()
-        awaited.reach("13")
-        assert not awaited
-
-    run(main())
 
 
 def test_a_version_that_is_no_number_is_reached_when_it_comes() -> None:

@@ -20,7 +20,7 @@ from tests.cache.environment import PODS
 from tests.cache.test_freshness import WEB, handling, pod
 from tests.cache.test_freshness_lists import is_comparison, pass_time
 from tests.faults.environment import operating, until
-from tests.faults.server import SILENCE, Answer, Obj, Server, bookmark, chunk, event, listed, streamed
+from tests.faults.server import Answer, Obj, Server, bookmark, chunk, event, listed, streamed
 from tests.faults.server import pod as served
 from tests.gated import Gated, gated, settle
 from tests.kopf_operators import run
@@ -76,58 +76,6 @@ def test_a_comparison_whose_list_has_come_is_continued_for_a_later_handler() -> 
             await environment.clock.move_until(second.done)
             assert await second == ["a", "b"]
             assert len(environment.comparisons()) == 1
-
-    run(main())
-
-
-class _Unanswering(Server):
-    """A server that never answers a list of metadata."""
-
-    comparisons = 0
-
-    def _chosen(self, path: str, query: Mapping[str, str], headers: Mapping[str, str]) -> Answer:
-        if "PartialObjectMetadata" not in headers.get("accept", ""):
-            return super()._chosen(path, query, headers)
-        self.comparisons += 1
-        return SILENCE
-
-
-def test_a_comparison_that_nobody_waits_for_ends_with_the_cache() -> None:
-    async def main() -> None:
-        async with _Unanswering(lists=[listed("101", served("a", "101"))]) as server:
-            async with operating(server) as environment:
-                await environment.synced()
-                comparison = environment.informer.state.reflectors[0].comparison
-                waits = comparison.wait("500")
-                await until(lambda: server.comparisons)
-                waits.cancel()
-                await settle()
-                assert comparison.is_listing
-            assert not comparison.is_listing
-
-    run(main())
-
-
-def test_who_waits_for_a_comparison_waits_on_if_the_stream_stops_and_runs_again() -> None:
-    """All streams of a kind stop if one gets a 404, and may run again: the discovery may still have the
-    kind."""
-
-    async def main() -> None:
-        async with gated("app=web", pod("a", **WEB)) as environment:
-            comparison = environment.informer.state.reflectors[0].comparison
-            held = environment.cluster.faults.add(
-                Silence(), verb="list", resource="pods", where=is_comparison
-            )
-            waits = comparison.wait(str(environment.cluster.version))
-            await until(lambda: held.hits)
-            comparison.stop()
-            held.release()
-            await settle()
-            assert not waits.done()
-            comparison.open()
-            await until(waits.done)
-            assert waits.result()
-            assert len(environment.comparisons()) == 2
 
     run(main())
 
@@ -298,12 +246,7 @@ class _Textual(Server):
 
 
 @pytest.mark.parametrize(
-    "now",
-    [
-        (served("a", "v8"), served("b", "v1")),
-        (served("a", "v2"),),
-    ],
-    ids=["changed", "deleted"],
+    "now", [(served("a", "v8"), served("b", "v1")), (served("a", "v2"),)], ids=["changed", "deleted"]
 )
 def test_a_handler_does_not_read_an_old_state_where_versions_are_no_numbers(now: tuple[Obj, ...]) -> None:
     async def main() -> None:
@@ -368,16 +311,6 @@ def test_a_stream_may_deliver_any_event_once_a_field_of_its_selector_was_misread
         event.is_delivered_by(stream_of(Selector(fields="spec.nodeName=n1"), has_misread=has_misread))
         is has_misread
     )
-
-
-def test_a_stream_that_holds_an_older_object_of_the_name_delivers_no_event_of_the_new_one() -> None:
-    """It was deleted, and created anew with other labels. The stream delivers its deletion, which came
-    before."""
-    event = event_of(other_at("9"))
-    assert event is not None
-    for uid, delivered in (("uid-other", True), ("uid-before", False)):
-        held = Record("shop", "other", uid, "5", {"app": "web"}, (), b"{}")
-        assert event.is_delivered_by(stream_of(Selector("app=web"), held)) is delivered
 
 
 # ---- Bookmarks.

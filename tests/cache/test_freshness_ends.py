@@ -299,29 +299,6 @@ def test_a_handler_goes_on_as_soon_as_the_leaves_before_its_event_are_confirmed(
     run(main())
 
 
-@BOTH
-def test_a_handler_goes_on_when_the_last_leave_is_confirmed(kind: str) -> None:
-    async def main() -> None:
-        async with overlapping() as environment:
-            await environment.catch_up()
-            environment.cluster.delete(pod("b"), grace_period=0)
-            changed = environment.cluster.patch(pod("a"), {"metadata": {"annotations": {"seen": "new"}}})
-            await until(
-                lambda: (
-                    environment.informer.state.reflectors[0].version == changed["metadata"]["resourceVersion"]
-                )
-            )
-            began = environment.clock.now
-            call = handling(kind)(changed)
-            await settle()
-            assert not call.done()
-            await environment.clock.move_until(call.done, step=0.25)
-            assert environment.clock.now - began < RELIST_AFTER_SECONDS
-            assert await call == ["a", "c", "d"]
-
-    run(main())
-
-
 def test_a_leave_at_a_version_not_told_is_awaited_before_all_others() -> None:
     async def main() -> None:
         async with overlapping() as environment:
@@ -473,23 +450,6 @@ def test_a_stale_cache_uses_up_no_retries(options: dict[str, Any]) -> None:
 
 
 # ---- What waits leave behind.
-
-
-def test_a_wait_leaves_nothing_behind() -> None:
-    async def main() -> None:
-        async with gated("app=web", pod("a", **WEB)) as environment:
-            environment.cluster.faults.add(Refuse(503), resource="pods")
-            environment.cluster.cut("watch", "pods")
-            call = handling("event")(environment.cluster.create(pod("b", **WEB))[0])
-            await environment.clock.move(300)
-            awaited = environment.informer.state.reflectors[0].awaited
-            assert sum(len(goal.futures) for goal in awaited._goals.values()) == 1
-            call.cancel()
-            await settle()
-            assert sum(len(goal.futures) for goal in awaited._goals.values()) == 0
-            assert environment.informer.waiting_handlers == 0
-
-    run(main())
 
 
 def test_bodies_of_another_epoch_are_forgotten_in_the_end() -> None:

@@ -22,7 +22,7 @@ from kopf_selectcache.testing.faults import Gone, Lag, Refuse, Silence
 from tests.cache.test_freshness import WEB, handling, names, names_later, pod
 from tests.cache.test_freshness_ends import overlapping, with_an_unconfirmed_leave
 from tests.faults.environment import until
-from tests.gated import Gated, count_openings, gated, settle
+from tests.gated import Gated, gated, settle
 from tests.kopf_operators import called, changing, only, run, spawned
 
 
@@ -109,8 +109,7 @@ def test_a_body_that_is_always_ahead_is_waited_for_15_s_more() -> None:
 
 @pytest.mark.parametrize("initial", ["stream", "pages"])
 def test_an_initial_state_of_a_server_that_lags_does_not_show_that_the_watch_has_caught_up(
-    initial: str,
-    monkeypatch: pytest.MonkeyPatch,
+    initial: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def work_here(work: Callable[[], object]) -> None:
         work()  # Not in a thread, for which the test would have to wait.
@@ -134,53 +133,6 @@ def test_an_initial_state_of_a_server_that_lags_does_not_show_that_the_watch_has
             lag.release()
             await environment.clock.move_until(call.done)
             assert await call == ["a", "b"]
-
-    run(main())
-
-
-def test_a_bookmark_that_is_older_than_what_is_waited_for_does_not_show_that_the_watch_has_caught_up() -> (
-    None
-):
-    async def main() -> None:
-        async with gated("app=web", pod("a", **WEB)) as environment:
-            lag = environment.cluster.faults.add(
-                Lag(environment.cluster.version), verb="watch", resource="pods"
-            )
-            environment.cluster.faults.add(Silence(), verb="list", resource="pods")
-            (reflector,) = environment.informer.state.reflectors
-            opened = count_openings(reflector.comparison)
-            environment.cluster.cut("watch", "pods")
-            await environment.clock.move_until(opened)
-            environment.cluster.create(pod("b", **WEB))
-            (other,) = environment.cluster.create(pod("other", app="db"))
-            first = handling("event")(other)
-            await environment.clock.move(1)
-            waits = reflector.comparison.wait("1")
-            environment.cluster.bookmark()
-            await until(waits.done)
-            second = handling("event")(other)
-            await settle()
-            assert (first.done(), second.done()) == (False, False)
-            lag.release()
-            environment.cluster.faults.clear()
-            await environment.clock.move_until(lambda: first.done() and second.done())
-            assert await first == await second == ["a", "b"]
-
-    run(main())
-
-
-def test_a_comparison_holds_up_nobody_once_the_stream_has_passed_the_version() -> None:
-    async def main() -> None:
-        async with gated("app=web", pod("a", **WEB)) as environment:
-            environment.cluster.faults.add(Silence(), verb="list", resource="pods")
-            (other,) = environment.cluster.create(pod("other", app="db"))
-            call = handling("event")(other)
-            await settle()
-            assert not call.done()
-            began = environment.clock.now
-            environment.cluster.patch(pod("a"), {"metadata": {"annotations": {"n": "1"}}})
-            await until(call.done)
-            assert environment.clock.now == began
 
     run(main())
 

@@ -8,11 +8,8 @@ from typing import Any
 
 import pytest
 
-from kopf_selectcache import Forbidden, ReadError, Selector
-from kopf_selectcache.client.reading import Unreachable
-from kopf_selectcache.client.transport import DROP, METADATA
-from kopf_selectcache.core.protocol.messages import Refusal
-from kopf_selectcache.errors import Missing, Stalled
+from kopf_selectcache import ReadError
+from kopf_selectcache.errors import Stalled
 from kopf_selectcache.testing import FakeCache
 from tests.rows import each_row
 
@@ -20,7 +17,6 @@ from .environment import NODES, Environment, node, pod, run
 
 WEB = pod("web-1", app="web")
 PATH = "/api/v1/namespaces/ns/pods/web-1"
-NOT_FOUND = Refusal(404, "NotFound")
 
 
 def metadata(uid: str, **more: Any) -> dict[str, Any]:
@@ -71,14 +67,6 @@ def test_what_left_the_filter_is_not_gone() -> None:
     assert not is_gone(cache, uid)
 
 
-def test_what_was_deleted_is_gone() -> None:
-    cache = FakeCache([served(app="web")], {"pods": "app=web"})
-    uid = departing(cache)
-    cache.cluster.delete(served())
-    assert is_gone(cache, uid)
-    assert is_gone(cache, None)
-
-
 @pytest.mark.parametrize("app", ["web", "db"])
 def test_what_was_replaced_by_another_of_its_name_is_gone_and_the_other_is_not(app: str) -> None:
     """Whether the other is held or not."""
@@ -92,53 +80,7 @@ def test_what_was_replaced_by_another_of_its_name_is_gone_and_the_other_is_not(a
     assert not is_gone(cache, None), "without a uid, any object of the name counts"
 
 
-def test_what_is_being_deleted_still_exists() -> None:
-    held_up = served(app="web")
-    held_up["metadata"]["finalizers"] = ["example.com/wait"]
-    cache = FakeCache([held_up], {"pods": "app=web"})
-    uid = departing(cache)
-    cache.cluster.delete(served())
-    cache.cluster.patch(served(), {"metadata": {"labels": {"app": "db"}}})
-    assert cache.list_cached("pods") == []
-    assert not is_gone(cache, uid)
-
-
-def test_under_a_filter_of_namespaces_alone_the_answer_is_as_right() -> None:
-    cache = FakeCache([served()], {"pods": Selector(namespaces=["shop"])})
-    uid = departing(cache)
-    assert not is_gone(cache, uid)
-    cache.cluster.delete(served())
-    assert is_gone(cache, uid)
-
-
 # ---- What is asked for.
-
-
-@pytest.mark.parametrize("uid", ["uid-web-1", None])
-def test_what_is_held_is_not_asked_for(uid: str | None) -> None:
-    async def main(environment: Environment) -> None:
-        environment.declare("app=web").hold(WEB)
-        assert not await environment.cache().is_deleted("pods", "web-1", namespace="ns", uid=uid)
-        assert environment.server.asked == []
-
-    run(main)
-
-
-def test_what_is_not_held_is_asked_for_by_its_metadata_alone() -> None:
-    async def main(environment: Environment) -> None:
-        environment.declare("app=web").hold()
-        environment.server.answer(PATH, metadata("uid-web-1"), NOT_FOUND)
-        assert [
-            await environment.cache().is_deleted("pods", "web-1", namespace="ns", uid="uid-web-1")
-            for _ in range(2)
-        ] == [
-            False,
-            True,
-        ]
-        assert environment.server.asked == [(PATH, {})] * 2
-        assert environment.server.accepted == [METADATA] * 2
-
-    run(main)
 
 
 OTHERS = {
@@ -171,40 +113,6 @@ def test_a_server_that_sends_the_whole_object_all_the_same_is_understood() -> No
     run(main)
 
 
-def test_what_is_proved_absent_here_may_have_come_since_and_is_asked_for() -> None:
-    async def main(environment: Environment) -> None:
-        environment.declare(Selector(namespaces=["ns"])).hold()
-        environment.server.answer(PATH, metadata("new"))
-        assert not await environment.cache().is_deleted("pods", "web-1", namespace="ns", uid="new")
-
-    run(main)
-
-
-def test_what_is_held_under_another_uid_may_be_older_and_is_asked_for() -> None:
-    async def main(environment: Environment) -> None:
-        environment.declare("app=web").hold(WEB)
-        environment.server.answer(PATH, metadata("new"))
-        assert not await environment.cache().is_deleted("pods", "web-1", namespace="ns", uid="new")
-
-    run(main)
-
-
-@pytest.mark.parametrize("uid", ["uid-web-1", None])
-def test_what_departed_as_the_handler_was_told_is_asked_for_though_the_stream_still_has_it(
-    uid: str | None,
-) -> None:
-    async def main(environment: Environment) -> None:
-        environment.declare("app=web").hold(WEB)
-        assert await environment.cache(departed="uid-web-1").is_deleted(
-            "pods", "web-1", namespace="ns", uid=uid
-        )
-        assert not await environment.cache(departed="uid-of-another").is_deleted(
-            "pods", "web-1", namespace="ns", uid=uid
-        )
-
-    run(main)
-
-
 def test_what_is_older_than_is_allowed_is_asked_for() -> None:
     async def main(environment: Environment) -> None:
         environment.declare("app=web").hold(WEB)
@@ -214,79 +122,7 @@ def test_what_is_older_than_is_allowed_is_asked_for() -> None:
     run(main)
 
 
-def test_identical_questions_share_an_answer_but_none_with_a_fetch() -> None:
-    async def main(environment: Environment) -> None:
-        environment.declare("app=web").hold()
-        environment.server.answer(PATH, WEB)
-        cache = environment.cache()
-        await asyncio.gather(
-            *(cache.is_deleted("pods", "web-1", namespace="ns", uid=uid) for uid in ("a", "b")),
-            cache.fetch("pods", "web-1", namespace="ns"),
-        )
-        assert sorted(environment.server.accepted) == sorted([METADATA, f"application/json{DROP}"])
-
-    run(main)
-
-
-def test_questions_are_paced_as_fetches_are() -> None:
-    async def main(environment: Environment) -> None:
-        environment.declare("app=web").hold()
-        for number in range(25):
-            await environment.cache().is_deleted("pods", f"web-{number}", namespace="ns")
-        assert environment.slept != []
-
-    run(main)
-
-
-def test_it_is_counted_as_a_read_of_the_cache_is() -> None:
-    async def main(environment: Environment) -> None:
-        counts = environment.declare("app=web").hold(WEB).counts
-        await environment.cache().is_deleted("pods", "web-1", namespace="ns")
-        await environment.cache().is_deleted("pods", "web-2", namespace="ns")
-        assert counts.reads == {("is_deleted", "served"): 1, ("is_deleted", "OutsideFilter"): 1}
-
-    run(main)
-
-
 # ---- No answer is a guess.
-
-
-@each_row(
-    ("answer", "error"),
-    [
-        (
-            Refusal(403, "Forbidden"),
-            Forbidden,
-        ),
-        (
-            Refusal(404),
-            Missing,
-        ),
-        (
-            Refusal(500, "InternalError"),
-            Stalled,
-        ),
-        (
-            Unreachable("down"),
-            Stalled,
-        ),
-        (
-            {"kind": "Table"},
-            Stalled,
-        ),
-    ],
-)
-def test_what_the_server_says_instead_is_no_deletion(
-    answer: Any,
-    error: type[Exception],
-) -> None:
-    async def main(environment: Environment) -> None:
-        environment.declare("app=web").hold()
-        environment.server.answer(PATH, answer)
-        with pytest.raises(error):
-            await environment.cache().is_deleted("pods", "web-1", namespace="ns", uid="uid-web-1")
-
-    run(main)
 
 
 @each_row(
@@ -298,9 +134,7 @@ def test_what_the_server_says_instead_is_no_deletion(
         {"name": {"metadata": {}}},
     ],
 )
-def test_mistakes_are_told(
-    asked: dict[str, Any],
-) -> None:
+def test_mistakes_are_told(asked: dict[str, Any]) -> None:
     async def main(environment: Environment) -> None:
         environment.declare("app=web").hold()
         with pytest.raises(ReadError):

@@ -4,29 +4,24 @@ of mistakes."""
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from typing import Any
 
-import msgspec
 import pytest
 
 from kopf_selectcache import Cached, Key, OutsideFilter, Selector
-from kopf_selectcache.cache._overlay import own_of
 from kopf_selectcache.cache.matcher import Obj
 from kopf_selectcache.core.errors import BadIndex
 from kopf_selectcache.core.protocol.decoder import Reader
-from kopf_selectcache.core.protocol.messages import Event, Page
-from kopf_selectcache.core.store.index_spec import PARTS
 from kopf_selectcache.core.store.indexes import WORTH
 from kopf_selectcache.core.store.projection import Projection
 from kopf_selectcache.core.store.record import UnreadableRecord
-from kopf_selectcache.errors import DeclarationError, NotKept, ReadError, Stalled
+from kopf_selectcache.errors import DeclarationError, ReadError, Stalled
 from kopf_selectcache.settings.checks import indexes
 from kopf_selectcache.testing import FakeCache
 from tests.rows import each_row
 from tests.told import told
 
-from .environment import PODS, Environment, names, pod, reading
+from .environment import Environment, names, pod, reading
 
 CANARY = "canary"
 
@@ -120,25 +115,6 @@ def test_contract_1_true_is_not_1_and_false_is_not_0(ready: bool) -> None:
         assert names(cache.list("things", index={"list": required})) == sorted(["all", *found])
 
 
-def test_a_where_of_what_a_transform_may_change_is_looked_at() -> None:
-    def moved(obj: Obj) -> Obj:
-        obj["spec"]["nodeName"] = "elsewhere"
-        return obj
-
-    cache = built(fake(transform=moved))
-    assert cache.list_cached("pods", where={"spec.nodeName": "n2"}) == []
-    assert names(cache.list_cached("pods", index={"node": "n2"})) == ["db", "proxied"], "as they came"
-
-
-def test_c13_what_is_dropped_can_be_found_by_and_not_be_read() -> None:
-    cache = built(fake(drop=["spec"]))
-    found = cache.list_cached("pods", index={"image": "nginx", "node": "n1"})
-    assert names(found) == ["nginx"]
-    assert "spec" not in found[0]
-    with pytest.raises(NotKept):
-        cache.list_cached("pods", where={"spec.nodeName": "n1"})
-
-
 def test_an_index_makes_no_read_complete() -> None:
     cache = fake(label="app=web")
     assert names(cache.list_cached("pods", index={"image": "nginx"})) == ["nginx", "proxied"]
@@ -158,25 +134,13 @@ def test_an_index_makes_no_read_complete() -> None:
         {"image": None},
     ],
 )
-def test_what_cannot_be_asked_for_is_told(
-    index: Any,
-) -> None:
+def test_what_cannot_be_asked_for_is_told(index: Any) -> None:
     with pytest.raises(ReadError):
         fake().list_cached("pods", index=index)
 
 
-@each_row(
-    "name",
-    [
-        "tier",
-        "a-b",
-        "class",
-        5,
-    ],
-)
-def test_what_is_advised_is_python_whatever_the_name(
-    name: Any,
-) -> None:
+@each_row("name", ["tier", "a-b", "class", 5])
+def test_what_is_advised_is_python_whatever_the_name(name: Any) -> None:
     with pytest.raises(ReadError):
         fake().list_cached("pods", index={name: "nginx"})
 
@@ -198,19 +162,6 @@ def test_errors_show_which_index_and_no_value() -> None:
 
 
 # ---- What the handler is called with.
-
-
-def test_a_handlers_own_object_is_found_by_what_it_is_now() -> None:
-    own = NGINX | {
-        "metadata": NGINX["metadata"] | {"resourceVersion": "99999"},
-        "spec": of("", "apache", node="n2")["spec"],
-    }
-    cache = built(FakeCache([NGINX, PROXIED], {"v1/pods": Cached(Selector(), index=INDEX)}, own=own))
-    assert names(cache.list_cached("pods", index={"image": "nginx"})) == ["proxied"]
-    assert names(cache.list_cached("pods", index={"image": "apache"})) == ["nginx"]
-    assert names(cache.list_cached("pods", where={"spec.nodeName": "n2"})) == ["nginx", "proxied"]
-    assert names(cache.list_cached("pods", where={"spec.nodeName": "n1"})) == []
-    assert names(cache.list_cached("pods", names=["nginx"], labels="app=web")) == ["nginx"]
 
 
 @pytest.mark.parametrize("gone", [False, True])
@@ -258,51 +209,6 @@ def test_a_list_at_the_path_of_an_own_object_is_told_whether_or_not_there_is_an_
             *and_own,
             "proxied",
         ]
-
-
-@each_row(
-    "projection",
-    [{}, {"drop": ["spec"]}, {"keep": ["metadata.managedFields"]}, {"drop": ["metadata.managedFields"]}],
-)
-def test_lists_watches_and_handlers_give_an_index_the_same_object(projection: dict[str, Any]) -> None:
-    seen: list[Obj] = []
-
-    def looked(obj: Obj) -> str:
-        seen.append(obj)
-        return "x"
-
-    body = NGINX | {
-        "metadata": NGINX["metadata"] | {"managedFields": [{"manager": "kubectl"}], "resourceVersion": "7"}
-    }
-    item = {key: value for key, value in body.items() if key not in ("kind", "apiVersion")}
-    declared = indexes({"it": looked, "by": "metadata.managedFields.manager", "kind": "kind"})
-    reader = replace(Reader.of(PODS, Projection.of(**projection)), indexes=declared)
-    page = reader.page(
-        msgspec.json.encode({"kind": "PodList", "metadata": {"resourceVersion": "9"}, "items": [item]})
-    )
-    event = reader.line(msgspec.json.encode({"type": "ADDED", "object": body}))
-    assert isinstance(page, Page)
-    assert isinstance(event, Event)
-    own = own_of(
-        body, PODS, Selector(), deleted=False, version="6", projection=reader.projection, indexes=declared
-    )
-    assert own is not None
-    assert own.record is not None
-    whole = {key: value for key, value in NGINX.items() if key != "metadata"} | {
-        "metadata": NGINX["metadata"] | {"resourceVersion": "7"}
-    }
-    assert seen == [whole] * 3
-    assert (
-        page.records[0].indexed()
-        == event.record.indexed()
-        == own.record.indexed()
-        == {
-            "it": ["x"],
-            "by": [],
-            "kind": ["Pod"],
-        }
-    )
-    assert page.records[0].fields == event.record.fields
 
 
 # ---- What is told.
@@ -383,11 +289,6 @@ def test_stats_say_what_the_objects_and_each_index_take() -> None:
     assert "values of declared" not in str(reading("", NGINX).info("pods").memory)
 
 
-def test_what_is_weighed_stands_for_what_is_not() -> None:
-    many = reading("", *(pod(f"p-{i:04}") for i in range(2000))).info("pods").memory
-    assert many.json == 2000 * (many.json // 2000) == pytest.approx(many.stored)
-
-
 # ---- Declarations.
 
 
@@ -409,20 +310,6 @@ def test_what_is_weighed_stands_for_what_is_not() -> None:
 def test_what_can_be_no_index_is_refused_where_it_is_declared(index: Any) -> None:
     with pytest.raises(DeclarationError):
         Cached("app=web", index=index)
-
-
-def test_indexes_are_paths_and_functions_by_name() -> None:
-    made = indexes({"node": "spec.nodeName", "note": ("metadata", "annotations", "a.b/c"), "image": images})
-    assert [(each.name, each.path, each.function) for each in made] == [
-        ("node", ("spec", "nodeName"), None),
-        ("note", ("metadata", "annotations", "a.b/c"), None),
-        ("image", None, images),
-    ]
-    assert (
-        Cached("app=web", index={"image": images})
-        == Cached("app=web", index={"image": images})
-        != Cached("app=web")
-    )
 
 
 def test_a_function_that_fails_is_told_as_a_failing_transform_is() -> None:
@@ -483,35 +370,6 @@ class TestFunctionsOfKopf:
         ]
         assert len(cache.list_cached("pods", index={"image": 7})) == 2
         assert not cache.list_cached("pods", index={"image": "postgres"})
-
-    def test_parts_that_an_object_lacks_are_empty(self) -> None:
-        def parts(body: Obj, **given: Any) -> Any:
-            assert given["meta"] == body["metadata"]
-            return {name: 0 for name, part in given.items() if not part} | {None: 0}
-
-        (index,) = indexes({"it": parts})
-        made = index.values({"metadata": {"name": "a", "namespace": "ns", "uid": "1"}})
-        assert made == ("spec", "status", "labels", "annotations")
-
-    def test_parts_are_those_of_the_object(self) -> None:
-        def parts(**given: Any) -> Any:
-            assert [*given] == [*PARTS]
-            return [str(given[name]) for name in PARTS[2:]]
-
-        meta = {"uid": "1", "name": "a", "namespace": "ns", "labels": {"l": "1"}, "annotations": {"n": "2"}}
-        (index,) = indexes({"it": parts})
-        made = index.values({"metadata": meta, "spec": {"s": 1}, "status": {"t": 2}})
-        assert made == ("{'s': 1}", "{'t': 2}", "1", "a", "ns", "{'l': '1'}", "{'n': '2'}")
-
-    def test_a_function_of_the_whole_object_may_have_keywords(self) -> None:
-        def names(obj: Obj, **_: Any) -> list[str]:
-            return [obj["metadata"]["name"]]
-
-        assert fake(index={"it": names}).list_cached("pods", index={"it": "db"}).keys() == [
-            Key("db", namespace="ns")
-        ]
-        (index,) = indexes({"it": max})  # Its signature is not known.
-        assert not index.by_parts
 
     def test_other_arguments_are_refused_where_it_is_declared(self) -> None:
         def by_memo(name: str, memo: Any, **_: Any) -> Obj:

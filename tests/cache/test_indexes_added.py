@@ -25,18 +25,10 @@ def test_an_index_is_added_to_what_is_held_and_to_what_comes() -> None:
         cache.cluster.create(new("more", "nginx"))
         assert names(cache.list_cached("pods", index={"image": "nginx", "node": "n1"})) == ["more", "nginx"]
         await cache.add_index("pods", image=images)  # As it is there, it stays.
-        with pytest.raises(
-            ReadError,
-        ):
+        with pytest.raises(ReadError):
             await cache.add_index("pods", image="spec.image")
 
     asyncio.run(main())
-
-
-def test_what_is_declared_is_added_already_even_of_what_is_dropped() -> None:
-    cache = fake(drop=["spec"])
-    cache.blocking.add_index("pods", node="spec.nodeName", image=images)
-    assert cache.count("pods", index={"node": "n2"}) == 2
 
 
 def test_indexes_of_one_name_that_are_added_at_once_are_told_apart() -> None:
@@ -80,12 +72,6 @@ def test_what_an_added_index_fails_for_is_held_without_a_value_and_told_once(
     asyncio.run(main())
 
 
-def test_sync_handlers_add_indexes_too() -> None:
-    cache = fake(index=None)
-    cache.blocking.add_index("pods", node="spec.nodeName")
-    assert cache.count("pods", index={"node": "n2"}) == 2
-
-
 def test_an_index_that_is_added_is_of_what_is_kept() -> None:
     seen: list[Obj] = []
 
@@ -94,9 +80,7 @@ def test_an_index_that_is_added_is_of_what_is_kept() -> None:
 
     async def main() -> None:
         cache = fake(index=None, drop=["status"], transform=lambda obj: obj)
-        with pytest.raises(
-            NotKept,
-        ):
+        with pytest.raises(NotKept):
             await cache.add_index("pods", phase="status.phase")
         with pytest.raises(NotKept):
             await cache.add_index("pods", node="spec.nodeName")
@@ -109,17 +93,8 @@ def test_an_index_that_is_added_is_of_what_is_kept() -> None:
     assert all("status" not in each for each in seen)
 
 
-@pytest.mark.parametrize(
-    "indexed",
-    [
-        {},
-        {"a": 5},
-        {"a": lambda obj: obj["canary"]},
-    ],
-)
-def test_what_cannot_be_added_is_told(
-    indexed: dict[str, Any],
-) -> None:
+@pytest.mark.parametrize("indexed", [{}, {"a": 5}, {"a": lambda obj: obj["canary"]}])
+def test_what_cannot_be_added_is_told(indexed: dict[str, Any]) -> None:
     async def main() -> None:
         cache = fake(NGINX, index=None)
         with pytest.raises(ReadError):
@@ -138,9 +113,7 @@ def test_what_cannot_be_added_is_told(
         lambda cache: cache.add_index("pods", index={}),
     ],
 )
-def test_indexes_that_are_added_are_named_by_arguments(
-    call: Any,
-) -> None:
+def test_indexes_that_are_added_are_named_by_arguments(call: Any) -> None:
     async def main() -> None:
         with pytest.raises(ReadError):
             await call(FakeCache([], {"v1/pods": "app"}))

@@ -6,7 +6,6 @@ import asyncio
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Any, cast
 
 import pytest
@@ -190,24 +189,6 @@ def test_nothing_is_left_of_one_that_failed() -> None:
         assert union.store.chosen(Lookup(values=((again, "n1"),))).size == 3 * DECODED_PER_SLICE
         assert union.store.chosen(Lookup(values=((again, "wrong"),))).size == 0
         assert len(seen) == 2 * DECODED_PER_SLICE
-
-    asyncio.run(main())
-
-
-def test_a_function_may_be_anything_that_is_called() -> None:
-    @dataclass
-    class By:
-        key: str
-
-        def __call__(self, obj: dict[str, Any]) -> str:
-            return noded(obj)
-
-    async def main() -> None:
-        indexing = IndexBuilder([])
-        union = filled(indexing, 3)
-        one = added("it", By("a"))
-        await indexing.add([one])
-        assert union.store.chosen(Lookup(values=((one, "n1"),))).size == 3
 
     asyncio.run(main())
 

@@ -13,10 +13,8 @@ import pytest
 from kopf_selectcache.cache.matcher import Obj
 from kopf_selectcache.core.protocol.decoder import Reader
 from kopf_selectcache.core.selection.kinds import Kind, Resource
-from kopf_selectcache.core.store.indexes import WORTH
 from kopf_selectcache.core.store.projection import ALL, Projection
 from kopf_selectcache.settings.checks import indexes
-from tests.rows import each_row
 
 from .environment import JOBS, PODS, Environment, FakeInformer, builtin, names
 from .test_indexes import of
@@ -218,35 +216,6 @@ def test_a_field_is_looked_up_by_the_index_of_its_path() -> None:
         assert len(cache.list("pods", fields="spec.nodeName=n7")) == 30
 
 
-def test_a_name_or_namespace_given_as_a_field_is_looked_up() -> None:
-    cache = filled(PODS, [], [of(f"p-{i}") for i in range(WORTH)], indexed=False)[0].cache()
-    for field, looks_at, by in (
-        ("metadata.name=p-7", 1, ("names",)),
-        ("metadata.namespace=elsewhere", 0, ("namespace",)),
-        ("metadata.name=p-7,metadata.namespace=ns", 1, ("names",)),
-    ):
-        explained = cache.explain("pods", fields=field)
-        assert (explained.looks_at, explained.decodes, explained.by) == (looks_at, False, by)
-
-
-@each_row(
-    "field",
-    [
-        "spec.restartPolicy=Always",
-        "spec.nodeName=",
-        "spec.nodeName!=n1",
-        "spec.hostNetwork=false",
-        "spec.serviceAccountName=me",
-    ],
-)
-def test_an_index_does_not_answer_where_absence_or_another_path_has_the_value(field: str) -> None:
-    paths = ["spec.restartPolicy", "spec.nodeName", "spec.hostNetwork", "spec.serviceAccountName"]
-    bare = of("bare") | {"spec": {"serviceAccount": "me"}}
-    cache = filled(PODS, paths, [bare], indexed=True)[0].cache()
-    assert names(cache.list("pods", fields=field)) == ["bare"]
-    assert cache.explain("pods", fields=field).by == ()
-
-
 def test_a_dropped_field_is_looked_up_and_what_a_transform_made_of_it_is_compared() -> None:
     def moved(obj: Obj) -> Obj:
         obj["spec"]["nodeName"] = "elsewhere"
@@ -269,13 +238,6 @@ def test_a_dropped_field_is_looked_up_and_what_a_transform_made_of_it_is_compare
     assert names(changed.list("pods", fields="spec.nodeName=n1", where={"spec.nodeName": "elsewhere"})) == [
         "a"
     ]
-
-
-def test_a_field_and_a_where_of_one_path_are_looked_up_once() -> None:
-    cache = filled(PODS, ["spec.nodeName"], [of("a", node="n1"), of("b", node="n2")], indexed=True)[0].cache()
-    explained = cache.explain("pods", fields="spec.nodeName=n1", where={"spec.nodeName": "n1"})
-    assert (explained.looks_at, explained.decodes) == (1, False)
-    assert names(cache.list("pods", fields="spec.nodeName=n1", where={"spec.nodeName": "n1"})) == ["a"]
 
 
 def test_an_index_by_which_no_object_has_a_value_is_named() -> None:

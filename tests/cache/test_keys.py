@@ -57,38 +57,6 @@ def cached() -> FakeCache:
     return FakeCache([pod("web-1", "shop"), node("n1")], {"v1/pods": "", "v1/nodes": ""})
 
 
-@each_row("call", READS)
-def test_a_read_takes_a_key_in_place_of_the_name(call: str) -> None:
-    cache = cached()
-
-    assert READS[call](cache, WEB) == READS[call](cache, "web-1", namespace="shop")
-
-
-@each_row("call", WRITES)
-def test_a_write_takes_a_key_in_place_of_the_name(call: str) -> None:
-    cache = cached()
-    WRITES[call](cache, WEB)
-
-    left = cache.get("pods", WEB, default=None)
-    assert (
-        left is None
-        if call == "live.delete"
-        else left is not None and left["metadata"]["labels"] == {"seen": "yes"}
-    )
-
-
-def test_a_wait_takes_a_key_in_place_of_the_name() -> None:
-    cached().blocking.wait_deleted("pods", ABSENT)
-
-
-@each_row("kind", ["pods", "nodes"])
-def test_the_keys_of_a_list_find_its_objects(kind: str) -> None:
-    cache = cached()
-    keys = cache.list(kind).keys()
-
-    assert [cache.get(kind, key) for key in keys] == list(cache.list(kind)) != []
-
-
 @each_row("call", CALLS)
 def test_a_key_with_a_namespace_beside_it_is_refused_with_what_to_write(call: str) -> None:
     with pytest.raises(TypeError) as caught:
@@ -199,11 +167,3 @@ def test_each_namespace_is_given_by_keyword() -> None:
         if parameter.name == "namespace" and parameter.kind is not parameter.KEYWORD_ONLY
     }
     assert positional == set()
-
-
-def test_a_write_takes_a_key_in_place_of_a_name() -> None:
-    cache = FakeCache([pod("web-1", namespace="shop", app="web")], {"v1/pods": ""})
-    live = cache.blocking.live
-    assert live.patch("pods", WEB, CHANGES)["metadata"]["labels"] == {"app": "web", "seen": "yes"}
-    live.delete("pods", WEB, grace_period=0)
-    assert cache.get("pods", WEB, default=None) is None

@@ -7,9 +7,8 @@ import asyncio
 from collections.abc import Callable
 from datetime import UTC, date, datetime
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
-import kopf
 import msgspec
 import pytest
 
@@ -60,50 +59,7 @@ def test_a_read_asks_the_server_for_what_the_cache_has_and_has_not(cache: FakeCa
     assert len(live.list("pods", names=["db-1"], namespace="shop", limit=5)) == 1
 
 
-def test_a_read_returns_whole_objects_of_a_kind_of_which_a_part_is_kept() -> None:
-    cache = FakeCache([WEB], {"v1/pods": Cached("app=web", drop=["spec"])})
-    assert "spec" not in cache.get("pods", "web-1", namespace="shop")
-    assert "spec" in cache.blocking.live.get("pods", "web-1", namespace="shop")
-    assert "spec" in cache.blocking.live.list("pods", namespace="shop")[0]
-
-
-def test_transient_failures_of_a_read_are_retried_within_its_timeout(cache: FakeCache) -> None:
-    cache.cluster.faults.add(faults.Refuse(503), verb="get", resource="pods", times=2)
-    with pytest.raises(Stalled):
-        cache.blocking.live.get("pods", "web-1", namespace="shop")
-    assert cache.blocking.live.get("pods", "web-1", namespace="shop", timeout=60)
-    cache.cluster.faults.add(faults.Refuse(503), verb="list", resource="pods", times=1)
-    assert len(cache.blocking.live.list("pods", timeout=60)) == 2
-
-
 # ---- Writes.
-
-
-def test_an_object_is_created_and_comes_back_as_the_server_has_it(cache: FakeCache) -> None:
-    made = cache.blocking.live.create(pod("web-2", app="web"))
-    assert made["metadata"]["uid"]
-    assert made == cache.get("pods", "web-2", namespace="shop")
-    assert cache.blocking.live.create(pod("web-3", app="web"), as_="view").metadata["name"] == "web-3"
-    generated = {**pod(), "metadata": {"generateName": "web-", "namespace": "shop"}}
-    assert cache.blocking.live.create(generated)["metadata"]["name"].startswith("web-")
-
-
-def test_an_object_is_replaced_for_its_version(cache: FakeCache) -> None:
-    live = cache.blocking.live
-    found = live.get("pods", "web-1", namespace="shop")
-    found["metadata"]["labels"]["tier"] = "gold"
-    changed = live.replace(found)
-    assert changed["metadata"]["labels"] == {"app": "web", "tier": "gold"}
-    found["metadata"]["labels"]["tier"] = "silver"
-    error = provoked(lambda: live.replace(found))
-    assert type(error) is Conflict
-    assert (error.code, error.verb, error.kind, error.name, error.namespace) == (
-        409,
-        "update",
-        "pods",
-        "web-1",
-        "shop",
-    )
 
 
 def test_an_object_is_patched_in_three_ways(cache: FakeCache) -> None:
@@ -437,13 +393,6 @@ def test_an_object_that_vanishes_or_changes_meanwhile_is_ensured_again(cache: Fa
 
 
 # ---- Objects in and out.
-
-
-def test_a_body_and_a_view_are_objects(cache: FakeCache) -> None:
-    body = kopf.Body(cast("Any", pod("web-2", app="web")))
-    assert type(cache.blocking.live.create(body)) is dict
-    view = cache.blocking.live.get("pods", "web-2", namespace="shop", as_="view")
-    assert type(cache.blocking.live.replace(view)) is dict
 
 
 def test_an_object_of_pykube_comes_back_with_its_client(cache: FakeCache) -> None:

@@ -61,17 +61,7 @@ def test_20_each_verb_names_itself_without_arguments(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name",
-    [
-        "list",
-        "list_cached",
-        "count",
-        "list_outside",
-        "explain",
-        "changes",
-        "fetch_list",
-        "live.list",
-    ],
+    "name", ["list", "list_cached", "count", "list_outside", "explain", "changes", "fetch_list", "live.list"]
 )
 @pytest.mark.parametrize("argument", ["label", "lable", "label_selector"])
 def test_20_reads_of_several_objects_name_the_argument_that_is_meant(name: str, argument: str) -> None:
@@ -88,10 +78,7 @@ def test_20_reads_of_several_objects_name_the_argument_that_is_meant(name: str, 
         (lambda cache: cache.list("pods", ns="shop"), "Did you mean namespace=?"),
         (lambda cache: cache.list("pods", when=len), "[obj for obj in cache.list(...) if ...]"),
         (lambda cache: cache.list("pods", annotations={"a": "b"}), "where={('metadata', 'annotations',"),
-        (
-            lambda cache: cache.list("pods", field="spec.nodeName", value="a"),
-            "where={'spec.replicas':",
-        ),
+        (lambda cache: cache.list("pods", field="spec.nodeName", value="a"), "where={'spec.replicas':"),
         (lambda cache: cache.changes("pods", field="spec.x", new=1), "where={'spec.replicas':"),
         (lambda cache: cache.fetch_list("pods", old="a"), "where={'spec.nodeName':"),
         (lambda cache: cache.get("pods", "web-1", field="spec.x"), "cache.list(kind, labels=...)"),
@@ -115,10 +102,7 @@ def test_20_reads_of_several_objects_name_the_argument_that_is_meant(name: str, 
         (lambda cache: cache.declare("v1/jobs", labels="a=b"), "Write: cache.declare('v1/jobs', 'a=b')"),
         (lambda cache: cache.plan("pods", name="a"), "Write: cache.plan('pods', Selector(names=...))"),
         (lambda cache: cache.plan("pods", "app=web", nothing=1), "It takes kind, filter, "),
-        (
-            lambda cache: cache.list("pods", method="x"),
-            "It takes kind, as_=, namespace=, labels=, ",
-        ),
+        (lambda cache: cache.list("pods", method="x"), "It takes kind, as_=, namespace=, labels=, "),
         (lambda cache: cache.snapshot(kinds=["pods"]), "It takes *kinds"),
         (lambda cache: cache.live.patch("pods", "web-1", namespace="ns", body={}), "Did you mean changes=?"),
         (

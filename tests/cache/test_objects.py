@@ -7,20 +7,18 @@ import copy
 import json
 import pickle
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 import pytest
 
-from kopf_selectcache import Key, Objects, ReadError
-from kopf_selectcache.cache.snapshots import Access
+from kopf_selectcache import ReadError
 from kopf_selectcache.core.store.projection import Projection
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.errors import NotKept, ReadOnly
-from kopf_selectcache.types import BodyView
 from tests.rows import each_row
 
-from .environment import NODES, Environment, Obj, node, pod, reading
+from .environment import Environment, Obj, pod, reading
 
 PODS = [pod(f"web-{number}", app="web") for number in range(3)]
 T = TypeVar("T")
@@ -38,53 +36,6 @@ def decoded(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     monkeypatch.setattr("kopf_selectcache.core.store.record.Record.decode", decode)
     return names
-
-
-def test_nothing_is_made_until_it_is_reached(decoded: list[str]) -> None:
-    found = reading("", *PODS).list("pods")
-    assert (len(found), bool(found), sorted(found.keys()), decoded) == (
-        3,
-        True,
-        [Key(f"web-{number}", namespace="ns") for number in range(3)],
-        [],
-    )
-    assert next(iter(found))["kind"] == "Pod"
-    assert len(decoded) == 1
-    assert found[-1]["kind"] == "Pod"
-    assert [len(found[1:]), len(decoded)] == [2, 2]
-
-
-def test_keys_and_numbers_decode_nothing(decoded: list[str]) -> None:
-    cache = reading("", *PODS, pod("db", app="db"))
-    assert sorted(cache.list_cached("pods", labels="app=web").keys()) == [
-        Key(f"web-{number}", namespace="ns") for number in range(3)
-    ]
-    assert cache.list("pods", names=["db"]).keys() == [Key("db", namespace="ns")]
-    assert cache.count("pods", labels="app=web") == 3
-    assert decoded == []
-    assert reading("", node("n1"), resource=NODES, key="nodes").list("nodes").keys() == [Key("n1")]
-    assert decoded == []
-
-
-def test_keys_of_what_is_sorted_are_in_order() -> None:
-    cache = reading("", *PODS[::-1])
-    assert [
-        key.name
-        for key in cache.list("pods", sort_by="metadata.name", limit=2).keys()  # It is no dict.  # noqa: SIM118
-    ] == [
-        "web-0",
-        "web-1",
-    ]
-
-
-def test_each_is_made_anew_whenever_it_is_reached() -> None:
-    found = reading("", *PODS).list("pods", sort_by="metadata.name")
-    for obj in found:
-        obj["metadata"].clear()
-    assert [obj["metadata"]["name"] for obj in found] == ["web-0", "web-1", "web-2"]
-    own = list(found)
-    own[0].clear()
-    assert (own[0], found[0]) == ({}, PODS[0])
 
 
 def test_it_is_compared_and_joined_as_a_list_is() -> None:
@@ -107,15 +58,8 @@ def test_it_is_compared_and_joined_as_a_list_is() -> None:
         hash(found)
 
 
-def test_views_are_made_when_they_are_reached() -> None:
-    found = reading("", *PODS).list("pods", as_="view")
-    assert isinstance(found, Objects)
-    assert sorted(view.metadata.name for view in found) == ["web-0", "web-1", "web-2"]
-
-
 @pytest.mark.parametrize(
-    "through",
-    [copy.copy, copy.deepcopy, lambda found: pickle.loads(pickle.dumps(found))],
+    "through", [copy.copy, copy.deepcopy, lambda found: pickle.loads(pickle.dumps(found))]
 )  # Our own.
 def test_copies_are_lists(through: Callable[[Any], Any]) -> None:
     copied = through(reading("", *PODS).list("pods", sort_by="metadata.name"))
@@ -138,14 +82,6 @@ def test_copies_are_lists(through: Callable[[Any], Any]) -> None:
 def test_whoever_changes_it_is_told_how_to_get_a_list(change: Callable[[Any], Any]) -> None:
     with pytest.raises(ReadOnly):
         change(reading("", *PODS).list("pods"))
-
-
-def test_it_shows_which_objects_it_has_and_nothing_that_is_in_them() -> None:
-    cache = reading("", *(pod(f"web-{number}", app="canary") for number in range(7)))
-    shown = repr(cache.list("pods", sort_by="metadata.name"))
-    assert shown == "<7 objects: ns/web-0, ns/web-1, ns/web-2, ns/web-3, ns/web-4 and 2 more>"
-    assert repr(cache.list("pods", names=["web-1"])) == "<1 object: ns/web-1>"
-    assert repr(cache.list("pods", names=["none"])) == "<0 objects>"
 
 
 # ---- Structs.
@@ -184,11 +120,6 @@ class Snaky(msgspec.Struct):
 
 class Needs(msgspec.Struct):
     absent: str
-
-
-class Box(Generic[T]):
-    def __init__(self, obj: Obj) -> None:
-        self.obj = obj
 
 
 class Condition(msgspec.Struct):
@@ -286,30 +217,6 @@ def test_by_whichever_way_the_same_is_refused() -> None:
     assert informer.counts.reads == {("get", "NotKept"): 2, ("get", "failed"): 2, ("get", "ReadError"): 2}
 
 
-@pytest.mark.parametrize(
-    "read",
-    [
-        lambda cache: cache.get("pods", "web-1", namespace="ns", as_="view"),
-        lambda cache: cache.get("pods", "web-1", namespace="ns"),
-        lambda cache: cache.get("pods", "web-1", namespace="ns", as_=bytes),
-        lambda cache: cache.get("pods", "web-1", namespace="ns", default=None),
-    ],
-)
-def test_plain_reads_of_held_objects_skip_the_snapshot(
-    read: Callable[[Any], Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    environment = Environment()
-    environment.declare().hold(*PODS)
-    cache = environment.cache()
-    first = read(cache)
-    monkeypatch.setattr(Access, "read", None)
-    assert read(cache) == first
-
-
-def test_a_generic_class_may_be_a_form() -> None:
-    assert isinstance(reading("", *PODS).get("pods", "web-1", namespace="ns", as_=Box[int]), Box)
-
-
 def test_structs_go_the_shorter_way_where_all_is_kept() -> None:
     environment = Environment()
     informer = environment.declare().hold(*PODS)
@@ -321,17 +228,8 @@ def test_structs_go_the_shorter_way_where_all_is_kept() -> None:
     assert informer.counts.reads == {("get", "served"): 2, ("get", "ReadError"): 2}
 
 
-@pytest.mark.parametrize(
-    "wanted",
-    [
-        Strict,
-        Snaky,
-        Needs,
-    ],
-)
-def test_what_is_missing_and_what_is_too_much_is_told(
-    wanted: type,
-) -> None:
+@pytest.mark.parametrize("wanted", [Strict, Snaky, Needs])
+def test_what_is_missing_and_what_is_too_much_is_told(wanted: type) -> None:
     with pytest.raises(ReadError):
         reading("", *PODS).get("pods", "web-1", namespace="ns", as_=wanted)
 
@@ -340,12 +238,6 @@ def test_a_type_of_several_objects_is_no_form_of_one() -> None:
     for wanted in (list[Pod], dict[str, Any]):
         with pytest.raises(ReadError):
             reading("", *PODS).get("pods", "web-1", namespace="ns", as_=wanted)
-
-
-def test_the_class_of_views_asks_for_views() -> None:
-    cache = reading("", *PODS)
-    assert cache.get("pods", "web-1", namespace="ns", as_=BodyView).metadata["name"] == "web-1"
-    assert {each["kind"] for each in cache.list("pods", as_=BodyView)} == {"Pod"}
 
 
 @pytest.mark.parametrize("wanted", [Any, msgspec.Struct])
@@ -373,9 +265,7 @@ def test_a_struct_that_writes_a_field_as_python_does_is_told_how_to_write_it() -
         Projection.of(keep=["metadata", "status"]),
     ],
 )
-def test_structs_of_what_was_dropped_are_refused(
-    projection: Projection,
-) -> None:
+def test_structs_of_what_was_dropped_are_refused(projection: Projection) -> None:
     """A default would pass for what the object has (contract 13)."""
     cache = reading("", *PODS, projection=projection)
     for read in (
@@ -384,14 +274,6 @@ def test_structs_of_what_was_dropped_are_refused(
     ):
         with pytest.raises(NotKept):
             read()
-
-
-def test_structs_of_a_part_that_is_kept_are_made() -> None:
-    cache = reading(
-        "", *PODS, projection=Projection.of(drop=["spec.containers", ("metadata", "annotations", "big")])
-    )
-    assert cache.get("pods", "web-1", namespace="ns", as_=Pod).spec == Spec("n1")
-    assert cache.get("pods", "web-1", namespace="ns", as_=Phased) == Phased(Condition("Running"))
 
 
 def test_structs_that_msgspec_cannot_make_are_told_with_what_to_do() -> None:

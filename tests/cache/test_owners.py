@@ -47,10 +47,6 @@ def names(objects: Any) -> list[str]:
     return sorted(key.name for key in objects.keys())  # noqa: SIM118  # They are no keys of a dict.
 
 
-def test_all_owners_count() -> None:
-    assert names(cached().list_cached("pods", owner=OWNER)) == ["also", "mine"]
-
-
 def test_controller_narrows_to_the_objects_that_the_owner_controls() -> None:
     cache = cached()
 
@@ -79,13 +75,6 @@ def test_an_owner_goes_with_the_other_options(options: dict[str, Any], found: li
         options = {**options, "labels": "app=web"}
 
     assert names(cache.list_cached("pods", owner=OWNER, **options)) == found
-
-
-def test_an_owner_narrows_to_its_namespace_and_a_cluster_scoped_one_to_none() -> None:
-    cache = cached()
-
-    assert cache.list_cached("pods", owner=CLUSTER_SCOPED).keys().count(Key("far", namespace="infra")) == 1
-    assert cache.list_cached("nodes", owner=OWNER) == []
 
 
 def test_a_complete_read_is_served_where_the_filter_has_the_namespace_of_the_owner() -> None:
@@ -147,13 +136,3 @@ def test_what_is_no_object_with_a_uid_is_no_owner(verb: str, owner: object) -> N
 def test_a_controller_is_true_or_false_beside_an_owner(options: dict[str, Any], text: str) -> None:
     with pytest.raises(ReadError, match=text):
         cached().list_cached("pods", **options)
-
-
-def test_the_owned_objects_are_current_after_a_write() -> None:
-    cache = cached()
-    new = owned("new", "u-1", app="web")
-    del new["metadata"]["resourceVersion"]
-    cache.blocking.live.create(new)
-    cache.blocking.live.delete("pods", "mine", namespace="shop", grace_period=0)
-
-    assert names(cache.list_cached("pods", owner=OWNER)) == ["also", "new"]

@@ -15,7 +15,7 @@ from kopf_selectcache.errors import NotKept
 from kopf_selectcache.selectors.selector import Selector
 from tests.rows import each_row
 
-from .environment import PODS, Environment, Obj, names, pod, reading, run
+from .environment import Environment, Obj, names, pod, reading, run
 
 NO_STATUS = Projection.of(drop=["status"])
 POD = pod("web-1", app="web", owner="o-1")
@@ -25,20 +25,6 @@ PATH, LIST = "/api/v1/namespaces/ns/pods/web-1", "/api/v1/pods"
 
 def listed(*objects: Obj) -> Obj:
     return {"kind": "PodList", "apiVersion": "v1", "metadata": {"resourceVersion": "10"}, "items": [*objects]}
-
-
-@each_row(
-    "read",
-    [
-        lambda cache: cache.get("pods", "web-1", namespace="ns"),
-        lambda cache: cache.list("pods")[0],
-        lambda cache: cache.list_cached("pods", fields="status.phase=Running")[0],
-        lambda cache: cache.list("pods", where={"spec.nodeName": "n1"})[0],
-        lambda cache: cache.list_cached("pods", owner={"metadata": {"uid": "o-1"}})[0],
-    ],
-)
-def test_every_read_gives_what_is_kept(read: Callable[[Cache], Obj]) -> None:
-    assert read(reading("", POD, projection=NO_STATUS)) == CUT
 
 
 # ---- What was dropped cannot be asked for.
@@ -56,48 +42,19 @@ def test_every_read_gives_what_is_kept(read: Callable[[Cache], Obj]) -> None:
 @each_row(
     ("projection", "path"),
     [
-        (
-            NO_STATUS,
-            "status",
-        ),
-        (
-            NO_STATUS,
-            "status.phase",
-        ),
-        (
-            NO_STATUS,
-            ("status", "a.b/c"),
-        ),
-        (
-            Projection.of(drop=["spec.containers.env", "status"]),
-            "spec",
-        ),
-        (
-            Projection.of(keep=["spec.nodeName"]),
-            "status.phase",
-        ),
-        (
-            Projection.of(keep=["spec.nodeName"]),
-            ("spec", "a.b/c"),
-        ),
-        (
-            Projection.of(drop=["metadata.managedFields"]),
-            "metadata.managedFields",
-        ),
-        (
-            Projection.of(drop=["spec"]),
-            "metadata.managedFields",
-        ),
-        (
-            Projection.of(),
-            "metadata",
-        ),
+        (NO_STATUS, "status"),
+        (NO_STATUS, "status.phase"),
+        (NO_STATUS, ("status", "a.b/c")),
+        (Projection.of(drop=["spec.containers.env", "status"]), "spec"),
+        (Projection.of(keep=["spec.nodeName"]), "status.phase"),
+        (Projection.of(keep=["spec.nodeName"]), ("spec", "a.b/c")),
+        (Projection.of(drop=["metadata.managedFields"]), "metadata.managedFields"),
+        (Projection.of(drop=["spec"]), "metadata.managedFields"),
+        (Projection.of(), "metadata"),
     ],
 )
 def test_a_path_that_is_not_kept_is_refused_with_what_to_change(
-    read: Callable[[Cache, Path], object],
-    projection: Projection,
-    path: Path,
+    read: Callable[[Cache, Path], object], projection: Projection, path: Path
 ) -> None:
     async def main(environment: Environment) -> None:
         environment.declare(projection=projection).hold(POD)
@@ -116,23 +73,6 @@ def test_who_asks_what_a_read_would_do_is_told_that_it_cannot_be_answered() -> N
     assert not reading("", POD, projection=NO_STATUS).explain("pods", where={"spec.nodeName": "n1"}).lacks
 
 
-def test_what_to_change_is_told_by_the_key_as_it_is_declared() -> None:
-    """Under another name of the kind it would be declared twice, which is refused."""
-    cache = reading("", POD, key="v1/pods", projection=NO_STATUS)
-    with pytest.raises(NotKept):
-        cache.list("po", where={"status.phase": "Running"})
-
-
-def test_a_function_may_sort_by_what_is_kept() -> None:
-    cache = reading("", POD, projection=NO_STATUS)
-    assert cache.list("pods", sort_by=lambda obj: obj["metadata"]["name"]) == [CUT]
-
-
-def test_where_looks_at_what_a_transform_made() -> None:
-    cache = reading("", POD, projection=Projection.of(transform=lambda obj: obj | {"spec": {"zone": "a"}}))
-    assert names(cache.list("pods", where={"spec.zone": "a"})) == ["web-1"]
-
-
 def test_an_explanation_marks_partial_objects_and_no_others() -> None:
     explained = reading("", POD, projection=Projection.of(keep=["spec"], drop=["spec.nodeName"])).explain(
         "pods"
@@ -143,26 +83,6 @@ def test_an_explanation_marks_partial_objects_and_no_others() -> None:
 
 
 # ---- The server's answers are cut as what is held is, unless all of them is asked for.
-
-
-def test_an_object_that_is_fetched_has_the_same_shape() -> None:
-    async def main(environment: Environment) -> None:
-        environment.declare("app=db", projection=NO_STATUS).hold()
-        environment.server.answer(PATH, POD)
-        assert await environment.cache().fetch("pods", "web-1", namespace="ns") == CUT
-
-    run(main)
-
-
-def test_objects_that_are_fetched_have_the_same_shape() -> None:
-    async def main(environment: Environment) -> None:
-        environment.declare("app=db", projection=NO_STATUS).hold()
-        environment.server.answer(LIST, listed(POD))
-        assert await environment.cache().fetch_list("pods") == [CUT]
-        with pytest.raises(NotKept):
-            await environment.cache().fetch_list("pods", where={"status.phase": "Running"})
-
-    run(main)
 
 
 def test_the_server_is_asked_for_the_whole_of_what_is_held() -> None:
@@ -177,37 +97,6 @@ def test_the_server_is_asked_for_the_whole_of_what_is_held() -> None:
         ) == [POD]
         assert await cache.fetch_list("pods", whole=True) == [POD]
         assert len(environment.server.asked) == 3
-
-    run(main)
-
-
-def test_what_is_held_as_a_whole_is_not_asked_for() -> None:
-    async def main(environment: Environment) -> None:
-        environment.declare("").hold(POD)
-        cache = environment.cache()
-        assert await cache.fetch("pods", "web-1", namespace="ns", whole=True) == POD
-        assert await cache.fetch_list("pods", whole=True) == [POD]
-        assert environment.server.asked == []
-
-    run(main)
-
-
-def test_what_is_proved_absent_is_not_asked_for() -> None:
-    async def main(environment: Environment) -> None:
-        environment.declare("", projection=NO_STATUS).hold()
-        assert (
-            await environment.cache().fetch("pods", "web-1", namespace="ns", whole=True, default=None) is None
-        )
-        assert environment.server.asked == []
-
-    run(main)
-
-
-def test_a_kind_that_is_not_declared_is_whole() -> None:
-    async def main(environment: Environment) -> None:
-        environment.resources["pods"] = PODS
-        environment.server.answer(PATH, POD)
-        assert await environment.cache().fetch("pods", "web-1", namespace="ns") == POD
 
     run(main)
 

@@ -11,7 +11,6 @@ import pytest
 from kopf_selectcache import Cache, Cached, DeclarationError, Forbidden, NotDeclared, Selector
 from kopf_selectcache.core.store.packing import weight, weights_of
 from kopf_selectcache.errors import Missing
-from kopf_selectcache.informer.checks import Reviewer
 from kopf_selectcache.informer.state import Relist
 from kopf_selectcache.settings.planner import READ, Right
 from kopf_selectcache.testing import FakeCache
@@ -111,8 +110,7 @@ def test_16_a_plan_counts_the_templates_of_kept_objects() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "reason"),
-    [({"keep": ["data"]}, Relist.PROJECTION), ({"storage": "raw"}, Relist.STORAGE)],
+    ("options", "reason"), [({"keep": ["data"]}, Relist.PROJECTION), ({"storage": "raw"}, Relist.STORAGE)]
 )
 def test_a_plan_says_why_a_stream_is_listed_anew(options: Any, reason: Relist) -> None:
     async def test(_: Gated, cache: Cache) -> None:
@@ -163,35 +161,11 @@ def test_a_plan_has_the_options_that_are_not_given_as_they_are() -> None:
     operated(test)
 
 
-def test_an_error_of_a_plan_names_the_kind(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object) -> None:
-        raise DeclarationError("it does not fit", remedy="Change it")
-
-    async def test(gated: Gated, cache: Cache) -> None:
-        monkeypatch.setattr(gated.operator.runtime.informer("configmaps").resolver, "plan", refuse)
-        with pytest.raises(DeclarationError) as raised:
-            await cache.plan("configmaps", FILTER)
-        assert "configmaps" in raised.value.what
-
-    operated(test)
-
-
 def test_a_plan_needs_the_rights_of_kept_streams_too() -> None:
     async def test(_: Gated, cache: Cache) -> None:
         plan = await cache.plan("configmaps", FILTER)
         assert not plan.opened
         assert [right.resource for right in plan.permissions] == ["configmaps"]
-
-    operated(test)
-
-
-def test_a_plan_names_ended_streams() -> None:
-    async def test(_: Gated, cache: Cache) -> None:
-        plan = await cache.plan("configmaps", Selector(names=["db"], namespaces=["shop"]))
-        assert [each.filter for each in plan.ended] == [Selector(FILTER)]
-        (right,) = plan.permissions
-        assert (right.names, right.namespace) == (frozenset({"db"}), "shop")
-        assert plan.objects == 1
 
     operated(test)
 
@@ -218,20 +192,6 @@ def test_a_plan_without_reviews_does_not_know_missing_rights(code: int) -> None:
         assert plan.missing is None
         assert plan.objects == 2
         assert "does not tell" in str(plan)
-
-    operated(test)
-
-
-def test_a_plan_names_missing_rights_and_does_not_count_without_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def lacks(_: Reviewer, right: Right) -> list[Right]:
-        return [right]
-
-    async def test(gated: Gated, cache: Cache) -> None:
-        gated.cluster.faults.add(Refuse(403), verb="list")
-        monkeypatch.setattr(Reviewer, "lacks", lacks)
-        plan = await cache.plan("configmaps", "tier=gold")
-        assert plan.missing == plan.permissions
-        assert (plan.objects, plan.bytes) == (None, None)
 
     operated(test)
 

@@ -3,23 +3,20 @@ reads return."""
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 
-from kopf_selectcache import AnyOf, FieldSelector, Key, LabelSelector, NotFound, OutsideFilter, Selector
+from kopf_selectcache import AnyOf, FieldSelector, Key, LabelSelector, OutsideFilter, Selector
 from kopf_selectcache.cache.cache import Cache
-from kopf_selectcache.core.selection.grammar import LabelRequirement
 from kopf_selectcache.core.store.packing import Packing
 from kopf_selectcache.errors import Stalled
 from kopf_selectcache.testing import FakeCache
 from kopf_selectcache.types import Reason
 from tests.rows import each_row
 
-from .environment import NODES, Environment, names, node, pod, reading
+from .environment import Environment, names, pod, reading
 
 WEB = pod("web-1", app="web")
 GOLD = pod("web-2", app="web", tier="gold")
@@ -113,10 +110,6 @@ def test_an_undecided_get_is_refused_and_names_the_bound() -> None:
 # ---- The literal outcomes.
 
 
-def test_get_of_what_is_held() -> None:
-    assert web().get("pods", "web-1", namespace="ns") == WEB
-
-
 @pytest.mark.parametrize("name", ["db-1", "nope"])
 def test_get_cannot_tell_absent_from_hidden_and_says_so(name: str) -> None:
     error = outside(lambda: web().get("pods", name, namespace="ns"))
@@ -128,35 +121,6 @@ def test_get_cannot_tell_absent_from_hidden_and_says_so(name: str) -> None:
 def test_a_default_does_not_stand_for_what_is_hidden() -> None:
     error = outside(lambda: web().get("pods", "db-1", namespace="ns", default=None))
     assert error.reason is Reason.HIDDEN
-
-
-def test_get_proves_absence_inside_a_filter_of_namespaces() -> None:
-    cache = reading(Selector(namespaces=["a"]))
-    with pytest.raises(NotFound) as info:
-        cache.get("pods", "x", namespace="a")
-    assert info.value.version == "10"
-    assert cache.get("pods", "x", namespace="a", default=None) is None
-
-
-def test_get_outside_of_the_namespaces_is_excluded_and_names_those_that_are_covered() -> None:
-    error = outside(lambda: reading(Selector(namespaces=["a"])).get("pods", "x", namespace="b"))
-    assert error.reason is Reason.EXCLUDED
-
-
-def test_list_of_more_has_the_witness() -> None:
-    error = outside(lambda: web().list("pods", labels="app in (web,db)"))
-    assert error.witness is not None
-    assert (error.witness.labels, error.witness.fails) == ({"app": "db"}, ("app=web",))
-
-
-def test_a_pod_that_is_relabelled_leaves_and_comes_back() -> None:
-    environment = Environment()
-    informer = environment.declare("app=web").hold(WEB)
-    cache = environment.cache()
-    informer.leave(pod("web-1", version="11", app="db"))
-    assert outside(lambda: cache.get("pods", "web-1", namespace="ns")).reason is Reason.HIDDEN
-    informer.put(pod("web-1", version="12", app="web"))
-    assert cache.get("pods", "web-1", namespace="ns")["metadata"]["resourceVersion"] == "12"
 
 
 # ---- Messages in other cases.
@@ -201,37 +165,6 @@ def test_selectors_are_texts_dicts_or_objects() -> None:
         assert names(cache.list_cached("pods", fields=field)) == ["web-1"]
 
 
-SCATTERED = [pod(name, namespace, app=name) for namespace in ("a", "b", "c") for name in ("x", "y")]
-
-
-@each_row(
-    ("select", "found"),
-    [
-        ({}, 6),
-        ({"namespace": "a"}, 2),
-        ({"namespace": ["a", "b"]}, 4),
-        ({"namespace": "none"}, 0),
-        ({"names": ["x"]}, 3),
-        ({"names": ["x"], "namespace": "a"}, 1),
-        ({"labels": "app=x"}, 3),
-        ({"labels": "app!=x", "namespace": ["a"]}, 1),
-        ({"fields": "metadata.namespace!=a,metadata.name=x"}, 2),
-        ({"fields": "status.phase=Running"}, 6),
-        ({"fields": "status.phase!=Running"}, 0),
-        ({"fields": {"spec.hostNetwork": False}, "labels": "app=x"}, 3),
-        ({"where": {"spec.nodeName": "n1", "metadata.name": "x"}}, 3),
-        ({"where": {("metadata", "labels", "app"): "y"}, "namespace": "a"}, 1),
-        ({"where": {"spec.nodeName.deeper": None, "spec.none": None}}, 6),
-        ({"where": {"spec.none": "x"}}, 0),
-    ],
-)
-def test_what_is_selected(select: dict[str, Any], found: int) -> None:
-    cache = reading(Selector(), *SCATTERED)
-    assert len(cache.list("pods", **select)) == found
-    assert len(cache.list_cached("pods", **select)) == found
-    assert cache.count("pods", **select) == found
-
-
 def test_a_post_filter_does_not_make_a_read_complete() -> None:
     cache = web()
     assert (
@@ -239,23 +172,6 @@ def test_a_post_filter_does_not_make_a_read_complete() -> None:
         is Reason.OVERLAPS
     )
     assert names(cache.list("pods", labels="app=web", where={"metadata.labels.tier": "gold"})) == ["web-2"]
-
-
-def test_sorting_and_cutting() -> None:
-    cache = reading(Selector(), pod("a", order="2"), pod("b"), pod("c", order="1"))
-    by_label = cache.list("pods", sort_by="metadata.labels.order")
-    assert [obj["metadata"]["name"] for obj in by_label] == [
-        "c",
-        "a",
-        "b",
-    ], "what has nothing there comes last"
-    by_name = cache.list_cached("pods", sort_by=lambda obj: obj["metadata"]["name"], limit=2)
-    assert [obj["metadata"]["name"] for obj in by_name] == ["a", "b"]
-    assert [
-        obj["metadata"]["name"]
-        for obj in cache.list("pods", sort_by=("metadata", "labels", "order"), limit=1)
-    ] == ["c"]
-    assert len(cache.list("pods", limit=2)) == 2
 
 
 def test_a_limit_of_zero_returns_no_object_and_checks_the_read_as_any_other() -> None:
@@ -272,54 +188,11 @@ def test_a_limit_of_zero_returns_no_object_and_checks_the_read_as_any_other() ->
         cache.list_cached("pods", limit=0)
 
 
-def test_counting_decodes_nothing_unless_fields_or_paths_are_asked_for() -> None:
-    environment = Environment()
-    informer = environment.declare(Selector("app=web", fields="spec.nodeName=n1")).hold(WEB, GOLD)
-    for record in informer.state.store.records()[0]:
-        looked_at = {"what": "the filter sees to is not looked at again, and neither is its field"}
-        informer.state.store.put(
-            replace(record, version=f"{record.version}0", stored=b"cannot be decoded", labels=looked_at)
-        )
-    cache = environment.cache()
-    assert cache.count("pods", labels="app=web", fields="spec.nodeName=n1,metadata.name=web-1") == 1
-    assert cache.exists("pods", "web-1", namespace="ns")
-
-
-def test_each_set_of_labels_is_looked_at_once_however_many_objects_have_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    looked_at: list[Mapping[str, str]] = []
-
-    def matches(requirement: LabelRequirement, labels: Mapping[str, str]) -> bool:
-        looked_at.append(labels)
-        return really(requirement, labels)
-
-    cache = reading(
-        "", *(pod(f"{tier}-{number}", tier=tier) for tier in ("gold", "tin") for number in range(5))
-    )
-    really = LabelRequirement.matches
-    monkeypatch.setattr(LabelRequirement, "matches", matches)
-    assert names(cache.list("pods", labels="tier=gold")) == [f"gold-{number}" for number in range(5)]
-    assert looked_at == [{"tier": "gold"}, {"tier": "tin"}]
-
-
 def test_exists_is_false_only_where_it_is_proved() -> None:
     cache = reading(Selector(namespaces=["ns"]), WEB)
     assert cache.exists("pods", "web-1", namespace="ns") is True
     assert cache.exists("pods", "nope", namespace="ns") is False
     assert outside(lambda: web().exists("pods", "nope", namespace="ns")).reason is Reason.HIDDEN
-
-
-def test_owned_are_those_of_the_held_with_the_uid_of_the_owner() -> None:
-    mine, other = pod("a", owner="u1"), pod("b", owner="u2")
-    cache = reading("", mine, other, pod("c"))
-    body = {"metadata": {"uid": "u1", "namespace": "ns"}}
-    assert cache.list_cached("pods", owner=body) == [mine]
-    assert cache.list_cached("pods", owner={"metadata": {"uid": "u2"}}) == [other], (
-        "a cluster-scoped owner may own in any namespace"
-    )
-    nodes = reading("", node("n"), resource=NODES, key="nodes")
-    assert nodes.list_cached("nodes", owner=body) == []
 
 
 def test_owned_in_a_namespace_that_is_never_held() -> None:
@@ -344,17 +217,6 @@ def test_the_info_shows_the_filter_the_state_and_the_memory() -> None:
     assert str(info) == "pods with labels='app=web', namespaces=['a']: 1 object, 2 s old, synced"
 
 
-def test_explain_says_what_would_be_looked_at() -> None:
-    covered = web().explain("pods", labels="app=web,tier=gold", where={"spec.nodeName": "n1"}, namespace="ns")
-    assert covered.verdict
-    assert (covered.looks_at, covered.decodes) == (2, True)
-    assert (
-        str(covered) == "labels='app=web,tier=gold', namespaces=['ns'] is covered by labels='app=web'.\n"
-        "The cache looks at 2 cached objects and decodes those that fit so far.\n"
-        "The cache is at version 10, confirmed 1.5 s ago."
-    )
-
-
 def test_explain_says_what_would_be_asked() -> None:
     assert (
         str(web().explain("pods", labels="tier=gold"))
@@ -367,21 +229,6 @@ def test_explain_says_what_would_be_asked() -> None:
     assert "\nThe cache looks at 1 cached object." in str(reading("app=web", WEB).explain("pods"))
 
 
-def test_a_filter_goes_with_its_cache() -> None:
-    """What reads came to is remembered beside the filter, and not by the process."""
-
-    def read() -> None:
-        reading("app=that-goes", pod("x", app="that-goes")).list("pods", labels="app=that-goes")
-
-    read()
-    gc.collect()
-    assert not [
-        each
-        for each in gc.get_objects()
-        if isinstance(each, Selector) and str(each.labels) == "app=that-goes"
-    ]
-
-
 def test_an_object_that_is_read_often_is_unpacked_once(monkeypatch: pytest.MonkeyPatch) -> None:
     cache = FakeCache([WEB], {"pods": ""})
     key, packing = Key.of(WEB), Packing(always=True)
@@ -391,18 +238,3 @@ def test_an_object_that_is_read_often_is_unpacked_once(monkeypatch: pytest.Monke
     monkeypatch.setattr(packing, "unpack", lambda _: pytest.fail("it is unpacked again"))
     assert [cache.get("pods", key), *found] == 3 * [found[0]]
     assert found[0] is not found[1]
-
-
-@pytest.mark.parametrize("packing", [None, Packing()])
-def test_an_object_that_is_not_packed_is_not_kept_once_more(packing: Packing | None) -> None:
-    cache = FakeCache([WEB], {"pods": ""})
-    store = cache._access.runtime.informer("pods").state.store
-    (record,) = store.records()[0]
-    record.packing = packing
-    for _ in range(4):
-        assert (
-            cache.get("pods", WEB["metadata"]["name"], namespace=WEB["metadata"]["namespace"])["kind"]
-            == "Pod"
-        )
-    assert store.often_read is not None
-    assert not store.often_read.bytes

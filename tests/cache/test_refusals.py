@@ -12,27 +12,15 @@ from typing import Any, cast
 
 import pytest
 
-from kopf_selectcache import (
-    Cached,
-    Forbidden,
-    NotDeclared,
-    NotSynced,
-    OutsideFilter,
-    ReadError,
-    Selector,
-    Stale,
-    StateError,
-    _kopf,
-)
+from kopf_selectcache import Cached, NotDeclared, NotSynced, OutsideFilter, ReadError, Selector, Stale, _kopf
 from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.cache.changes import match_for
 from kopf_selectcache.cache.matcher import Match
 from kopf_selectcache.cache.request import Request
 from kopf_selectcache.core.selection.kinds import Kind, Resource
-from kopf_selectcache.errors import Missing, NotKept, Rejected, Stalled
+from kopf_selectcache.errors import NotKept
 from kopf_selectcache.testing import FakeCache
 from tests.rows import each_row
-from tests.told import told
 
 from .environment import NODES, PODS, Environment, FakeInformer, pod, reading
 
@@ -89,19 +77,8 @@ def test_mistakes_are_read_errors(read: Read) -> None:
     assert type(info.value) is ReadError
 
 
-@each_row(
-    "name",
-    [
-        "exist",
-        "find",
-        "pods",
-        "create",
-        "patch",
-    ],
-)
-def test_what_is_no_read_is_told_with_what_there_is(
-    name: str,
-) -> None:
+@each_row("name", ["exist", "find", "pods", "create", "patch"])
+def test_what_is_no_read_is_told_with_what_there_is(name: str) -> None:
     cache = reading("app=web", WEB)
     assert not hasattr(cache, name)
     with pytest.raises(AttributeError, match="a cache has no") as caught:
@@ -146,21 +123,6 @@ def test_20_a_default_that_does_not_apply_says_why(cache: Cache) -> None:
         cache.get("pods", "db-1", namespace="ns")
     (way,) = info.value.__notes__
     assert way.endswith(": cache.blocking.fetch('pods', 'db-1', namespace='ns')")
-
-
-def test_private_names_are_looked_for_by_python_itself_and_are_no_reads() -> None:
-    cache = reading("app=web", WEB)
-    with pytest.raises(AttributeError) as info:
-        getattr(cache, "__deepcopy__")  # Mypy knows that there is none.  # noqa: B009
-    assert not isinstance(info.value, ReadError)
-
-
-def test_a_type_error_of_the_users_own_function_stays_what_it_is() -> None:
-    def newest(obj: dict[str, Any]) -> Any:
-        return obj["metadata"]["labels"] < 5
-
-    with pytest.raises(TypeError):
-        reading("app=web", WEB).list_cached("pods", sort_by=newest)
 
 
 TEXT: Any = "aHVudGVyMg=="
@@ -228,28 +190,6 @@ def test_a_kind_may_be_named_by_what_kopf_hands_to_handlers() -> None:
         cache.list(resource, labels="app=db")
 
 
-@each_row(
-    "read",
-    [
-        lambda cache: cache.get("pods", "x", namespace="ns", default=None),
-        lambda cache: cache.get("pods", "x", namespace="ns", max_age=5),
-        lambda cache: cache.get("pods", "x*", namespace="ns"),
-        lambda cache: cache.exists("nodes", "n"),
-        lambda cache: cache.list("pods", labels="tier=gold", namespace="ns"),
-        lambda cache: cache.list_cached("pods", fields="spec.nodeName=n1", limit=3),
-        lambda cache: cache.list_cached("pods", namespace="ns"),
-        lambda cache: cache.list_cached("pods", labels="a=b,a=c"),
-        lambda cache: cache.count("pods", names=["x"]),
-        lambda cache: cache.list_cached("pods", owner={"metadata": {"uid": "u", "namespace": "ns"}}),
-        lambda cache: cache.info("pods"),
-        lambda cache: cache.explain("pods", labels="app=db"),
-    ],
-)
-def test_each_read_of_a_kind_that_is_not_declared_is_refused(read: Read) -> None:
-    with pytest.raises(NotDeclared):
-        read(Environment().cache())
-
-
 def test_no_error_is_longer_than_people_read() -> None:
     long = f"app in ({','.join(f'v{number}' for number in range(9_000))})"
     declared, request = Selector(long), long.replace("v", "w")
@@ -304,58 +244,12 @@ EVERY_READ: dict[str, Read] = {
 
 
 @each_row("call", EVERY_READ)
-def test_no_read_answers_for_a_kind_that_is_not_declared(call: str) -> None:
-    with pytest.raises(NotDeclared):
-        EVERY_READ[call](Environment().cache())
-
-
-@each_row("call", EVERY_READ)
 @each_row("resource", [PODS, None])
 def test_no_read_answers_before_the_first_complete_list(call: str, resource: Resource | None) -> None:
     environment = Environment()
     environment.declare("app=web", resource)
     with pytest.raises(NotSynced):
         EVERY_READ[call](environment.cache())
-
-
-def test_not_synced_says_what_is_in_the_way() -> None:
-    environment = Environment()
-    informer = environment.declare("app=web")
-    informer.message, informer.remedy = (
-        "pods: the server answers 500 InternalError",
-        "The cache keeps retrying",
-    )
-    with pytest.raises(NotSynced) as info:
-        environment.cache().list_cached("pods")
-    assert (
-        told(info.value) == "the cache of pods is not synced: pods: the server answers 500 InternalError"
-        " (the filter is labels='app=web'). The cache keeps retrying"
-    )
-
-
-@each_row("error", [Forbidden, Missing, Rejected, Stalled])
-@each_row("call", EVERY_READ)
-def test_no_read_answers_from_a_cache_that_cannot_be_kept_even_if_it_was_synced(
-    call: str, error: type[StateError]
-) -> None:
-    environment = Environment()
-    of_cache = environment.declare("app=web").hold(WEB).error = error("pods: no", remedy="Grant it")
-    for _ in range(2):
-        with pytest.raises(error) as info:
-            EVERY_READ[call](environment.cache())
-        assert told(info.value) == "pods: no (the filter is labels='app=web'). Grant it", call
-        assert str(pickle.loads(pickle.dumps(info.value))) == str(info.value)  # Our own.
-    assert told(of_cache) == "pods: no. Grant it", "log and probe have the short text"
-
-
-def test_a_filter_that_the_cache_itself_has_named_is_not_named_twice() -> None:
-    environment = Environment()
-    environment.declare("app=web").error = Rejected(
-        "pods: the server refuses the filter labels='app=web'", remedy="Correct it"
-    )
-    with pytest.raises(Rejected) as info:
-        environment.cache().list_cached("pods")
-    assert str(info.value).count("app=web") == 1
 
 
 def test_reads_are_counted_by_verb_and_outcome() -> None:
@@ -429,11 +323,6 @@ THING = {
     "spec": {"color": "red"},
     "metadata": {"name": "t", "namespace": "ns", "uid": "u", "resourceVersion": "5"},
 }
-
-
-def test_a_field_that_the_filter_sees_to_needs_no_looking_at() -> None:
-    cache = reading(Selector(fields="spec.color=red"), THING, resource=SECRETIVE, key="things")
-    assert cache.list("things", fields="spec.color=red") == [THING]
 
 
 def test_a_field_that_only_the_server_can_look_at() -> None:

@@ -8,12 +8,9 @@ from typing import Any
 
 import pytest
 
-from kopf_selectcache import Selector
-from kopf_selectcache.cache.matcher import MOST_EQUAL
 from kopf_selectcache.cache.request import Requests
 from kopf_selectcache.errors import ReadError
 from kopf_selectcache.testing import FakeCache
-from tests.cache.environment import Environment, pod
 
 
 class App(StrEnum):
@@ -62,16 +59,6 @@ def test_7_an_object_of_a_repeated_list_is_a_new_one() -> None:
     assert {each["metadata"]["labels"]["app"] for each in cache.list("pods", labels="app=web")} == {"web"}
 
 
-def test_a_list_that_was_read_before_does_not_change() -> None:
-    cache = held()
-    before = cache.list("pods", labels="app=web")
-    cache.cluster.delete(web(1))
-    cache.cluster.create(web(9))
-    assert len(before) == len(before.keys()) == 3
-    after = cache.list("pods", labels="app=web").keys()
-    assert sorted(key.name for key in after) == ["web-0", "web-2", "web-9"]
-
-
 @pytest.mark.parametrize("limit", [0, 1, 2, 5, None])
 def test_a_limit_cuts_a_repeated_list(limit: int | None) -> None:
     cache = held()
@@ -105,14 +92,6 @@ def test_requests_by_texts_are_made_once() -> None:
         assert (other is first, repr(other) == repr(first)) == (False, False)
 
 
-@pytest.mark.parametrize("option", ["where", "index", "sort_by", "limit", "max_age", "timeout"])
-def test_each_option_makes_another_request(option: str) -> None:
-    given: Any = {"where": {}, "index": {}, "sort_by": "kind", "limit": 0, "max_age": 0, "timeout": 0}
-    request = Requests().several("list", "pods", {"labels": "app=web", option: given[option]})
-    assert getattr(request, option) == given[option]
-    assert not request.is_plain
-
-
 def test_a_label_that_may_change_is_read_each_time() -> None:
     cache, values = held(), Values("db")
     assert not cache.list("pods", labels={"app": values})
@@ -127,16 +106,3 @@ def test_a_wrong_argument_is_refused_each_time() -> None:
         for wrong in ({"labels": "app in ("}, {"namespace": ""}, {"as_": "dict"}, {"labels": {1: "web"}}):
             with pytest.raises(ReadError):
                 cache.list("pods", **wrong)
-
-
-def test_equal_selectors_are_compared_with_the_filter_once() -> None:
-    environment = Environment()
-    feed = environment.declare(Selector())
-    feed.hold(pod("web-1", app="web"))
-    environment.cache().list("pods", labels="app=web")
-    comparisons = feed.state.derived.value
-    selectors = [Selector("app=web") for _ in range(MOST_EQUAL + 3)]
-    first = comparisons.of(selectors[0])
-    assert all(comparisons.of(each) is first for each in selectors for _ in range(2))
-    assert len(first.equal) == MOST_EQUAL
-    assert len({id(each) for each in first.equal}) == MOST_EQUAL

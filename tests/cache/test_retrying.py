@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kopf_selectcache import Forbidden, NotFound, ReadError, Selector, StateError
+from kopf_selectcache import Forbidden, NotFound, StateError
 from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.client.discovery import NotServed
 from kopf_selectcache.client.reading import Refused, Unreachable
@@ -20,8 +20,8 @@ from kopf_selectcache.errors import Missing, Rejected, Stalled, Unauthorized
 from kopf_selectcache.informer.environment import MOST_DOUBLED
 from tests.rows import each_row
 
-from .environment import PODS, Environment, names, run
-from .test_fetch import DB, DB_PATH, LIST_PATH, WEB, page
+from .environment import PODS, Environment, run
+from .test_fetch import DB, DB_PATH, LIST_PATH, page
 from .test_fetching import settle
 from .test_gone import PATH, metadata
 
@@ -176,25 +176,14 @@ def test_other_failures_are_not_retried(read: str, code: int) -> None:
 
 
 @each_read
-def test_without_a_timeout_nothing_is_retried(read: str) -> None:
-    async def main(environment: Environment) -> None:
-        with pytest.raises(Stalled):
-            await prepared(environment, read, Refusal(429))()
-        assert (len(environment.server.asked), environment.slept) == (1, [])
-
-    run(main)
-
-
-@each_read
 def test_after_the_timeout_the_last_failure_is_raised_with_its_cause(read: str) -> None:
     async def main(environment: Environment) -> None:
         last = Unreachable("the connection broke off")
         with pytest.raises(Stalled) as info:
             await prepared(environment, read, Refusal(503), last)(timeout=10)
-        assert (environment.slept, environment.time) == (
-            [0.5, 1.0, 2.0, 4.0],
-            7.5,
-        ), "the next attempt would begin after 10 s"
+        assert (environment.slept, environment.time) == ([0.5, 1.0, 2.0, 4.0], 7.5), (
+            "the next attempt would begin after 10 s"
+        )
         assert (info.value.__cause__, info.value.code) == (last, None)
         assert "did not answer a request for pods in 10 s: " in str(info.value)
 
@@ -260,22 +249,6 @@ def test_a_request_that_others_wait_for_goes_on_when_a_timeout_ends() -> None:
     run(main)
 
 
-def test_what_the_cache_comes_to_hold_meanwhile_is_not_asked_for_again() -> None:
-    async def main(environment: Environment) -> None:
-        informer = environment.declare("app=web").hold()
-        path = PATH
-        environment.server.answer(path, Refusal(503))
-
-        async def arrives(_: float) -> None:
-            informer.put(WEB)
-
-        environment.retries = replace(environment.retries, sleep=arrives)
-        assert await environment.cache().fetch("pods", "web-1", namespace="ns", timeout=10) == WEB
-        assert len(environment.server.asked) == 1
-
-    run(main)
-
-
 def test_a_kind_that_cannot_be_looked_up_for_a_while_is_looked_up_again() -> None:
     async def main(environment: Environment) -> None:
         environment.resources["pods"] = Refused(Refusal(503))
@@ -314,42 +287,5 @@ def test_what_a_function_of_the_caller_raises_is_raised() -> None:
         with pytest.raises(TimeoutError) as caught:
             await prepared(environment, "fetch", DB)(timeout=60, as_=slow)
         assert caught.value is own
-
-    run(main)
-
-
-@each_read
-def test_threads_have_retries_too(read: str) -> None:
-    async def main(environment: Environment) -> None:
-        prepared(environment, read, Refusal(429), READS[read][1])
-        blocking = environment.cache().blocking
-        asks: Mapping[str, Callable[[], object]] = {
-            "fetch": lambda: blocking.fetch("pods", "db-1", namespace="ns", timeout=10),
-            "fetch_list": lambda: blocking.fetch_list("pods", namespace="ns", timeout=10),
-            "gone": lambda: blocking.is_deleted("pods", "web-1", namespace="ns", uid="u-1", timeout=10),
-        }
-        assert await asyncio.to_thread(asks[read]) == EXPECTED[read]
-        assert len(environment.server.asked) == 2
-
-    run(main)
-
-
-@each_read
-@pytest.mark.parametrize("timeout", ["10", True, -1, float("nan")])
-def test_a_timeout_is_a_number_of_seconds(read: str, timeout: Any) -> None:
-    async def main(environment: Environment) -> None:
-        with pytest.raises(ReadError) as info:
-            await prepared(environment, read, READS[read][1])(timeout=timeout)
-        assert not isinstance(info.value, StateError)
-
-    run(main)
-
-
-def test_a_timeout_is_no_reason_to_ask_for_what_is_held() -> None:
-    async def main(environment: Environment) -> None:
-        environment.declare(Selector("app=web")).hold(WEB)
-        assert await environment.cache().fetch("pods", "web-1", namespace="ns", timeout=0) == WEB
-        assert names(await environment.cache().fetch_list("pods", labels="app=web", timeout=0)) == ["web-1"]
-        assert environment.server.asked == []
 
     run(main)

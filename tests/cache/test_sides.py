@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kopf_selectcache import Cache, Cached, NotFound, OutsideFilter, ReadError, Selector, Stale
+from kopf_selectcache import Cache, Cached, NotFound, OutsideFilter, ReadError, Selector
 from kopf_selectcache.selectors.text import LabelSelector
 from kopf_selectcache.testing import FakeCache
 from kopf_selectcache.types import Reason
@@ -112,10 +112,7 @@ def test_hidden_objects_of_a_cluster_scoped_kind_have_an_owner_with_a_namespace(
 
 def test_the_objects_of_the_filter_are_on_one_side_in_each_cache() -> None:
     cache = FakeCache([pod("a", **WEB), pod("b", **DB)], {"v1/pods": "app=web"})
-    assert (
-        on_both_sides(cache, "pods", labels="app=web"),
-        cache.list_outside("pods", labels="app=web"),
-    ) == (
+    assert (on_both_sides(cache, "pods", labels="app=web"), cache.list_outside("pods", labels="app=web")) == (
         1,
         [],
     )
@@ -149,16 +146,6 @@ def test_a_request_of_both_sides_while_no_namespace_has_the_label_is_outside() -
         with pytest.raises(OutsideFilter) as raised:
             read()
         assert raised.value.reason is Reason.EXCLUDED
-
-
-def test_a_read_of_both_sides_that_is_behind_names_the_wait() -> None:
-    cache = FakeCache([pod("a", **WEB)], {"v1/pods": SPLIT})
-    for read in (
-        lambda: on_both_sides(cache, "pods", at_least="99"),
-        lambda: cache.list_outside("pods", at_least="99"),
-    ):
-        with pytest.raises(Stale):
-            read()
 
 
 def test_a_split_cache_explains_where_the_objects_outside_are() -> None:

@@ -6,9 +6,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import Any, cast
+from typing import Any
 
-import kopf
 import pytest
 
 from kopf_selectcache import Cached, NotFound, OutsideFilter, Selector
@@ -21,7 +20,7 @@ from kopf_selectcache.errors import Stalled
 from kopf_selectcache.types import Reason
 from tests.rows import each_row
 
-from .environment import NODES, PODS, Environment, FakeInformer, Obj, names, node, pod, run
+from .environment import PODS, Environment, Obj, names, pod, run
 
 OLD = pod("mine", version="5", app="web", seen="old")
 OTHER = pod("other", version="6", app="web")
@@ -63,20 +62,6 @@ def shown(cache: Cache) -> str | Reason | None:
 
 def test_the_body_counts_where_it_is_newer_than_the_stream() -> None:
     assert shown(called_with(pod("mine", version="11", app="web"), OLD, OTHER)) == "11"
-
-
-def test_an_object_that_is_not_held_yet_is_added() -> None:
-    cache = called_with(pod("mine", version="11", app="web"), OTHER)
-    assert shown(cache) == "11"
-    assert names(cache.list_cached("kind")) == ["mine", "other"]
-
-
-def test_the_stream_counts_where_it_is_as_new_as_the_body() -> None:
-    assert shown(called_with(pod("mine", version="4", app="web"), OLD)) == "5"
-    assert shown(called_with(pod("mine", version="10", app="web"), OLD)) == "5"
-    assert shown(called_with(pod("mine", version="10", app="web"))) is Reason.HIDDEN, (
-        "it has left since, or was deleted"
-    )
 
 
 def test_no_function_of_the_operator_is_called_under_a_lock() -> None:
@@ -123,82 +108,6 @@ def test_the_store_may_pass_the_body_while_that_is_read() -> None:
             assert not read(environment.cache(own=mine))
 
 
-def test_what_is_held_counts_where_it_is_newer_than_the_body() -> None:
-    """An event is taken in before the stream's version moves on."""
-    held = pod("mine", version="12", app="web")
-    assert shown(called_with(pod("mine", version="11", app="web"), held)) == "12"
-    assert shown(called_with(pod("mine", version="11", app="web"), held, deleted=True)) == "12"
-
-
-def test_a_body_that_has_left_the_filter_takes_the_object_out() -> None:
-    cache = called_with(pod("mine", version="11", app="db"), OLD, OTHER)
-    assert shown(cache) is Reason.HIDDEN
-    assert names(cache.list_cached("kind")) == ["other"]
-
-
-def test_a_body_that_was_never_in_the_filter_changes_nothing() -> None:
-    cache = called_with(pod("mine", version="11", app="db"), OTHER)
-    assert names(cache.list_cached("kind")) == ["other"]
-
-
-def test_a_body_that_has_left_by_a_field() -> None:
-    running = Selector("app=web", fields="status.phase=Running")
-    assert (
-        shown_name(
-            called_with(
-                {**pod("mine", version="11", app="web"), "status": {"phase": "Failed"}}, OLD, declared=running
-            )
-        )
-        == []
-    )
-    assert shown_name(called_with(pod("mine", version="11", app="web"), OLD, declared=running)) == ["mine"]
-
-
-def shown_name(cache: Cache) -> list[str]:
-    return names(cache.list_cached("kind"))
-
-
-def test_a_deletion_takes_the_object_out_though_its_body_matches() -> None:
-    gone = pod("mine", version="11", app="web")
-    cache = called_with(gone, OLD, OTHER, declared=Selector(namespaces=["ns"]), deleted=True)
-    with pytest.raises(NotFound) as info:
-        cache.get("kind", "mine", namespace="ns")
-    assert info.value.version == "11"
-    assert names(cache.list_cached("kind")) == ["other"]
-    assert shown(called_with(gone, OLD, deleted=True)) is Reason.HIDDEN, (
-        "under a label it may merely have left"
-    )
-
-
-def test_a_deletion_that_the_stream_is_past_changes_nothing() -> None:
-    """It has been created again since."""
-    assert (
-        shown(
-            called_with(
-                pod("mine", version="9", app="web"),
-                pod("mine", version="10", uid="new", app="web"),
-                deleted=True,
-            )
-        )
-        == "10"
-    )
-
-
-def test_an_object_that_was_deleted_and_created_again_is_the_newer_one() -> None:
-    again = pod("mine", version="12", uid="new", app="web")
-    assert shown(called_with(again, OLD)) == "12"
-    assert (
-        shown(
-            called_with(
-                pod("mine", version="11", app="web"),
-                pod("mine", version="10", uid="new", app="web"),
-                version="11",
-            )
-        )
-        == "10"
-    )
-
-
 @each_row(
     "change",
     [
@@ -213,68 +122,6 @@ def test_an_object_that_was_deleted_and_created_again_is_the_newer_one() -> None
 )
 def test_a_body_of_another_kind_or_of_no_object_changes_nothing(change: dict[str, Any]) -> None:
     assert shown(called_with({**pod("mine", version="11", app="web"), **change}, OLD)) == "5"
-
-
-def test_other_objects_are_as_they_were() -> None:
-    cache = called_with(pod("mine", version="11", app="web"), OLD, OTHER, pod("far", "away", app="web"))
-    assert cache.get("kind", "other", namespace="ns") == OTHER
-    assert names(cache.list_cached("kind", namespace="away")) == ["far"]
-    assert names(cache.list_cached("kind", namespace=["away", "ns"])) == ["far", "mine", "other"]
-
-
-def test_the_body_is_in_its_own_namespace_alone() -> None:
-    cache = called_with(
-        pod("mine", version="11", app="web", owner="u1"), pod("far", "away", app="web", owner="u1")
-    )
-    assert names(cache.list_cached("kind", owner={"metadata": {"uid": "u1", "namespace": "away"}})) == ["far"]
-    assert names(cache.list_cached("kind", namespace="away")) == ["far"]
-
-
-def test_the_body_is_found_by_its_owner() -> None:
-    cache = called_with(pod("mine", version="11", app="web", owner="u1"), OLD)
-    assert names(cache.list_cached("kind", owner={"metadata": {"uid": "u1"}})) == ["mine"]
-
-
-def test_what_a_reader_gets_is_no_part_of_the_body() -> None:
-    body = pod("mine", version="11", app="web")
-    cache = called_with(body, OLD)
-    cache.get("kind", "mine", namespace="ns")["metadata"]["labels"]["app"] = "spoilt"
-    assert body["metadata"]["labels"] == {"app": "web"}
-    assert shown(cache) == "11"
-
-
-def test_cluster_scoped_objects_too() -> None:
-    environment = Environment()
-    environment.declare("app=web", NODES, "nodes").hold(node("n", app="web"))
-    own = node("n", app="db")
-    own["metadata"]["resourceVersion"] = "11"
-    assert environment.cache().list_cached("nodes")
-    assert not environment.cache(own=own).list_cached("nodes")
-
-
-def test_a_live_body_is_read_as_it_is_at_the_time_of_each_read() -> None:
-    body = kopf.Body(cast("Any", pod("mine", version="11", app="web")))
-    cache = called_with(cast("Obj", body), OLD)
-    assert shown(cache) == "11"
-    body._replace_with(pod("mine", version="12", app="web"))
-    assert shown(cache) == "12"
-
-
-def test_a_live_body_that_is_replaced_during_a_read_is_of_one_piece() -> None:
-    """In a sync daemon, Kopf's thread may replace it at any point."""
-    replaced: list[bool] = []
-
-    class Raced(kopf.Body):
-        def get(self, key: str, default: Any = None) -> Any:
-            replaced.append(True)
-            newer = str(11 + len(replaced))
-            raced._replace_with({**pod("mine", version=newer, app="web"), "spec": {"nodeName": newer}})
-            return super().get(key, default)
-
-    raced = Raced(cast("Any", {**pod("mine", version="11", app="web"), "spec": {"nodeName": "11"}}))
-    seen = called_with(cast("Obj", raced), OLD).get("kind", "mine", namespace="ns")
-    assert replaced
-    assert seen["metadata"]["resourceVersion"] == seen["spec"]["nodeName"]
 
 
 def test_where_a_field_is_known_to_the_server_alone_the_stream_counts() -> None:
@@ -334,9 +181,7 @@ def test_a_transform_that_fails_for_the_body_is_told_instead_of_an_older_object_
 ) -> None:
     environment = Environment()
     informer = environment.declare("app=web", PODS, "v1/pods", TRANSFORMED).hold(OTHER)
-    with pytest.raises(
-        Stalled,
-    ):
+    with pytest.raises(Stalled):
         read(environment.cache(own=MINE))
     assert {outcome for _, outcome in informer.counts.reads} == {"Stalled"}
 
@@ -344,9 +189,7 @@ def test_a_transform_that_fails_for_the_body_is_told_instead_of_an_older_object_
 def test_who_waits_for_an_object_is_told_as_well() -> None:
     async def main(environment: Environment) -> None:
         environment.declare("app=web", PODS, "v1/pods", TRANSFORMED).hold(OTHER)
-        with pytest.raises(
-            Stalled,
-        ):
+        with pytest.raises(Stalled):
             await environment.cache(own=MINE).wait_for("pods", lambda _: False)
 
     run(main)
@@ -365,13 +208,6 @@ def test_a_body_that_the_stream_is_past_needs_no_transform() -> None:
     transformed.clear()
     assert names(environment.cache(own=MINE).list_cached("pods")) == ["other"]
     assert transformed == []
-
-
-def test_a_handler_of_another_kind_pays_nothing() -> None:
-    environment = Environment()
-    informer: FakeInformer = environment.declare("app=web").hold(OLD)
-    assert environment.cache(own=node("n")).get("pods", "mine", namespace="ns") == OLD
-    assert informer.counts.reads == {("get", "served"): 1}
 
 
 def test_an_object_of_another_kind_is_nobody_s_own() -> None:

@@ -104,10 +104,7 @@ def test_reads_of_several(cache: FakeCache) -> None:
     assert_type(
         cache.list("pods", fields={"spec.nodeName": kopf.PRESENT, "spec.hostNetwork": False}), Objects[Obj]
     )
-    for keys in (
-        cache.list("pods").keys(),
-        cache.list_cached("pods", labels="app=web").keys(),
-    ):
+    for keys in (cache.list("pods").keys(), cache.list_cached("pods", labels="app=web").keys()):
         assert_type(keys, list[Key])
     assert_type(cache.list("pods").keys(), list[Key])
     assert_type(cache.list("pods")[:2], Objects[Obj])
@@ -116,61 +113,6 @@ def test_reads_of_several(cache: FakeCache) -> None:
     assert_type(cache.list_cached("pods", owner=OWNER), Objects[Obj])
     assert_type(cache.list_cached("pods", owner=OWNER, as_="view"), Objects[BodyView])
     assert_type(cache.list_cached("pods", owner=OWNER, as_=name_of), list[str])
-
-
-def test_reads_that_wait_in_threads(cache: FakeCache) -> None:
-    assert_type(cache.blocking.fetch("pods", "a", namespace="ns"), Obj)
-    assert_type(
-        cache.blocking.fetch("pods", "a", namespace="ns", as_=bytes, default=None, whole=True), bytes | None
-    )
-    assert_type(cache.blocking.fetch("pods", "a", namespace="ns", timeout=5), Obj)
-    assert_type(cache.blocking.fetch_list("pods", as_=bytes, timeout=5), list[bytes])
-    assert_type(cache.blocking.is_deleted("pods", "a", namespace="ns", timeout=5), bool)
-    assert_type(cache.blocking.wait_for("pods", bool), Obj)
-    assert_type(cache.blocking.wait_for("pods", bool, as_="view", namespace="ns"), BodyView)
-    assert_type(cache.blocking.wait_for("pods", bool, as_=name_of), str)
-
-
-def test_reads_that_are_awaited(cache: FakeCache) -> None:
-    async def main() -> None:
-        assert_type(await cache.fetch("pods", "a", namespace="ns"), Obj)
-        assert_type(await cache.fetch("pods", "a", namespace="ns", default=None), Obj | None)
-        assert_type(await cache.fetch("pods", "a", namespace="ns", as_="view"), BodyView)
-        assert_type(
-            await cache.fetch("pods", "a", namespace="ns", as_=name_of, default=None, whole=True), str | None
-        )
-        assert_type(
-            await cache.fetch("pods", "a", namespace="ns", as_="view", default=None, timeout=5),
-            BodyView | None,
-        )
-        assert_type(await cache.fetch_list("pods"), Objects[Obj])
-        assert_type(await cache.fetch_list("pods", as_=name_of, timeout=5.0), list[str])
-        assert_type(await cache.is_deleted("pods", "a", namespace="ns", timeout=5), bool)
-        assert_type(await cache.fetch_list("pods", as_=bytes, labels="app=web", whole=True), list[bytes])
-        assert_type(await cache.wait_for("pods", bool), Obj)
-        assert_type(await cache.wait_for("pods", bool, as_="view", timeout=5), BodyView)
-        assert_type(await cache.wait_for("pods", bool, as_=PodInfo), PodInfo)
-        assert_type(await asyncio.to_thread(cache.list_cached, "pods", as_=name_of), list[str])
-
-    asyncio.run(main())
-
-
-def test_a_forgotten_await_is_a_mistake_to_mypy_but_where_it_is_compared_to_none(cache: FakeCache) -> None:
-    async def main() -> None:
-        cache.fetch("pods", "a", namespace="ns").close()
-        with pytest.raises(TypeError):
-            cache.fetch("pods", "a", namespace="ns")["metadata"]  # type: ignore[index]
-        with pytest.raises(AttributeError):
-            cache.fetch("pods", "a", namespace="ns").get("metadata")  # type: ignore[attr-defined]
-        cache.fetch("pods", "a", namespace="ns")  # type: ignore[unused-coroutine]
-
-    with pytest.warns(RuntimeWarning, match=r"Cache\.fetch' was never awaited"):
-        asyncio.run(main())
-
-
-def test_a_view_is_a_body_to_kopf(cache: FakeCache) -> None:
-    body: kopf.Body = cache.get("pods", "a", namespace="ns", as_="view")
-    assert_type(body.metadata.name, str)
 
 
 def test_mistakes_are_mistakes_to_type_checkers_as_well(cache: FakeCache) -> None:

@@ -3,7 +3,6 @@ embedded one with a fault."""
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -158,21 +157,6 @@ def test_an_object_with_a_number_beyond_a_double_is_unreadable_to_a_transform_an
             assert not environment.informer.counts.failures["garbled"]
             with pytest.raises(Unreadable, match="it has a number that is out of range"):
                 environment.cache.get("secrets", "deep", namespace="shop")
-
-    run(main())
-
-
-def test_a_fetch_of_an_object_that_is_held_as_unreadable_asks_the_server() -> None:
-    async def main() -> None:
-        async with holding_deep() as (environment, fault):
-            fault.release()
-            assert unreadable(environment) == {DEEP}
-            assert (await environment.cache.fetch("secrets", "deep", namespace="shop"))["metadata"][
-                "name"
-            ] == "deep"
-            with pytest.raises(Unreadable) as caught:
-                environment.cache.get("secrets", "deep", namespace="shop")
-            assert caught.value.keys == (Key.stored(DEEP),)
 
     run(main())
 
@@ -472,20 +456,6 @@ def test_indexes_leave_unreadable_objects_out_and_lists_by_them_raise() -> None:
             assert named(
                 environment.cache.list("secrets", labels="app=web,tier=tin", index={"type": "Opaque"})
             ) == ["other"]
-
-    run(main())
-
-
-def test_who_waits_for_an_object_is_not_shown_those_that_cannot_be_read() -> None:
-    async def main() -> None:
-        async with holding_deep() as (environment, _):
-            waiting = asyncio.create_task(
-                environment.cache.wait_for("secrets", lambda obj: obj["metadata"]["name"] in ("deep", "late"))
-            )
-            await asyncio.sleep(0)
-            environment.cluster.patch(secret("deep"), labelled(tier="tin"))
-            environment.cluster.create(secret("late", app="web"))
-            assert (await waiting)["metadata"]["name"] == "late"
 
     run(main())
 

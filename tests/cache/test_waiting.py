@@ -4,18 +4,15 @@ on the loop's."""
 from __future__ import annotations
 
 import asyncio
-import gc
 import inspect
 from typing import Any
 
 import pytest
 
-from kopf_selectcache import Cache, Cached, Forbidden, NotDeclared, NotSynced, OutsideFilter, ReadError
+from kopf_selectcache import Cache, Cached, Forbidden, NotSynced, OutsideFilter, ReadError
 from kopf_selectcache.cache.blocking import AWAITED, LIVE, Waits
 from kopf_selectcache.cache.cache import SyncCache
-from kopf_selectcache.cache.changes import MOST_COUNTED, Seen
 from kopf_selectcache.cache.live import Live, SyncLive
-from kopf_selectcache.core.store.store import Store
 from kopf_selectcache.testing import FakeCache
 from tests.rows import each_row
 
@@ -29,20 +26,6 @@ def ready(obj: dict[str, Any]) -> bool:
 
 
 # ---- wait_synced.
-
-
-def test_all_kinds_are_waited_for() -> None:
-    async def main(environment: Environment) -> None:
-        pods, nodes = environment.declare(), environment.declare("", NODES, "nodes")
-        waiting = asyncio.create_task(environment.cache().wait_synced())
-        await asyncio.sleep(0)
-        pods.hold()
-        await asyncio.sleep(0)
-        assert not waiting.done()
-        nodes.hold()
-        await waiting
-
-    run(main)
 
 
 def test_who_waited_in_vain_is_told_for_whom_and_why() -> None:
@@ -69,85 +52,7 @@ def test_the_settings_say_how_long() -> None:
     run(main)
 
 
-def test_a_kind_that_cannot_be_kept_raises_why() -> None:
-    async def main(environment: Environment) -> None:
-        informer = environment.declare()
-        informer.error = Forbidden("pods: no", remedy="Grant it")
-        informer.settling.set()
-        with pytest.raises(Forbidden):
-            await environment.cache().wait_synced()
-
-    run(main)
-
-
 # ---- wait_for.
-
-
-def test_what_is_held_is_looked_at_first() -> None:
-    async def main(environment: Environment) -> None:
-        informer = environment.declare("app=web").hold(WEB, pod("web-2", app="web", ready="yes"))
-        found = await environment.cache().wait_for("pods", ready, namespace="ns")
-        assert found["metadata"]["name"] == "web-2"
-        assert informer.listeners == []
-
-    run(main)
-
-
-def test_the_own_object_is_looked_at_as_new_as_it_is() -> None:
-    async def main(environment: Environment) -> None:
-        environment.declare("app=web").hold(WEB)
-        own = pod("web-1", version="11", app="web", ready="yes")
-        assert await environment.cache(own=own).wait_for("pods", ready) == own
-
-    run(main)
-
-
-def test_the_own_object_is_never_older_than_the_body() -> None:
-    """The stream may yet bring what the handler's own body has left behind."""
-
-    async def main(environment: Environment) -> None:
-        informer = environment.declare("app=web").hold(WEB)
-        waiting = asyncio.create_task(
-            environment.cache(own=pod("web-1", version="20", app="web")).wait_for("pods", ready)
-        )
-        await informer.subscribed.wait()
-        informer.put(pod("web-1", version="15", app="web", ready="yes"))
-        informer.put(pod("web-2", version="16", app="web"))
-        await asyncio.sleep(0)
-        assert not waiting.done()
-        informer.put(pod("web-1", version="21", app="web", ready="yes"))
-        assert (await waiting)["metadata"]["resourceVersion"] == "21"
-
-    run(main)
-
-
-def test_a_wait_goes_on_while_the_cache_of_its_kind_starts_with_an_empty_store() -> None:
-    async def main(environment: Environment) -> None:
-        informer = environment.declare("app=web").hold(WEB)
-        waiting = asyncio.create_task(environment.cache().wait_for("pods", ready))
-        await informer.subscribed.wait()
-        informer.store = Store()
-        await asyncio.sleep(0)
-        assert not waiting.done()
-        informer.hold(pod("web-1", version="21", app="web", ready="yes"), version="30")
-        assert (await waiting)["metadata"]["resourceVersion"] == "21"
-
-    run(main)
-
-
-def test_an_own_object_that_has_left_the_filter_is_not_waited_for_in_what_it_was() -> None:
-    async def main(environment: Environment) -> None:
-        informer = environment.declare("app=web").hold(WEB)
-        waiting = asyncio.create_task(
-            environment.cache(own=pod("web-1", version="20", app="db")).wait_for("pods", ready)
-        )
-        await informer.subscribed.wait()
-        informer.put(pod("web-1", version="15", app="web", ready="yes"))
-        await asyncio.sleep(0)
-        informer.put(pod("web-2", version="21", app="web", ready="yes"))
-        assert (await waiting)["metadata"]["name"] == "web-2"
-
-    run(main)
 
 
 def test_then_each_change_is() -> None:
@@ -175,52 +80,8 @@ def test_then_each_change_is() -> None:
     run(main)
 
 
-def test_what_lasted_but_a_moment_is_seen() -> None:
-    async def main(environment: Environment) -> None:
-        informer = environment.declare("app=web").hold(WEB)
-        waiting = asyncio.create_task(environment.cache().wait_for("pods", ready))
-        await asyncio.sleep(0)
-        informer.put(pod("web-1", version="11", app="web", ready="yes"))
-        informer.put(pod("web-1", version="12", app="web", ready="no"))
-        assert (await waiting)["metadata"]["resourceVersion"] == "11"
-
-    run(main)
-
-
-def test_waiting_begins_before_the_cache_is_synced() -> None:
-    async def main(environment: Environment) -> None:
-        informer = environment.declare("app=web")
-        waiting = asyncio.create_task(environment.cache().wait_for("pods", ready))
-        await asyncio.sleep(0)
-        informer.hold(pod("web-1", app="web", ready="yes"))
-        assert (await waiting)["metadata"]["name"] == "web-1"
-
-    run(main)
-
-
-def test_what_can_never_be_held_is_not_waited_for() -> None:
-    async def main(environment: Environment) -> None:
-        informer = environment.declare("app=web").hold()
-        with pytest.raises(OutsideFilter):
-            await environment.cache().wait_for("pods", ready, labels="app=db")
-        with pytest.raises(NotDeclared):
-            await environment.cache().wait_for("nodes", ready)
-        assert informer.listeners == []
-
-    run(main)
-
-
-@pytest.mark.parametrize(
-    "held",
-    [
-        [],
-        [WEB],
-        [WEB, pod("web-2", app="web")],
-    ],
-)
-def test_who_waits_for_too_long_is_told_for_what_and_what_there_was(
-    held: list[dict[str, Any]],
-) -> None:
+@pytest.mark.parametrize("held", [[], [WEB], [WEB, pod("web-2", app="web")]])
+def test_who_waits_for_too_long_is_told_for_what_and_what_there_was(held: list[dict[str, Any]]) -> None:
     async def main(environment: Environment) -> None:
         informer = environment.declare("app=web").hold(*held)
         with pytest.raises(TimeoutError):
@@ -273,10 +134,7 @@ def test_who_waits_for_too_long_is_told_what_has_departed_and_from_what_it_is_kn
 def test_who_waits_in_vain_for_a_cache_is_told_that_it_is_not_synced() -> None:
     async def main(environment: Environment) -> None:
         informer = environment.declare("app=web")
-        informer.message, informer.remedy = (
-            "pods: the server answers 500",
-            "The cache keeps retrying",
-        )
+        informer.message, informer.remedy = ("pods: the server answers 500", "The cache keeps retrying")
         with pytest.raises(NotSynced):
             await environment.cache().wait_for("pods", ready, namespace="ns", timeout=0)
         assert informer.counts.reads == {("wait_for", "NotSynced"): 1}
@@ -297,18 +155,6 @@ def test_who_waits_for_a_kind_that_cannot_be_kept_any_more_is_told_at_once() -> 
             await waiting
         assert informer.listeners == []
         assert informer.counts.reads == {("wait_for", "Forbidden"): 1}
-
-    run(main)
-
-
-def test_a_trouble_that_leaves_the_cache_readable_ends_no_wait() -> None:
-    async def main(environment: Environment) -> None:
-        informer = environment.declare("app=web").hold(WEB)
-        waiting = asyncio.create_task(environment.cache().wait_for("pods", ready))
-        await informer.subscribed.wait()
-        informer.fail(None)
-        informer.put(pod("web-1", version="11", app="web", ready="yes"))
-        assert (await waiting)["metadata"]["resourceVersion"] == "11"
 
     run(main)
 
@@ -389,19 +235,6 @@ def test_errors_of_the_predicate_are_its_callers_and_disturb_nobody_else() -> No
         with pytest.raises(TimeoutError) as caught:
             await waiting
         assert caught.value is own
-        assert informer.listeners == []
-
-    run(main)
-
-
-def test_who_is_cancelled_leaves_no_listener() -> None:
-    async def main(environment: Environment) -> None:
-        informer = environment.declare("app=web").hold()
-        waiting = asyncio.create_task(environment.cache().wait_for("pods", ready))
-        await asyncio.sleep(0)
-        assert len(informer.listeners) == 1
-        waiting.cancel()
-        await asyncio.wait([waiting])
         assert informer.listeners == []
 
     run(main)
@@ -488,15 +321,6 @@ def test_signatures_have_each_option() -> None:
         assert not {"options", "extra"} & set(inspect.signature(read).parameters)
 
 
-def test_reads_of_the_cache_need_no_loop() -> None:
-    async def main(environment: Environment) -> None:
-        environment.declare("app=web").hold(WEB)
-        assert await asyncio.to_thread(environment.cache().get, "pods", "web-1", namespace="ns") == WEB
-        assert await asyncio.to_thread(environment.cache().list, "pods", labels="app=web") == [WEB]
-
-    run(main)
-
-
 def test_a_thread_whose_wait_is_ended_by_the_loop_is_let_go() -> None:
     async def main(environment: Environment) -> None:
         informer = environment.declare("app=web").hold()
@@ -572,27 +396,6 @@ def test_after_the_operator_has_ended_it_is_refused() -> None:
         blocking.wait_synced()
 
 
-def test_another_loop_of_another_thread_may_block_itself() -> None:
-    async def main(environment: Environment) -> None:
-        environment.declare("app=web").hold(WEB)
-        cache = environment.cache()
-
-        async def elsewhere() -> Any:
-            return cache.blocking.fetch("pods", "web-1", namespace="ns")
-
-        assert await asyncio.to_thread(lambda: asyncio.run(elsewhere())) == WEB
-
-    run(main)
-
-
-def test_reads_that_do_not_wait_are_among_those_that_do() -> None:
-    async def main(environment: Environment) -> None:
-        environment.declare("app=web").hold(WEB)
-        assert environment.cache().blocking.list("pods", labels="app=web") == [WEB]
-
-    run(main)
-
-
 def test_what_is_no_read_is_no_attribute_and_says_what_may_be_meant() -> None:
     blocking = Environment().cache().blocking
     for name in ("fetchlist", "xyz"):
@@ -601,28 +404,3 @@ def test_what_is_no_read_is_no_attribute_and_says_what_may_be_meant() -> None:
         assert caught.value.__notes__
     assert not hasattr(blocking, "fetchlist")
     assert not hasattr(blocking, "_private")
-
-
-@pytest.mark.parametrize(("timeout", "names"), [(None, 0), (5.0, MOST_COUNTED + 1)])
-def test_a_long_wait_remembers_a_bounded_number_of_names(timeout: float | None, names: int) -> None:
-    seen = Seen(timeout)
-    for number in range(3 * MOST_COUNTED):
-        seen.add(("ns", f"web-{number}"))
-    assert len(seen.names) == names
-
-
-def test_a_wait_without_a_timeout_remembers_no_name_that_comes() -> None:
-    async def main(environment: Environment) -> None:
-        informer = environment.declare("app=web").hold()
-        before = [each for each in gc.get_objects() if isinstance(each, Seen)]  # Of other tests.
-        waiting = asyncio.create_task(environment.cache().wait_for("pods", lambda _: False))
-        await informer.subscribed.wait()
-        for number in range(50):
-            informer.put(pod(f"web-{number}", version=str(11 + number), app="web"))
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-        held = [each for each in gc.get_objects() if isinstance(each, Seen) and each not in before]
-        assert [len(each.names) for each in held] == [0]
-        waiting.cancel()
-
-    run(main)

@@ -12,7 +12,7 @@ from kopf_selectcache.cache.why import ask_server
 from kopf_selectcache.core.selection.kinds import Resource, find
 from kopf_selectcache.testing import FakeCache
 from kopf_selectcache.testing.faults import Refuse
-from kopf_selectcache.types import BranchResult, Standing, Why
+from kopf_selectcache.types import Standing, Why
 from tests.cache.environment import PODS, Server
 from tests.cache.environment import pod as answered
 from tests.cache.test_freshness import WEB, pod
@@ -150,12 +150,6 @@ def test_the_state_of_a_cache_that_cannot_be_read_is_told_with_its_reason() -> N
     run(main())
 
 
-def test_a_kind_without_namespaces_is_named_without_one() -> None:
-    nodes = [{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1", "labels": DB}}]
-    cache = FakeCache(nodes, {"nodes": "app=web"})
-    assert str(cache.blocking.why("nodes", "n1")).startswith("nodes/n1 exists, but")
-
-
 def test_nothing_of_a_secret_but_its_labels_is_shown() -> None:
     secret = {
         "apiVersion": "v1",
@@ -208,10 +202,6 @@ def test_a_field_that_nobody_can_read_is_left_to_the_server() -> None:
         },
     )
     assert asyncio.run(main()).standing is Standing.DUE
-
-
-def test_a_branch_that_only_the_server_knows_says_so() -> None:
-    assert str(BranchResult(Selector("app=web"), (), is_known=False)) == "app=web: only the server knows"
 
 
 def test_a_field_that_a_cache_of_metadata_does_not_have_is_left_to_the_server() -> None:

@@ -69,11 +69,6 @@ def test_objects_of_all_forms_have_a_key(obj: Any) -> None:
     assert Key.of(obj) == WEB
 
 
-@each_row("namespace", [None, ""])
-def test_the_key_of_a_cluster_scoped_object_has_no_namespace(namespace: str | None) -> None:
-    assert Key.of({"metadata": {"name": "node01", "namespace": namespace}}) == Key("node01")
-
-
 @each_row(
     ("name", "namespace", "error", "text"),
     [

@@ -263,11 +263,7 @@ def test_what_is_worked_out_once_is_kept_with_the_selector_for_each_kind() -> No
             "metadata.namespace=y and namespaces=['x']",
         ),
         (Selector(fields="metadata.name="), None, "metadata.name="),
-        (
-            Selector(fields="spec.hostNetwork=maybe"),
-            "pods",
-            "spec.hostNetwork=maybe",
-        ),
+        (Selector(fields="spec.hostNetwork=maybe"), "pods", "spec.hostNetwork=maybe"),
         (
             Selector(fields="spec.hostNetwork=true,spec.hostNetwork=false"),
             "pods",
@@ -326,10 +322,7 @@ COLOURED = Kind.custom(
                             "properties": {
                                 "spec": {
                                     "type": "object",
-                                    "properties": {
-                                        "on": {"type": "boolean"},
-                                        "watts": {"type": "integer"},
-                                    },
+                                    "properties": {"on": {"type": "boolean"}, "watts": {"type": "integer"}},
                                 }
                             },
                         }
@@ -337,7 +330,7 @@ COLOURED = Kind.custom(
                     "selectableFields": [{"jsonPath": ".spec.on"}, {"jsonPath": ".spec.watts"}],
                 }
             ],
-        },
+        }
     },
     "v1",
 )

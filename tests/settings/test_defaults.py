@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, get_type_hints
+from typing import Any
 
 import pytest
 
@@ -17,9 +17,7 @@ from kopf_selectcache import (
     Defaults,
     Selector,
 )
-from kopf_selectcache.cache.declaring import DeclareOptions
 from kopf_selectcache.errors import ConflictingSelectors, NotSelectable
-from kopf_selectcache.settings.checks import OPTIONS
 from kopf_selectcache.settings.options import SelectCacheSettings
 from tests.rows import each_row
 
@@ -71,14 +69,6 @@ def test_an_option_that_does_not_exist_cannot_be_read() -> None:
         _ = defaults._hidden
 
 
-def test_every_option_of_the_table_is_one_of_kinds_and_of_defaults() -> None:
-    assert set(OPTIONS) <= vars(Defaults()).keys()
-    assert set(OPTIONS) <= get_type_hints(DeclareOptions).keys()
-    for name, option in OPTIONS.items():
-        assert hasattr(Cached(""), name)
-        assert not option.has_fallback or hasattr(SelectCacheSettings(), name)
-
-
 def test_defaults_cannot_be_replaced() -> None:
     settings: Any = SelectCacheSettings()
     for other in ({"labels": "app=web"}, Defaults(labels="app=web")):
@@ -100,16 +90,6 @@ def test_defaults_are_final_once_the_operator_has_started() -> None:
         with pytest.raises(DeclarationError):
             settings.defaults.labels = "app=db"
     settings.defaults.labels = "app=db"
-
-
-def test_a_namespace_without_a_default_entry_has_not_that_of_all_others() -> None:
-    settings = SelectCacheSettings()
-    settings.defaults.labels = "team=a"
-    settings.defaults.namespaces = {"shop": "team=b", ALL_OTHERS: "team=c"}
-    settings.selectors["pods"] = Cached(Selector(), namespaces=["blog"])
-    settings.selectors["secrets"] = Selector(namespaces=["blog"])
-    for key in settings.selectors:
-        assert settings.effective(key).filter == Selector("team=a", namespaces=["blog"])
 
 
 @each_row(
@@ -161,15 +141,6 @@ def test_namespaces_are_a_list_or_a_dict() -> None:
     defaults.namespaces = {}
     assert str(defaults.namespaces) == "{}"
     assert [str(each) for each in (UNSET, EVERYTHING, ALL_OTHERS)] == ["UNSET", "EVERYTHING", "ALL_OTHERS"]
-
-
-def test_settings_of_a_kind_have_its_own_options() -> None:
-    settings = SelectCacheSettings(page_limit=100)
-    settings.selectors["pods"] = Cached("", page_limit=7, audit_interval=0, storage="raw")
-    own = settings.of_kind(settings.effective("pods"))
-    assert (own.page_limit, own.audit_interval, own.storage) == (7, 0, "raw")
-    assert settings.page_limit == 100
-    assert own.selectors is settings.selectors
 
 
 def test_20_the_paths_of_a_kind_are_its_own_without_those_of_the_defaults_and_the_identity() -> None:

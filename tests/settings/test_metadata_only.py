@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-import kopf
 import msgspec
 import pytest
 
@@ -15,7 +14,6 @@ from kopf_selectcache.core.protocol.decoder import Reader
 from kopf_selectcache.core.store.projection import Projection
 from kopf_selectcache.errors import DeclarationError, NotKept
 from kopf_selectcache.selectors.selecting import selects
-from kopf_selectcache.settings.options import settings_of
 from kopf_selectcache.testing import FakeCache
 from tests.rows import each_row
 
@@ -26,12 +24,7 @@ def pod(name: str, node: str = "n1", **labels: str) -> Obj:
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {
-            "name": name,
-            "namespace": "shop",
-            "labels": labels,
-            "annotations": {"note": name},
-        },
+        "metadata": {"name": name, "namespace": "shop", "labels": labels, "annotations": {"note": name}},
         "spec": {"nodeName": node, "containers": [{"name": "main", "image": "none"}]},
     }
 
@@ -81,17 +74,6 @@ def test_parts_of_the_metadata_are_kept_and_dropped_as_of_whole_objects(
     assert found["metadata"].get("annotations", {}).get("note") == note
     if "index" in options:
         assert names(cache.list_cached("pods", index={"note": "web-1"})) == ["web-1"]
-
-
-def test_a_kind_with_metadata_only_has_no_default_paths() -> None:
-    settings = settings_of(kopf.OperatorSettings())
-    settings.defaults.keep = ["spec"]
-    completed = settings.completed("v1/pods", Cached("app=web", metadata_only=True))
-    assert completed.projection == Projection.of(metadata_only=True)
-    assert "metadata_only=True: from the kind" in [*map(str, completed.origins)]
-    plain = settings.completed("v1/pods", Cached("app=web"))
-    assert plain.projection == Projection.of(keep=["spec"])
-    assert not any("metadata_only" in str(origin) for origin in plain.origins)
 
 
 def test_the_declaration_is_shown_as_it_is_written() -> None:

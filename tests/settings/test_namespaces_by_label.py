@@ -10,7 +10,6 @@ import pytest
 from kopf_selectcache import (
     EVERYTHING,
     UNSET,
-    AnyOf,
     BadSelector,
     Cached,
     DeclarationError,
@@ -40,23 +39,6 @@ def streams(filter_: Any, *, namespaces: Any = None, **labelled: set[str]) -> li
     sets = {TENANT: labelled.get("tenant", set()), TRIAL: labelled.get("trial", set())}
     planned = plan(filter_, RESOURCE, namespaces=namespaces, labelled=sets)
     return sorted(str(each.selector) for each in planned.streams)
-
-
-@each_row(
-    ("filter_", "expected"),
-    [
-        (Selector(namespaces=TENANT), ["namespaces=['blog']", "namespaces=['shop']"]),
-        (Selector("app=web", names=["a"], namespaces=TRIAL), []),
-        (Selector(fields="metadata.namespace!=shop", namespaces=TENANT), ["namespaces=['blog']"]),
-        (AnyOf([Selector("app=web"), Selector(namespaces=TRIAL)]), ["labels='app=web'"]),
-        (
-            AnyOf([Selector(namespaces=TENANT), Selector("app=web", namespaces=["shop", "infra"])]),
-            ["labels='app=web', namespaces=['infra']", "namespaces=['blog']", "namespaces=['shop']"],
-        ),
-    ],
-)
-def test_a_filter_takes_a_stream_in_each_namespace_with_the_label(filter_: Any, expected: list[str]) -> None:
-    assert streams(filter_, tenant={"shop", "blog"}) == expected
 
 
 def test_1_only_watched_namespaces_are_served() -> None:

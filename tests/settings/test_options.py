@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import copy
-import dataclasses
 from collections.abc import Callable
 from typing import Any, get_args
 
@@ -137,20 +136,6 @@ def test_a_filter_that_cannot_be_meant_is_refused_where_it_is_assigned(
     assert not selectors
 
 
-def test_a_name_that_some_kinds_can_have_is_taken_for_those() -> None:
-    selectors = Selectors()
-    selectors["clusterroles"] = Selector(names=["system:Node_x"])
-    selectors["example.com/v1/webapps"] = Selector(names=["A_B"])
-    selectors["pods"] = Selector(names=["web-1.x"])
-    assert len(selectors) == 3
-
-
-def test_fields_of_custom_resources_are_for_the_cluster_to_judge() -> None:
-    selectors = Selectors()
-    selectors["webapps"] = Selector(fields="spec.anything=x", namespaces=["shop"])
-    assert len(selectors) == 1
-
-
 def test_a_kind_is_declared_once_and_found_by_each_of_its_names() -> None:
     selectors = Selectors()
     selectors["v1/pods"] = "app=web"
@@ -271,13 +256,6 @@ def test_the_states_are_those_of_caches() -> None:
     assert {*get_args(State), "synced"} == {health.value for health in Health}
 
 
-def test_every_option_has_a_check_and_takes_its_default() -> None:
-    settings = SelectCacheSettings()
-    for option in dataclasses.fields(settings):
-        setattr(settings, option.name, getattr(settings, option.name))
-    settings.initial, settings.narrow_handlers, settings.page_limit = "stream", True, 100
-
-
 def test_an_option_that_does_not_exist_is_refused_by_the_constructor() -> None:
     options: Any = {"pagelimit": 4}
     with pytest.raises(DeclarationError, match=r"'pagelimit'. Did you mean page_limit=\?$"):
@@ -300,25 +278,6 @@ def test_what_is_assigned_comes_before_the_defaults_of_kopf() -> None:
     assert declared.with_defaults(page_limit=7).page_limit == 500, "though it is the default, it was assigned"
     assert SelectCacheSettings(page_limit=9).with_defaults(page_limit=7).page_limit == 9
     assert declared.with_defaults(page_limit=7).selectors is declared.selectors
-
-
-def test_each_operator_has_its_settings_and_a_copy_shares_the_declarations() -> None:
-    settings = kopf.OperatorSettings()
-    mine = settings_of(settings)
-    # Added to Kopf's settings.
-    assert mine is settings_of(settings) is settings.selectcache  # type: ignore[attr-defined]
-    assert settings_of(copy.copy(settings)) is mine
-    assert settings_of(kopf.OperatorSettings()) is not mine
-    assert settings_of(dataclasses.replace(settings)) is not mine, (
-        "it knows Kopf's own fields alone: declare after it"
-    )
-
-
-def test_settings_replaced_by_something_else_are_told_of() -> None:
-    settings: Any = kopf.OperatorSettings()
-    settings.selectcache = {"selectors": {}}
-    with pytest.raises(DeclarationError):
-        settings_of(settings)
 
 
 @pytest.mark.parametrize("given", [None, kopf.OperatorSettings().watching, kopf.OperatorSettings])
@@ -390,14 +349,6 @@ def test_a_cached_that_is_written_wrongly_ends_the_operator(declare: Callable[[]
         declare()
 
 
-@pytest.mark.parametrize(
-    "named",
-    [Selector(names=["a", "b"]), Selector(fields="metadata.name=a"), ["app=web", Selector(names=["a"])]],
-)
-def test_names_share_a_watch_however_they_are_declared(named: Any) -> None:
-    assert Cached(named, share_watches=True).share_watches
-
-
 def test_an_interval_of_nothing_is_never() -> None:
     settings = SelectCacheSettings(audit_interval=0)
     assert settings.audit_interval == 0
@@ -419,11 +370,6 @@ def test_other_ways_to_declare_are_checked_as_well(write: Callable[[Any], Any]) 
     with pytest.raises(DeclarationError):
         write(settings)
     assert not settings.selectors
-
-
-def test_an_attribute_declares_nothing() -> None:
-    with pytest.raises(AttributeError):
-        Selectors().pods = "app=web"  # type: ignore[attr-defined]  # A mistake.
 
 
 def test_a_declaration_of_any_size_is_told_of_in_a_few_lines() -> None:

@@ -12,7 +12,6 @@ import pytest
 from kopf_selectcache import AnyOf, Cached, NotFound, OutsideFilter, ReadError, Selector
 from kopf_selectcache.cache.snapshots import Snapshot
 from kopf_selectcache.core.selection.kinds import Resource, find
-from kopf_selectcache.core.selection.regions import Selected
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.errors import DeclarationError
 from kopf_selectcache.settings.declaration import Selectors
@@ -207,26 +206,6 @@ def holds(stream: Stream, record: Record, fields: dict[str, str]) -> bool:
     )
 
 
-def test_there_is_one_outer_stream_in_each_namespace_that_is_not_selected_as_a_whole() -> None:
-    declared = Cached(["app=web", "app=db"], namespaces={"shop": "app=web", "blog": "", "hub": "a,b"})
-    planned = declared.plan(RESOURCE, namespaces=None)
-    assert not planned.is_split
-    split = Cached(
-        [Selector("app=web", namespaces=["shop"]), Selector(namespaces=["blog"])], outside="metadata"
-    )
-    planned = split.plan(RESOURCE, namespaces=None)
-    outer = [each for each in planned.streams if each.is_outside]
-    assert [str(each.selector) for each in outer] == ["labels='app!=web', namespaces=['shop']"]
-    assert [planned.proves(each) for each in ("shop", "blog", "hub")] == [True, True, False]
-    mixed = Cached([Selector("app=web", namespaces=["shop"]), Selector("app=db")], outside="metadata")
-    planned = mixed.plan(RESOURCE, namespaces=None)
-    (stream,) = [each for each in planned.streams if each.is_outside]
-    assert stream.others[0].namespaces == frozenset({"shop"})
-    assert planned.is_of_all
-    everything = Cached("", outside="metadata").plan(RESOURCE, namespaces=None)
-    assert [each.is_outside for each in everything.streams] == [False]
-
-
 def test_outer_streams_count_among_the_streams() -> None:
     spaces = [f"ns-{number}" for number in range(60)]
     filter_ = Selector("app=web", namespaces=spaces)
@@ -247,14 +226,6 @@ def test_outer_streams_count_among_the_streams() -> None:
 def test_what_takes_too_many_streams_cannot_be_split(filter_: Any, options: Any) -> None:
     with pytest.raises(DeclarationError, match="outside"):
         Cached(filter_, **({"outside": "metadata"} | options))
-
-
-def test_the_objects_of_others_are_known_by_all_requirements() -> None:
-    (outer,) = outer_streams(Cached(Selector("app=web,a", names=["x"], namespaces=["shop"])).filter)
-    (other,) = outer.others
-    assert isinstance(other, Selected)
-    assert (other.namespaces, other.names) == (frozenset({"shop"}), frozenset({"x"}))
-    assert len(other.requirements) == 2
 
 
 # ---- Reads.
@@ -520,9 +491,7 @@ def test_6_an_object_that_the_next_filter_finds_outside_is_known_to_exist() -> N
 
 
 @pytest.mark.parametrize("outside", ["metadata", None])
-def test_6_an_object_that_does_not_match_any_more_is_known_to_exist_because_it_is_held(
-    outside: Any,
-) -> None:
+def test_6_an_object_that_does_not_match_any_more_is_known_to_exist_because_it_is_held(outside: Any) -> None:
     async def main() -> None:
         gold = pod("web-1", app="web", tier="gold")
         cache = FakeCache([gold], {"v1/pods": Cached("app=web", outside=outside)})
@@ -576,16 +545,6 @@ def test_each_namespace_has_its_own_sides() -> None:
 def test_an_object_that_enters_between_two_looks_is_inside(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Snapshot, "get", lambda *_: (None, "1"))
     assert cache_of().exists("pods", "web-1", namespace="shop", max_age=60)
-
-
-def test_an_outer_stream_leaves_out_the_objects_of_others() -> None:
-    planned = plan(Cached("app=web,tier=gold").filter, RESOURCE, is_split=True)
-    (outer,) = [each for each in planned.streams if each.is_outside]
-    made = [
-        Record("shop", name, f"u-{name}", "5", labels, (), b"{}")
-        for name, labels in {"a": {"app": "web", "tier": "gold"}, "b": {"app": "web"}}.items()
-    ]
-    assert [each.name for each in outer.within(made)] == ["b"]
 
 
 def test_a_split_cache_stays_one_with_a_filter_that_is_added() -> None:

@@ -5,15 +5,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import kopf
 import pytest
 
-from kopf_selectcache.core.store.projection import Projection
-from kopf_selectcache.errors import DeclarationError, NotKept, Stalled
+from kopf_selectcache.errors import DeclarationError, Stalled
 from kopf_selectcache.informer.health import Health
 from kopf_selectcache.selectors.selector import Selector
 from kopf_selectcache.settings.declaration import Cached, Selectors
-from kopf_selectcache.settings.options import settings_of
 from kopf_selectcache.testing import FakeCache
 from tests.faults.environment import operating, run, until
 from tests.faults.server import Server, event, listed, pod, streamed
@@ -32,19 +29,6 @@ SECRET: dict[str, Any] = {
 # ---- What is declared.
 
 
-def test_a_kind_is_declared_with_what_is_kept_of_it() -> None:
-    settings = settings_of(kopf.OperatorSettings())
-    settings.selectors["v1/secrets"] = Cached("app=web", drop=["data"])
-    assert settings.selectors["secrets"] == Selector("app=web")
-    assert settings.selectors.cached("secrets").projection == Projection.of(drop=["data"])
-
-
-def test_unless_something_else_is_declared_all_but_managed_fields_is_kept() -> None:
-    select = Selectors()
-    select["pods"] = "app=web"
-    assert select.cached("pods").projection == Cached("app=web").projection == Projection()
-
-
 def test_what_cannot_be_dropped_is_refused_where_it_is_declared() -> None:
     with pytest.raises(DeclarationError):
         Cached("app=web", drop=["metadata.uid"])
@@ -60,26 +44,6 @@ def test_once_it_is_used_what_is_kept_cannot_be_changed() -> None:
 
 
 # ---- What is held.
-
-
-def test_what_was_dropped_is_nowhere() -> None:
-    cache = FakeCache([SECRET], {"v1/secrets": Cached("app=web", drop=["data"])})
-    found = cache.get("secrets", "ca", namespace="infra")
-    assert found["type"] == "kubernetes.io/tls"
-    assert "data" not in found
-    assert CANARY.encode() not in b"".join(
-        record.data + record.fields for record in cache._runtime.informer("secrets").state.store.records()[0]
-    )
-    with pytest.raises(NotKept):
-        cache.list("secrets", labels="app=web", where={("data", "tls.key"): CANARY})
-
-
-def test_changes_are_cut_as_lists_are() -> None:
-    cache = FakeCache([SECRET], {"v1/secrets": Cached("", keep=["type"])})
-    cache.cluster.patch(SECRET, {"data": {"tls.crt": CANARY}, "metadata": {"labels": {"app": "db"}}})
-    found = cache.get("secrets", "ca", namespace="infra")
-    assert found.keys() == {"apiVersion", "kind", "metadata", "type"}
-    assert found["metadata"]["labels"] == {"app": "db"}
 
 
 def test_a_filter_by_a_field_that_is_dropped_is_kept_to() -> None:

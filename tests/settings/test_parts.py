@@ -69,32 +69,6 @@ def test_reads_that_several_watches_answer_together_are_not_spoiled_by_one_that_
     run(main())
 
 
-def test_a_read_of_one_namespace_is_compared_with_the_watches_of_that_namespace_alone(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """A cache has up to a hundred watches, and each object is another request."""
-    compared: list[Selector] = []
-    disjoint = Selector.disjoint
-
-    def counted(one: Selector, request: Selector, **options: Any) -> bool:
-        compared.append(one)
-        return disjoint(one, request, **options)
-
-    async def main() -> None:
-        async with caching(EVERYWHERE, secret("a", app="web")) as environment:
-            await environment.informer.wait_until_settled()
-            monkeypatch.setattr(Selector, "disjoint", counted)
-            state = environment.informer.state
-            here = [each for each in state.reflectors if each.stream.namespace == "shop"]
-            assert [*state.streams_for(Selector(names=["a"], namespaces=["shop"]))] == here
-            assert compared == [each.filter for each in here]
-            compared.clear()
-            assert state.streams_for(Selector(names=["a"])) == state.reflectors
-            assert len(compared) == len(state.reflectors) == 4
-
-    run(main())
-
-
 def test_what_a_read_needs_is_as_new_as_its_own_watches_are() -> None:
     """The watches of the other namespace have not heard of anything for long."""
 

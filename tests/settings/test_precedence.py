@@ -110,7 +110,6 @@ OPTIONS: dict[str, tuple[Any, Any, Any]] = {
     "bookmarks": (NotImplemented, NotImplemented, False),
     "resync": (0, NotImplemented, 36_000),
 }
-STORED = ("keep", "drop", "transform")
 
 
 @each_row("name", OPTIONS)
@@ -302,10 +301,7 @@ def test_default_namespaces_do_not_concern_cluster_scoped_kinds() -> None:
     # Only the cluster knows of a custom resource.
     custom = settings.effective("example.com/v1/webapps")
     assert custom.unconfined is not None
-    for namespaced, filter_ in (
-        (False, Selector("team=a")),
-        (True, Selector("team=b", namespaces=["shop"])),
-    ):
+    for namespaced, filter_ in ((False, Selector("team=a")), (True, Selector("team=b", namespaces=["shop"]))):
         kind = Kind.unknown("example.com", "WebApp", "webapps", namespaced=namespaced)
         planned = custom.plan(Resource(kind, "v1", fields_known=False), namespaces=None)
         assert planned.filter == filter_

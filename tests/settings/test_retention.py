@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from kopf_selectcache.core.store.projection import Projection
 from kopf_selectcache.errors import DeclarationError
 from kopf_selectcache.settings.checks import projection
 from tests.rows import each_row
@@ -20,13 +19,6 @@ async def coroutine(obj: dict[str, Any]) -> dict[str, Any]:
 
 def nothing() -> dict[str, Any]:
     return {}
-
-
-def test_paths_are_text_or_tuples_in_any_collection() -> None:
-    expected = Projection.of(drop=["data", ("metadata", "annotations", "a.b/c")])
-    assert projection(drop=["data", ("metadata", "annotations", "a.b/c")]) == expected
-    assert projection(drop={"data", ("metadata", "annotations", "a.b/c")}) == expected
-    assert projection(keep=(), transform=dict) == Projection.of(keep=[], transform=dict)
 
 
 @each_row(
@@ -65,13 +57,3 @@ def test_a_projection_that_can_keep_nothing_is_refused(declared: dict[str, Any])
 )
 def test_a_transform_is_whatever_can_be_called_with_an_object(transform: Any) -> None:
     assert projection(transform=transform).transform is transform
-
-
-def test_a_tuple_is_taken_as_it_is_written() -> None:
-    assert projection(drop=[("data", "0"), ("Data",)]).drop == (("Data",), ("data", "0"))
-
-
-def test_slashes_without_dots_in_their_key_are_read_as_they_are() -> None:
-    assert projection(drop=["metadata.annotations.team/owner"]).drop == (
-        ("metadata", "annotations", "team/owner"),
-    )

@@ -3,7 +3,6 @@ not depend on it."""
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Callable
 from functools import partial
@@ -12,13 +11,12 @@ from typing import Any
 
 import pytest
 
-from kopf_selectcache import Cached, NotFound, NotSynced, OutsideFilter, ReadError
+from kopf_selectcache import Cached, NotFound, OutsideFilter, ReadError
 from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.core.store.projection import Projection
 from kopf_selectcache.testing import FakeCache
-from kopf_selectcache.types import BodyView
 from tests.cache.clients import APIObject, Pod, V1Pod, current, earlier, imported, model
-from tests.cache.environment import PODS, Environment, Obj, names, pod, reading, run
+from tests.cache.environment import Environment, Obj, pod, reading, run
 from tests.rows import each_row
 
 EARLIER = {"kubernetes_asyncio.client.models": [earlier("V1Pod", {}, {}), earlier("V1ConfigMap", {}, {})]}
@@ -56,91 +54,10 @@ CACHED: list[Callable[..., Any]] = [
 """Each read of an object that is held, the only one."""
 
 
-@each_row("read", CACHED)
-def test_every_read_returns_the_form_that_it_is_asked_for(read: Callable[..., Any]) -> None:
-    cache = FakeCache([WEB], {"pods": ""})
-    obj = read(cache, "pods")
-    assert type(obj) is dict
-    assert read(cache, "pods", as_=name_of) == "web-1"
-    assert read(cache, "pods", as_=name_of) == "web-1"
-    data = read(cache, "pods", as_=bytes)
-    assert type(data) is bytes
-    assert json.loads(data) == obj
-    assert (obj["apiVersion"], obj["kind"]) == ("v1", "Pod")
-    view = read(cache, "pods", as_="view")
-    assert (type(view), view) == (BodyView, obj)
-    assert vars(read(cache, "pods", as_=V1Pod)) == obj
-    assert read(cache, "pods", as_=Pod).obj == obj
-
-
-@each_row("read", CACHED)
-def test_a_class_names_the_kind_and_the_form(read: Callable[..., Any]) -> None:
-    cache = FakeCache([WEB], {"pods": ""})
-    assert type(read(cache, V1Pod)) is V1Pod
-    assert type(read(cache, Pod)) is Pod
-    assert read(cache, V1Pod, as_=name_of) == "web-1"
-    assert type(read(cache, Pod, as_=V1Pod)) is V1Pod
-
-
-@each_row("given", [{"as_": name_of}, {"as_": bytes}, {"as_": "view"}, {"as_": V1Pod}, {"as_": Pod}])
-def test_what_the_server_is_asked_for_comes_in_the_same_form(given: Any) -> None:
-    async def main(environment: Environment) -> None:
-        environment.declare("app=web").hold(WEB)
-        db = pod("db-1", app="db")
-        environment.server.answer(PATH, db)
-        environment.server.answer(
-            LIST,
-            {"kind": "PodList", "apiVersion": "v1", "metadata": {"resourceVersion": "10"}, "items": [db]},
-        )
-        expected = reading("", db).get("pods", "db-1", namespace="ns", **given)
-        for found in (
-            await environment.cache().fetch("pods", "db-1", namespace="ns", **given),
-            *(await environment.cache().fetch_list("pods", **given)),
-        ):
-            assert type(found) is type(expected)
-            assert getattr(found, "obj", found) == getattr(expected, "obj", expected) or vars(found) == vars(
-                expected
-            )
-
-    run(main)
-
-
 def test_the_default_stands_as_it_is_for_what_is_absent() -> None:
     assert reading("").get("pods", "x", namespace="ns", default=None, as_=name_of) is None
     with pytest.raises(NotFound):
         reading("").get(V1Pod, "x", namespace="ns")
-
-
-def test_functions_select_and_sort_by_dicts_whatever_is_returned() -> None:
-    cache = reading("app=web", OTHER, WEB)
-    assert cache.list_cached("pods", sort_by=name_of, as_=name_of) == ["web-1", "web-2"]
-    assert [
-        vars(each)["metadata"]["name"] for each in cache.list_cached(V1Pod, sort_by=name_of, limit=1)
-    ] == ["web-1"]
-    assert cache.list_cached("pods", where={"metadata.name": "web-2"}, as_=name_of) == ["web-2"]
-
-
-def test_no_more_is_made_than_is_returned() -> None:
-    made: list[str] = []
-
-    def note(obj: Obj) -> None:
-        made.append(name_of(obj))
-
-    cache = reading("app=web", OTHER, WEB)
-    assert cache.list_cached("pods", sort_by="metadata.name", limit=1, as_=note) == [None]
-    assert cache.list_cached("pods", limit=0, as_=note) == []
-    assert made == ["web-1"]
-
-
-def test_a_function_has_an_object_of_its_own() -> None:
-    cache = reading("", WEB)
-
-    def spoil(obj: Obj) -> Obj:
-        obj["metadata"]["labels"]["app"] = "spoilt"
-        return obj
-
-    assert cache.get("pods", "web-1", namespace="ns", as_=spoil)["metadata"]["labels"] == {"app": "spoilt"}
-    assert cache.get("pods", "web-1", namespace="ns") == WEB
 
 
 def test_the_dict_that_a_function_is_given_is_that_which_was_sorted_by_or_waited_for() -> None:
@@ -154,46 +71,6 @@ def test_the_dict_that_a_function_is_given_is_that_which_was_sorted_by_or_waited
     assert cache.list_cached("pods", sort_by=note, as_=dict)[0]["noted"]
     assert cache.blocking.wait_for("pods", note, as_=dict)["noted"]
     assert "noted" not in cache.list_cached("pods", as_=dict)[0]
-
-
-def test_what_a_function_raises_is_not_changed() -> None:
-    with pytest.raises(ZeroDivisionError):
-        reading("", WEB).get("pods", "web-1", namespace="ns", as_=lambda _: 1 // 0)
-
-
-def test_a_handlers_own_object_has_the_form_as_well() -> None:
-    environment = Environment()
-    environment.declare("app=web").hold(pod("mine", version="5", app="web", seen="old"))
-    cache = environment.cache(own=pod("mine", version="20", app="web", seen="new"))
-    found = [
-        cache.get("pods", "mine", namespace="ns", as_="view"),
-        *cache.list_cached("pods", as_="view"),
-        json.loads(cache.list_cached("pods", as_=bytes)[0]),
-    ]
-    assert len(found) == 3
-    for obj in found:
-        assert obj["metadata"]["labels"]["seen"] == "new"
-
-
-def test_a_view_of_a_handlers_own_object_can_be_its_body() -> None:
-    """What one handler reads, a test may hand to another."""
-    environment = Environment()
-    environment.declare("app=web").hold(pod("mine", version="5", app="web", seen="old"))
-    view = reading("", pod("mine", version="20", app="web", seen="new")).get(
-        "pods", "mine", namespace="ns", as_="view"
-    )
-    assert environment.cache(own=view).get("pods", "mine", namespace="ns") == view
-
-
-def test_what_is_waited_for_later_has_the_form_as_well() -> None:
-    async def main(environment: Environment) -> None:
-        informer = environment.declare("app=web").hold()
-        waiting = asyncio.ensure_future(environment.cache().wait_for(V1Pod, lambda obj: type(obj) is dict))
-        await informer.subscribed.wait()
-        informer.put(WEB)
-        assert vars(await waiting)["metadata"]["name"] == "web-1"
-
-    run(main)
 
 
 # ---- What can be no form.
@@ -219,10 +96,7 @@ class AsyncCall:
     ],
 )
 @each_row("read", CACHED)
-def test_what_can_be_no_form_is_refused_with_what_can(
-    read: Callable[..., Any],
-    as_: Any,
-) -> None:
+def test_what_can_be_no_form_is_refused_with_what_can(read: Callable[..., Any], as_: Any) -> None:
     with pytest.raises(ReadError):
         read(FakeCache([WEB], {"pods": ""}), "pods", as_=as_)
 
@@ -238,9 +112,7 @@ def test_what_can_be_no_form_is_refused_with_what_can(
         type("Pods", (APIObject,), {"version": "v2", "endpoint": "pods"}),
     ],
 )
-def test_a_class_of_another_kind_or_version_is_refused(
-    as_: Any,
-) -> None:
+def test_a_class_of_another_kind_or_version_is_refused(as_: Any) -> None:
     with pytest.raises(ReadError):
         reading("", WEB).get("pods", "web-1", namespace="ns", as_=as_)
 
@@ -254,84 +126,23 @@ def test_what_is_to_be_awaited_is_refused_also_where_there_is_no_object(as_: Any
 @each_row(
     ("as_", "known"),
     [
-        (
-            earlier("V1PodList", {}, {}),
-            EARLIER,
-        ),
-        (
-            earlier("V1ObjectMeta", {}, {}),
-            EARLIER,
-        ),
-        (
-            earlier("V1ConfigMap", {}, {}),
-            EARLIER,
-        ),
-        (
-            type("CoreV1Api", (), {"__module__": "kubernetes_asyncio.client.api.core_v1_api"}),
-            EARLIER,
-        ),
+        (earlier("V1PodList", {}, {}), EARLIER),
+        (earlier("V1ObjectMeta", {}, {}), EARLIER),
+        (earlier("V1ConfigMap", {}, {}), EARLIER),
+        (type("CoreV1Api", (), {"__module__": "kubernetes_asyncio.client.api.core_v1_api"}), EARLIER),
         (
             type("ConfigMap", (APIObject,), {"version": "v1", "endpoint": "configmaps"}),
             {"pykube.objects": [Pod]},
         ),
-        (
-            type("HTTPClient", (), {"__module__": "pykube.http"}),
-            {"pykube.objects": [Pod]},
-        ),
+        (type("HTTPClient", (), {"__module__": "pykube.http"}), {"pykube.objects": [Pod]}),
     ],
 )
 @each_row("read", CACHED)
 def test_a_wrong_class_is_told_with_the_right_one(
-    read: Callable[..., Any],
-    as_: Any,
-    known: dict[str, list[type]],
+    read: Callable[..., Any], as_: Any, known: dict[str, list[type]]
 ) -> None:
-    with (
-        imported(known),
-        pytest.raises(ReadError),
-    ):
+    with imported(known), pytest.raises(ReadError):
         read(FakeCache([WEB], {"pods": ""}), "pods", as_=as_)
-
-
-@each_row("as_", [model("V1Secret"), type("Secret", (APIObject,), {"version": "v1", "endpoint": "secrets"})])
-@each_row(
-    "read",
-    [
-        lambda cache, as_: cache.fetch("pods", "db-1", namespace="ns", as_=as_),
-        lambda cache, as_: cache.fetch_list("pods", as_=as_),
-    ],
-)
-def test_the_server_is_not_asked_for_objects_of_a_wrong_class(read: Callable[..., Any], as_: Any) -> None:
-    """Nor where no cache is declared, and nothing is known of the kind before."""
-
-    async def main(environment: Environment) -> None:
-        environment.resources["pods"] = PODS
-        with pytest.raises(ReadError):
-            await read(environment.cache(), as_)
-        assert environment.server.asked == []
-
-    run(main)
-
-
-def test_of_two_kinds_of_a_name_the_class_of_the_right_group_is_named() -> None:
-    known = {"kubernetes.client.models": [model("CoreV1Event"), model("EventsV1Event")]}
-    with (
-        imported(known),
-        pytest.raises(ReadError),
-    ):
-        FakeCache([], {"events.k8s.io/v1/events": ""}).list_cached(
-            "events.k8s.io/v1/events", as_=model("CoreV1Event")
-        )
-
-
-def test_what_can_be_awaited_and_is_an_object_is_returned() -> None:
-    """As those of kr8s are."""
-
-    class Awaitable(dict[str, Any]):
-        def __await__(self) -> Any:
-            yield
-
-    assert type(reading("", WEB).get("pods", "web-1", namespace="ns", as_=Awaitable)) is Awaitable
 
 
 def test_what_a_client_makes_nothing_of_is_told_without_a_value() -> None:
@@ -398,9 +209,7 @@ def test_where_a_client_finds_something_wrong_is_told_and_not_what_is_there() ->
     ],
 )
 def test_13_where_a_part_is_kept_every_read_of_a_class_says_so(
-    read: Callable[..., Any],
-    as_: Any,
-    projection: Projection,
+    read: Callable[..., Any], as_: Any, projection: Projection
 ) -> None:
     async def main(environment: Environment) -> None:
         environment.declare("app=web", projection=projection).hold(WEB)
@@ -444,16 +253,6 @@ def test_whole_ones_are_asked_for() -> None:
     run(main)
 
 
-@pytest.mark.parametrize("projection", [Projection.of(), Projection.of(drop=["metadata.managedFields"])])
-def test_managed_fields_alone_are_no_part(projection: Projection) -> None:
-    """Whoever drops what is dropped anyway has dropped nothing: and no server minds an object without
-    them."""
-    managed = pod("web-1")
-    managed["metadata"]["managedFields"] = [{"manager": "kubelet"}]
-    cache = reading("", managed, projection=projection)
-    assert "managedFields" not in vars(cache.get(V1Pod, "web-1", namespace="ns"))["metadata"]
-
-
 # ---- Advice keeps what was asked for.
 
 
@@ -468,38 +267,10 @@ def test_managed_fields_alone_are_no_part(projection: Projection) -> None:
         lambda cache: cache.list("pods", as_=bytes),
     ],
 )
-def test_what_to_write_instead_has_the_form_as_well(
-    read: Callable[[Cache], Any],
-) -> None:
+def test_what_to_write_instead_has_the_form_as_well(read: Callable[[Cache], Any]) -> None:
     async def main(environment: Environment) -> None:
         environment.declare("app=web").hold()
         with pytest.raises(OutsideFilter):
             read(environment.cache())
 
     run(main)
-
-
-def test_sync_handlers_are_told_by_the_class() -> None:
-    async def main(environment: Environment) -> None:
-        environment.declare("").hold(WEB)
-        cache = environment.cache()
-
-        def call(cache: Any) -> None:
-            cache.fetch(V1Pod, "x", as_=V1Pod)
-
-        with pytest.raises(ReadError):
-            await asyncio.to_thread(call, cache)
-
-    run(main)
-
-
-def test_a_form_waits_for_the_cache_as_a_dict_does() -> None:
-    environment = Environment()
-    environment.declare("", PODS)
-    with pytest.raises(NotSynced):
-        environment.cache().list_cached(V1Pod)
-
-
-def test_names_are_those_of_the_dicts() -> None:
-    cache = FakeCache([WEB, OTHER], {"pods": ""})
-    assert sorted(cache.list_cached("pods", as_=name_of)) == names(cache.list_cached("pods"))

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import copy
-import json
 import pickle
 from collections.abc import Callable
 from types import MappingProxyType
 from typing import Any
 
 import kopf
-import msgspec
 import pytest
 
 from kopf_selectcache import ReadError
-from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.errors import ReadOnly
-from kopf_selectcache.testing import FakeCache
 from kopf_selectcache.types import BodyView
-from tests.cache.environment import Obj, pod, reading
+from tests.cache.environment import pod, reading
 
 POD = pod("web-1", app="web")
 POD["spec"]["containers"] = [{"name": "main", "args": ["a"]}]
@@ -35,31 +31,6 @@ def test_it_is_a_body(view: Any) -> None:
     assert (view.metadata.name, view.meta.namespace, view.metadata.labels["app"]) == ("web-1", "ns", "web")
     assert (view.spec["nodeName"], view.status["phase"], view.get("none", 5)) == ("n1", "Running", 5)
     assert (list(view), len(view), "spec" in view) == (list(POD), len(POD), True)
-
-
-def test_an_object_is_adopted_by_what_it_shows(view: Any) -> None:
-    child: Obj = {"metadata": {}}
-    kopf.adopt(child, owner=view)
-    assert child["metadata"]["ownerReferences"] == [kopf.build_owner_reference(view)]
-    assert (child["metadata"]["namespace"], child["metadata"]["labels"]) == ("ns", {"app": "web"})
-
-
-def test_a_view_says_which_object_it_is_and_nothing_that_is_in_it() -> None:
-    """Whoever logs it has no Secret in the log (contract 10)."""
-    metadata = {"name": "ca", "namespace": "ns", "annotations": {"note": "hidden"}, "labels": {"app": "web"}}
-    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": {"key": "aGlkZGVu"}}
-    view = FakeCache([secret], {"secrets": ""}).get("secrets", "ca", namespace="ns", as_="view")
-    assert (
-        repr(view)
-        == str(view)
-        == f"{view}"
-        == "BodyView(apiVersion='v1', kind='Secret', namespace='ns', name='ca')"
-    )
-    assert (
-        repr(BodyView(b'{"kind": "Node", "metadata": {"name": "n1"}}')) == "BodyView(kind='Node', name='n1')"
-    )
-    assert repr(BodyView(b"{}")) == "BodyView()"
-    assert "aGlkZGVu" in repr(view["data"]), "its parts are dicts, and show what they are"
 
 
 @pytest.mark.parametrize(
@@ -125,25 +96,13 @@ def test_a_copy_of_it_is_ones_own(view: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "through",
-    [copy.copy, copy.deepcopy, lambda view: pickle.loads(pickle.dumps(view))],
+    "through", [copy.copy, copy.deepcopy, lambda view: pickle.loads(pickle.dumps(view))]
 )  # Our own.
 def test_it_is_copied_and_pickled_as_it_is(view: Any, through: Callable[[Any], Any]) -> None:
     other = through(view)
     assert (type(other), other) == (BodyView, POD)
     with pytest.raises(ReadError):
         other["spec"].clear()
-
-
-def test_its_parts_are_json(view: Any) -> None:
-    assert json.loads(json.dumps(dict(view))) == POD
-    assert msgspec.json.decode(msgspec.json.encode(dict(view))) == POD
-
-
-def test_it_is_of_the_state_that_was_read() -> None:
-    """What comes later changes no view: there is no waiting for it to be decoded."""
-    record = Record("ns", "web-1", "u", "5", {}, (), msgspec.json.encode(POD))
-    assert BodyView(record.data)["spec"] == POD["spec"]
 
 
 def test_a_part_is_decoded_when_it_is_looked_at_and_once() -> None:
