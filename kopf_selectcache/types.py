@@ -6,8 +6,7 @@ from .cache.formats.partial import PartialObject
 from .cache.formats.views import BodyView
 from .cache.introspection import Explanation, Info, Memory
 from .cache.live import Live
-from .cache.reads import PinnedReads
-from .cache.sides import OutsideObject
+from .cache.reads import OutsideObject, PinnedReads
 from .cache.why import BranchResult, Standing, Why
 from .core.selection.kinds import Kind
 from .core.selection.witness import Answer, Witness

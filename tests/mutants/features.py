@@ -59,7 +59,7 @@ FEATURES: tuple[FeatureMutant, ...] = (
                   "B3", (PARTS + "b3_a_split_cache_tells_inside_from_outside_and_absent",)),
     FeatureMutant("list no objects that fail a field only", "settings/namespaces.py", "        if names != () and _can_exist", "        if False and _can_exist",
                   "B3", (PARTS + "b3_a_field_beside_a_label_has_two_sides_as_well",)),
-    FeatureMutant("hide what is outside of the filter from hidden", "cache/sides.py", "        found = match.chosen(outside.values())\n", "        found = match.chosen(())\n",
+    FeatureMutant("hide what is outside of the filter from hidden", "cache/reads.py", "        found = match.chosen(outside.values())\n", "        found = match.chosen(())\n",
                   "B3", (PARTS + "b3_a_split_cache_tells_inside_from_outside_and_absent",)),
     FeatureMutant("ask the server why an object is outside of a split cache", "cache/why.py", "        if error.reason is not Reason.OUTSIDE or found is None:\n", "        if True:\n",
                   "B3", (PARTS + "b3_a_split_cache_tells_inside_from_outside_and_absent",)),
