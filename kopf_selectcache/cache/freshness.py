@@ -46,9 +46,10 @@ from kopf_selectcache.core.store.record import (
     rank_of,
 )
 from kopf_selectcache.informer.environment import Ending
-from kopf_selectcache.informer.health import Health, context_of
+from kopf_selectcache.informer.health import Health
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
+from kopf_selectcache.informer.log import context_of
 from kopf_selectcache.informer.reflector import Reflector
 from kopf_selectcache.informer.state import InformerState
 from kopf_selectcache.selectors.selecting import selects

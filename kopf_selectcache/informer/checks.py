@@ -28,7 +28,7 @@ from kopf_selectcache.settings.declaration import Cached
 from kopf_selectcache.settings.planner import Right, merged
 
 from .environment import Environment
-from .health import context_of
+from .log import context_of
 from .state import InformerState
 
 AUTHORIZATION = "/apis/authorization.k8s.io/v1"

@@ -23,7 +23,8 @@ from kopf_selectcache.settings.planner import Plan
 
 from .background import IndexFailed
 from .environment import Environment
-from .health import Health, context_of, warn_of_needless
+from .health import Health
+from .log import context_of, warn_of_needless
 from .swap import PreparedState, Swapper
 
 HELD = 5.0

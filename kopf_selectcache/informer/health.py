@@ -1,20 +1,17 @@
-"""Condition: the health of an informer or a stream, with its cause. The cause is a value; `_messages` puts it
-into words.
-
-`StateLog` logs one line for each change of an informer's health, regardless of its number of streams. It
-decides nothing. What concerns one stream among several is logged at the level DEBUG.
+"""Health: the state of an informer or a stream, with its cause. The cause is a value, and the table `CAUSES`
+says what each leads to: the health, the sentence, the ways out, and the reason in metrics. The log, the probe
+and the errors of reads take them from there.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections.abc import Callable, Collection, Iterable, Mapping
+import re
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
-from itertools import islice
-from typing import Protocol
+from typing import NamedTuple, Protocol, TypeAlias
 
 from kopf_selectcache._errors import (
     NO_CAUSE,
@@ -27,93 +24,50 @@ from kopf_selectcache._errors import (
     Stalled,
     StateError,
     Unauthorized,
+    call_of,
 )
 from kopf_selectcache.client.discovery import NotServed
 from kopf_selectcache.core.errors import MetricReason, ReasonLabel, TooLarge, Untransformed, reason_of_code
 from kopf_selectcache.core.protocol.machine import Lost, Silent
 from kopf_selectcache.core.protocol.messages import Refusal
-from kopf_selectcache.core.redact import Phrase, clipped, printable, printable_name
+from kopf_selectcache.core.redact import NOTHING, Phrase, clipped
 from kopf_selectcache.core.selection.grammar import Unselected
-from kopf_selectcache.core.selection.kinds import KindKey
-from kopf_selectcache.core.store.record import UnreadableRecord
-from kopf_selectcache.core.store.store import Store
-from kopf_selectcache.selectors.kind_keys import SETTINGS, Site, assigned
+from kopf_selectcache.core.selection.kinds import Kind, KindKey
+from kopf_selectcache.selectors.kind_keys import SETTINGS, Site, assigned, unserved
 from kopf_selectcache.selectors.selector import Branches, Selector
 from kopf_selectcache.settings.checks import readable
 
-from ._messages import SOON, Described, Failure, Subject, asking, describe
-from .memory import Evicted, bytes_of
+from .memory import RETRY_EVICTED_SECONDS, Evicted
 
 NO_ANSWER = Cause(transient=True)
 
 
-def cause_of(failure: Refusal | Lost | Silent | Exception) -> Cause:
-    """Return the cause of a failed request: a refusal, an invalid or incomplete answer, or no answer."""
-    if isinstance(failure, Refusal):
-        return Cause(failure.code, failure.reason, failure.retry_after, failure.is_transient)
-    lasting = (
-        failure.transform or failure.outside or failure.too_large
-        if isinstance(failure, Lost)
-        else isinstance(failure, (Untransformed, Unselected, TooLarge))
-    )
-    # These failures repeat: a transform fails for the same object, a selector is ignored, an object is as
-    # large.
-    return NO_CAUSE if lasting else NO_ANSWER
-
-
-def reason_of(failure: Refusal | Lost | Silent) -> ReasonLabel:
-    """Return the reason of a failure, for metrics."""
-    match failure:
-        case Refusal(code):
-            return reason_of_code(code)
-        case Lost(transform=True):
-            return MetricReason.TRANSFORM
-        case Lost(garbled=True):
-            return MetricReason.GARBLED
-        case Lost(outside=True):
-            return MetricReason.OUTSIDE
-        case Lost():
-            return MetricReason.LOST
-        case _:
-            return MetricReason.SILENT
-
-
-TOLERATED = 15.0
-"""Seconds of failures until a synced informer becomes stale or forbidden.
-
-Servers end every watch after some minutes, and restart. A server that starts denies all requests until it has
-loaded the RBAC rules."""
-
-SEVERAL = 3
-"""Number of equal answers in a row that count as lasting: a missing permission, or invalid answers."""
-
-
 class Health(StrEnum):
-    """The health of an informer or a stream."""
+    """The health of an informer or a stream. The worst comes last."""
 
-    SYNCING = "syncing"
-    """The first list is not complete, or its watch is not open yet."""
     SYNCED = "synced"
     """The list is complete, and the watch follows."""
     STALE = "stale"
     """The list is complete, but the watch has failed for a while. Reads are answered: `age` is the age of the
     answer."""
+    SYNCING = "syncing"
+    """The first list is not complete, or its watch is not open yet."""
     STALLED = "stalled"
     """The first list has not completed within `sync_timeout`. Reads raise; requests go on."""
+    OVERSIZED = "oversized"
+    """The store exceeded `max_bytes` and was dropped. It is listed again about every 10 minutes."""
+    MISSING = "missing"
+    """The cluster does not serve the kind."""
     UNAUTHORIZED = "unauthorized"
     """The server accepts no credentials of the operator, or no login handler returns any."""
     FORBIDDEN = "forbidden"
     """A permission is missing."""
-    MISSING = "missing"
-    """The cluster does not serve the kind."""
     REJECTED = "rejected"
     """The cluster refuses the selector, or the declaration contradicts the resource that the cluster
     serves."""
-    OVERSIZED = "oversized"
-    """The store exceeded `max_bytes` and was dropped. It is listed again about every 10 minutes."""
 
 
-_UNREADABLE: Mapping[Health, type[StateError]] = {
+_UNREADABLE: dict[Health, type[StateError]] = {
     Health.STALLED: Stalled,
     Health.UNAUTHORIZED: Unauthorized,
     Health.FORBIDDEN: Forbidden,
@@ -121,51 +75,285 @@ _UNREADABLE: Mapping[Health, type[StateError]] = {
     Health.REJECTED: Rejected,
     Health.OVERSIZED: Oversized,
 }
-
-
-_GRAVITY = (
-    Health.SYNCED,
-    Health.STALE,
-    Health.SYNCING,
-    Health.STALLED,
-    Health.OVERSIZED,
-    Health.MISSING,
-    Health.UNAUTHORIZED,
-    Health.FORBIDDEN,
-    Health.REJECTED,
-)
-"""All values; the worst comes last."""
-
-
 _PRECISE = frozenset({Health.UNAUTHORIZED, Health.FORBIDDEN, Health.REJECTED, Health.OVERSIZED})
 """Conditions whose failures the log tells apart: only a person can help, and must know the present failure.
 Other failures have many forms, which would repeat the log line."""
+_DENIALS = frozenset({Health.UNAUTHORIZED, Health.FORBIDDEN})
+"""A server that starts denies all requests, so a synced informer tolerates these for a while."""
+
+TOLERATED = 15.0
+"""Seconds of failures until a synced informer becomes stale or forbidden.
+
+Servers end every watch after some minutes, and restart. A server that starts denies all requests until it has
+loaded the RBAC rules."""
+SEVERAL = 3
+"""Number of equal answers in a row that count as lasting: a missing permission, or invalid answers."""
+LOOKED_FOR = "\nThe cache waits for it"
+"""The end of the remedy for a declared kind that is not served."""
+CHECK = "selectcache check app.py"
+"""The command that checks all declarations with the operator's own login."""
+
+# ---- Causes: what each leads to, in one table.
 
 
-def _lasting(failure: Failure) -> Health | None:
-    """Return the health that a failure leads to at once; None if it may be transient."""
-    match failure:
-        case Refusal(404) | NotServed():
-            return Health.MISSING
-        case Refusal(400) | Refusal(422) | Refusal(405) | Lost(outside=True) | DeclarationError():
-            return Health.REJECTED
-        case Evicted():
-            return Health.OVERSIZED
-        case _:
-            return None
+class Mistake(NamedTuple):
+    """A bug in this package, by the name of the exception."""
+
+    error: str
 
 
-def _denied(failure: Failure) -> Health | None:
-    """Return the health for a denied request; None for other failures. A server that starts denies all
-    requests.
+Failure: TypeAlias = Refusal | Lost | Silent | NotServed | DeclarationError | Evicted | Mistake
+"""The cause of a condition: the server's answer, a failed request, or a declaration that fails."""
+
+
+class Row(NamedTuple):
+    """One cause. The texts are `%` templates with the names of `_facts`."""
+
+    failure: type
+    sentence: str
+    ways_out: str
+    health: Health | None = None
+    """None if the failure may be transient: time decides."""
+    codes: Collection[int] = ()
+    flag: str = ""
+    """The attribute of a `Lost` that must be true."""
+    verb: str = ""
+    """The verb of the request, if the row is for that verb only."""
+    said: str = ""
+    """The server's words, which may differ each time; they follow the sentence."""
+    reason: MetricReason = MetricReason.SILENT
+    """For metrics. Of a refusal, its status code is the reason."""
+    repeats: bool = False
+    """True if the same request would fail again, until a person helps."""
+    fetch: str | None = ""
+    """The arguments of reads that ask the server meanwhile; None if they would fail as well."""
+
+
+_RETRIED = "The cache keeps retrying"
+_SOON = Phrase(f"{_RETRIED}: a server that has just started refuses everybody")
+_LOG_IN = f"Correct %(login)s\n{_RETRIED}"
+
+CAUSES = (
+    Row(NotServed, "%(problem)s", f"%(advice)s{LOOKED_FOR}", Health.MISSING),
+    Row(DeclarationError, "%(problem)s", "%(advice)s", Health.REJECTED),
+    Row(
+        Evicted,
+        "%(resource)s: the %(store)s was emptied, because %(grown)s exceeded %(limit)s",
+        "Select less in %(declared)s, or keep less of each object: Cached(..., keep=[...])\n"
+        "Or raise %(limit)s\n%(then)s",
+        Health.OVERSIZED,
+        said="%(held)s",
+    ),
+    Row(
+        Mistake,
+        "%(resource)s: a bug in kopf_selectcache: %(error)s",
+        "Report it, with the traceback in the operator's log",
+    ),
+    Row(
+        Refusal,
+        "%(resource)s: %(whose)s does not have permission to discover what the cluster serves",
+        "Bind it to the ClusterRole system:discovery",
+        Health.FORBIDDEN,
+        codes=(403,),
+        verb="get",
+        said="%(message)s",
+    ),
+    Row(
+        Refusal,
+        "%(resource)s: %(whose)s does not have permission to %(verb)s them%(where)s",
+        "Grant it the verbs list and watch%(role)s: %(rule)s (for %(declared)s, %(clipped)s)%(narrower)s"
+        "%(check_all)s",
+        Health.FORBIDDEN,
+        codes=(403,),
+        said="%(message)s",
+    ),
+    Row(
+        Refusal,
+        "%(resource)s: the cluster does not serve them",
+        f"Install the definition of %(resource)s\nOr remove %(declared)s{LOOKED_FOR}",
+        Health.MISSING,
+        codes=(404,),
+    ),
+    Row(
+        Refusal,
+        "%(resource)s: the server refuses the filter %(filter)s",
+        "Give %(declared)s a selector that the server supports for this kind%(check_one)s",
+        Health.REJECTED,
+        codes=(400, 422),
+        said="%(message)s",
+    ),
+    Row(
+        Refusal,
+        "%(resource)s: the server can't %(verb)s them",
+        "Remove %(declared)s\nTo ask the server: %(fetch)s",
+        Health.REJECTED,
+        codes=(405,),
+    ),
+    Row(
+        Refusal,
+        "%(resource)s: the server does not accept the credentials of %(whose)s",
+        _LOG_IN,
+        Health.UNAUTHORIZED,
+        codes=(401,),
+        said="%(message)s",
+    ),
+    Row(Refusal, "%(resource)s: the server answers %(answer)s", _RETRIED),
+    Row(
+        Lost,
+        "%(resource)s: the server, or a proxy in front of it, ignores the selector %(filter)s",
+        "Correct the server or proxy that ignores labelSelector or fieldSelector\n"
+        "Or give %(declared)s a selector that it supports",
+        Health.REJECTED,
+        flag="outside",
+        said="%(why)s",
+        reason=MetricReason.OUTSIDE,
+        repeats=True,
+    ),
+    Row(
+        Lost,
+        "%(resource)s: %(why)s",
+        _LOG_IN,
+        Health.UNAUTHORIZED,
+        flag="unauthorized",
+        reason=MetricReason.LOST,
+    ),
+    Row(
+        Lost,
+        "%(resource)s: %(why)s",
+        "Correct the %(argument)s of %(declared)s%(besides)s",
+        flag="transform",
+        reason=MetricReason.TRANSFORM,
+        repeats=True,
+        fetch="whole=True",
+    ),
+    Row(
+        Lost,
+        "%(resource)s: the answer is too large: %(why)s",
+        "Give %(declared)s a filter that selects less\nOr allow larger answers:"
+        f" settings.selectcache.max_page_bytes = ...\n{_RETRIED}",
+        flag="too_large",
+        reason=MetricReason.GARBLED,
+        repeats=True,
+        fetch=None,
+    ),
+    Row(Lost, "%(resource)s: %(why)s", _RETRIED, flag="garbled", reason=MetricReason.GARBLED),
+    Row(Lost, "%(resource)s: %(why)s", _RETRIED, reason=MetricReason.LOST),
+    Row(Silent, "%(resource)s: the server has stopped sending", _RETRIED),
+)
+"""The first row that fits a failure is its row."""
+
+
+def row_of(failure: Failure, verb: str = "") -> Row:
+    """Return what a failure leads to. `verb` is that of the request: `list`, `watch`, or `get` for
+    discovery.
     """
+    return next(
+        row
+        for row in CAUSES
+        if isinstance(failure, row.failure)
+        and (not row.codes or getattr(failure, "code", None) in row.codes)
+        and (not row.flag or getattr(failure, row.flag))
+        and row.verb in ("", verb)
+    )
+
+
+def cause_of(failure: Refusal | Lost | Silent | Exception) -> Cause:
+    """Return the cause of a failed request: a refusal, an invalid or incomplete answer, or no answer."""
+    if isinstance(failure, Refusal):
+        return Cause(failure.code, failure.reason, failure.retry_after, failure.is_transient)
+    repeats = (
+        row_of(failure).repeats
+        if isinstance(failure, Lost)
+        else isinstance(failure, (Untransformed, Unselected, TooLarge))
+    )
+    return NO_CAUSE if repeats else NO_ANSWER
+
+
+def reason_of(failure: Refusal | Lost | Silent) -> ReasonLabel:
+    """Return the reason of a failure, for metrics."""
+    return reason_of_code(failure.code) if isinstance(failure, Refusal) else row_of(failure).reason
+
+
+class Subject(Protocol):
+    """The stream, or the informer, that a condition is about."""
+
+    @property
+    def kind(self) -> Kind | None: ...
+    @property
+    def filter(self) -> Branches: ...
+    @property
+    def version(self) -> str: ...
+    def held(self) -> int:
+        """Return the number of stored objects."""
+
+
+def _facts(
+    failure: Failure, subject: Subject, key: KindKey, declared: str, verb: str, site: Site
+) -> Iterator[tuple[str, object]]:
+    """Yield what the texts of a row name."""
+    yield from (("resource", subject), ("filter", subject.filter), ("declared", declared), ("verb", verb))
+    yield "clipped", clipped(subject.filter, 200)
+    # These become a part of the template, by which logs are grouped.
+    yield from (("whose", Phrase(site.whose)), ("login", Phrase(site.login)))
+    yield "fetch", Phrase(call_of("fetch"))  # Its form is that of the running handler.
+    yield "check_one", Phrase(f"\nTo try it: {CHECK}" if site.has_command else "")
+    yield "check_all", Phrase(f"\nTo see all missing permissions: {CHECK}" if site.has_command else "")
     match failure:
-        case Refusal(403):
-            return Health.FORBIDDEN
-        case Refusal(401) | Lost(unauthorized=True):
-            return Health.UNAUTHORIZED
-        case _:
-            return None
+        case NotServed():
+            yield from (("problem", failure), ("advice", unserved(key, declared)))
+        case DeclarationError(what=what, remedy=remedy):
+            yield "problem", what if str(subject) in what else f"the filter of {subject}: {what}"
+            yield "advice", remedy
+        case Evicted():
+            yield from _facts_of_eviction(failure)
+        case Mistake(error):
+            yield "error", error
+        case Refusal(code, reason, message):
+            yield from (("message", message), ("answer", f"{code} {reason}".rstrip()))
+            yield from _facts_of_permission(subject, site)
+        case Lost(why=why, argument=argument, besides=besides):
+            yield from (("why", why), ("argument", argument), ("besides", besides))
+
+
+def _facts_of_permission(subject: Subject, site: Site) -> Iterator[tuple[str, str]]:
+    kind, filter_ = subject.kind, subject.filter
+    spaces, names = (filter_.namespaces, filter_.names) if isinstance(filter_, Selector) else (None, None)
+    # A list and watch of several namespaces is one of all.
+    where = f" in the namespace {spaces[0]}" if spaces is not None and len(spaces) == 1 else ""
+    rule = (
+        f"apiGroups: [{kind.group!r}], resources: [{kind.plural!r}]"
+        if kind is not None
+        else f"the resource {subject}"
+    )
+    if names is not None and len(names) == 1:  # The server allows a list and a watch of that name.
+        rule += f", resourceNames: {list(names)!r}"
+    anywhere = " in a ClusterRole" if not where and kind is not None and kind.namespaced else ""
+    yield from (("where", where), ("role", where or anywhere), ("rule", rule))
+    is_narrowed = bool(anywhere) and spaces is None
+    yield "narrower", f"\nOr, for a single namespace, {site.one_namespace}" if is_narrowed else ""
+
+
+def _facts_of_eviction(evicted: Evicted) -> Iterator[tuple[str, str]]:
+    objects, size, limit, total = evicted.excess
+    yield "store", "cache for the new filter" if evicted.is_next else "cache"
+    yield "limit", f"{'max_bytes=' if total is None else 'settings.selectcache.max_bytes = '}{limit!r}"
+    yield "grown", "it" if total is None else f"all caches together, {readable(total)},"
+    yield "held", f"it had {counted(objects, 'object')} with {clipped(evicted.filter, 200)}, {readable(size)}"
+    again = f"The cache retries about every {RETRY_EVICTED_SECONDS / 60:g} minutes"
+    meanwhile = f"{again}\nMeanwhile, {call_of('fetch')} asks the server"
+    yield "then", "The previous filter is still in use" if evicted.is_next else meanwhile
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun.
+
+    >>> counted(1, 'object'), counted(1000, 'object')
+    ('1 object', '1,000 objects')
+    """
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+# ---- The condition of one stream.
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,7 +438,7 @@ class Condition:
     @property
     def gravity(self) -> int:
         """The rank of the health among others; the worst is the highest."""
-        return _GRAVITY.index(self.health)
+        return [*Health].index(self.health)
 
     @property
     def failure(self) -> Failure | None:
@@ -260,7 +448,7 @@ class Condition:
     @property
     def message(self) -> str:
         """The failure, as a sentence without its full stop; empty if there is none."""
-        return str(self._described(self._status).message)
+        return str(self._message(self._status))
 
     @property
     def remedy(self) -> str:
@@ -271,7 +459,7 @@ class Condition:
     def precise(self) -> str:
         """A text that is equal for conditions that share one log line."""
         status = self._status
-        return str(self._described(status).what) if status.health in _PRECISE else status.health.value
+        return str(self._sentence(status)) if status.health in _PRECISE else status.health.value
 
     def error(self) -> StateError | None:
         """Return the error that reads must raise; None if they may be answered."""
@@ -279,8 +467,7 @@ class Condition:
         error = _UNREADABLE.get(status.health)
         if error is None:
             return None
-        described = self._described(status)
-        return error(str(described.message), remedy=str(self._remedy(status)), cause=_cause(status))
+        return error(str(self._message(status)), remedy=str(self._remedy(status)), cause=_cause(status))
 
     def until_stalled(self) -> float | None:
         """Return the seconds until the health becomes `stalled`; None if the first list is complete, or the
@@ -332,13 +519,12 @@ class Condition:
         """Note a failure. `verb` is that of the request: `list`, `watch`, or `get` for discovery."""
         garbled = isinstance(failure, Lost) and failure.garbled
         self._garbled = self._garbled + 1 if garbled else 0
-        if (lasting := _lasting(failure)) is not None:
-            self._set(lasting, failure, verb)
-        elif isinstance(failure, Lost) and failure.lived:
-            pass  # Servers end every watch after a while.
-        elif (denied := _denied(failure)) is not None:
-            self._deny(denied, failure, verb)
-        else:
+        health = row_of(failure, verb).health
+        if health in _DENIALS:
+            self._deny(health, failure, verb)
+        elif health is not None:
+            self._set(health, failure, verb)
+        elif not (isinstance(failure, Lost) and failure.lived):  # Servers end every watch after a while.
             self._hinder(failure, verb)
 
     def repeat(self) -> None:
@@ -399,219 +585,58 @@ class Condition:
         if health is not Health.SYNCING:
             self._settled.set()
         if failure is not None:
-            described = self._described(after)
             if (
                 health is not before.health
                 or before.failure is None
-                or (health in _PRECISE and str(described.what) != str(self._described(before).what))
+                or (health in _PRECISE and str(self._sentence(after)) != str(self._sentence(before)))
             ):
                 remedy = self._remedy(after).on_one_line()
-                self._report(
-                    self, Phrase("%(message)s. %(remedy)s.", message=described.message, remedy=remedy)
-                )
+                line = Phrase("%(message)s. %(remedy)s.", message=self._message(after), remedy=remedy)
+                self._report(self, line)
         elif health is Health.SYNCED and (before.health is not health or before.failure is not None):
             self._report(self, None)
 
     # ---- In words.
 
-    def _described(self, status: Status) -> Described:
-        return describe(status.failure, self.subject, self._key, self.line(), status.verb, self._site)
+    def _text(self, status: Status, template: str) -> Phrase:
+        """Fill a text of the failure's row."""
+        if status.failure is None or not template:
+            return NOTHING
+        facts = dict(_facts(status.failure, self.subject, self._key, self.line(), status.verb, self._site))
+        return Phrase(template, **{name: facts[name] for name in re.findall(r"%\((\w+)\)", template)})
+
+    def _sentence(self, status: Status) -> Phrase:
+        """Return the failure without the server's words, which may differ each time."""
+        return NOTHING if status.failure is None else self._text(status, _row(status).sentence)
+
+    def _message(self, status: Status) -> Phrase:
+        """Return the failure, with the server's words."""
+        sentence = self._sentence(status)
+        said = str(self._text(status, _row(status).said)) if status.failure is not None else ""
+        return Phrase("%(sentence)s: %(said)s", sentence=sentence, said=said) if said else sentence
 
     def _remedy(self, status: Status) -> Phrase:
-        described = self._described(status)
-        if status.failure is not None and status.health is Health.STALLED:
-            return asking(described, self._site)
-        if status.failure is not None and status.health is Health.SYNCED and _denied(status.failure):
-            return SOON
-        return described.remedy
+        if status.failure is None:
+            return NOTHING
+        row = _row(status)
+        if status.health is Health.SYNCED and row.health in _DENIALS:
+            return _SOON
+        remedy = self._text(status, row.ways_out)
+        if status.health is not Health.STALLED:
+            return remedy
+        template = "%(remedy)s"
+        if row.fetch is not None:
+            reads = f"{call_of('fetch', row.fetch)} and {call_of('fetch_list', row.fetch)}"
+            template += f"\nMeanwhile, {reads} ask the server"
+        if self._site.has_command:
+            template += f"\nTo see what the server answers: {CHECK}"
+        return Phrase(template, remedy=remedy)
+
+
+def _row(status: Status) -> Row:
+    assert status.failure is not None, "there is a failure"
+    return row_of(status.failure, status.verb)
 
 
 def _cause(status: Status) -> Cause:
     return cause_of(status.failure) if isinstance(status.failure, (Refusal, Lost, Silent)) else NO_CAUSE
-
-
-LOG_INTERVAL = 60.0
-"""Seconds between two log lines about the unreadable objects of one cache. Objects that come meanwhile are in
-the next line."""
-
-NAMED = 5
-"""Number of unreadable objects that one line names."""
-
-
-class LoggedState(Protocol):
-    """The part of the state of an informer that its log reads."""
-
-    @property
-    def filter(self) -> Branches: ...
-    @property
-    def health(self) -> Health: ...
-    @property
-    def store(self) -> Store: ...
-
-
-class Logged(Protocol):
-    """The informer that a log record is about."""
-
-    @property
-    def state(self) -> LoggedState: ...
-
-
-def context_of(cache: Logged) -> dict[str, str]:
-    """Return the attributes of a log record (`extra`) about a cache."""
-    return _context(cache, cache.state.filter, cache.state.health)
-
-
-def context_of_stream(condition: Condition) -> dict[str, str]:
-    """Return the attributes of a log record (`extra`) about a stream."""
-    return _context(condition.subject, condition.subject.filter, condition.health)
-
-
-def _context(resource: object, filter_: Branches, state: Health) -> dict[str, str]:
-    return {"resource": str(resource), "filter": clipped(filter_), "state": state.value}
-
-
-class StateLog:
-    """The log of one informer."""
-
-    def __init__(self, cache: Logged, *, clock: Callable[[], float], logger: logging.Logger) -> None:
-        self._cache = cache
-        self._clock = clock
-        self._logger = logger
-        self._causes: dict[Condition, str] = {}  # The present failures, by condition.
-        self._lists_and_watches = 1
-        self._is_whole = False
-        self._since = clock()
-        self._unreadable: Mapping[tuple[str, str], UnreadableRecord] = {}  # Those that the log has named.
-        self.level = logging.INFO
-        """The level of the line that the cache is complete: after a warning always that of other lines."""
-        self._next_line = float("-inf")  # The earliest time of the next line about unreadable objects.
-
-    def begin(self, resolving: Condition, streams: Collection[Condition]) -> None:
-        """Follow these conditions from now on."""
-        self._causes = {
-            condition: cause
-            for condition, cause in self._causes.items()
-            if condition is resolving or condition in streams
-        }
-        self._lists_and_watches = len(streams)
-
-    def forget(self, condition: Condition) -> None:
-        """Forget the failure of a condition."""
-        self._causes.pop(condition, None)
-
-    def report(self, condition: Condition, line: Phrase | None) -> None:
-        """Log the failure of a stream, at DEBUG if another stream has the same failure; for None, its end."""
-        if line is None:
-            self._well(condition)
-            return
-        cause = condition.precise
-        told = cause in self._causes.values()
-        if not told:
-            self.level = logging.INFO
-        self._causes[condition] = cause
-        if self._is_whole and self._cache.state.health not in (Health.SYNCED, Health.STALE):
-            self._is_whole, self._since = False, self._clock()
-        self._logger.log(
-            logging.DEBUG if told else logging.WARNING,
-            line.template,
-            line.parts,
-            extra=context_of_stream(condition),
-        )
-
-    def _well(self, condition: Condition) -> None:
-        """Log that one stream is synced: if that completes the cache, or if the stream had a failure."""
-        cause = self._causes.pop(condition, None)
-        subject = condition.subject
-        if self._lists_and_watches > 1:
-            self._logger.debug(
-                "The cache of %(resource)s has %(objects)s with %(filter)s so far. The rest is still being"
-                " listed.",
-                {
-                    "resource": str(subject),
-                    "objects": _counted(subject.held(), "object"),
-                    "filter": str(subject.filter),
-                },
-                extra=context_of_stream(condition),
-            )
-        if self.look() or cause is None or cause in self._causes.values():
-            return
-        if self._is_whole and not self._causes:
-            self._logger.info(
-                "The cache of %(resource)s follows the server again.",
-                {"resource": str(self._cache)},
-                extra=context_of(self._cache),
-            )
-        elif self._causes:  # Else the cache is not complete yet, and `look` logs that it is.
-            self._logger.info(
-                "The cache of %(resource)s follows the server again with %(filter)s.",
-                {"resource": str(self._cache), "filter": clipped(subject.filter)},
-                extra=context_of_stream(condition),
-            )
-
-    def _name_unreadable(self, unreadable: Mapping[tuple[str, str], UnreadableRecord]) -> None:
-        before, self._unreadable = self._unreadable, unreadable
-        unnamed = [
-            record
-            for key, record in unreadable.items()
-            if key not in before or before[key].version != record.version
-        ]
-        if unnamed:
-            self._next_line = self._clock() + LOG_INTERVAL
-            self._logger.warning(
-                "The cache of %(resource)s has objects that can't be decoded: %(objects)s. Reads that need"
-                " one of them raise Unreadable. list_cached leaves it out.",
-                {"resource": str(self._cache), "objects": in_words(unnamed)},
-                extra=context_of(self._cache),
-            )
-
-    def look(self) -> bool:
-        """Log unreadable objects, and that the cache is complete once it is; return True in the
-        latter case.
-        """
-        cache, state = self._cache, self._cache.state
-        unreadable = state.store.unreadable
-        if unreadable is not self._unreadable and self._clock() >= self._next_line:
-            self._name_unreadable(unreadable)
-        if self._is_whole or not state.store.version or state.health is not Health.SYNCED:
-            return False
-        self._is_whole = True
-        records, _ = state.store.records()
-        over = f", over {self._lists_and_watches} lists and watches" if self._lists_and_watches > 1 else ""
-        self._logger.log(
-            self.level,
-            "The cache of %(resource)s is synced: %(objects)s, %(size)s, with %(filter)s, in %(seconds).1f"
-            " s%(over)s.",
-            {
-                "resource": str(cache),
-                "objects": _counted(len(records), "object"),
-                "size": readable(bytes_of(records)),
-                "filter": clipped(state.filter),
-                "seconds": self._clock() - self._since,
-                "over": over,
-            },
-            extra=context_of(cache),
-        )
-        return True
-
-
-def warn_of_needless(cache: Logged, needless: Iterable[Selector], *, logger: logging.Logger) -> None:
-    """Warn of selectors of a filter that select nothing that the others do not."""
-    for each in needless:
-        logger.warning(
-            "The filter of %(resource)s has a selector that adds nothing to the others: %(selector)s.",
-            {"resource": str(cache), "selector": str(each)},
-            extra=context_of(cache),
-        )
-
-
-def in_words(unreadable: Collection[UnreadableRecord]) -> str:
-    """Return the names of up to `NAMED` unreadable objects, each with the reason and its version."""
-    named = [
-        f"{printable_name(*record.key)} ({record.why}, version {printable(record.version, 50)})"
-        for record in islice(unreadable, NAMED)
-    ]
-    return "; ".join(named) + (f"; and {len(unreadable) - NAMED:,} more" if len(unreadable) > NAMED else "")
-
-
-def _counted(number: int, what: str) -> str:
-    return f"{number:,} {what}{'' if number == 1 else 's'}"

@@ -18,11 +18,11 @@ from kopf_selectcache.selectors.selector import Selector
 from kopf_selectcache.settings.declaration import Cached
 from kopf_selectcache.settings.planner import Plan
 
-from ._messages import Mistake
 from .audit import Auditor
 from .environment import Ending, Environment
 from .filter_change import FilterChange
-from .health import Health, context_of
+from .health import Health, Mistake
+from .log import context_of
 from .memory import Budget
 from .metrics import Counts
 from .namespaces import ChosenNamespaces, NamespacesByLabel, unfollowed

@@ -31,11 +31,11 @@ from kopf_selectcache.selectors.text import EVERYTHING, LabelSelector
 from kopf_selectcache.settings.declaration import Cached
 from kopf_selectcache.settings.options import SelectCacheSettings
 
-from ._messages import LOOKED_FOR
 from .background import run_in_thread, trim_heap
 from .environment import Ending, Environment, Extensions, Memo, Retries, context_of_loop, ended
-from .health import Health, context_of
+from .health import LOOKED_FOR, Health
 from .informer import Informer
+from .log import context_of
 from .memory import Budget
 from .namespaces import AbsentNamespaces, Follower, NamespacesByLabel, named_by
 from .state import Division, Undivided

@@ -51,10 +51,10 @@ from kopf_selectcache.selectors.selector import Selector
 from kopf_selectcache.settings.planner import Stream
 
 from ._checked_reader import CheckedReader
-from ._messages import Mistake
 from .background import DictionaryTraining, run_in_thread, trim_heap
 from .environment import Environment, run_again, sleep_until
-from .health import Condition, Health, context_of_stream
+from .health import Condition, Health, Mistake
+from .log import context_of_stream
 from .memory import Share
 from .metrics import Counts
 from .reach import AwaitedVersions, Comparison, SharedVersion

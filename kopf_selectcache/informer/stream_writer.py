@@ -47,8 +47,8 @@ from kopf_selectcache.selectors.selector import Branches
 from kopf_selectcache.settings.planner import Stream
 
 from ._checked_reader import Uncertain
-from ._messages import Subject
-from .health import Condition, context_of_stream, reason_of
+from .health import Condition, Subject, reason_of
+from .log import context_of_stream
 from .metrics import Counts
 from .reach import AwaitedVersions
 

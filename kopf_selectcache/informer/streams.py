@@ -30,9 +30,9 @@ from kopf_selectcache.settings.declaration import Cached
 from kopf_selectcache.settings.options import OnWatchError, WatchError
 from kopf_selectcache.settings.planner import Plan, Stream
 
-from ._messages import Subject
 from .environment import Environment, Work, context_of_loop, run_again, sleep_until
-from .health import Condition, Logged, context_of, context_of_stream, reason_of
+from .health import Condition, Subject, reason_of
+from .log import Logged, context_of, context_of_stream
 from .memory import Share
 from .metrics import Counts
 from .namespaces import ChosenNamespaces

@@ -30,10 +30,10 @@ from kopf_selectcache.selectors.selector import Branches
 from kopf_selectcache.settings.declaration import Cached
 from kopf_selectcache.settings.planner import Plan, Stream
 
-from ._messages import Subject
 from .background import IndexBuilder, run_in_thread, trim_heap
 from .environment import Environment, sleep_until
-from .health import Condition, Health, StateLog, context_of, warn_of_needless
+from .health import Condition, Health, Subject
+from .log import StateLog, context_of, warn_of_needless
 from .memory import RETRY_EVICTED_SECONDS, Evicted, Share
 from .metrics import Counts
 from .reach import AwaitedVersions, Prober, shared_versions

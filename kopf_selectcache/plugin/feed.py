@@ -24,8 +24,9 @@ from kopf_selectcache._errors import ReadError, in_one_line
 from kopf_selectcache.core.selection.kinds import KindKey, find, parse_key
 from kopf_selectcache.core.store.changes import Change, ChangeCause, Fifo
 from kopf_selectcache.core.store.record import EvictedRecord, ObjectKey, Record, is_newer
-from kopf_selectcache.informer.health import Health, context_of
+from kopf_selectcache.informer.health import Health
 from kopf_selectcache.informer.informer import Informer
+from kopf_selectcache.informer.log import context_of
 from kopf_selectcache.informer.state import InformerState
 from kopf_selectcache.settings.options import settings_of
 

@@ -20,8 +20,9 @@ from kopf_selectcache.core.selection.grammar import LabelRequirement
 from kopf_selectcache.core.selection.kinds import Resource
 from kopf_selectcache.core.selection.witness import Witness
 from kopf_selectcache.core.store.projection import Projection
-from kopf_selectcache.informer.health import Health, context_of
+from kopf_selectcache.informer.health import Health
 from kopf_selectcache.informer.informer import Informer
+from kopf_selectcache.informer.log import context_of
 from kopf_selectcache.informer.state import InformerState
 from kopf_selectcache.selectors.selector import AnyOf, Branches, Selector, Verdict, brief, make_selector
 from kopf_selectcache.selectors.text import LabelSelector

@@ -22,9 +22,10 @@ from kopf_selectcache.client.fetcher import Client, exists
 from kopf_selectcache.client.reading import Refused
 from kopf_selectcache.core.redact import NOTHING, Phrase, clipped
 from kopf_selectcache.core.selection.kinds import Kind, KindKey, Resource, find, parse_key
-from kopf_selectcache.informer.health import Health, context_of
+from kopf_selectcache.informer.health import Health
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
+from kopf_selectcache.informer.log import context_of
 from kopf_selectcache.selectors.kind_keys import text_of
 from kopf_selectcache.selectors.selector import Branches, Selector, in_any_namespace, make_selector, query_of
 from kopf_selectcache.selectors.text import FieldSelector

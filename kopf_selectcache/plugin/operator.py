@@ -27,9 +27,9 @@ from kopf_selectcache.cache.freshness import wait_until_fresh
 from kopf_selectcache.core.redact import one_line
 from kopf_selectcache.core.selection.kinds import KindKey, find
 from kopf_selectcache.informer.environment import Unsettling, ended
-from kopf_selectcache.informer.health import in_words
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
+from kopf_selectcache.informer.log import in_words
 from kopf_selectcache.informer.metrics import Collector
 from kopf_selectcache.reactions.engine import queue_metrics
 from kopf_selectcache.recorder.recorder import Recorder, end_recordings

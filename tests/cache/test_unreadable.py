@@ -14,7 +14,7 @@ import pytest
 from kopf_selectcache import Cached, Key, Selector
 from kopf_selectcache.core.errors import MetricReason
 from kopf_selectcache.errors import ReadError, Rejected, Unreadable
-from kopf_selectcache.informer.health import LOG_INTERVAL
+from kopf_selectcache.informer.log import LOG_INTERVAL
 from kopf_selectcache.plugin.operator import reports
 from kopf_selectcache.testing.faults import IgnoreSelectors, Inserted, Planned
 from tests.faults.environment import run, until

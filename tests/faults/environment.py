@@ -17,7 +17,7 @@ from kopf._cogs.structs.credentials import Vault
 from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.client.transport import MAX_BYTES, KopfTransport
 from kopf_selectcache.core.protocol.messages import Refusal
-from kopf_selectcache.informer._messages import Failure
+from kopf_selectcache.informer.health import Failure
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.settings.declaration import Declared

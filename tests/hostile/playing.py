@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from math import inf, nan
 from typing import Protocol
 
-from kopf_selectcache.informer.health import _GRAVITY, Health
+from kopf_selectcache.informer.health import Health
 
 from .attack import Attack
 from .objects import AFTER, BEFORE
@@ -86,7 +86,7 @@ async def play(attack: Attack, server: Server, victim: Observed, *, most_patienc
         for kind, seen in (await victim.look()).items():
             outcome.lies.update(lies(attack, kind, seen))
             if lasted >= SETTLED:
-                worst[kind] = max(worst[kind], Health(seen.state), key=_GRAVITY.index)
+                worst[kind] = max(worst[kind], Health(seen.state), key=[*Health].index)
                 outcome.messages |= {seen.message} - {""}
     await victim.measure()
     outcome.states = {kind: str(state) for kind, state in worst.items()}

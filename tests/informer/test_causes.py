@@ -14,8 +14,7 @@ from kopf_selectcache.core.protocol.machine import Lost, Silent
 from kopf_selectcache.core.protocol.messages import Refusal
 from kopf_selectcache.core.selection.grammar import FieldTerm, Unselected
 from kopf_selectcache.errors import Stalled
-from kopf_selectcache.informer._messages import Mistake
-from kopf_selectcache.informer.health import SEVERAL, Condition, Health, cause_of
+from kopf_selectcache.informer.health import SEVERAL, Condition, Health, Mistake, cause_of
 from kopf_selectcache.informer.memory import Evicted, Excess
 from tests.messages.states import Subject
 from tests.rows import each_row

@@ -16,7 +16,8 @@ from kopf_selectcache.core.protocol.messages import Refusal
 from kopf_selectcache.core.redact import Phrase
 from kopf_selectcache.core.selection.kinds import Kind
 from kopf_selectcache.core.store.store import Store
-from kopf_selectcache.informer.health import Condition, Health, StateLog
+from kopf_selectcache.informer.health import Condition, Health
+from kopf_selectcache.informer.log import StateLog
 from kopf_selectcache.testing import FakeCache
 from tests.cache.environment import builtin, pod
 

@@ -31,8 +31,9 @@ from kopf_selectcache.core.store.union import Union
 from kopf_selectcache.informer.audit import Auditor
 from kopf_selectcache.informer.checks import look
 from kopf_selectcache.informer.environment import run_again
-from kopf_selectcache.informer.health import Condition, Health, StateLog
+from kopf_selectcache.informer.health import Condition, Health
 from kopf_selectcache.informer.informers import BEAT, LoopMonitor, Runtime
+from kopf_selectcache.informer.log import StateLog
 from kopf_selectcache.informer.metrics import Counts
 from kopf_selectcache.informer.namespaces import AbsentNamespaces
 from kopf_selectcache.informer.reach import Comparison

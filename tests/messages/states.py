@@ -8,8 +8,7 @@ from typing import Any
 
 from kopf_selectcache.core.protocol.machine import Lost, Silent
 from kopf_selectcache.core.protocol.messages import Refusal
-from kopf_selectcache.informer._messages import Failure
-from kopf_selectcache.informer.health import Condition
+from kopf_selectcache.informer.health import Condition, Failure
 from kopf_selectcache.informer.memory import Evicted, Excess
 from kopf_selectcache.selectors.selector import Selector
 from tests.cache.environment import PODS, Environment, pod
