@@ -9,10 +9,12 @@ from tests.rows import each_row
 from .pages import DOCS, ROOT
 
 PACKAGE = ROOT / "kopf_selectcache"
+CORE = ("assignment", "protocol", "selection", "store")
+AROUND = ("bench", "examples", "tests")
 PAGE = (DOCS / "architecture.md").read_text()
 ROWS = [
     line
-    for line in PAGE.partition("## To add something")[2].partition("\n## ")[0].splitlines()
+    for line in PAGE.partition("## To change something")[2].partition("\n## ")[0].splitlines()
     if line[:2] == "| "
 ][1:]
 
@@ -38,7 +40,14 @@ def test_the_tests_of_a_row_exist(row: str) -> None:
     assert all((ROOT / each).exists() for each in places), places
 
 
-def test_the_map_has_each_module_of_the_reads() -> None:
-    listed = PAGE.partition("  cache/ ")[2].partition("    formats/ ")[0]
-    modules = {each.name for each in (PACKAGE / "cache").glob("*.py")} - {"__init__.py"}
-    assert modules == {*re.findall(r"\b\w+\.py\b", listed)}
+def test_the_table_has_each_folder_of_the_package() -> None:
+    listed = PAGE.partition("## Folders")[2].partition("\n## ")[0]
+    folders = {each.parent.name for each in PACKAGE.glob("*/__init__.py")}
+    assert folders == {*re.findall(r"`(\w+)/`", listed)} - {"api", "faults", "formats"} - {*CORE} - {*AROUND}
+    assert {each.parent.name for each in (PACKAGE / "core").glob("*/__init__.py")} == {*CORE}
+
+
+def test_each_file_that_the_page_names_exists() -> None:
+    files = re.findall(r"`([\w/]+/\w+\.py)`", PAGE)
+    assert len(files) > 20
+    assert [each for each in files if not (PACKAGE / each).exists()] == []
