@@ -19,7 +19,7 @@ NAMED = re.compile(
 
 BADGES = re.compile(r"^!\[.*\n\n", re.MULTILINE)
 PICTURE = re.compile(
-    r'<picture><source .* srcset="docs/([^"]+)"><img alt="([^"]+)" src="docs/([^"]+)" width="(\d+)">.*'
+    r'<picture><source .* srcset="(?:docs/)?([^"]+)"><img alt="([^"]+)" src="(?:docs/)?([^"]+)" width="(\d+)">.*'
 )
 
 NEVER_MADE = {
@@ -63,15 +63,14 @@ def within(match: re.Match[str], page: Path) -> str:
 
 
 def front_page() -> str:
-    """Return README as the first page: without badges, which are requests to another site, and with both
-    variants of the picture, one for each theme.
-    """
+    """Return README as the first page: without badges, which are requests to another site."""
     readme = HERE.parent / "README.md"
     text = LINK.sub(lambda match: within(match, readme), BADGES.sub("", readme.read_text(encoding="utf-8")))
-    return PICTURE.sub(variants, text).replace("](docs/", "](")
+    return text.replace("](docs/", "](")
 
 
 def variants(match: re.Match[str]) -> str:
+    """Return both variants of a picture, one for each theme."""
     dark, alt, light, width = match.groups()
     return "\n\n".join(
         f"```{{image}} {file}\n:alt: {alt}\n:class: {name}\n:width: {width}px\n```"
@@ -89,7 +88,8 @@ def read(app: Sphinx, name: str, source: list[str]) -> None:
     front = "---\norphan: true\n---\n\n" if is_decision else ""
     if name == "index":
         front = front_page() + "\n"
-    source[0] = front + NAMED.sub("", LINK.sub(lambda match: within(match, page), source[0]))
+    text = NAMED.sub("", LINK.sub(lambda match: within(match, page), source[0]))
+    source[0] = PICTURE.sub(variants, front + text)
 
 
 def code_apart(_: Sphinx, __: str, ___: str, ____: object, _____: object, lines: list[str]) -> None:
