@@ -19,7 +19,8 @@ NAMED = re.compile(
 
 BADGES = re.compile(r"^!\[.*\n\n", re.MULTILINE)
 PICTURE = re.compile(
-    r'<picture><source .* srcset="(?:docs/)?([^"]+)"><img alt="([^"]+)" src="(?:docs/)?([^"]+)" width="(\d+)">.*'
+    r'<picture><source .* srcset="(?:docs/)?([^"]+)">'
+    r'<img alt="([^"]+)" src="(?:docs/)?([^"]+)" width="(\d+)">.*'
 )
 
 NEVER_MADE = {

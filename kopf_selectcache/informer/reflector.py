@@ -50,7 +50,6 @@ from kopf_selectcache.core.store.union import Union
 from kopf_selectcache.selectors.selector import Selector
 from kopf_selectcache.settings.planner import Stream
 
-from ._checked_reader import CheckedReader
 from .background import DictionaryTraining, run_in_thread, trim_heap
 from .environment import Environment, run_again, sleep_until
 from .health import Condition, Health, Mistake
@@ -58,7 +57,7 @@ from .log import context_of_stream
 from .memory import Share
 from .metrics import Counts
 from .reach import AwaitedVersions, Comparison, SharedVersion
-from .stream_writer import StreamWriter, failure_of
+from .stream_writer import CheckedReader, StreamWriter, failure_of
 
 LIVED = 60.0
 """A watch that was open for this many seconds was a good one, even without events: its end is no failure."""

@@ -13,7 +13,7 @@ from kopf_selectcache.client.reading import Refused
 from kopf_selectcache.client.transport import Transport
 from kopf_selectcache.core.selection.grammar import FieldTerm, LabelRequirement, Unselected
 from kopf_selectcache.core.selection.kinds import Resource
-from kopf_selectcache.informer._checked_reader import Judgement, judge
+from kopf_selectcache.informer.stream_writer import Judgement, judge
 from tests.cache.environment import builtin, node, pod
 from tests.rows import each_row
 

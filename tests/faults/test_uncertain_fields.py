@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kopf_selectcache import Selector
-from kopf_selectcache.informer._checked_reader import FORGOTTEN
+from kopf_selectcache.informer.stream_writer import FORGOTTEN
 
 from .environment import operating, run, until
 from .server import PODS, Answer, Script, Server, event, listed, pod, streamed

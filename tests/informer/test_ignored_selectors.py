@@ -15,8 +15,8 @@ from kopf_selectcache.core.protocol.backoff import SLOW
 from kopf_selectcache.core.selection.grammar import FieldTerm, LabelRequirement, Sent
 from kopf_selectcache.core.selection.kinds import Kind
 from kopf_selectcache.errors import Rejected, Stalled
-from kopf_selectcache.informer._checked_reader import Judgement, judge
 from kopf_selectcache.informer.health import Health
+from kopf_selectcache.informer.stream_writer import Judgement, judge
 from kopf_selectcache.testing.faults import IgnoreSelectors
 from tests.faults.environment import run, until
 from tests.secrets import Environment, caching, labelled, named, secret
@@ -365,7 +365,7 @@ def test_contract_1_an_error_in_our_table_of_fields_is_no_outage_although_the_ob
                 judged.append(await judge(*asked))
                 return judged[-1]
 
-            monkeypatch.setattr("kopf_selectcache.informer._checked_reader.judge", judging)
+            monkeypatch.setattr("kopf_selectcache.informer.stream_writer.judge", judging)
             await environment.cache.wait_synced()
             environment.cluster.create(about("a"))
             await until(
@@ -389,7 +389,7 @@ def test_where_it_is_not_certain_whether_a_field_is_ignored_it_is_asked_again(
     async def judging(*asked: Any) -> Judgement:
         return judgements.pop() if judgements else await judge(*asked)
 
-    monkeypatch.setattr("kopf_selectcache.informer._checked_reader.judge", judging)
+    monkeypatch.setattr("kopf_selectcache.informer.stream_writer.judge", judging)
 
     async def main() -> None:
         async with caching(
