@@ -30,6 +30,8 @@ import kopf_selectcache as selectcache
 from kopf_selectcache.testing import EmbeddedCluster, FakeCache
 
 PACKAGE = str(Path(selectcache.__file__).parent) + "/"
+KIT = f"{PACKAGE}testing/"
+"""No operator has it: what a fake cache adds to a path does not count."""
 STORE = "Store"
 """The class that stores objects. The path of a line ends with the last call of one of its methods."""
 LINES = 5
@@ -68,7 +70,8 @@ def recording(calls: list[Call], folder: str = PACKAGE) -> Iterator[None]:
     """Append each call of a function in the folder to the list, in this thread."""
 
     def is_inside(frame: FrameType) -> bool:
-        return frame.f_code.co_filename.startswith(folder)
+        file = frame.f_code.co_filename
+        return file.startswith(folder) and not file.startswith(KIT)
 
     def record(frame: FrameType, event: str, _: object) -> None:
         if event == "call" and is_inside(frame):
