@@ -9,7 +9,7 @@ from .cache.live import Live
 from .cache.reads import OutsideObject, PinnedReads
 from .cache.why import BranchResult, Standing, Why
 from .core.selection.kinds import Kind
-from .core.selection.witness import Answer, Witness
+from .core.selection.regions import Answer, Witness
 from .informer.audit import Audit
 from .selectors.selector import Verdict
 from .settings.declaration import Selectors

@@ -40,7 +40,7 @@ from kopf_selectcache.core.protocol.messages import Refusal
 from kopf_selectcache.core.redact import clipped
 from kopf_selectcache.core.selection.grammar import Unselected
 from kopf_selectcache.core.selection.kinds import Resource
-from kopf_selectcache.core.selection.witness import Answer, Witness
+from kopf_selectcache.core.selection.regions import Answer, Witness
 from kopf_selectcache.core.store.projection import Keys, Projection, as_written
 from kopf_selectcache.core.store.record import Record, UnreadableRecord
 from kopf_selectcache.informer.health import NO_ANSWER, cause_of

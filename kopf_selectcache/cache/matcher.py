@@ -22,11 +22,12 @@ from kopf_selectcache.core.selection.kinds import Kind, Resource
 from kopf_selectcache.core.selection.regions import (
     THE_NAME,
     THE_NAMESPACE,
+    Answer,
+    Witness,
     field_dimension,
     overlap,
     uncovered,
 )
-from kopf_selectcache.core.selection.witness import Answer, Witness
 from kopf_selectcache.core.store.index_spec import Indexed, is_same, key_of
 from kopf_selectcache.core.store.indexes import NOTHING, Lookup
 from kopf_selectcache.core.store.projection import ALL, Keys, Path, Projection, as_written, at, keys_of

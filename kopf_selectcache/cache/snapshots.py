@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from kopf_selectcache._errors import DeclarationError, NotDeclared, NotSynced, ReadError, Stalled, own_loop
 from kopf_selectcache.core.errors import BadField, Untransformed
 from kopf_selectcache.core.selection.kinds import Resource
-from kopf_selectcache.core.selection.witness import Answer
+from kopf_selectcache.core.selection.regions import Answer
 from kopf_selectcache.core.store.claims import OwnWrites
 from kopf_selectcache.core.store.indexes import Chosen, Lookup
 from kopf_selectcache.core.store.packing import RAW

@@ -18,7 +18,7 @@ from kopf_selectcache._errors import BadSelector
 from kopf_selectcache.core.redact import Phrase, clipped
 from kopf_selectcache.core.selection.grammar import LabelRequirement
 from kopf_selectcache.core.selection.kinds import Resource
-from kopf_selectcache.core.selection.witness import Witness
+from kopf_selectcache.core.selection.regions import Witness
 from kopf_selectcache.core.store.projection import Projection
 from kopf_selectcache.informer.health import Health
 from kopf_selectcache.informer.informer import Informer

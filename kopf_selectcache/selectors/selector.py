@@ -23,9 +23,11 @@ from kopf_selectcache.core.selection.regions import (
     MAX_BOXES,
     THE_NAME,
     THE_NAMESPACE,
+    Answer,
     Box,
     Dimension,
     Point,
+    Witness,
     box_of,
     conflict,
     field_dimension,
@@ -34,7 +36,6 @@ from kopf_selectcache.core.selection.regions import (
     uncovered,
 )
 from kopf_selectcache.core.selection.values import Strings
-from kopf_selectcache.core.selection.witness import Answer, Witness
 
 from .kind_keys import AnyKey, checked_key, key_of, likely, text_of
 from .signatures import check_call, field_or_path, near

@@ -33,6 +33,7 @@ from kopf_selectcache.core.selection.kinds import Kind, KindKey, Resource, parse
 from kopf_selectcache.core.selection.regions import (
     THE_NAME,
     THE_NAMESPACE,
+    Answer,
     Box,
     Dimension,
     Keys,
@@ -40,7 +41,6 @@ from kopf_selectcache.core.selection.regions import (
     field_dimension,
 )
 from kopf_selectcache.core.selection.values import LabelValues, Strings
-from kopf_selectcache.core.selection.witness import Answer
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.selectors.selector import AnyOf, Selector, labels_of_namespaces, make_selector, query_of
 from kopf_selectcache.selectors.text import FieldSelector, LabelSelector
