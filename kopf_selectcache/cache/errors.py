@@ -35,8 +35,7 @@ from kopf_selectcache._errors import (
 from kopf_selectcache.client.discovery import NotServed
 from kopf_selectcache.client.reading import NoCredentials, Refused, Unreachable
 from kopf_selectcache.core.errors import Garbled, TooLarge, Untransformed
-from kopf_selectcache.core.protocol.backoff import ASKED
-from kopf_selectcache.core.protocol.messages import Refusal
+from kopf_selectcache.core.protocol.messages import ASKED, Refusal
 from kopf_selectcache.core.redact import clipped
 from kopf_selectcache.core.selection.grammar import Unselected
 from kopf_selectcache.core.selection.kinds import Resource

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 
 from kopf_selectcache.core.errors import Garbled
-from kopf_selectcache.core.protocol.backoff import SLOW, delay
+from kopf_selectcache.core.protocol.messages import SLOW, delay
 from kopf_selectcache.core.selection.field_values import as_list
 from kopf_selectcache.core.selection.kinds import BUILT_IN, Kind, KindKey, Resource, find, parse_key
 

@@ -30,8 +30,8 @@ from aiohttp.abc import AbstractStreamWriter
 
 from kopf_selectcache import _kopf
 from kopf_selectcache.core.errors import TooLarge
-from kopf_selectcache.core.protocol.backoff import SLOW, delay
 from kopf_selectcache.core.protocol.decoder import PARTIAL_KIND
+from kopf_selectcache.core.protocol.messages import SLOW, delay
 from kopf_selectcache.core.protocol.pager import PageSize
 from kopf_selectcache.core.store.projection import Projection
 

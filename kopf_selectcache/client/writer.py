@@ -20,7 +20,6 @@ import msgspec
 
 from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.json_text import decoded, with_room
-from kopf_selectcache.core.protocol.backoff import delay
 from kopf_selectcache.core.protocol.lost_answer import (
     CONFLICT,
     NOT_FOUND,
@@ -33,7 +32,7 @@ from kopf_selectcache.core.protocol.lost_answer import (
     judge,
     why_unreadable,
 )
-from kopf_selectcache.core.protocol.messages import Refusal
+from kopf_selectcache.core.protocol.messages import Refusal, delay
 
 from .fence import FENCE, may_be_executed, time_left
 from .reading import Refused, Unreachable

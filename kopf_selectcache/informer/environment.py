@@ -22,7 +22,7 @@ from kopf_selectcache.client.fence import FENCE
 from kopf_selectcache.client.reading import Refused, Unreachable
 from kopf_selectcache.client.transport import Transport
 from kopf_selectcache.core.errors import Garbled, let_exit
-from kopf_selectcache.core.protocol.backoff import delay
+from kopf_selectcache.core.protocol.messages import delay
 from kopf_selectcache.settings.declaration import Cached
 from kopf_selectcache.settings.options import SelectCacheSettings
 

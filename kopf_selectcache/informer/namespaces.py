@@ -24,7 +24,7 @@ from kopf_selectcache._errors import NotSynced, SelectCacheError, StateError, Su
 from kopf_selectcache.client import fetcher
 from kopf_selectcache.client.fetcher import Client
 from kopf_selectcache.client.reading import Refused
-from kopf_selectcache.core.protocol.backoff import delay
+from kopf_selectcache.core.protocol.messages import delay
 from kopf_selectcache.core.selection.kinds import BUILT_IN, Resource
 from kopf_selectcache.core.store.record import rank_of
 from kopf_selectcache.selectors.selector import AnyOf, Branches, Selector, labels_of_namespaces

@@ -33,8 +33,14 @@ from typing import NamedTuple
 from kopf_selectcache.client.fetcher import pages_of_metadata
 from kopf_selectcache.client.reading import Refused, Unreachable
 from kopf_selectcache.core.errors import Garbled, MetricReason
-from kopf_selectcache.core.protocol.backoff import delay
-from kopf_selectcache.core.protocol.messages import Page, Refusal, exactly, is_beyond_server, not_older_than
+from kopf_selectcache.core.protocol.messages import (
+    Page,
+    Refusal,
+    delay,
+    exactly,
+    is_beyond_server,
+    not_older_than,
+)
 from kopf_selectcache.core.protocol.pager import Paging
 from kopf_selectcache.core.redact import printable
 from kopf_selectcache.core.selection.kinds import Resource

@@ -15,7 +15,6 @@ from dataclasses import replace
 from kopf_selectcache.client.reading import IdleTimeout, Lines, NoCredentials, Refused, Unreachable
 from kopf_selectcache.client.transport import accept_of, ask_in_size
 from kopf_selectcache.core.errors import Garbled, MetricReason, TooLarge
-from kopf_selectcache.core.protocol.backoff import delay
 from kopf_selectcache.core.protocol.decoder import APIECE, SLICE, Reader
 from kopf_selectcache.core.protocol.machine import (
     Due,
@@ -36,7 +35,7 @@ from kopf_selectcache.core.protocol.machine import (
     Watch,
     Watching,
 )
-from kopf_selectcache.core.protocol.messages import Event, Page, Refusal
+from kopf_selectcache.core.protocol.messages import Event, Page, Refusal, delay
 from kopf_selectcache.core.protocol.pager import PageSize
 from kopf_selectcache.core.selection.grammar import Unselected
 from kopf_selectcache.core.selection.kinds import Resource

@@ -15,7 +15,6 @@ from typing import TypeAlias
 from kopf_selectcache.client.reading import NoCredentials, Refused, Unreachable, decode_in_slices
 from kopf_selectcache.client.transport import Transport
 from kopf_selectcache.core.errors import Garbled, MetricReason, ReasonLabel, TooLarge, Untransformed
-from kopf_selectcache.core.protocol.backoff import delay
 from kopf_selectcache.core.protocol.decoder import Reader
 from kopf_selectcache.core.protocol.machine import (
     Abandon,
@@ -41,7 +40,7 @@ from kopf_selectcache.core.protocol.machine import (
     Watching,
     step,
 )
-from kopf_selectcache.core.protocol.messages import Bookmark, Event, Message, Page, Refusal
+from kopf_selectcache.core.protocol.messages import Bookmark, Event, Message, Page, Refusal, delay
 from kopf_selectcache.core.selection.grammar import EVERYTHING, FieldTerm, Sent, Unselected
 from kopf_selectcache.core.selection.kinds import Kind, Resource
 from kopf_selectcache.core.store.changes import Change

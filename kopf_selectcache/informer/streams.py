@@ -16,7 +16,7 @@ from kopf_selectcache.client.discovery import NotServed, Resolution, search, set
 from kopf_selectcache.client.reading import Refused, Unreachable
 from kopf_selectcache.client.transport import Transport
 from kopf_selectcache.core.errors import Garbled, ReasonLabel, let_exit
-from kopf_selectcache.core.protocol.backoff import delay
+from kopf_selectcache.core.protocol.messages import delay
 from kopf_selectcache.core.redact import printable
 from kopf_selectcache.core.selection.kinds import KindKey, Resource
 from kopf_selectcache.core.store.changes import Change

@@ -26,7 +26,7 @@ from kopf_selectcache._errors import DeclarationError, ReadError, require
 from kopf_selectcache.cache.blocking import Waits
 from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.client.transport import KopfTransport
-from kopf_selectcache.core.protocol.backoff import delay
+from kopf_selectcache.core.protocol.messages import delay
 from kopf_selectcache.core.selection.values import is_dns_subdomain
 from kopf_selectcache.core.store.projection import where_of
 from kopf_selectcache.informer.environment import let_end

@@ -24,7 +24,7 @@ from kopf_selectcache.cache.changes import Subscription
 from kopf_selectcache.cache.errors import OutsideFilter
 from kopf_selectcache.cache.formats.views import Views
 from kopf_selectcache.cache.request import Request
-from kopf_selectcache.core.protocol.backoff import delay
+from kopf_selectcache.core.protocol.messages import delay
 from kopf_selectcache.core.selection.kinds import Resource
 from kopf_selectcache.core.store.changes import Change, ChangeCause, PendingChanges
 from kopf_selectcache.core.store.record import ObjectKey

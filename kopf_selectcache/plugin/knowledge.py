@@ -14,8 +14,8 @@ from kopf_selectcache import _kopf
 from kopf_selectcache.client.fetcher import pages_of_metadata
 from kopf_selectcache.client.reading import Refused, Unreachable
 from kopf_selectcache.core.errors import Garbled
-from kopf_selectcache.core.protocol.backoff import delay
 from kopf_selectcache.core.protocol.decoder import Reader
+from kopf_selectcache.core.protocol.messages import delay
 from kopf_selectcache.core.protocol.pager import Paging
 from kopf_selectcache.core.store.changes import Change, ChangeCause
 from kopf_selectcache.core.store.record import EvictedRecord, ObjectKey, Record, is_newer

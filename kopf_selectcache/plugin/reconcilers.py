@@ -34,7 +34,7 @@ from kopf_selectcache.cache.formats.views import BodyView
 from kopf_selectcache.cache.own_writes import informers_of
 from kopf_selectcache.cache.request import Request
 from kopf_selectcache.cache.snapshots import open_snapshot
-from kopf_selectcache.core.protocol.backoff import delay
+from kopf_selectcache.core.protocol.messages import delay
 from kopf_selectcache.core.redact import printable_name
 from kopf_selectcache.core.selection.kinds import Resource
 from kopf_selectcache.core.store.changes import Change, ChangeCause

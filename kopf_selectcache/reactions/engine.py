@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from kopf_selectcache.cache.formats.views import BodyView, Views
 from kopf_selectcache.core.errors import let_exit
-from kopf_selectcache.core.protocol.backoff import delay
+from kopf_selectcache.core.protocol.messages import delay
 from kopf_selectcache.core.redact import printable_name
 from kopf_selectcache.core.store.changes import Change, ChangeCause
 from kopf_selectcache.core.store.record import EvictedRecord, ObjectKey, Record

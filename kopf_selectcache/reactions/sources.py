@@ -23,7 +23,7 @@ from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.cache.changes import Subscription
 from kopf_selectcache.cache.request import Request
 from kopf_selectcache.cache.snapshots import informer_of, require_readable
-from kopf_selectcache.core.protocol.backoff import delay
+from kopf_selectcache.core.protocol.messages import delay
 from kopf_selectcache.core.store.changes import Change, require_mapping
 from kopf_selectcache.informer.informer import Informer as KindInformer
 from kopf_selectcache.informer.informers import Runtime

@@ -22,9 +22,8 @@ from kopf_selectcache.client.reading import Refused, Unreachable
 from kopf_selectcache.client.transport import JSON, WritingTransport
 from kopf_selectcache.client.writer import METHODS
 from kopf_selectcache.core.errors import Garbled
-from kopf_selectcache.core.protocol.backoff import ASKED
 from kopf_selectcache.core.protocol.lost_answer import CONFLICT, NOT_FOUND, TOO_MANY, Verb
-from kopf_selectcache.core.protocol.messages import Refusal
+from kopf_selectcache.core.protocol.messages import ASKED, Refusal
 from kopf_selectcache.core.redact import printable
 from kopf_selectcache.informer.checks import Reviewer, Unreviewed
 from kopf_selectcache.settings.planner import Right

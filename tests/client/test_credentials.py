@@ -17,7 +17,7 @@ from kopf._cogs.structs.credentials import Vault, VaultKey
 from kopf_selectcache.client import transport as client_transport
 from kopf_selectcache.client.reading import NoCredentials, Refused, Unreachable
 from kopf_selectcache.client.transport import LATEST, SOONEST, TRIES, KopfTransport, Logins
-from kopf_selectcache.core.protocol.backoff import SLOW
+from kopf_selectcache.core.protocol.messages import SLOW
 from kopf_selectcache.errors import Unauthorized
 from kopf_selectcache.informer.health import TOLERATED, Health
 from kopf_selectcache.plugin.access import cache_of

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from kopf_selectcache.core.protocol.backoff import SHORTEST
+from kopf_selectcache.core.protocol.messages import SHORTEST
 from kopf_selectcache.core.protocol.pager import EMPTY_PAGES, FEW, KEYS_PER_PAGE, NOWHERE, PAGES_AT_ONCE
 from kopf_selectcache.errors import Stalled
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from kopf_selectcache import Cached, OutsideFilter, Selector
-from kopf_selectcache.core.protocol.backoff import SLOW
+from kopf_selectcache.core.protocol.messages import SLOW
 from kopf_selectcache.core.selection.grammar import FieldTerm, LabelRequirement, Sent
 from kopf_selectcache.core.selection.kinds import Kind
 from kopf_selectcache.errors import Rejected, Stalled

@@ -372,7 +372,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("open each watch without a wait", PROTOCOL, "may_reopen=False)\n", "may_reopen=True)\n", 8,
            ("tests/faults/test_streams.py::test_contract_8_of_watches_that_end_at_once_one_is_opened_without_a_wait_and_all_others_wait",
             "tests/faults/test_streams.py::test_contract_8_each_watch_that_lasted_is_followed_by_one_without_a_wait_and_no_more")),
-    Mutant("retry at the same rate for ever", "core/protocol/backoff.py", "SHORTEST * 2.0 ** min(failures, 16)", "SHORTEST", 8,
+    Mutant("retry at the same rate for ever", "core/protocol/messages.py", "SHORTEST * 2.0 ** min(failures, 16)", "SHORTEST", 8,
            ("tests/core/protocol/test_backoff.py::test_each_failure_in_a_row_doubles_the_delay_up_to_the_longest",)),
     # ---- Single objects.
     Mutant("compare versions as text", "core/store/record.py", "    return len(digits), digits", "    return 0, digits", 4,

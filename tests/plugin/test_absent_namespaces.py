@@ -14,8 +14,7 @@ import pytest
 import kopf_selectcache as selectcache
 from kopf_selectcache import Caches, LabelSelector, Selector
 from kopf_selectcache.client.reading import Refused
-from kopf_selectcache.core.protocol.backoff import SLOW
-from kopf_selectcache.core.protocol.messages import Refusal
+from kopf_selectcache.core.protocol.messages import SLOW, Refusal
 from kopf_selectcache.informer.namespaces import MOST_ASKED, absent
 from kopf_selectcache.testing import EmbeddedCluster
 from kopf_selectcache.testing.faults import Refuse

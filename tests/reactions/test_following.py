@@ -10,7 +10,7 @@ import pytest
 from kopf_selectcache import Cached, Key, NotSynced
 from kopf_selectcache._errors import Cause, StateError
 from kopf_selectcache.cache.snapshots import informer_of
-from kopf_selectcache.core.protocol.backoff import delay
+from kopf_selectcache.core.protocol.messages import delay
 from kopf_selectcache.reactions import sources
 from kopf_selectcache.reactions.queue import Priority
 from kopf_selectcache.reactions.sources import Kind

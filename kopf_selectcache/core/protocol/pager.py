@@ -22,8 +22,7 @@ from operator import lt
 
 from kopf_selectcache.core.errors import Garbled
 
-from .backoff import delay
-from .messages import Page
+from .messages import Page, delay
 
 EMPTY_PAGES = 100
 """The most pages without objects in a row."""

@@ -7,7 +7,7 @@ import itertools
 
 import pytest
 
-from kopf_selectcache.core.protocol.backoff import ASKED, LONGEST, SHORTEST, SLOW, delay
+from kopf_selectcache.core.protocol.messages import ASKED, LONGEST, SHORTEST, SLOW, delay
 from tests.rows import each_row
 
 
