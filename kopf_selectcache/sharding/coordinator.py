@@ -33,11 +33,12 @@ from kopf_selectcache.core.assignment.records import (
 )
 from kopf_selectcache.core.assignment.replica import (
     WORKS,
-    Answer,
+    Answered,
     AssignmentSeen,
     CatchUp,
     CaughtUp,
     Cool,
+    Decline,
     DeleteLease,
     Drain,
     Drained,
@@ -45,16 +46,15 @@ from kopf_selectcache.core.assignment.replica import (
     Input,
     LeaseSeen,
     LeasesListed,
-    Leave,
     Left,
     ListLeases,
     Options,
     Outcome,
     Phase,
     ReadAssignment,
-    Refuse,
+    Resign,
     Stage,
-    Start,
+    StartRange,
     Status,
     Stop,
     SwapAssignment,
@@ -272,7 +272,7 @@ class Coordinator:
             for each in (self._inputs, self._warming, self._draining):
                 each.clear()
             if self._is_leaving:
-                self.put(Leave())
+                self.put(Resign())
             await self._sleep(pause)
 
     async def _run(self) -> None:
@@ -293,7 +293,7 @@ class Coordinator:
     def leave(self) -> None:
         """Free all ranges, and end."""
         self._is_leaving = True
-        self.put(Leave())
+        self.put(Resign())
         self._has_input.set()
 
     def _step(self, input_: Input, requests: asyncio.TaskGroup) -> None:
@@ -307,7 +307,7 @@ class Coordinator:
             task = requests.create_task(self._catch_up(CaughtUp(late)))
             self._catching_up.add(task)
             task.add_done_callback(self._catching_up.discard)
-        if started := {each.range for each in stepped.effects if isinstance(each, Start)}:
+        if started := {each.range for each in stepped.effects if isinstance(each, StartRange)}:
             self.moves += len(started)
             self.ranges.start(started)
         self._tell()
@@ -429,7 +429,7 @@ class Coordinator:
                 self._cancel(self._warming, range_)
                 self._cancel(self._draining, range_)
                 self.ranges.stop(range_)
-            case Refuse(why):
+            case Decline(why):
                 self.ranges.cool(range(self.state.options.ranges))
                 if why != self._told_refusal:
                     self._told_refusal = why
@@ -469,12 +469,12 @@ class Coordinator:
         except Refused as refused:
             code = refused.refusal.code
             self._note_refusal(code, refused.refusal.message)
-            found = Answer(request, Outcome.REFUSED if code in _REFUSALS else Outcome.NO_ANSWER)
+            found = Answered(request, Outcome.REFUSED if code in _REFUSALS else Outcome.NO_ANSWER)
         except (Unreachable, Garbled, TimeoutError):
-            found = Answer(request, Outcome.NO_ANSWER)
+            found = Answered(request, Outcome.NO_ANSWER)
         except Exception:  # Nothing that a server sends may end the replica.
             self._logger.exception("An answer about replicas can't be used.")
-            found = Answer(request, Outcome.NO_ANSWER)
+            found = Answered(request, Outcome.NO_ANSWER)
         finally:
             self.under_way -= 1
         self.put(found)
@@ -519,7 +519,7 @@ class Coordinator:
         preconditions = {"uid": read.uid, "resourceVersion": read.version}
         body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": preconditions}
         await self._send("DELETE", f"{self._leases}/{lease_name(self.group, read.name)}", body)
-        return Answer(request, Outcome.YES)
+        return Answered(request, Outcome.YES)
 
     async def _swap_assignment(self, effect: SwapAssignment) -> Input:
         body = assignment_body(
@@ -534,7 +534,7 @@ class Coordinator:
             self._send("POST", path, body) if is_new else self._send("PUT", f"{path}/{name}", body)
         )
         metadata = _decoded(answer)["metadata"]
-        return Answer(request, Outcome.YES, metadata["resourceVersion"], metadata["uid"])
+        return Answered(request, Outcome.YES, metadata["resourceVersion"], metadata["uid"])
 
     async def _send(self, method: str, path: str, body: Mapping[str, Any]) -> bytes:
         query = {"timeout": f"{self._request_seconds:g}s"}

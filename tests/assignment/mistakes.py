@@ -71,9 +71,9 @@ MISTAKES = (
         "parts",
         UNSERVED,
         knowledge,
-        "                        self.effects.append(Start(hold.range, hold.term))\n",
+        "                        self.effects.append(StartRange(hold.range, hold.term))\n",
         "                        if hold.term.epoch == 1:\n"
-        "                            self.effects.append(Start(hold.range, hold.term))\n",
+        "                            self.effects.append(StartRange(hold.range, hold.term))\n",
         "knative/pkg#2473, #1835: keys skipped, never queued again",
     ),
     Mistake(
@@ -83,8 +83,8 @@ MISTAKES = (
         machine,
         "                self.effects.append(CatchUp(hold.range, hold.term))\n"
         "                return replace(hold, stage=Stage.CATCHING_UP, is_clean=True)\n",
-        "                from kopf_selectcache.core.assignment.replica import Start\n"
-        "                self.effects.append(Start(hold.range, hold.term))\n"
+        "                from kopf_selectcache.core.assignment.replica import StartRange\n"
+        "                self.effects.append(StartRange(hold.range, hold.term))\n"
         "                return replace(hold, stage=Stage.ACTING, is_clean=True)\n",
     ),
     Mistake(

@@ -18,11 +18,12 @@ from msgspec.structs import replace
 from kopf_selectcache.core.assignment import machine, replica
 from kopf_selectcache.core.assignment.records import AssignmentRead, LeaseRead, Share, replica_of
 from kopf_selectcache.core.assignment.replica import (
-    Answer,
+    Answered,
     AssignmentSeen,
     CatchUp,
     CaughtUp,
     Cool,
+    Decline,
     DeleteLease,
     Drain,
     Drained,
@@ -30,15 +31,14 @@ from kopf_selectcache.core.assignment.replica import (
     Input,
     LeaseSeen,
     LeasesListed,
-    Leave,
     Left,
     ListLeases,
     Options,
     Outcome,
     Phase,
     ReadAssignment,
-    Refuse,
-    Start,
+    Resign,
+    StartRange,
     State,
     Stop,
     SwapAssignment,
@@ -293,7 +293,7 @@ def strike(rules: Rules, world: World, each: int, kind: Fault) -> World:
             gone = Node(None, node.starts, node.offset, requests, leases=("",) * len(world.leases))
             return _with(world, each, gone)._replace(blocks=blocks)
         case Fault.LEAVE:
-            return give(rules, world, each, Leave())
+            return give(rules, world, each, Resign())
         case Fault.SLOW:
             return _with(world, each, node._replace(offset=node.offset - 1))
         case Fault.FAST:
@@ -393,7 +393,7 @@ def _deliver(rules: Rules, scope: Scope, world: World, each: int) -> World:
                 world = give(rules, world, each, AssignmentSeen(world.assignment))
     for number, age in world.nodes[each].waiting:
         if age >= scope.client_patience:
-            world = give(rules, world, each, Answer(number, Outcome.NO_ANSWER))
+            world = give(rules, world, each, Answered(number, Outcome.NO_ANSWER))
     return world
 
 
@@ -423,7 +423,7 @@ def give(rules: Rules, world: World, each: int, input_: Input) -> World:
     node = world.nodes[each]
     if node.state is None:
         return world
-    if isinstance(input_, (Answer, LeasesListed, AssignmentSeen)) and input_.request:
+    if isinstance(input_, (Answered, LeasesListed, AssignmentSeen)) and input_.request:
         waiting = tuple(each for each in node.waiting if each[0] != input_.request)
         node = node._replace(waiting=waiting)
     if isinstance(input_, Drained):
@@ -446,12 +446,12 @@ def give(rules: Rules, world: World, each: int, input_: Input) -> World:
             case Stop(range_, term):
                 # What was asked before may still be answered: its term tells that it is over.
                 node = node._replace(threads=_without(node.threads, range_, term))
-            case Start(range_) if not isinstance(input_, CaughtUp):
+            case StartRange(range_) if not isinstance(input_, CaughtUp):
                 raise Broken(f"{name_of(each)} starts range {range_} before its caches have caught up")
-            case Start(range_, term):
+            case StartRange(range_, term):
                 others = tuple(other for other in node.threads if other.range != range_ or other.is_over)
                 node = node._replace(threads=(*others, Thread(range_, term)))
-            case Left() | Refuse():
+            case Left() | Decline():
                 pass
             case _:
                 node = node._replace(
@@ -488,7 +488,7 @@ def _serve(world: World, each: int) -> World:
     return world
 
 
-def _done(world: World, effect: Effect) -> tuple[World, Answer | LeasesListed | AssignmentSeen]:
+def _done(world: World, effect: Effect) -> tuple[World, Answered | LeasesListed | AssignmentSeen]:
     match effect:
         case ListLeases(number):
             return world, LeasesListed(number, tuple(lease for lease in world.leases if lease.uid))
@@ -499,19 +499,19 @@ def _done(world: World, effect: Effect) -> tuple[World, Answer | LeasesListed | 
             at = NAMES.index(read.name)
             now, version = world.leases[at], str(world.version + 1)
             if (now.uid, now.version if now.uid else "") != (read.uid, read.version if read.uid else ""):
-                return world, Answer(number, Outcome.REFUSED)
+                return world, Answered(number, Outcome.REFUSED)
             uid = "" if isinstance(effect, DeleteLease) else read.uid or version
             lease = read.lease if uid else None
             world = _with_lease(world, at, LeaseRead(read.name, version, uid, lease))
-            return world, Answer(number, Outcome.YES, version, uid)
+            return world, Answered(number, Outcome.YES, version, uid)
         case SwapAssignment(number, version, uid, assignment):
             seen = world.assignment
             if (seen.uid, seen.version if seen.uid else "") != (uid, version if uid else ""):
-                return world, Answer(number, Outcome.REFUSED)
+                return world, Answered(number, Outcome.REFUSED)
             version = str(world.version + 1)
             seen = AssignmentRead(version, uid or version, assignment)
             world = world._replace(assignment=seen, version=world.version + 1)
-            return world, Answer(number, Outcome.YES, version, seen.uid)
+            return world, Answered(number, Outcome.YES, version, seen.uid)
         case _:
             raise AssertionError(effect)
 

@@ -12,7 +12,7 @@ from kopf_selectcache.core.store.record import is_older
 from .records import Assignment, AssignmentRead, Lease, LeaseRead, replica_of
 from .replica import (
     NEVER,
-    Answer,
+    Answered,
     AssignmentSeen,
     CaughtUp,
     Drained,
@@ -22,13 +22,13 @@ from .replica import (
     LeaseRequest,
     LeaseSeen,
     LeasesListed,
-    Leave,
     Left,
     Other,
     Outcome,
     Phase,
+    Resign,
     Stage,
-    Start,
+    StartRange,
     State,
     Stop,
     Term,
@@ -93,7 +93,7 @@ class Turn:
                 self._take_list(request, reads)
             case AssignmentSeen(read, request):
                 self._see_assignment(read, request)
-            case Answer():
+            case Answered():
                 self._answer(input_)
             case Warmed(range_, ticket):
                 self.state.warmths = tuple(
@@ -104,12 +104,12 @@ class Turn:
                 for hold in self.state.holds:
                     if hold.stage is Stage.CATCHING_UP and (hold.range, hold.term) in ranges:
                         self._replace(replace(hold, stage=Stage.ACTING))
-                        self.effects.append(Start(hold.range, hold.term))
+                        self.effects.append(StartRange(hold.range, hold.term))
             case Drained(range_, term, is_clean):
                 for hold in self.state.holds:
                     if (hold.range, hold.term, hold.stage) == (range_, term, Stage.DRAINING):
                         self._replace(replace(hold, stage=Stage.DRAINED, is_clean=is_clean))
-            case Leave():
+            case Resign():
                 self.state.is_leaving = True
 
     def _replace(self, hold: Hold) -> None:
@@ -190,7 +190,7 @@ class Turn:
         elif read.uid and not is_older(read.version, known.version):
             self._adopt(read)
 
-    def _answer(self, answer: Answer) -> None:
+    def _answer(self, answer: Answered) -> None:
         """Take in the answer to a swap, or the failure of a list or read."""
         state = self.state
         if state.renewal is not None and state.renewal.number == answer.request:
@@ -213,7 +213,7 @@ class Turn:
             state.reading, state.read_after = None, self.now + self.timing.retry
             state.wants_read = True
 
-    def _renewed(self, request: LeaseRequest, answer: Answer) -> None:
+    def _renewed(self, request: LeaseRequest, answer: Answered) -> None:
         state = self.state
         if answer.outcome is not Outcome.YES:
             state.renew_after = self.now + self.timing.retry
@@ -237,7 +237,7 @@ class Turn:
         state.renewed_at = max(state.renewed_at, request.sent_at)
         self._expire()
 
-    def _buried(self, request: LeaseRequest, answer: Answer) -> None:
+    def _buried(self, request: LeaseRequest, answer: Answered) -> None:
         state = self.state
         if answer.outcome is not Outcome.YES:
             state.wants_list, state.bury_after = True, self.now + self.timing.retry

@@ -41,20 +41,20 @@ from .replica import (
     CatchUp,
     Clear,
     Cool,
+    Decline,
     DeleteLease,
     Drain,
     Effect,
     Hold,
     Input,
+    LeaseListing,
     LeaseRequest,
     Left,
-    Listing,
     ListLeases,
     Other,
     Phase,
     ReadAssignment,
     Reading,
-    Refuse,
     Stage,
     State,
     SwapAssignment,
@@ -69,17 +69,17 @@ from .replica import (
 )
 
 
-class Step(Struct, frozen=True):
+class Transition(Struct, frozen=True):
     state: State
     effects: tuple[Effect, ...]
 
 
-def step(state: State, input_: Input, at: float) -> Step:
+def step(state: State, input_: Input, at: float) -> Transition:
     """Take an input in, at a time of the local clock. The given state stays as it is."""
     turn = _Pursuit(state, at)
     turn.take(input_)
     turn.pursue()
-    return Step(turn.state, tuple(turn.effects))
+    return Transition(turn.state, tuple(turn.effects))
 
 
 class _Pursuit(Turn):
@@ -176,7 +176,7 @@ class _Pursuit(Turn):
                 f" this replica divides {state.options.ranges} by {state.options.by!r} ({state.options.hash})"
             )
             state.phase = Phase.REFUSED
-            self.effects.append(Refuse(state.refusal))
+            self.effects.append(Decline(state.refusal))
         elif not rivals:
             self._make_anew(seen)
 
@@ -355,7 +355,7 @@ class _Pursuit(Turn):
             )
         if state.wants_list and state.listing is None and self.now >= state.list_after:
             mine = state.mine.version if state.mine is not None else ""
-            state.listing = Listing(self._number(), self.now, mine, nonce, owners)
+            state.listing = LeaseListing(self._number(), self.now, mine, nonce, owners)
             self.effects.append(ListLeases(state.listing.number))
         if state.wants_read and state.reading is None and self.now >= state.read_after:
             version = state.seen.version if state.seen is not None else ""

@@ -85,7 +85,7 @@ class Outcome(StrEnum):
     """Nobody knows whether it was done, or will be."""
 
 
-class Answer(Struct, frozen=True):
+class Answered(Struct, frozen=True):
     """The answer to a request; with the version and uid of the new object if it was done."""
 
     request: int
@@ -123,12 +123,12 @@ class Drained(Struct, frozen=True):
     """False if the last write of a handler may still arrive, since it was cancelled."""
 
 
-class Leave(Struct, frozen=True):
+class Resign(Struct, frozen=True):
     """Free everything and end."""
 
 
 Input: TypeAlias = (
-    Tick | LeaseSeen | LeasesListed | AssignmentSeen | Answer | Warmed | CaughtUp | Drained | Leave
+    Tick | LeaseSeen | LeasesListed | AssignmentSeen | Answered | Warmed | CaughtUp | Drained | Resign
 )
 
 
@@ -191,7 +191,7 @@ class CatchUp(Struct, frozen=True):
     term: Term
 
 
-class Start(Struct, frozen=True):
+class StartRange(Struct, frozen=True):
     """Act for a range: replay all of its keys."""
 
     range: int
@@ -217,7 +217,7 @@ class Left(Struct, frozen=True):
     """All is freed: the process may end."""
 
 
-class Refuse(Struct, frozen=True):
+class Decline(Struct, frozen=True):
     """Don't run: living replicas divide the work in another way."""
 
     why: str
@@ -232,11 +232,11 @@ Effect: TypeAlias = (
     | Warm
     | Cool
     | CatchUp
-    | Start
+    | StartRange
     | Drain
     | Stop
     | Left
-    | Refuse
+    | Decline
 )
 
 
@@ -305,7 +305,7 @@ class LeaseRequest(Struct, frozen=True):
     """The identities that are dead once it is done."""
 
 
-class Listing(Struct, frozen=True):
+class LeaseListing(Struct, frozen=True):
     """A list of all Leases that is under way, and what was known when it began."""
 
     number: int
@@ -361,7 +361,7 @@ class State(Struct):
     """Identities that own ranges, and never act again."""
     burial: LeaseRequest | None = None
     bury_after: float = NEVER
-    listing: Listing | None = None
+    listing: LeaseListing | None = None
     list_after: float = NEVER
     wants_list: bool = False
 

@@ -1,4 +1,6 @@
-"""The inputs of the protocol machine: pages, events, bookmarks and refusals; URL parameters of versions."""
+"""The inputs of the protocol machine: pages, events, bookmarks and refusals. Also the URL parameters of
+versions, and the delay before a request is repeated.
+"""
 
 from __future__ import annotations
 

@@ -12,11 +12,12 @@ from kopf_selectcache.core.assignment.machine import step
 from kopf_selectcache.core.assignment.records import Assignment, AssignmentRead, Lease, LeaseRead, Share
 from kopf_selectcache.core.assignment.rendezvous import desired_owners
 from kopf_selectcache.core.assignment.replica import (
-    Answer,
+    Answered,
     AssignmentSeen,
     CatchUp,
     CaughtUp,
     Cool,
+    Decline,
     DeleteLease,
     Drain,
     Drained,
@@ -24,15 +25,14 @@ from kopf_selectcache.core.assignment.replica import (
     Input,
     LeaseSeen,
     LeasesListed,
-    Leave,
     Left,
     ListLeases,
     Options,
     Outcome,
     Phase,
     ReadAssignment,
-    Refuse,
-    Start,
+    Resign,
+    StartRange,
     State,
     Stop,
     SwapAssignment,
@@ -90,24 +90,24 @@ class Replica:
                     read.version if read.uid else "",
                     read.uid,
                 ):
-                    return Answer(number, Outcome.REFUSED)
+                    return Answered(number, Outcome.REFUSED)
                 self.write(read.name, read.lease)
-                return Answer(number, Outcome.YES, str(self.version), "u")
+                return Answered(number, Outcome.YES, str(self.version), "u")
             case DeleteLease(number, read) if self.is_up:
                 del self.leases[read.name]
-                return Answer(number, Outcome.YES)
+                return Answered(number, Outcome.YES)
             case SwapAssignment(number, version, uid, assignment) if self.is_up:
                 if (self.assignment.version, self.assignment.uid) != (version, uid):
-                    return Answer(number, Outcome.REFUSED)
+                    return Answered(number, Outcome.REFUSED)
                 self.version += 1
                 self.assignment = AssignmentRead(str(self.version), "u", assignment)
-                return Answer(number, Outcome.YES, str(self.version), "u")
+                return Answered(number, Outcome.YES, str(self.version), "u")
             case Warm(range_, ticket):
                 return Warmed(range_, ticket)
             case CatchUp(range_, term):
                 return CaughtUp(((range_, term),))
             case ListLeases(number) | ReadAssignment(number) | SwapLease(number) | SwapAssignment(number):
-                return Answer(number, Outcome.NO_ANSWER)
+                return Answered(number, Outcome.NO_ANSWER)
             case _:
                 return None
 
@@ -150,8 +150,8 @@ def test_a_replica_alone_works_after_the_time_of_one_write() -> None:
     assert replica.acting() == []
     replica.run(5.0)
     assert replica.acting() == [0, 1]
-    assert [each for each in replica.effects if isinstance(each, Start)] == [
-        Start(each, Term("aa-1-4", 1)) for each in (0, 1)
+    assert [each for each in replica.effects if isinstance(each, StartRange)] == [
+        StartRange(each, Term("aa-1-4", 1)) for each in (0, 1)
     ]
 
 
@@ -253,7 +253,7 @@ def test_21_a_replica_that_divides_in_another_way_does_not_start_beside_others()
     assert replica.acting() == []
     replica.at = 10.0
     replica.give(LeaseSeen(replica.write("web-2", Lease("web-2/bb-1", "n", written=1.0))), Tick())
-    assert isinstance(replica.effects[-1], Refuse)
+    assert isinstance(replica.effects[-1], Decline)
     assert replica.condition == (
         "web-2 divides 2 ranges by 'object' (fnv1a-64);"
         " this replica divides 2 by 'namespace' (mixed-fnv1a-64)"
@@ -352,7 +352,7 @@ def test_21_a_renewal_whose_lease_was_taken_right_after_it_begins_a_new_life() -
     replica.state = step(replica.state, Tick(), replica.at).state
     replica.state.mine = LeaseRead("web-1", "900", "u", Lease())
     replica.effects.clear()
-    replica.give(Answer(renewal.request, Outcome.YES, "899", "u"))
+    replica.give(Answered(renewal.request, Outcome.YES, "899", "u"))
     assert [type(each) for each in replica.effects[:2]] == [Stop, Stop]
     assert identity_of(replica.state) == "web-1/aa-2"
 
@@ -395,7 +395,7 @@ def test_of_an_owner_without_a_lease_one_waits_for_the_time_of_a_lease(*, is_kno
     other.give(Tick())
     other.run(before + 120.0)
     assert other.acting() == [0, 1]
-    taken = [each for each in other.effects if isinstance(each, Start)]
+    taken = [each for each in other.effects if isinstance(each, StartRange)]
     assert len(taken) == 2
     assert all(hold.since >= before + other.state.options.timing.lease for hold in other.state.holds)
     other.run(before + 200.0)
@@ -449,7 +449,7 @@ def test_21_it_stops_after_a_restore_of_the_server() -> None:
 def test_when_it_leaves_it_drains_frees_and_gives_its_lease_back() -> None:
     replica = working()
     replica.effects.clear()
-    drains = [each for each in replica.give(Leave()) if isinstance(each, Drain)]
+    drains = [each for each in replica.give(Resign()) if isinstance(each, Drain)]
     assert len(drains) == 2
     assert replica.leases["web-1"].lease == Lease("web-1/aa-1", "aa-1-4", is_leaving=True, written=6.0)
     assert replica.acting() == [0, 1], "its handlers may finish"
@@ -464,7 +464,7 @@ def test_an_answer_that_nobody_waits_for_changes_nothing() -> None:
     replica = working()
     replica.give(Tick())
     before = replica.state
-    replica.give(Answer(9999, Outcome.YES, "7", "u"), Drained(0, Term("old", 1)), Warmed(0, 9999))
+    replica.give(Answered(9999, Outcome.YES, "7", "u"), Drained(0, Term("old", 1)), Warmed(0, 9999))
     replica.give(LeasesListed(9999, ()), AssignmentSeen(AssignmentRead(), 9999))
     assert replica.state == before
 
@@ -473,7 +473,7 @@ def test_a_given_state_stays_as_it_is() -> None:
     replica = working()
     before = replica.state
     kept = replace(before)
-    step(before, Leave(), 1000.0)
+    step(before, Resign(), 1000.0)
     assert before == kept
 
 
