@@ -105,6 +105,9 @@ def test_the_structure_keeps_within_its_targets() -> None:
     assert count_layers(ROOT / "setup.cfg") <= 13  # Set before `reconciler` and `sharding`.
     assert find_cycles(PACKAGE) == []
     assert is_met("store files", [count_files(ROOT / PACKAGE / "core" / "store")])
+    product = parse_files(find_product(ROOT / PACKAGE))
+    assert len(product) <= ROWS["product"].target[2]
+    assert find_shared_names(product, ROOT / PACKAGE) == {}
 
 
 def test_the_informer_keeps_within_its_targets() -> None:
