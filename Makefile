@@ -108,7 +108,7 @@ proofs: $(INSTALLED)  ## Run the tests that seeded bugs name, and no others: eac
 	$(PY) -m pytest $(WAITING) $(ARGS) @build/proofs
 
 # The tests that find most for their time: those of what others build on, without proofs, random bytes and processes.
-FAST := $(addprefix tests/,core selectors settings cache reactions)
+FAST := $(addprefix tests/,core selectors settings cache reactions messages mutants)
 NOT_FAST := $(ENUMERATIONS) $(addprefix tests/,core/test_scanner.py cache/test_deep_stacks.py)
 
 quick: $(INSTALLED)  ## Run the tests of core, selectors, settings, cache and reactions, without enumerations: half a minute on two processors.

@@ -125,8 +125,9 @@ class Row(NamedTuple):
     """For metrics. Of a refusal, its status code is the reason."""
     repeats: bool = False
     """True if the same request would fail again, until a person helps."""
-    fetch: str | None = ""
-    """The arguments of reads that ask the server meanwhile; None if they would fail as well."""
+    meanwhile: str | None = ""
+    """For a stalled cache: the arguments of `fetch`, which asks the server meanwhile; None if that would fail
+    as well."""
 
 
 _RETRIED = "The cache keeps retrying"
@@ -224,7 +225,7 @@ CAUSES = (
         flag="transform",
         reason=MetricReason.TRANSFORM,
         repeats=True,
-        fetch="whole=True",
+        meanwhile="whole=True",
     ),
     Row(
         Lost,
@@ -234,7 +235,7 @@ CAUSES = (
         flag="too_large",
         reason=MetricReason.GARBLED,
         repeats=True,
-        fetch=None,
+        meanwhile=None,
     ),
     Row(Lost, "%(resource)s: %(why)s", _RETRIED, flag="garbled", reason=MetricReason.GARBLED),
     Row(Lost, "%(resource)s: %(why)s", _RETRIED, reason=MetricReason.LOST),
@@ -625,8 +626,8 @@ class Condition:
         if status.health is not Health.STALLED:
             return remedy
         template = "%(remedy)s"
-        if row.fetch is not None:
-            reads = f"{call_of('fetch', row.fetch)} and {call_of('fetch_list', row.fetch)}"
+        if row.meanwhile is not None:
+            reads = f"{call_of('fetch', row.meanwhile)} and {call_of('fetch_list', row.meanwhile)}"
             template += f"\nMeanwhile, {reads} ask the server"
         if self._site.has_command:
             template += f"\nTo see what the server answers: {CHECK}"

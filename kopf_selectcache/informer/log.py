@@ -71,7 +71,7 @@ class StateLog:
         self._since = clock()
         self._unreadable: Mapping[tuple[str, str], UnreadableRecord] = {}  # Those that the log has named.
         self.level = logging.INFO
-        """The level of the line that the cache is complete: after a warning always that of other lines."""
+        """The level of the line that the cache is synced. After a warning, it is INFO again."""
         self._next_line = float("-inf")  # The earliest time of the next line about unreadable objects.
 
     def begin(self, resolving: Condition, streams: Collection[Condition]) -> None:

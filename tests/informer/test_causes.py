@@ -10,11 +10,11 @@ import pytest
 from kopf_selectcache import Forbidden, Selector, StateError
 from kopf_selectcache._errors import NO_CAUSE, Cause
 from kopf_selectcache.cache.errors import for_request
-from kopf_selectcache.core.protocol.machine import Lost, Silent
+from kopf_selectcache.core.protocol.machine import NEEDING_A_PERSON, Lost, Silent
 from kopf_selectcache.core.protocol.messages import Refusal
 from kopf_selectcache.core.selection.grammar import FieldTerm, Unselected
 from kopf_selectcache.errors import Stalled
-from kopf_selectcache.informer.health import SEVERAL, Condition, Health, Mistake, cause_of
+from kopf_selectcache.informer.health import CAUSES, SEVERAL, Condition, Health, Mistake, cause_of
 from kopf_selectcache.informer.memory import Evicted, Excess
 from tests.messages.states import Subject
 from tests.rows import each_row
@@ -105,3 +105,9 @@ def test_the_error_of_a_read_has_the_cause_of_its_cache() -> None:
 )
 def test_a_selector_that_is_ignored_is_ignored_again(failure: Lost | Unselected) -> None:
     assert cause_of(failure) == NO_CAUSE
+
+
+def test_streams_repeat_slowly_what_only_a_person_can_mend() -> None:
+    """Invalid credentials are the exception: others come with the next login."""
+    needing = {code for row in CAUSES if row.health not in (None, Health.UNAUTHORIZED) for code in row.codes}
+    assert needing == NEEDING_A_PERSON

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import logging
+
 from tests.messages.every import PROVOKED
 from tests.messages.provoked import TABLE
 
 if __name__ == "__main__":
-    TABLE.write_text(PROVOKED.write())
+    logging.getLogger().addHandler(logging.NullHandler())
+    before = TABLE.read_text()
+    TABLE.write_text(after := PROVOKED.write())
+    print(f"{TABLE.name}: {'as it was' if after == before else 'written anew'}")

@@ -66,7 +66,7 @@ def test_a_seeded_bug_can_be_applied_in_one_place_and_makes_a_difference(
     mutant: Mutant | FeatureMutant,
 ) -> None:
     source = source_of(f"kopf_selectcache/{mutant.file}")
-    assert source.count(mutant.old) == 1
+    assert source.count(mutant.old) == 1, f"the text is not in one place of {mutant.file}: adapt its `old`"
     assert mutant.new != mutant.old
 
 

@@ -533,8 +533,12 @@ def _complete(known: Known, version: str, *, exact: bool) -> Step:
     return Step(Watching(known, version), (Commit(version, restored=older),))
 
 
+NEEDING_A_PERSON = frozenset({400, 403, 404, 405, 422})
+"""Status codes of refusals that last until a person helps: the request is repeated slowly."""
+
+
 def _refused(state: Listing | Filling | Watching, refusal: Refusal) -> Step:
-    wait, slow = refusal.retry_after or 0.0, refusal.code in (400, 403, 404, 405, 422)
+    wait, slow = refusal.retry_after or 0.0, refusal.code in NEEDING_A_PERSON
     if isinstance(state, Listing):
         if (
             not slow
