@@ -336,10 +336,11 @@ def _facts_of_permission(subject: Subject, site: Site) -> Iterator[tuple[str, st
 
 def _facts_of_eviction(evicted: Evicted) -> Iterator[tuple[str, str]]:
     objects, size, limit, total = evicted.excess
+    held = readable(size) if total is None else f"{readable(size)} of {readable(total)}"
     yield "store", "cache for the new filter" if evicted.is_next else "cache"
     yield "limit", f"{'max_bytes=' if total is None else 'settings.selectcache.max_bytes = '}{limit!r}"
-    yield "grown", "it" if total is None else f"all caches together, {readable(total)},"
-    yield "held", f"it had {counted(objects, 'object')} with {clipped(evicted.filter, 200)}, {readable(size)}"
+    yield "grown", "it" if total is None else "all caches together"
+    yield "held", f"it had {counted(objects, 'object')} with {clipped(evicted.filter, 200)}, {held}"
     again = f"The cache retries about every {RETRY_EVICTED_SECONDS / 60:g} minutes"
     meanwhile = f"{again}\nMeanwhile, {call_of('fetch')} asks the server"
     yield "then", "The previous filter is still in use" if evicted.is_next else meanwhile

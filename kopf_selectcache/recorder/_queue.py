@@ -11,7 +11,6 @@ with equally many, one that has a Normal gives up one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
@@ -55,19 +54,19 @@ class _Lane:
     def __bool__(self) -> bool:
         return bool(self._objects)
 
-    def __iter__(self) -> Iterator[Obj]:
-        """Yield the objects, the one whose turn it is first."""
-        return iter(self._objects)
-
     def count(self, obj: Obj) -> int:
         return len(self._objects.get(obj, ()))
 
     def put(self, obj: Obj, item: WaitingWrite) -> None:
         self._objects.setdefault(obj, {})[item.key] = item
 
+    def next_object(self) -> Obj:
+        """Return the object whose turn it is."""
+        return next(iter(self._objects))
+
     def take(self) -> WaitingWrite:
         """Take the oldest Event of the object whose turn it is."""
-        obj = next(iter(self))
+        obj = self.next_object()
         item = self.take_oldest(obj)
         if (rest := self._objects.pop(obj, None)) is not None:
             self._objects[obj] = rest  # Its next turn comes after those of the others.
@@ -91,6 +90,10 @@ class WriteQueue:
         self._bound = bound
         self._places: dict[str, tuple[Obj, WaitingWrite]] = {}
         self._normals, self._warnings = _Lane(), _Lane()
+        self._sizes: dict[tuple[int, bool], dict[Obj, None]] = {}
+        """The objects by the number of Events that wait, and whether a Normal is among them. A full queue
+        drops one for each that comes: a search would take the thread of the caller 2 ms each time."""
+        self._largest = 0
         self._turns = 0
 
     def __len__(self) -> int:
@@ -105,8 +108,10 @@ class WriteQueue:
             waiting.event, waiting.is_new = item.event, waiting.is_new or item.is_new
             return Added(is_replacement=True, dropped=None)
         obj = _object_of(item.event)
+        before = self._size(obj)
         self._lane(item).put(obj, item)
         self._places[item.key] = obj, item
+        self._resize(obj, before)
         return Added(is_replacement=False, dropped=self._drop() if len(self) > self._bound else None)
 
     def take(self) -> WaitingWrite:
@@ -116,17 +121,22 @@ class WriteQueue:
         if self._normals and (is_turn_of_normals or not self._warnings):
             lane = self._normals
         self._turns = self._turns + 1 if self._normals and self._warnings else 0
+        obj = lane.next_object()
+        before = self._size(obj)
         item = lane.take()
-        del self._places[item.key]
+        self._forget(obj, item, before)
         return item
 
     def take_key(self, key: str) -> WaitingWrite | None:
         """Take the waiting state of this Event; None if none waits."""
-        known = self._places.pop(key, None)
+        known = self._places.get(key)
         if known is None:
             return None
         obj, item = known
-        return self._lane(item).take_key(obj, key)
+        before = self._size(obj)
+        self._lane(item).take_key(obj, key)
+        self._forget(obj, item, before)
+        return item
 
     def find(self, key: str) -> WaitingWrite | None:
         """Return the waiting state of this Event; None if none waits."""
@@ -138,15 +148,35 @@ class WriteQueue:
 
     def _drop(self) -> WaitingWrite:
         """Take an Event of the object with the most of them."""
-        normals, warnings = self._normals, self._warnings
-
-        def size(obj: Obj) -> tuple[int, bool]:
-            return normals.count(obj) + warnings.count(obj), normals.count(obj) > 0
-
-        obj = max(dict.fromkeys((*normals, *warnings)), key=size)
-        item = (normals if normals.count(obj) else warnings).take_oldest(obj)
-        del self._places[item.key]
+        with_normals = self._sizes.get((self._largest, True))
+        obj = next(iter(with_normals or self._sizes[self._largest, False]))
+        before = self._size(obj)
+        item = (self._normals if with_normals else self._warnings).take_oldest(obj)
+        self._forget(obj, item, before)
         return item
+
+    def _forget(self, obj: Obj, item: WaitingWrite, before: tuple[int, bool]) -> None:
+        del self._places[item.key]
+        self._resize(obj, before)
+
+    def _size(self, obj: Obj) -> tuple[int, bool]:
+        normals = self._normals.count(obj)
+        return normals + self._warnings.count(obj), normals > 0
+
+    def _resize(self, obj: Obj, before: tuple[int, bool]) -> None:
+        """Keep the objects by size, after the size of one has changed by one."""
+        after = self._size(obj)
+        if before[0]:
+            same = self._sizes[before]
+            del same[obj]
+            if not same:
+                del self._sizes[before]
+        if after[0]:
+            self._sizes.setdefault(after, {})[obj] = None
+        if after[0] > self._largest:
+            self._largest = after[0]
+        elif not ({(self._largest, True), (self._largest, False)} & self._sizes.keys()):
+            self._largest -= 1
 
 
 def _object_of(event: Event) -> Obj:

@@ -519,9 +519,8 @@ def test_the_cache_that_grows_beyond_the_budget_of_all_is_let_go_and_no_other(to
                 pods = sum(map(weight, records(*many(4))))
                 total = pods + sum(map(weight, secrets.state.store.records()[0]))
                 assert (
-                    f"because all caches together, {readable(total)}, exceeded"
-                    f" settings.selectcache.max_bytes = '64Ki': it had 4 objects with labels='app=web',"
-                    f" {readable(pods)}" in error.what
+                    "because all caches together exceeded settings.selectcache.max_bytes = '64Ki': it had 4"
+                    f" objects with labels='app=web', {readable(pods)} of {readable(total)}" in error.what
                 )
                 assert "Or raise settings.selectcache.max_bytes = '64Ki'\n" in error.remedy
                 (line,) = told()
@@ -597,6 +596,20 @@ def test_it_comes_back_when_objects_were_deleted(told: Told) -> None:
             await environment.synced()
             assert len(environment.cache.list("pods", labels="app=web")) == 5
             assert not environment.informer.state.message
+
+    run(main())
+
+
+def test_a_cache_that_is_let_go_again_by_the_limit_of_all_is_told_once(told: Told) -> None:
+    async def main() -> None:
+        lists = [listed("100", *many(7)), listed("200", *many(8)), listed("300", *many(5))]
+        async with (
+            Server(lists=lists) as server,
+            operating(server, selectors={"pods": "app=web"}, max_bytes=LIMIT) as environment,
+        ):
+            await environment.synced()
+            assert len(environment.time.slept) == 2
+            assert len(told()) == 1
 
     run(main())
 

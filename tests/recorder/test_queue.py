@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from dataclasses import replace
 from typing import Any
@@ -119,3 +120,20 @@ def test_the_queue_is_bounded_and_loses_nothing_in_silence(steps: Any, bound: in
             del model[dropped.key]
         assert len(made) == len(model) <= bound
     assert sorted(take_all(made)) == sorted(model)
+
+
+def test_an_event_that_is_given_up_costs_no_search_of_the_objects() -> None:
+    made, _ = queue(*(f"p{number}-1" for number in range(1000)), bound=1000)
+    calls = 0
+
+    def count(*_: object) -> None:
+        nonlocal calls
+        calls += 1
+
+    further = item("further-1")
+    sys.setprofile(count)
+    try:
+        assert made.add(further).dropped is not None
+    finally:
+        sys.setprofile(None)
+    assert calls < 500
