@@ -168,8 +168,8 @@ class Correlator:
     ...     pulled = Occurrence(Reporter("webapps"), web, EventType.NORMAL, "Pulled", "Pulled the image")
     ...     verdict = correlator.correlate(pulled, now)
     ...     print(verdict.is_new, verdict.event.name, verdict.event.count)
-    True web.1fe2efd984001ce4 1
-    False web.1fe2efd984001ce4 2
+    True web.fa0123fa61cca15f 1
+    False web.fa0123fa61cca15f 2
     """
 
     def __init__(self, limits: Limits) -> None:

@@ -51,10 +51,10 @@ def _swap(loop: asyncio.AbstractEventLoop | None, task: asyncio.Task[Any] | None
     former = running_loop()
     current = None if former is None else asyncio.current_task(former)
     if former is not None and current is not None:
-        asyncio._leave_task(former, current)  # noqa: SLF001
-    asyncio._set_running_loop(loop)  # noqa: SLF001
+        asyncio._leave_task(former, current)  # It is documented.  # noqa: SLF001
+    asyncio._set_running_loop(loop)  # It is documented.  # noqa: SLF001
     if loop is not None and task is not None:
-        asyncio._enter_task(loop, task)  # noqa: SLF001
+        asyncio._enter_task(loop, task)  # It is documented.  # noqa: SLF001
     return former, current
 
 

@@ -356,6 +356,21 @@ def test_a_refusal_of_a_second_attempt_leaves_the_outcome_unknown() -> None:
     assert isinstance(run(model, WRITES["merge"]), Unsettled)
 
 
+class DeletedAfterTheRead(Model):
+    """Somebody deletes the object between the read and the second attempt."""
+
+    async def get(self, *given: Any, **options: Any) -> bytes:
+        found = await super().get(*given, **options)
+        self.obj = None
+        return found
+
+
+@each_row(("given", "is_done"), [("delete of a uid", True), ("replace with a version", False)])
+def test_an_object_that_is_deleted_before_the_second_attempt_is_gone(given: str, is_done: bool) -> None:
+    outcome = run(DeletedAfterTheRead(("dropped",)), WRITES[given])
+    assert outcome == b"" if is_done else is_gone(outcome)
+
+
 def test_reading_back_is_repeated() -> None:
     model = Model(("lost",))
     model.reads = [

@@ -116,7 +116,7 @@ async def test_8_handlers_are_fed_again_once_no_object_is_unreadable(
 async def test_8_handlers_are_fed_again_once_the_cache_is_small_enough(
     registry: kopf.OperatorRegistry, events: Events, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kopf_selectcache.informer.swap.AGAIN", 0.1)
+    monkeypatch.setattr("kopf_selectcache.informer.swap.RETRY_EVICTED_SECONDS", 0.1)
     filters = {KEY: selectcache.Cached("", max_bytes=65_536)}
     async with serving(config("a")) as cluster, feeding(registry, cluster, filters=filters) as settings:
         await until(lambda: events)

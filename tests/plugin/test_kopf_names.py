@@ -202,8 +202,9 @@ def is_private(name: str) -> bool:
     return name.startswith("_") and not name.startswith("__")
 
 
-STANDARD = {"_actions", "_replace"}
-"""Names of the standard library: those of tuples are public, and argparse has no public list of options."""
+STANDARD = {"_actions", "_asdict", "_enter_task", "_leave_task", "_replace", "_set_running_loop"}
+"""Names of the standard library: those of tuples are public, asyncio documents its own for authors of loops,
+and argparse has no public list of options."""
 
 
 @pytest.mark.no_cover

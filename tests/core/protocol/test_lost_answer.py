@@ -205,6 +205,7 @@ def test_an_object_with_a_part_that_was_to_be_removed_is_not_the_result_of_a_rep
     found = there(version="6") | {"data": {"a": "1"}, "status": {"b": "2"}}
     assert is_result(given, found)
     assert not is_result(given, found | {"data": {"a": "1", "c": "3"}})
+    assert not is_result(given, there("another", version="6") | {"data": {"a": "1"}})
 
 
 def test_of_a_replaced_status_nothing_else_is_compared() -> None:
