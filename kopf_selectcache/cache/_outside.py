@@ -1,4 +1,6 @@
-"""One object of a split cache: inside of the filter, outside, or absent."""
+"""One object of a split cache: inside of the filter, outside, or absent. And the objects outside of a
+filter whose namespaces come and go.
+"""
 
 from __future__ import annotations
 

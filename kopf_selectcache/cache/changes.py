@@ -1,4 +1,6 @@
-"""Changes of cached objects, for handlers and background tasks, and the wait for the end of an object."""
+"""Changes of cached objects, for handlers and background tasks, and the reads that wait: until all kinds are
+synced, until an object is as it should be, and until it is gone.
+"""
 
 from __future__ import annotations
 

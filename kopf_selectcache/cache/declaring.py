@@ -1,4 +1,4 @@
-"""Kinds that come and go: declares, replaces and ends caches at run time."""
+"""Kinds that come and go: declares, replaces and ends caches at run time, and plans what that would do."""
 
 from __future__ import annotations
 

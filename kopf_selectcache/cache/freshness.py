@@ -1,4 +1,4 @@
-"""Freshness: waits until the cache of a kind is as new as the event that called a handler.
+"""Freshness: waits until the cache of a kind is as new as the event that called a handler, or as `at_least=`.
 
 Kopf's watch and the watches of the cache are independent connections. If a handler lists the siblings of its
 object, it must see the state of the event that called it, or a newer one: perhaps no later event calls it

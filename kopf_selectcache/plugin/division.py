@@ -1,4 +1,6 @@
-"""Division: what the replicas of an operator divide, as its handlers say; and how it becomes a replica."""
+"""Division: what the replicas of an operator divide, as its handlers say; how it becomes a replica; and
+which of them writes the configuration of webhooks.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Knowledge: what Kopf was told of the objects of a kind, by the feed of its cache and by its own watch.
 
 Kopf knows objects by their uids. Kopf's own watch begins where the cache cannot go on, and ends where the
-cache can (`OwnWatch`). Neither repeats what the other has told. Pure.
+cache can (`OwnWatch`). Neither repeats what the other has told. Only `Departures` asks the server.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
 """Narrowing: finds the watches of Kopf itself for the operator's handlers, and gives them the filters.
+Warns of a peering that Kopf waits for.
 
 Kopf holds all objects of the kinds that have handlers, with or without a cache beside it, unless its own
 settings have a selector. Kopf takes an object that leaves the selector for deleted, so narrowing is refused

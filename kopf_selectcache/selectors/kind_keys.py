@@ -1,4 +1,6 @@
-"""Checks the keys by which users name a kind. Kubernetes' own are known; of others only the cluster knows."""
+"""Checks the keys, and the classes of other clients, by which users name a kind. Kubernetes' own are known;
+of others only the cluster knows.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Sharding: how several replicas of an operator divide its work. What isn't given is found in the pod."""
+"""Sharding: how several replicas of an operator divide its work, and which kinds have divided caches. What
+isn't given is found in the pod.
+"""
 
 from __future__ import annotations
 

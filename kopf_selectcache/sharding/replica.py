@@ -1,4 +1,4 @@
-"""Replica: one process of an operator that has several, as its settings say."""
+"""Replica: one process of an operator that has several, as its settings say; and if it is ready."""
 
 from __future__ import annotations
 

@@ -107,7 +107,7 @@ def test_a_selector_that_is_ignored_is_ignored_again(failure: Lost | Unselected)
     assert cause_of(failure) == NO_CAUSE
 
 
-def test_streams_repeat_slowly_what_only_a_person_can_mend() -> None:
+def test_streams_repeat_slowly_the_requests_that_only_a_person_can_mend() -> None:
     """Invalid credentials are the exception: others come with the next login."""
     needing = {code for row in CAUSES if row.health not in (None, Health.UNAUTHORIZED) for code in row.codes}
     assert needing == NEEDING_A_PERSON

@@ -600,7 +600,7 @@ def test_it_comes_back_when_objects_were_deleted(told: Told) -> None:
     run(main())
 
 
-def test_a_cache_that_is_let_go_again_by_the_limit_of_all_is_told_once(told: Told) -> None:
+def test_a_cache_that_the_limit_of_all_empties_again_is_logged_once(told: Told) -> None:
     async def main() -> None:
         lists = [listed("100", *many(7)), listed("200", *many(8)), listed("300", *many(5))]
         async with (

@@ -514,6 +514,8 @@ MUTANTS: tuple[Mutant, ...] = (
             PAGE_SIZES + "35_the_limit_of_a_list_follows_the_size_of_its_objects_also_between_its_pages_and_in_the_next_list")),
     Mutant("ask for more objects than the page limit", PAGING, "min(fitting, 2 * self._limit, self._most)", "min(fitting, 2 * self._limit)", 8,
            (PAGE_SIZE + "as_many_objects_are_asked_for_as_make_a_page_of_4_mb_and_never_more_than_the_page_limit",)),
+    Mutant("report a list that is too large as a failure that may pass", "informer/stream_writer.py", "too_large=isinstance(error, TooLarge)", "too_large=False", 8,
+           ("tests/informer/test_lists_too_large.py::test_35_a_first_list_that_is_too_large_says_what_to_do_and_is_shown_once_it_fits",)),
     Mutant("propose a fetch of objects that are too large", "informer/health.py", "        meanwhile=None,\n", "", 8,
            (PAGE_SIZES + "35_a_page_without_an_end_stalls_the_cache_with_the_kind_and_the_setting_and_few_requests",)),
     Mutant("leave the position of an object that is too large out of the message", "informer/reflector.py", "and (last := self._writer.state.pager.greatest)", 'and (last := "")', 8,

@@ -155,7 +155,9 @@ def test_the_tests_that_guard_the_promises_of_bugs_whose_code_is_gone_exist() ->
     known = {mutant.name for mutant in EVERY} | {mistake.name for mistake in MISTAKES}
     unknown = []
     for reason in set(gone().values()):
-        for guard in re.findall(r"`([^`]+)`", reason):
+        guards = re.findall(r"`([^`]+)`", reason)
+        assert guards, f"nothing is named that guards it: {reason}"
+        for guard in guards:
             file, separator, name = guard.partition("::")
             is_known = (ROOT / file).exists() and name in functions(file) if separator else guard in known
             if not is_known and (separator or " " in guard):

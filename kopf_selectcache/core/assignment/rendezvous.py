@@ -1,4 +1,5 @@
-"""Rendezvous: who should own each range, as a function of the replicas that are alive.
+"""Rendezvous: the range of each key, and who should own each range, as a function of the replicas that are
+alive.
 
 Each pair of a range and a replica has a score that nothing else changes. The best pairs come first, and each
 replica gets an equal number of ranges, or one more. So all replicas find the same owners without talking, and
