@@ -368,7 +368,7 @@ class HandlerCalls(ABC):
     def running(self, has: Callable[[ObjectKey], bool]) -> set[asyncio.Task[None]]:
         return self.worker.running(has)
 
-    def release(self, has: Callable[[ObjectKey], bool]) -> None:  # Nothing is to be done.  # noqa: B027
+    def release(self, has: Callable[[ObjectKey], bool]) -> None:  # Nothing to do.  # noqa: B027
         """Runs of ours end by themselves."""
 
     def replay(self, has: Callable[[ObjectKey], bool]) -> None:
