@@ -1,4 +1,4 @@
-"""Answers of the server to requests that the cache cannot answer."""
+"""Reads that ask the server where the cache cannot answer, such as `fetch`, and its answers."""
 
 from __future__ import annotations
 

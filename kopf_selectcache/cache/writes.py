@@ -1,4 +1,4 @@
-"""The writes of `cache.live`, each as the requests that it needs."""
+"""The writes of `cache.live`, each as the requests that it needs, and the adoption of hidden objects."""
 
 from __future__ import annotations
 

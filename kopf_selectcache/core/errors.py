@@ -1,4 +1,5 @@
-"""Errors of the core: facts without advice. `kopf_selectcache.errors` has the errors that users see.
+"""Errors of the core, which are facts without advice, and the reasons that metrics count. Users see those of
+`kopf_selectcache.errors`.
 
 Problem
 ├── BadText        selector text (or a part given as text) that Kubernetes would refuse

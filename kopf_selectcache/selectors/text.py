@@ -1,4 +1,4 @@
-"""The parts of a selector as users write them, parsed and checked. Knows no kinds."""
+"""The parts of a selector as users write them, parsed and checked, and EVERYTHING. Knows no kinds."""
 
 from __future__ import annotations
 

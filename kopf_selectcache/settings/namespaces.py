@@ -1,4 +1,4 @@
-"""Namespaces with a selector each, and the filter that they make with those of the kind and the defaults.
+"""Namespaces with a selector each, the filter that they make with others, and the outside of split caches.
 
 `{'shop': 'tier=gold', ALL_OTHERS: 'app=web'}` becomes one branch for each entry. That of ALL_OTHERS is
 confined by `metadata.namespace!=shop`, so that the branches are disjoint.

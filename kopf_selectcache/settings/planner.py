@@ -1,5 +1,5 @@
 """Planner: turns a declared filter into the smallest set of streams, each with the fewest permissions. Pure:
-it sends no requests.
+it sends no requests. Also the RBAC rules that a cache needs.
 
 The rules, in this order:
 

@@ -1,4 +1,4 @@
-"""BodyView: a read-only view of an object, usable as Kopf's body. Parts are decoded at the first access."""
+"""Lazy forms: `BodyView`, usable as Kopf's body, decodes parts at first access; `Objects` is a lazy list."""
 
 from __future__ import annotations
 
