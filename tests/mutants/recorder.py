@@ -35,7 +35,7 @@ RECORDER: tuple[Mutant, ...] = (
     Mutant("summarize no suppressed occurrence", CORRELATOR, "        self._suppress(occurrence, name, bucket, stamp)\n", "", 19, (COUNTED, SUMMARY, STORY)),
     Mutant("lose suppressed occurrences with their bucket", CORRELATOR, "                self.lost += self._suppressed.pop(forgotten).count\n", "                del self._suppressed[forgotten]\n", 19,
            (COUNTED, CORRELATED + "suppressed_occurrences_of_a_forgotten_bucket_are_counted_as_lost")),
-    Mutant("begin to refill a bucket anew at each refusal", CORRELATOR, ">= _NANOSECOND:\n            return False", ">= _NANOSECOND:\n            bucket.changed = now\n            return False", 19, (STORY, AS_IN_GO)),
+    Mutant("begin to refill a bucket anew at each refusal", CORRELATOR, ">= _NANOSECOND:\n            return False", ">= _NANOSECOND:\n            bucket.changed = now\n            return False", 19, (STORY,)),
     Mutant("cut a message inside of a character", "recorder/events.py", '.decode(errors="ignore") + _ELLIPSIS', '.decode(errors="replace") + _ELLIPSIS', 19,
            (CORRELATED + "texts_are_cut_between_characters",)),
     Mutant("forget the occurrences since a write with its answer", CORRELATOR, "count += max(0, ", "count += 0 * max(0, ", 19,
