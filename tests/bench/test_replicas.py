@@ -1,4 +1,4 @@
-"""What replicas take, the requests by which they agree, and how long ranges are free."""
+"""The memory and requests of replicas, and how long ranges are free."""
 
 from __future__ import annotations
 

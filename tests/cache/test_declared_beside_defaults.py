@@ -1,4 +1,4 @@
-"""What is declared of a kind, beside what the defaults make of it."""
+"""The declaration of a kind beside the defaults."""
 
 from __future__ import annotations
 

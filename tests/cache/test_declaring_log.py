@@ -1,4 +1,4 @@
-"""What is logged of kinds that are declared while the operator runs."""
+"""The log of kinds that are declared while the operator runs."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""What one comparison of a watch with a list costs and shows: whoever waits, leaves or comes later, and
-whatever versions the server has."""
+"""The cost and the result of one comparison of a watch with a list, whoever waits, leaves or comes later, and
+for all kinds of versions.
+"""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ def test_what_left_the_filter_is_not_gone() -> None:
 
 @pytest.mark.parametrize("app", ["web", "db"])
 def test_what_was_replaced_by_another_of_its_name_is_gone_and_the_other_is_not(app: str) -> None:
-    """Whether the other is held or not."""
+    """It makes no difference if the other object is stored."""
     cache = FakeCache([served(app="web")], {"pods": "app=web"})
     uid = departing(cache)
     cache.cluster.delete(served())

@@ -1,4 +1,4 @@
-"""What is noted of the writes of a call, for the brake of handlers."""
+"""The notes about the writes of a call, for the brake of handlers."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""What reads of several objects return: a sequence of which each is made when it is reached, and `as_=` a
-struct."""
+"""Reads of several objects return a sequence that makes each object on access, and a struct for `as_=`."""
 
 from __future__ import annotations
 

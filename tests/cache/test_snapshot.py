@@ -125,8 +125,7 @@ def test_a_body_of_another_kind_or_of_no_object_changes_nothing(change: dict[str
 
 
 def test_where_a_field_is_known_to_the_server_alone_the_stream_counts() -> None:
-    """Whether the body is still in the filter cannot be said; what is held was, as of the stream's
-    version."""
+    """Nobody knows if the body is still in the filter; the stored object was, as of the stream's version."""
     kind = Resource(Kind.unknown("", "Pod", "pods", namespaced=True), "v1", fields_known=False)
     own = pod("mine", version="11", app="web")
     assert (

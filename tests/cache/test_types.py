@@ -1,7 +1,5 @@
-"""What type checkers make of the reads: `make lint` has mypy look at this file, where each line that is wrong
-must be wrong to it.
-
-What needs classes of other clients is in tests/clients/typed.py, which pyright looks at, too.
+"""Type checkers and the reads: `make lint` has mypy look at this file, where each wrong line must be wrong to
+it. Classes of other clients are in tests/clients/typed.py, which pyright looks at, too.
 """
 
 from __future__ import annotations

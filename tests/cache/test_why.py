@@ -213,7 +213,7 @@ def test_a_field_that_a_cache_of_metadata_does_not_have_is_left_to_the_server() 
 
 
 def test_20_the_namespace_of_an_object_that_does_not_exist_is_named() -> None:
-    """Whether the filter excludes the object, or the cache proves that it is absent."""
+    """Either the filter excludes the object, or the cache proves that it is absent."""
     for declared in ("app=web", "", Selector("app=web", namespaces=["shop", "other"])):
         cache = fake(declared)
         found = cache.blocking.why("pods", "web-1", namespace="other")

@@ -1,4 +1,4 @@
-"""What docs/commands.md shows of the commands is what they say."""
+"""The commands print what docs/commands.md shows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a key means in a cluster: whichever form it has, and whatever the cluster answers."""
+"""The meaning of a key in a cluster, in each form, and for each answer of the cluster."""
 
 from __future__ import annotations
 

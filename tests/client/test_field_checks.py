@@ -1,4 +1,4 @@
-"""Whether an object that seems to be outside of a field selector is: what each pair of answers shows."""
+"""An object that seems to be outside of a field selector: the meaning of each pair of answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is played to the operator of examples/10-copied-secrets, played to the same with plain Kopf."""
+"""The scenes of examples/10-copied-secrets, played to the same operator with plain Kopf."""
 
 from __future__ import annotations
 

@@ -51,12 +51,12 @@ def environment(api: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.fixture
 def widgets(environment: Environment) -> str:
-    """What handlers are for."""
+    """The resource that the handlers are for."""
     return f"widgets.{environment.group}"
 
 
 class Told:
-    """What handlers tell, in order."""
+    """The lines that handlers write, in order."""
 
     def __init__(self) -> None:
         self._queue: queue.Queue[Any] = queue.Queue()
@@ -114,7 +114,7 @@ def gone(environment: Environment, name: str = "w") -> bool:
 
 
 def settled(environment: Environment, name: str = "w") -> bool:
-    """Whether Kopf has written what it writes after the last handler."""
+    """True once Kopf has written what follows the last handler."""
     return HANDLED in meta(environment, name).get("annotations", {})
 
 

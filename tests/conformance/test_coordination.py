@@ -1,4 +1,4 @@
-"""What replicas agree by: Leases and ConfigMaps that change by compare-and-swap, and are watched by name."""
+"""Leases and ConfigMaps as replicas use them: they change by compare-and-swap, and are watched by name."""
 
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor

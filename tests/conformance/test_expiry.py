@@ -25,7 +25,7 @@ TOO_OLD = (
 
 @dataclass(frozen=True)
 class Past:
-    """What was asked before all history was forgotten: there were a, b, c, d and then bb came and c went."""
+    """The answers from before all history was forgotten: there were a, b, c and d; bb came and c went."""
 
     place: Place
     page: dict[str, Any]

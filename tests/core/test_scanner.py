@@ -1,5 +1,6 @@
-"""What the scanner finds is what the decoder finds, where both read; and where the decoder gives up, the rest
-is still found."""
+"""The scanner finds what the decoder finds, where both read; where the decoder gives up, the scanner still
+finds the rest.
+"""
 
 from __future__ import annotations
 

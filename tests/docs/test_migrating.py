@@ -32,7 +32,7 @@ WRITTEN = {
     "written": "7",
 }
 OF_OTHERS = ("listed", "written")
-"""What the side `before` needs another client for."""
+"""The lines of the side `before` that need another client."""
 # Tests with that client run these: tests/clients/test_migrating.py.
 OF_CLIENTS = ("import kubernetes",)
 

@@ -20,7 +20,7 @@ LONG = {"endless page", "gzip bomb", "100,000 labels", "watch: 100,000 labels", 
 """They take seconds each: the soak runs them. The default run has small ones in
 tests/faults/test_endless_lists.py and tests/client/test_transport.py."""
 SOME = {each.name for each in ATTACKS[::5]} - LONG
-"""What the default run plays: of each sort, every fifth."""
+"""The worlds of the default run: of each sort, every fifth."""
 
 
 async def played(attack: Attack, folder: Path) -> Outcome:

@@ -427,7 +427,7 @@ def test_what_a_shared_list_brings_besides_is_no_empty_page() -> None:
 
 
 def test_namespaces_with_few_objects_each_are_packed_as_one_kind() -> None:
-    """What was read of one while another was learned from is packed as well."""
+    """An object that was read of one dictionary while another was trained is packed, too."""
     spaces = [f"ns-{number}" for number in range(6)]
     made = {
         space: [{**pod, "metadata": {**pod["metadata"], "namespace": space}} for pod in pods(FEWEST // 2)]

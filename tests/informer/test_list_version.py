@@ -29,8 +29,9 @@ NEWEST: Mapping[str, str] = {}
 
 
 class Server:
-    """What is asked of it, and what it answers: a page of that version, the newest of which grows; or else
-    what it is told to."""
+    """The requests of a stream, and the answers: a page of that version, the newest of which grows; or else
+    the planned answer.
+    """
 
     def __init__(self) -> None:
         self.version = 10
@@ -187,7 +188,7 @@ def test_only_those_that_could_hold_the_same_are_agreed_versions() -> None:
 
 
 def gold(asked: Asked) -> bool:
-    """Whether it is one of the two that keep `EITHER`."""
+    """Return True for one of the two that store `EITHER`."""
     return "tier" in asked.query.get("labelSelector", "")
 
 

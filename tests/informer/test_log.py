@@ -1,5 +1,6 @@
-"""What the log says of a cache that several lists and watches keep: a line for each change of the whole, and
-each cause once."""
+"""The log of a cache with several lists and watches: a line for each change of the whole, and each cause
+once.
+"""
 
 from __future__ import annotations
 

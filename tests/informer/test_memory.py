@@ -90,7 +90,7 @@ def told(caplog: pytest.LogCaptureFixture) -> Told:
 
 @pytest.fixture
 def uncollected() -> Iterator[None]:
-    """What is let go is free at once, and not when garbage is collected."""
+    """The evicted objects are free at once, and not when garbage is collected."""
     gc.collect()
     gc.disable()
     yield

@@ -1,4 +1,4 @@
-"""What Prometheus is shown: every number, under labels that say which kind and nothing else."""
+"""The metrics that Prometheus sees: every number, under labels that show the kind and nothing else."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.kopf_operators import Cluster, declaring, launched, pod, run
 
 @dataclass
 class Watched:
-    """What the collector asks of an informer."""
+    """The part of an informer that the collector reads."""
 
     resource: Resource | None
     key: str = "widgets"

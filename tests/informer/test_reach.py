@@ -1,5 +1,6 @@
-"""What is asked about streams that hold a departure up, and what the answers are worth. When it must be asked
-asked is in test_branches.py."""
+"""Questions about streams that hold a departure up, and the worth of the answers. When to ask is in
+test_branches.py.
+"""
 
 from __future__ import annotations
 
@@ -348,7 +349,7 @@ def test_12_a_list_that_breaks_off_after_its_first_page_settles_nothing() -> Non
 
 @pytest.mark.parametrize("version", ["250", "v8", "7"])
 def test_12_a_list_of_another_version_settles_nothing(version: str) -> None:
-    """What it says is true, but of another time than what the other streams say."""
+    """The answer is true, but of another time than those of the other streams."""
     quiet = Quiet(*names(20), answer=lambda _: page(version=version))
     run(quiet.until(lambda: len(quiet.asked) >= 3 or not quiet.union.unconfirmed))
     assert quiet.shown == names(20)

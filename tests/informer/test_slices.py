@@ -1,4 +1,4 @@
-"""What comes in masses is taken in by slices: everybody else on Kopf's loop goes on in between."""
+"""Masses of objects are read in slices: everybody else on Kopf's loop goes on in between."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Flood:
     def __init__(self, *events: bytes) -> None:
         self.begin = asyncio.Event()
         self.seen: list[str] = []
-        """What versions of the cache somebody else on the loop saw, turn by turn."""
+        """The versions of the cache that somebody else on the loop saw, turn by turn."""
         self.turns: list[int] = []
         """How many turns somebody else had had whenever a piece of the watch was read."""
         self._events = events

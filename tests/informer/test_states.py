@@ -124,7 +124,7 @@ class State:
     line: str
     """How the one line in the log begins."""
     restarted: bool
-    """Whether the probe fails by it, if that is wanted."""
+    """True if the probe fails because of it."""
     cause: tuple[int | None, bool]
     """The code, and whether it is transient. With a code there is a reason."""
 

@@ -17,7 +17,7 @@ from .world import Scope
 A, B = 0, 1
 BOTH = ((A, B),)
 MOST_STATES = 3_000_000
-"""What fits into memory. Larger scopes are explored up to here, the shortest stories first."""
+"""The scope that fits into memory. Larger ones are explored up to here, the shortest stories first."""
 
 
 @pytest.mark.parametrize("scope", SMALL, ids=[scope.name for scope in SMALL])

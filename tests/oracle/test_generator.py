@@ -1,5 +1,6 @@
-"""What the generated cases contain, seen in the stored ones. That they reach all of Go's code:
-test_against_go.py."""
+"""The generated cases, as the stored ones have them. test_against_go.py shows that they reach all of Go's
+code.
+"""
 
 import re
 from collections.abc import Sequence

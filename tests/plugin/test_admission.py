@@ -57,7 +57,7 @@ async def reviewed(
 def test_a_request_that_comes_too_early_is_turned_down_as_one_to_try_again(
     kinds: Any, limit: float, registry: kopf.OperatorRegistry
 ) -> None:
-    """Whether the handler has waited for the caches as long as it may, or has not and read them."""
+    """Either the handler has waited for the caches as long as it may, or it has read them early."""
     kopf.on.validate("pods", registry=registry)(with_cache(kinds=kinds)(lambda cache, **_: names_of(cache)))
 
     async def main() -> None:

@@ -1,4 +1,4 @@
-"""What `with_cache` refuses to decorate, and what it says to write instead."""
+"""The functions that `with_cache` refuses to decorate, and the advice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the log, the probe and the requests of an operator show of the decision about each kind."""
+"""The log, the probe and the requests of an operator show the decision about each kind."""
 
 from __future__ import annotations
 

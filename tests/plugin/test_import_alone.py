@@ -58,11 +58,11 @@ POD = {
     "spec": {"containers": [{"name": "main", "image": "none"}]},
 }
 DIFFERS = re.compile(r"0x[0-9a-f]+|Task-\d+|127[.]0[.]0[.]1:\d+|\[\d{4}-[^]]*\]|\d+[.]\d+ seconds")
-"""What two runs of the same operator differ in."""
+"""The difference between two runs of the same operator."""
 
 
 class Run:
-    """What an operator has asked, logged and told of itself in one run on a cluster of its own."""
+    """The requests, logs and reports of an operator in one run on a cluster of its own."""
 
     def __init__(self, source: str, folder: Path) -> None:
         folder.mkdir()

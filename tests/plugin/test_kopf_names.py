@@ -70,7 +70,7 @@ OWN = {
     "watched_patterns",
     "watching_handlers",
 }
-"""What _kopf.py defines itself, from private attributes of Kopf."""
+"""The names that _kopf.py defines itself, from private attributes of Kopf."""
 SOURCE = Path(__file__).parents[2] / "kopf_selectcache" / "_kopf.py"
 
 

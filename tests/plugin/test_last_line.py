@@ -32,7 +32,7 @@ SENTENCE = (
     " 'web'. Write it like 'app=web,tier in (gold,silver),!legacy'."
 )
 FAILED = "One or more handlers failed."
-"""What Kopf raises last."""
+"""The last error that Kopf raises."""
 WRONG = "settings.selectcache.selectors['v1/pods'] = 'app in web'"
 RIGHT = "settings.selectcache.selectors['v1/pods'] = 'app=web'"
 

@@ -1,4 +1,4 @@
-"""What Kopf watches: when it is advised to watch less, made to, and when both are refused."""
+"""The watches of Kopf: when it is advised to watch less, made to, and when both are refused."""
 
 from __future__ import annotations
 

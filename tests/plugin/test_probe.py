@@ -19,7 +19,7 @@ from tests.kopf_operators import Cluster, declaring, operating, run
 
 PODS = "/api/v1/pods"
 CODES = {Health.UNAUTHORIZED: 401, Health.FORBIDDEN: 403, Health.REJECTED: 422, Health.STALLED: 503}
-"""What the server answers to the list, so that the cache comes to be in these states."""
+"""The server's answer to the list that brings the cache into these states."""
 
 LARGE = {
     "kind": "Pod",

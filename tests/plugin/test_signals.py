@@ -112,8 +112,9 @@ CASES: dict[str, tuple[Callable[[EmbeddedCluster], None], float, str]] = {
     "while it is stalled": (stalled, 0.001, "Meanwhile, await cache.fetch(...)"),
     "while a thread waits": (waiting, 600, "a thread waits"),
 }
-"""What to do to the cluster, how long a first list may fail to come, and the sign in the log that it is so
-far."""
+"""The changes of the cluster, how long a first list may fail to come, and the sign in the log that it is so
+far.
+"""
 
 
 @contextmanager

@@ -1,5 +1,6 @@
-"""What threads wait for ends with their handler, and with the operator: neither hangs because a cache has no
-answer yet."""
+"""Waits of threads end with their handler, and with the operator: neither hangs because a cache has no answer
+yet.
+"""
 
 from __future__ import annotations
 

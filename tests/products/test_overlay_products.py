@@ -194,11 +194,11 @@ class Cell(NamedTuple):
     relist: str
     """Of either branch: before, during (begun and not committed), or after it."""
     into: str
-    """What has happened to the object at the version of the body."""
+    """The history of the object up to the version of the body."""
     next: str
-    """What happens to it after that, which the body does not know."""
+    """The history after that, which the body does not know."""
     order: str
-    """Whether the body is ahead of both branches, between them, or behind both."""
+    """The place of the body: ahead of both branches, between them, or behind both."""
 
 
 STEPS = ("none", "moves", "leaves both", "deleted")

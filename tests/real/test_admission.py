@@ -310,7 +310,7 @@ def test_two_handlers_read_at_once(admission: Admission) -> None:
 
 @dataclass(frozen=True)
 class Fate:
-    """What keeps an object from being stored: a dry run, or a refusal."""
+    """The reason that an object is not stored: a dry run, or a refusal."""
 
     dry: bool
 

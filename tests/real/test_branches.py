@@ -77,7 +77,7 @@ OWN: Sequence[Mapping[str, Sequence[str]]] = (
     {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "list", "watch", "patch"]},
     {"apiGroups": [""], "resources": ["events"], "verbs": ["create"]},
 )
-"""What Kopf needs to put questions to a handler."""
+"""The resources that Kopf needs to call a handler for admission."""
 
 
 @pytest.fixture

@@ -72,7 +72,7 @@ ELSEWHERE = {
         " tests/clients/test_forms.py"
     ),
 }
-"""What is provoked by no expression, and why."""
+"""The errors that no expression provokes, and why."""
 DECLARATIONS = {
     "BadSelector": ("select['v1/pods'] = 'app in web'", ["v1/pods", "'app in web'", "column 8"]),
     "UnknownKind": ("select['v1/deployments'] = ''", ["'v1/deployments'", "'apps/v1/deployments'"]),

@@ -89,8 +89,9 @@ def accepts(api: ApiServer, path: str, label: str) -> bool:
 
 @pytest.fixture(scope="module")
 def served(api: ApiServer) -> dict[tuple[str, str, str], tuple[str, bool, frozenset[str]]]:
-    """What the server has that can be listed and watched: group, version and kind; plural, whether
-    namespaced, and names."""
+    """The resources of the server that can be listed and watched: group, version and kind; plural, whether
+    namespaced, and names.
+    """
     found = {}
     groups = [("", "/api/v1")]
     for group in api.request("GET", "/apis")["groups"]:

@@ -52,7 +52,7 @@ def config(name: str, labels: Labels) -> dict[str, Any]:
 
 
 class Play:
-    """What writers and readers share."""
+    """The state that writers and readers share."""
 
     def __init__(self) -> None:
         self.over = Event()

@@ -62,7 +62,7 @@ class Play:
         self._registry = kopf.OperatorRegistry()
         self.calls: list[tuple[str, bool]] = []
         self.sizes: list[Any] = []
-        """What each call has seen."""
+        """The `spec.size` that each call has seen."""
         self.writes_status = True
         self._stops_at: Point | None = None
         self._goes_on = asyncio.Event()

@@ -1,5 +1,6 @@
-"""What operators come to when all watches end at once: a handler that merges its siblings, on the real API
-server and the embedded one."""
+"""The results of operators when all watches end at once: a handler that merges its siblings, on the real API
+server and the embedded one.
+"""
 
 from __future__ import annotations
 

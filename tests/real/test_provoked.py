@@ -1,8 +1,6 @@
-"""What a real server can be made to do to a cache, and what of it readers see: nothing half made, and in the
-end what there is.
-
-The caches run in the test's own process (see inprocess.py). What they must come to equal is what the API
-lists by the filter."""
+"""Faults that a real server can be made to do to a cache: readers see nothing half made, and in the end what
+the API lists by the filter. The caches run in the test's own process (see inprocess.py).
+"""
 
 from __future__ import annotations
 
@@ -274,7 +272,7 @@ def populate(api: ApiServer, namespace: str) -> None:
 
 
 def live_on(api: ApiServer, namespace: str) -> None:
-    """What the backup knows nothing of."""
+    """The objects that the backup does not have."""
     create(api, namespace, "new", app="web", tier="gold")
     relabel(api, namespace, "changes", lost="yes")
     relabel(api, namespace, "moves", app=None, tier="gold")

@@ -230,7 +230,7 @@ def read_by(api: Cluster, namespace: str) -> None:
 
 
 def reads(operator: Operator) -> list[tuple[str, str]]:
-    """What the reader has read: names and age; or the error and its text."""
+    """The result of a read: names and age; or the error and its text."""
     file = operator.folder / "reads"
     lines = file.read_text().split("\n")[:-1] if file.exists() else []
     return [(first, rest) for first, _, rest in (line.partition(" ") for line in lines)]
@@ -375,8 +375,9 @@ def test_faults_that_end_plain_kopf_cost_us_a_request(stage: Stage, run: Run) ->
 @pytest.mark.aside
 @pytest.mark.parametrize("fault", ["410 on page 2", "500 in the stream"])
 def test_the_same_faults_on_plain_kopf(stage: Stage, run: Run, fault: str) -> None:
-    """What Kopf 1.45 does with its own watch, recorded here so that we notice when it changes: the operator
-    ends."""
+    """Kopf 1.45 ends the operator when its own watch fails so. It is recorded here so that we notice a
+    change.
+    """
     api = stage.api
     namespace = api.namespace()
     create(api, namespace, pod("web-1", app="web"), pod("web-2", app="web"), pod("web-3", app="web"))

@@ -24,7 +24,7 @@ DEEP = nested(1_500)
 
 
 def is_readable() -> bool:
-    """Whether this Python decodes it: CPython 3.13 does, 3.11 and 3.12 do not."""
+    """True if this Python decodes it: CPython 3.13 does, 3.11 and 3.12 do not."""
     with suppress(RecursionError):
         decoded(DEEP)
         return True

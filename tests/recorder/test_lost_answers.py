@@ -23,8 +23,9 @@ from .event_server import (
 )
 
 FAULTS = ("", "lost", "dropped")
-"""What becomes of a request: it is answered; it is executed without an answer; it does not arrive, and nobody
-knows."""
+"""The fate of a request: it is answered; it is executed without an answer; it does not arrive, and nobody
+knows.
+"""
 APIS = ("v1", "events.k8s.io/v1")
 
 

@@ -222,7 +222,7 @@ UNIVERSES = {
 
 @dataclass
 class Tally:
-    """What was compared, and how it came out."""
+    """A comparison, and its result."""
 
     counts: Counter[str] = field(default_factory=Counter)
 

@@ -1,5 +1,6 @@
-"""What an operator may declare: which keys and values are taken, and what is said about the others, where
-they stand."""
+"""The declarations of an operator: the allowed keys and values, and the errors for others, which name their
+place.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""What a read needs of several lists and watches, and no more; and what becomes of readers when these begin
-anew."""
+"""A read needs its part of several lists and watches, and no more; and readers while these begin anew."""
 
 from __future__ import annotations
 

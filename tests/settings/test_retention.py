@@ -1,5 +1,6 @@
-"""What can be declared to be kept, and what is told of the rest: where it is declared, with the one thing to
-change."""
+"""The options for the stored part of objects, and the errors of others: where they are declared, with the one
+thing to change.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run of a key writes is refused once its range has moved, in whichever way it writes."""
+"""The writes of a run are refused once the range of its key has moved, in whichever way it writes."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ class Calls:
         self.registry = kopf.OperatorRegistry()
         self.lines: list[tuple[str, str, str]] = []
         self.hold: dict[str, asyncio.Event] = {}
-        """What the handlers of some names wait for."""
+        """The events that the handlers of some names wait for."""
         self.daemons: set[tuple[str, str]] = set()
         """The objects whose daemons run."""
 

@@ -1,4 +1,4 @@
-"""What handlers of a range that comes wait for, and what must not hold them up."""
+"""Handlers of a range that comes wait for indices, and for nothing else."""
 
 from __future__ import annotations
 

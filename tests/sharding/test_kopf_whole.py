@@ -1,4 +1,4 @@
-"""What else Kopf does in each replica, or in one of them: admission, indices, activities, Events."""
+"""Admission, indices, activities and Events: Kopf does these in each replica, or in one of them."""
 
 from __future__ import annotations
 

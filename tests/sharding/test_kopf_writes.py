@@ -1,4 +1,4 @@
-"""What Kopf itself writes for a key is refused once its range has moved, and says who sends it."""
+"""The writes of Kopf itself for a key are refused once its range has moved; each names its sender."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What happens to an object while its range moves is told to the new owner, and to nobody who isn't."""
+"""A change of an object while its range moves reaches the new owner, and nobody else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a replica tells of itself: metrics, and the status of the liveness probe."""
+"""The reports of a replica: metrics, and the status of the liveness probe."""
 
 from __future__ import annotations
 

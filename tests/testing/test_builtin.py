@@ -55,7 +55,7 @@ def test_the_groups_that_operators_need_are_served(group: str) -> None:
 
 
 def cells(kind: str, obj: dict[str, Any]) -> dict[str, Any]:
-    """What is computed of an object, by the column's name."""
+    """The computed columns of an object, by name."""
     return {column.name: column.cell(obj) for column in COLUMNS[kind] if column.cell is not None}
 
 

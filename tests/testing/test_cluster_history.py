@@ -1,4 +1,4 @@
-"""What tests can do to the history of an embedded cluster: compaction, bookmarks, a restore."""
+"""The history of an embedded cluster in the hands of tests: compaction, bookmarks, a restore."""
 
 from __future__ import annotations
 

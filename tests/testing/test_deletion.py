@@ -20,7 +20,7 @@ def store() -> Store:
 
 
 def events(store: Store, since: int, kind: str) -> list[tuple[str, dict[str, Any]]]:
-    """What a watch of all objects of the kind would say."""
+    """The events of a watch of all objects of the kind."""
     told = []
     for change in store.changes(since, kind):
         stored = change.gone or change.after

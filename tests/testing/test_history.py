@@ -1,4 +1,4 @@
-"""What the history remembers, and what it forgets to be bounded."""
+"""The history, and the part of it that is forgotten to be bounded."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What kubectl reads of OpenAPI before it writes."""
+"""The parts of OpenAPI that kubectl reads before it writes."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""What was asked: how each request is understood, and how to wait for it."""
+"""The log of requests: how each is understood, and how to wait for it."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""What is sent and is of the wrong type, too deep, or in a field that there is not: refused in the real
-server's words."""
+"""Values of a wrong type, too deep, or in an unknown field are refused in the real server's words."""
 
 from __future__ import annotations
 

@@ -69,8 +69,9 @@ def test_whoever_changes_it_is_told_how_to_get_their_own(view: Any, change: Call
 
 @pytest.mark.parametrize("of", [dict, list])
 def test_each_way_to_change_a_dict_or_a_list_is_refused(view: Any, of: type) -> None:
-    """What a dict or a list has that neither a tuple nor a read-only mapping has is there to change it, or
-    makes another."""
+    """A method of a dict or a list that neither a tuple nor a read-only mapping has changes it, or makes
+    another.
+    """
     frozen = view["spec"] if of is dict else view["spec"]["containers"]
     changing = {*dir(of)} - {*dir(tuple), *dir(MappingProxyType), "fromkeys"}
     assert len(changing) > 6

@@ -1,5 +1,6 @@
-"""What is found by its bytes is what the decoder finds: objects and pages are read the same, however they are
-written."""
+"""The fast path finds by bytes what the decoder finds: objects and pages are read the same, however they are
+written.
+"""
 
 from __future__ import annotations
 

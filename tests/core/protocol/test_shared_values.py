@@ -1,4 +1,4 @@
-"""What many objects have in common is kept once; where nothing is, hardly anything is remembered."""
+"""Objects share equal values; without any, hardly anything is remembered."""
 
 from __future__ import annotations
 

@@ -149,7 +149,7 @@ def test_a_dictionary_that_fits_no_more_is_learned_anew() -> None:
 
 
 def test_each_thread_unpacks_for_itself() -> None:
-    """What unpacks cannot be shared: it would mix up what two threads read at once."""
+    """Two threads cannot share a decompressor: it would mix up what both read at once."""
     packing = taught()
     datas = objects(400, seed=5)
     stored = [packing.pack(data) for data in datas]

@@ -1,5 +1,6 @@
-"""What is kept of an object: the paths that are named, its identity always, and the values of its field
-labels whatever is dropped."""
+"""The stored part of an object: the named paths, its identity always, and the values of its field labels
+whatever is dropped.
+"""
 
 from __future__ import annotations
 
