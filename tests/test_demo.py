@@ -58,7 +58,7 @@ def assert_nothing_is_left(tmp_path: Path) -> None:
     assert not [entry.name for entry in Path("/proc").glob("[0-9]*") if is_of(entry, tmp_path)]
 
 
-def test_the_demo_shows_what_it_promises_and_ends_by_itself(tmp_path: Path) -> None:
+def test_the_demo_shows_the_promised_output_and_ends_by_itself(tmp_path: Path) -> None:
     with demo(tmp_path) as process:
         shown, _ = process.communicate(timeout=120)
     assert process.returncode == 0, shown
@@ -168,7 +168,7 @@ def test_only_a_terminal_that_wants_colours_gets_them(
     assert file.getvalue() == shown
 
 
-def test_an_operator_that_dies_at_its_start_is_told_with_its_log(tmp_path: Path) -> None:
+def test_an_operator_that_dies_at_its_start_is_reported_with_its_log(tmp_path: Path) -> None:
     root = tmp_path / "broken"
     shutil.copytree(ROOT / "examples", root / "examples")
     (root / "examples/01-job-observer/example.py").write_text("raise SystemExit('no such luck')\n")
@@ -180,7 +180,7 @@ def test_an_operator_that_dies_at_its_start_is_told_with_its_log(tmp_path: Path)
     assert "Traceback" not in shown
 
 
-def test_the_demo_stays_and_what_it_says_to_go_on_by_hand_works(tmp_path: Path) -> None:
+def test_the_demo_stays_and_its_commands_to_go_on_by_hand_work(tmp_path: Path) -> None:
     if shutil.which("kubectl") is None:
         without_server("there is no kubectl on PATH")
     with demo(tmp_path, *SMALL, "--stay") as process:

@@ -74,7 +74,7 @@ def test_the_same_inputs_are_the_same_build(module: Path) -> None:
     assert build.key_of(TOOLCHAIN, module) == build.key_of(TOOLCHAIN)
 
 
-def test_the_server_is_told_the_version_that_go_mod_names(module: Path) -> None:
+def test_the_server_receives_the_version_that_go_mod_names(module: Path) -> None:
     (module / "go.mod").write_text(
         "module example.com/m\n\ngo 1.26.0\n\nrequire (\n\tk8s.io/kubernetes v1.99.7\n)\n"
     )
@@ -138,12 +138,12 @@ def test_a_binary_that_kubebuilder_assets_lacks_is_named(tmp_path: Path) -> None
         build.find_assets({"KUBEBUILDER_ASSETS": str(tmp_path)})
 
 
-def test_without_go_it_is_said_what_to_do() -> None:
+def test_without_go_the_remedy_is_shown() -> None:
     with pytest.raises(NoServer):
         build.find_assets({"PATH": ""})
 
 
-def test_a_go_that_is_too_old_is_named_with_what_to_do(tmp_path: Path) -> None:
+def test_a_go_that_is_too_old_is_named_with_the_remedy(tmp_path: Path) -> None:
     with pytest.raises(NoServer):
         build.find_assets(machine(tmp_path, version="go1.20.3"))
 
@@ -154,7 +154,7 @@ def test_a_go_that_is_new_enough_builds(tmp_path: Path, version: str) -> None:
     assert {path.name: path.read_text().strip() for path in folder.iterdir()} == PACKAGES
 
 
-def test_what_is_built_is_not_built_again(tmp_path: Path) -> None:
+def test_an_existing_build_is_not_built_again(tmp_path: Path) -> None:
     there = machine(tmp_path)
     assert build.find_assets(there) == build.find_assets(there)
     assert builds(tmp_path) == len(PACKAGES)
@@ -168,7 +168,7 @@ def test_of_many_builders_at_once_one_builds_and_the_others_wait(tmp_path: Path)
     assert builds(tmp_path) == len(PACKAGES)
 
 
-def test_a_failed_build_tells_what_go_said_and_leaves_nothing_in_place(tmp_path: Path) -> None:
+def test_a_failed_build_shows_the_output_of_go_and_leaves_nothing_in_place(tmp_path: Path) -> None:
     with pytest.raises(AssetsError):
         build.find_assets(machine(tmp_path, then="echo 'main.go:1: broken' >&2; exit 1"))
     assert build.find_assets(machine(tmp_path)).is_dir()
@@ -183,7 +183,7 @@ def test_the_remains_of_a_killed_build_do_not_get_into_the_next(tmp_path: Path) 
     assert not remains.exists()
 
 
-def test_the_user_is_told_what_is_built_and_how_long_it_took(
+def test_each_program_being_built_and_its_duration_are_shown(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     build.find_assets(machine(tmp_path))

@@ -64,11 +64,11 @@ def test_the_decision_names_each_mistake_that_others_have_made() -> None:
     assert told == made
 
 
-def test_21_who_has_just_started_cannot_know_that_an_earlier_assignment_was_put_back() -> None:
+def test_21_a_new_replica_cannot_know_that_an_earlier_assignment_was_put_back() -> None:
     """A limit: the owner must see it. Others know the newer assignment, and stop."""
     assert explore(KNOWN_LIMIT).broken == "b catches up on 1 before its last write has arrived"
 
 
-def test_21_who_has_just_started_cannot_know_of_a_replica_that_has_left_no_trace() -> None:
+def test_21_a_new_replica_cannot_know_of_a_replica_that_has_left_no_trace() -> None:
     """A limit: somebody has deleted its Lease and the assignment, and it can't see that."""
     assert explore(NO_TRACE).broken == "b catches up on 0 before its last write has arrived"

@@ -113,7 +113,7 @@ def test_a_run_has_the_steps_that_fit_its_options(
         (["--objects", "1,000"], "write 1000 or 1_000, not 1,000"),
     ],
 )
-def test_what_could_not_be_done_at_the_end_is_refused_at_the_start(
+def test_arguments_that_would_fail_at_the_end_are_refused_at_the_start(
     given: list[str], told: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as ended:
@@ -128,7 +128,7 @@ def test_a_peer_whose_toolchain_is_not_there_is_left_out_with_the_reason(tmp_pat
             built(recipe, say=print, environ={"PATH": str(tmp_path), "HOME": str(tmp_path)})
 
 
-def test_a_peer_that_cannot_be_built_is_left_out_with_what_was_said(tmp_path: Path) -> None:
+def test_a_peer_that_cannot_be_built_is_left_out_with_the_output_of_its_tool(tmp_path: Path) -> None:
     recipe = Recipe("go", "false-tool", (), "peer", {})
     tool = tmp_path / recipe.tool
     tool.write_text("#!/bin/sh\necho 'building'\necho 'error: no such module'\necho 'see --help'\nexit 3\n")
@@ -164,7 +164,7 @@ def test_the_official_informer_runs_where_its_package_is(tmp_path: Path) -> None
 
 
 @LINUX
-def test_a_peer_is_told_and_answers_and_shows_what_it_takes(tmp_path: Path) -> None:
+def test_a_peer_takes_commands_and_answers_and_shows_its_usage(tmp_path: Path) -> None:
     with Running([sys.executable, "-c", ECHO], env={}, cap=CAP, log=tmp_path / "log") as peer:
         assert peer.answer() == {"ready": True}
         before = peer.usage()
@@ -204,7 +204,7 @@ def test_the_connections_of_a_peer_are_counted(tmp_path: Path) -> None:
 
 
 @LINUX
-def test_what_a_process_receives_is_counted_and_what_others_receive_is_not() -> None:
+def test_bytes_that_a_process_receives_are_counted_and_those_of_others_are_not() -> None:
     with (
         socket.create_server(("127.0.0.1", 0)) as listening,
         socket.create_connection(listening.getsockname()) as sending,

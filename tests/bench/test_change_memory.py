@@ -9,7 +9,7 @@ TABLES = 300
 """Bytes of the tables of a store, for each object."""
 
 
-def test_a_change_takes_what_it_adds_and_some_pages() -> None:
+def test_a_change_takes_the_memory_it_adds_and_some_pages() -> None:
     found = main(["--objects", str(OBJECTS)])
     same, anew = (found[name] for name in CHANGES)
     assert same.peak < OBJECTS * TABLES + 2 * same.page

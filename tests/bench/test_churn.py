@@ -27,7 +27,7 @@ def _doubled(number: int) -> int:
     return 2 * number
 
 
-def test_what_rises_and_falls_does_not_grow_and_what_rises_in_each_round_does() -> None:
+def test_a_count_that_rises_and_falls_does_not_grow_and_one_rising_each_round_does() -> None:
     rounds = [
         {"saw": number % 3 * 100, "leak": number * 10, "bound": min(number, 3) * 50} for number in range(9)
     ]
@@ -35,7 +35,7 @@ def test_what_rises_and_falls_does_not_grow_and_what_rises_in_each_round_does() 
     assert growing(rounds, least=11) == {}
 
 
-def test_what_was_not_there_before_grows() -> None:
+def test_a_count_that_was_not_there_before_grows() -> None:
     assert growing([Counter()] * 6 + [Counter(new=20)] * 3, least=10) == {"new": (0, 20)}
 
 
@@ -52,7 +52,7 @@ def test_entries_of_attributes_slots_and_memos_are_counted() -> None:
     assert retained.counts_of([kept, kept], __name__) == {f"{__name__}._Plain": 2}
 
 
-def test_the_referrers_of_an_object_lead_to_what_keeps_it() -> None:
+def test_the_referrers_of_an_object_lead_to_its_holder() -> None:
     keeper = {"kept": _Plain()}
     (line,) = retained.referrers_of(f"{__name__}._Plain")
     assert line.startswith(f"{__name__}._Plain <- builtins.dict"), keeper

@@ -83,7 +83,7 @@ def test_no_two_objects_of_a_list_have_the_same_version_and_none_is_longer() -> 
     assert {len(version) for version in versions} == {10}
 
 
-def test_what_a_pod_s_managers_own_is_what_it_has() -> None:
+def test_the_managers_of_a_pod_own_the_fields_it_has() -> None:
     pod = next(Unrelated(seed=1).pods(1))
     spec = pod["metadata"]["managedFields"][0]["fieldsV1"]["f:spec"]
     assert set(spec) == {f"f:{name}" for name in pod["spec"]}
@@ -97,7 +97,7 @@ def test_pods_compress_as_real_ones_not_as_copies_of_each_other(pods: list[bytes
     assert 3.5 < found.together < 8
 
 
-def test_it_is_said_how_well_each_kind_compresses() -> None:
+def test_the_compression_of_each_kind_is_shown() -> None:
     lines = described(Unrelated(seed=1), 20).splitlines()
     assert [line.partition(":")[0] for line in lines] == [
         "- unrelated pods",

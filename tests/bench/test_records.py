@@ -42,7 +42,7 @@ PRESENT, DEPARTED = {"a"}, {"b": 1}
         ([], "misses 1 departure, lacks 1"),
     ],
 )
-def test_the_changes_that_were_told_are_compared_with_those_that_happened(
+def test_the_changes_received_are_compared_with_those_that_happened(
     changes: list[tuple[str, bool]], words: str
 ) -> None:
     assert compare_records(changes, present=PRESENT, departed=DEPARTED) == words

@@ -43,7 +43,7 @@ def test_every_figure_of_a_peer_stands_with_how_many_times_ours_it_is() -> None:
     assert ["cache", "2.00", "4.00"] in lines
 
 
-def test_of_what_is_measured_repeatedly_the_median_of_each_figure_is_shown() -> None:
+def test_of_repeated_measurements_the_median_of_each_figure_is_shown() -> None:
     run = [Result(OURS, 1000, {"sync": seconds, "get": 7.0}) for seconds in (3.0, 1.0, 2.0)]
     run += [
         Result("index", 1000, {"sync": 9.0}),
@@ -62,17 +62,17 @@ def test_a_group_of_which_nothing_was_measured_is_not_shown() -> None:
     assert "burst" not in tables(results())
 
 
-def test_what_did_not_finish_is_a_result() -> None:
+def test_an_unfinished_measurement_is_a_result() -> None:
     assert "index: did not finish, more than 180 s" in tables(results())
 
 
-def test_what_a_peer_has_no_read_for_is_left_empty() -> None:
+def test_the_cell_of_a_read_that_a_peer_lacks_is_empty() -> None:
     lines = tables(results(), markdown=True).splitlines()
     assert "| client-go |  | 0.50 |" in lines
     assert "| cache | 10.0 |  |" in lines
 
 
-def test_who_has_nothing_of_a_group_is_no_row_of_it() -> None:
+def test_a_peer_without_figures_of_a_group_has_no_row_in_it() -> None:
     groups = [
         block.splitlines()
         for block in tables(results()).split("\n\n")
@@ -89,7 +89,7 @@ def test_a_table_in_markdown_has_as_many_cells_in_each_row() -> None:
             assert len({line.count("|") for line in block.splitlines()}) == 1
 
 
-def test_a_ratio_to_nothing_or_of_what_is_below_nothing_is_none() -> None:
+def test_a_ratio_to_zero_or_with_a_negative_number_is_none() -> None:
     assert ratio(3, 2) == 1.5
     assert ratio(3, 0) is None
     assert ratio(3, -1) is None
@@ -190,7 +190,7 @@ def test_a_peer_that_was_ended_early_is_judged_by_the_time_that_it_has_taken(
     assert cells(judged(run, markdown=True)) == [["time until handlers run", "index", "0.0025x", verdict]]
 
 
-def test_an_empty_process_is_judged_by_what_it_has_more_than_kopf_alone() -> None:
+def test_an_empty_process_is_judged_by_its_memory_beyond_kopf_alone() -> None:
     run = [
         Result(OURS, 0, {"process": 62e6}, step="empty"),
         Result("kopf run", 0, {"process": 51e6}, step="empty"),
@@ -230,7 +230,7 @@ def test_every_target_of_the_table_names_peers_that_are_measured_with_each_set()
     assert {target.peer for target in OTHER_LIMITS if target.peer} <= {peer.name for peer in PEERS}
 
 
-def test_growth_tells_flat_from_linear_and_what_one_more_object_takes() -> None:
+def test_growth_tells_flat_from_linear_and_shows_the_cost_of_one_more_object() -> None:
     run = [
         Result(OURS, objects, {"memory": 5e6 + 100 * objects, "sync": objects * 2.0, "get": 7.0})
         for objects in (1000, 10000, 100000)
@@ -269,7 +269,7 @@ def test_a_histogram_is_shown_of_each_peer_that_has_a_loop() -> None:
     assert histograms(run[1:]) == ""
 
 
-def test_what_was_hardly_ever_so_late_is_seen_all_the_same() -> None:
+def test_a_rare_late_value_is_seen_in_the_histogram_all_the_same() -> None:
     assert "#" in histogram({"busy": [99_999, 1]}).splitlines()[-1]
 
 

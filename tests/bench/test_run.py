@@ -101,7 +101,7 @@ def test_the_report_has_the_targets_and_tables_of_each_set_and_its_picture(folde
         assert ET.parse(folder / f"bench-{name}.svg").getroot().tag.endswith("svg")
 
 
-def test_a_run_that_goes_on_measures_only_what_is_missing(
+def test_a_resumed_run_measures_only_the_missing_figures(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = folder / "rest.json"

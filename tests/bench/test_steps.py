@@ -100,7 +100,7 @@ def test_a_step_that_fails_leaves_the_others_alone(tmp_path: Path, monkeypatch: 
     assert "empty of grouped pods failed: OSError: no space left" in said
 
 
-def test_a_run_that_goes_on_measures_what_is_missing_as_often_as_it_is(
+def test_a_resumed_run_measures_a_figure_as_often_as_it_is_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bench.run, "empty", measure)

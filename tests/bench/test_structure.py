@@ -196,7 +196,7 @@ def test_names_of_classes_are_compared_within_a_folder_and_those_that_it_contain
     assert find_shared_names(sources, tmp_path) == {"C": [tmp_path / "core"] * 2}
 
 
-def test_what_is_counted_in_the_words_of_docstrings(tmp_path: Path) -> None:
+def test_the_rate_counts_only_the_words_of_docstrings(tmp_path: Path) -> None:
     assert (
         rate_what(
             write(

@@ -84,7 +84,7 @@ def test_changes_come_once_they_are_let(synthetic: Synthetic) -> None:
         ("/api/v1/pods?watch=1", {"Upgrade": "websocket"}, 503),
     ],
 )
-def test_what_it_cannot_do_is_refused_so_that_clients_do_without(
+def test_an_unsupported_request_is_refused_so_that_clients_do_without(
     path: str, headers: dict[str, str], status: int, synthetic: Synthetic
 ) -> None:
     with pytest.raises(urllib.error.HTTPError) as refused:
@@ -101,7 +101,7 @@ def test_pods_come_in_pages_where_pages_are_asked_for(synthetic: Synthetic) -> N
     assert first["items"] + second["items"] == asked(synthetic, "/api/v1/pods")["items"]
 
 
-def test_at_a_pace_each_change_comes_when_it_is_due_and_what_is_late_comes_at_once() -> None:
+def test_at_a_pace_each_change_comes_when_it_is_due_and_a_late_one_comes_at_once() -> None:
     now, slept = [100.0], list[float]()
 
     def sleep(seconds: float) -> None:

@@ -29,7 +29,7 @@ from tests.conftest import client_of
 DATA: Data = SETS["grouped"](seed=1)
 
 
-def test_one_watch_asks_half_of_what_two_ask() -> None:
+def test_one_watch_asks_half_as_much_as_two() -> None:
     commands = {name: each for name, each in commands_of(COMMANDS, go=False).items() if name in (TWO, ONE)}
     with EmbeddedCluster(garbage_collection=False).in_thread() as cluster:
         found = measure(client_of(cluster), DATA.many(5)[:], commands, repeats=1, changes=3)
@@ -41,7 +41,7 @@ def test_one_watch_asks_half_of_what_two_ask() -> None:
     assert min(one.cpu, one.event, one.rest, one.peak) > 0
 
 
-def test_small_objects_have_3_kb_and_what_the_server_and_the_handler_read() -> None:
+def test_small_objects_have_3_kb_and_the_fields_the_server_and_the_handler_read() -> None:
     for pod in DATA.many(3)[:]:
         made, whole = json.loads(small(pod)), json.loads(pod)
         assert len(small(pod)) == SMALL_BYTES < len(pod)

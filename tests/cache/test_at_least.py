@@ -305,7 +305,7 @@ def test_11_a_fake_cache_is_as_new_as_its_cluster_and_does_not_wait() -> None:
     ],
     ids=repr,
 )
-def test_11_what_has_no_order_is_refused(given: object) -> None:
+def test_11_a_version_without_an_order_is_refused(given: object) -> None:
     with pytest.raises(ReadError) as caught:
         FakeCache([pod("a", **WEB)], {"v1/pods": "app=web"}).list_cached("pods", at_least=given)
     assert type(caught.value) is ReadError

@@ -271,7 +271,7 @@ def test_a_declaration_stays_for_another_caller_that_waits() -> None:
     operated(test)
 
 
-def test_a_failure_of_one_caller_leaves_what_another_has_synced() -> None:
+def test_a_failure_of_one_caller_leaves_the_cache_that_another_synced() -> None:
     async def test(gated: Gated, cache: Cache) -> None:
         await cache.declare("configmaps", "app=web")
         await cache.declare("configmaps", "app=web", timeout=0)

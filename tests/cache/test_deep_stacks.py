@@ -113,7 +113,7 @@ class Pod(msgspec.Struct):
     spec: dict[str, Any]
 
 
-def test_how_deeply_an_object_may_be_nested_does_not_depend_on_who_reads_it(deepest: Record) -> None:
+def test_the_permitted_nesting_of_an_object_does_not_depend_on_its_reader(deepest: Record) -> None:
     data = deepest.data
     assert levels_of(deepest.decode()["spec"]) > 900
     assert isinstance(with_free(FREE, lambda: READER.record(data)), Record)
@@ -202,7 +202,7 @@ def test_a_handlers_own_object_that_is_unreadable_is_so_to_its_reads() -> None:
         )
 
 
-def test_what_a_handler_has_that_no_json_can_be_made_of_is_not_laid_over_the_cache(
+def test_a_body_that_no_json_can_be_made_of_is_not_laid_over_the_cache(
     environment: Environment,
 ) -> None:
     body = pod("web", app="web", version="11")

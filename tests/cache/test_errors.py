@@ -79,7 +79,7 @@ def test_a_reason_is_compared_with_the_text_of_the_docs() -> None:
     assert repr(errors.Reason.HIDDEN) == "<Reason.HIDDEN: 'hidden'>"
 
 
-def test_an_error_shows_the_start_and_the_end_of_what_is_too_long() -> None:
+def test_an_error_shows_the_start_and_the_end_of_a_text_that_is_too_long() -> None:
     error = errors.NotKept("start" + "x" * 60_000 + "end", remedy="y" * 60_000)
     assert len(str(error)) < 2.2 * redact.MOST_SHOWN
     assert error.what.startswith("startx")
@@ -104,7 +104,7 @@ def test_a_refused_request_has_the_servers_status() -> None:
         assert (each.message, each.causes) == ("forbidden", (FieldCause("spec", "", ""),))
 
 
-def test_problems_of_the_core_say_what_they_know() -> None:
+def test_problems_of_the_core_show_their_details() -> None:
     assert (
         str(problems.BadField("x", kind="Pod", selectable=("a", "b")))
         == "Pod can't be selected by 'x', only by a, b"

@@ -37,7 +37,7 @@ def page(*items: Obj, more: str = "") -> Obj:
 # ---- One object.
 
 
-def test_what_is_proved_absent_is_not_asked_for() -> None:
+def test_an_object_proved_absent_is_not_asked_for() -> None:
     async def main(environment: Environment) -> None:
         environment.declare(Selector(namespaces=["ns"])).hold()
         with pytest.raises(NotFound) as caught:
@@ -49,7 +49,7 @@ def test_what_is_proved_absent_is_not_asked_for() -> None:
     run(main)
 
 
-def test_what_the_server_does_not_have_is_not_found() -> None:
+def test_an_object_that_the_server_does_not_have_is_not_found() -> None:
     async def main(environment: Environment) -> None:
         environment.declare("app=web").hold(WEB)
         with pytest.raises(NotFound) as info:
@@ -105,7 +105,7 @@ def test_contract_8_a_namespace_where_there_is_none_is_no_answer() -> None:
         ({"kind": "Table"}, Stalled),
     ],
 )
-def test_what_the_server_says_instead(answer: Any, error: type[Exception]) -> None:
+def test_an_answer_that_is_no_object_raises(answer: Any, error: type[Exception]) -> None:
     async def main(environment: Environment) -> None:
         environment.declare("app=web").hold()
         environment.server.answer(DB_PATH, answer)
@@ -160,7 +160,7 @@ def test_mistakes_never_reach_the_server(key: str, name: str, namespace: str | N
     run(main)
 
 
-def test_what_was_confirmed_too_long_ago_is_asked_for() -> None:
+def test_a_state_confirmed_too_long_ago_is_asked_for() -> None:
     async def main(environment: Environment) -> None:
         environment.declare("app=web").hold(WEB)
         newer = pod("web-1", version="12", app="web")
@@ -203,7 +203,7 @@ def test_a_list_that_is_not_covered_is_asked_for_page_by_page() -> None:
     run(main)
 
 
-def test_no_more_is_asked_for_than_is_wanted() -> None:
+def test_no_more_is_asked_for_than_the_limit() -> None:
     async def main(environment: Environment) -> None:
         environment.resources["pods"] = PODS
         for namespace, more in {"a": "", "b": "token", "c": ""}.items():
@@ -306,7 +306,7 @@ def test_a_field_that_only_the_server_knows_is_asked_for() -> None:
         ({"kind": "PodList"}, Stalled),
     ],
 )
-def test_what_the_server_says_instead_of_a_list(answer: Any, error: type[Exception]) -> None:
+def test_an_answer_that_is_no_list_raises(answer: Any, error: type[Exception]) -> None:
     async def main(environment: Environment) -> None:
         environment.resources["pods"] = PODS
         environment.server.answer(LIST_PATH, answer)
@@ -317,7 +317,7 @@ def test_what_the_server_says_instead_of_a_list(answer: Any, error: type[Excepti
     run(main)
 
 
-def test_a_list_of_what_makes_no_sense() -> None:
+def test_a_list_that_makes_no_sense_is_refused() -> None:
     async def main(environment: Environment) -> None:
         environment.resources["nodes"] = NODES
         with pytest.raises(ReadError):
@@ -353,7 +353,7 @@ def test_another_loop_is_refused(ask: Callable[[Any], Awaitable[Any]]) -> None:
 
 
 @each_row("ask", ASKED)
-def test_a_sync_handler_that_cannot_await_is_told_at_once(ask: Callable[[Any], Any]) -> None:
+def test_a_sync_handler_that_cannot_await_is_refused_at_once(ask: Callable[[Any], Any]) -> None:
     """It would take the coroutine for the answer, which is not None, and believe that the object exists."""
 
     async def main(environment: Environment) -> None:

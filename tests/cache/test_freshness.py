@@ -129,7 +129,7 @@ def test_a_handler_that_does_not_want_to_wait_does_not(options: Obj) -> None:
     run(main())
 
 
-def test_what_is_to_be_admitted_is_not_waited_for() -> None:
+def test_an_object_to_be_admitted_is_not_waited_for() -> None:
     async def main() -> None:
         async with gated("app=web", pod("a", **WEB)) as environment:
             await environment.cut()
@@ -180,7 +180,7 @@ def test_a_stale_cache_makes_kopf_call_a_changing_handler_again() -> None:
     run(main())
 
 
-def test_a_cache_that_cannot_be_kept_is_not_waited_for() -> None:
+def test_a_cache_that_cannot_be_maintained_is_not_waited_for() -> None:
     async def main() -> None:
         async with gated("app=web", pod("a", **WEB)) as environment:
             environment.cluster.faults.add(Refuse(403), resource="pods")
@@ -275,7 +275,7 @@ def test_a_body_that_is_no_object_is_an_event_that_no_stream_delivers() -> None:
     run(main())
 
 
-def test_what_the_watch_delivered_since_the_list_is_not_awaited() -> None:
+def test_changes_that_the_watch_delivered_since_the_list_are_not_awaited() -> None:
     async def main() -> None:
         async with gated("app=web", pod("a", **WEB)) as environment:
             (other,) = environment.cluster.create(pod("other", app="db"))
@@ -315,7 +315,7 @@ def test_a_watch_that_was_opened_anew_is_compared_once_for_all_handlers() -> Non
 
 
 @pytest.mark.parametrize("change", ["create", "update", "delete", "replace"])
-def test_what_the_list_shows_is_awaited_from_the_watch(change: str) -> None:
+def test_changes_that_the_list_shows_are_awaited_from_the_watch(change: str) -> None:
     async def main() -> None:
         async with gated("app=web", pod("a", **WEB), pod("b", **WEB)) as environment:
             before = environment.cluster.get(pod("b"))["metadata"]["uid"]
@@ -384,7 +384,7 @@ def test_each_stream_of_several_is_waited_for_in_its_own_way() -> None:
     run(main())
 
 
-def test_what_left_one_stream_is_awaited_until_that_is_confirmed() -> None:
+def test_an_object_that_left_one_stream_is_awaited_until_that_is_confirmed() -> None:
     async def main() -> None:
         a, b, c = (pod(name, **WEB) for name in "abc")
         async with gated(["app=web", "tier=gold"], a, b, c) as environment:
@@ -442,7 +442,7 @@ def test_a_wait_for_a_body_ends_with_stale() -> None:
 
 
 @each_row("wrong", ["body", {}, {"metadata": {}}, {"metadata": {"resourceVersion": "5"}}])
-def test_what_is_no_body_is_refused(wrong: Any) -> None:
+def test_a_value_that_is_no_body_is_refused(wrong: Any) -> None:
     async def main() -> None:
         async with gated("app=web") as environment:
             with pytest.raises(ReadError):

@@ -268,7 +268,7 @@ def test_a_handler_does_not_read_an_old_state_where_versions_are_no_numbers(now:
     run(main())
 
 
-def test_a_stream_that_holds_what_the_server_lists_is_fresh_where_versions_are_no_numbers() -> None:
+def test_a_stream_that_holds_all_listed_objects_is_fresh_without_numeric_versions() -> None:
     async def main() -> None:
         async with _Textual(served("a", "v2"), served("b", "v1")) as server, operating(server) as environment:
             await until(
@@ -296,7 +296,7 @@ def stream_of(declared: Selector, *held: Record, has_misread: bool = False) -> A
     return SimpleNamespace(substore=branch, resource=PODS, filter=declared, has_misread=has_misread)
 
 
-def test_a_body_made_by_hand_with_what_is_no_json_is_an_event_that_no_stream_delivers() -> None:
+def test_a_body_made_by_hand_that_is_no_json_is_an_event_that_no_stream_delivers() -> None:
     event = event_of({**other_at("9"), "spec": object()})
     assert event is not None
     assert not event.is_delivered_by(stream_of(Selector("app=db")))

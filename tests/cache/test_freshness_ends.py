@@ -176,7 +176,7 @@ def test_a_watch_that_is_opened_anew_meanwhile_is_compared_anew() -> None:
     run(main())
 
 
-def test_who_joins_a_comparison_with_a_newer_body_waits_for_another() -> None:
+def test_a_caller_that_joins_a_comparison_with_a_newer_body_awaits_another() -> None:
     async def main() -> None:
         async with gated("app=web", pod("a", **WEB)) as environment:
             silence = await environment.cut()
@@ -241,7 +241,7 @@ def test_a_comparison_of_a_cache_that_is_let_go_ends() -> None:
     run(main())
 
 
-def test_a_bookmark_releases_those_who_wait_for_what_was_before() -> None:
+def test_a_bookmark_releases_the_waits_for_earlier_versions() -> None:
     async def main() -> None:
         async with gated("app=web", pod("a", **WEB)) as environment:
             comparison = environment.informer.state.reflectors[0].comparison
@@ -299,7 +299,7 @@ def test_a_handler_goes_on_as_soon_as_the_leaves_before_its_event_are_confirmed(
     run(main())
 
 
-def test_a_leave_at_a_version_not_told_is_awaited_before_all_others() -> None:
+def test_a_leave_at_an_unreported_version_is_awaited_before_all_others() -> None:
     async def main() -> None:
         async with overlapping() as environment:
             doubts, waited = (
@@ -370,7 +370,7 @@ def test_a_leave_at_the_version_of_the_event_is_waited_for_no_longer_while_the_s
 
 
 @BOTH
-def test_no_leave_is_waited_for_while_a_stream_cannot_be_kept(kind: str) -> None:
+def test_no_leave_is_waited_for_while_a_stream_cannot_be_maintained(kind: str) -> None:
     async def main() -> None:
         filters = [Selector("app=web", namespaces=["shop"]), Selector("app=db")]
         async with gated(filters, pod("a", **WEB), pod("b", **WEB)) as environment:

@@ -81,7 +81,7 @@ def is_comparison(asked: Asked) -> bool:
     return asked.query.get("resourceVersionMatch") == "NotOlderThan"
 
 
-def test_a_list_whose_pages_fail_is_not_begun_anew_by_those_who_ask_for_one() -> None:
+def test_a_list_whose_pages_fail_is_not_begun_anew_by_callers_that_ask_for_one() -> None:
     async def main() -> None:
         async with gated(
             "app=web", *(pod(f"a{n:02}", **WEB) for n in range(40)), page_limit=1
@@ -140,7 +140,7 @@ def test_many_streams_are_waited_for_together() -> None:
     run(main())
 
 
-def test_retry_after_is_honoured_also_if_those_who_waited_have_gone() -> None:
+def test_retry_after_is_honoured_also_if_the_waiting_callers_have_gone() -> None:
     async def main() -> None:
         async with gated("app=web", pod("a", **WEB)) as environment:
             refused = environment.cluster.faults.add(

@@ -137,7 +137,7 @@ def test_an_initial_state_of_a_server_that_lags_does_not_show_that_the_watch_has
     run(main())
 
 
-def test_names_that_share_a_watch_are_compared_as_what_they_select() -> None:
+def test_names_that_share_a_watch_are_compared_as_the_objects_they_select() -> None:
     async def main() -> None:
         shared = Cached(Selector(names=["a", "b"], namespaces=["shop"]), share_watches=True)
         async with gated(shared, pod("a")) as environment:

@@ -59,7 +59,7 @@ async def _asked(cache: FakeCache, uid: str | None) -> bool:
     return await cache.is_deleted("pods", "web-1", namespace="shop", uid=uid)
 
 
-def test_what_left_the_filter_is_not_gone() -> None:
+def test_an_object_that_left_the_filter_is_not_gone() -> None:
     cache = FakeCache([served(app="web")], {"pods": "app=web"})
     uid = departing(cache)
     cache.cluster.patch(served(), {"metadata": {"labels": {"app": "db"}}})
@@ -68,7 +68,7 @@ def test_what_left_the_filter_is_not_gone() -> None:
 
 
 @pytest.mark.parametrize("app", ["web", "db"])
-def test_what_was_replaced_by_another_of_its_name_is_gone_and_the_other_is_not(app: str) -> None:
+def test_an_object_replaced_by_another_of_its_name_is_gone_and_the_other_is_not(app: str) -> None:
     """It makes no difference if the other object is stored."""
     cache = FakeCache([served(app="web")], {"pods": "app=web"})
     uid = departing(cache)
@@ -93,7 +93,7 @@ OTHERS = {
 
 
 @each_row("other", OTHERS)
-def test_contract_8_what_was_not_asked_for_is_no_answer(other: str) -> None:
+def test_contract_8_an_object_that_was_not_asked_for_is_no_answer(other: str) -> None:
     async def main(environment: Environment) -> None:
         environment.declare("app=web").hold()
         environment.server.answer(PATH, OTHERS[other])
@@ -113,7 +113,7 @@ def test_a_server_that_sends_the_whole_object_all_the_same_is_understood() -> No
     run(main)
 
 
-def test_what_is_older_than_is_allowed_is_asked_for() -> None:
+def test_a_state_older_than_is_allowed_is_asked_for() -> None:
     async def main(environment: Environment) -> None:
         environment.declare("app=web").hold(WEB)
         assert await environment.cache().is_deleted("pods", "web-1", namespace="ns", max_age=1)
@@ -134,7 +134,7 @@ def test_what_is_older_than_is_allowed_is_asked_for() -> None:
         {"name": {"metadata": {}}},
     ],
 )
-def test_mistakes_are_told(asked: dict[str, Any]) -> None:
+def test_mistakes_are_refused(asked: dict[str, Any]) -> None:
     async def main(environment: Environment) -> None:
         environment.declare("app=web").hold()
         with pytest.raises(ReadError):

@@ -69,7 +69,7 @@ def built(cache: FakeCache, kind: str = "pods") -> FakeCache:
 
 
 @pytest.mark.parametrize("ready", [False, True])
-def test_objects_are_found_by_what_a_function_or_path_says_of_them(ready: bool) -> None:
+def test_objects_are_found_by_the_values_of_a_function_or_path(ready: bool) -> None:
     cache = built(fake()) if ready else fake()
     assert names(cache.list_cached("pods", index={"image": "nginx"})) == ["nginx", "proxied"]
     assert names(cache.list("pods", index={"image": "nginx", "node": "n2"})) == ["proxied"]
@@ -134,18 +134,18 @@ def test_an_index_makes_no_read_complete() -> None:
         {"image": None},
     ],
 )
-def test_what_cannot_be_asked_for_is_told(index: Any) -> None:
+def test_an_impossible_lookup_is_refused(index: Any) -> None:
     with pytest.raises(ReadError):
         fake().list_cached("pods", index=index)
 
 
 @each_row("name", ["tier", "a-b", "class", 5])
-def test_what_is_advised_is_python_whatever_the_name(name: Any) -> None:
+def test_the_advice_is_python_whatever_the_name(name: Any) -> None:
     with pytest.raises(ReadError):
         fake().list_cached("pods", index={name: "nginx"})
 
 
-def test_where_nothing_is_declared_that_is_told() -> None:
+def test_a_lookup_where_no_index_is_declared_is_refused() -> None:
     with pytest.raises(ReadError):
         reading("", NGINX).list_cached("pods", index={"image": "nginx"})
 
@@ -165,7 +165,7 @@ def test_errors_show_which_index_and_no_value() -> None:
 
 
 @pytest.mark.parametrize("gone", [False, True])
-def test_own_objects_are_laid_over_what_an_index_finds(gone: bool) -> None:
+def test_own_objects_are_laid_over_the_results_of_an_index(gone: bool) -> None:
     environment = Environment()
     informer = environment.declare().hold(
         *(pod(f"p-{i}", app="ab"[i % 2], owner=f"o-{i % 2}") for i in range(WORTH + 1))
@@ -189,7 +189,7 @@ def test_own_objects_are_laid_over_what_an_index_finds(gone: bool) -> None:
 
 
 @pytest.mark.parametrize("ready", [False, True])
-def test_a_list_at_the_path_of_an_own_object_is_told_whether_or_not_there_is_an_index(ready: bool) -> None:
+def test_a_list_at_the_path_of_an_own_object_is_reported_with_or_without_an_index(ready: bool) -> None:
     environment = Environment()
     informer = environment.declare().hold(NGINX, PROXIED)
     informer.indexes = {each.name: each for each in indexes({"node": "spec.nodeName"})}
@@ -270,7 +270,7 @@ def test_explain_says_that_no_object_has_a_value_by_an_index() -> None:
     )
 
 
-def test_stats_say_what_the_objects_and_each_index_take() -> None:
+def test_stats_show_the_memory_of_the_objects_and_of_each_index() -> None:
     cache = built(fake())
     stats = cache.info("pods").memory
     assert stats.objects == 3
@@ -307,12 +307,12 @@ def test_stats_say_what_the_objects_and_each_index_take() -> None:
         {"a": asyncio.sleep},
     ],
 )
-def test_what_can_be_no_index_is_refused_where_it_is_declared(index: Any) -> None:
+def test_an_impossible_index_is_refused_where_it_is_declared(index: Any) -> None:
     with pytest.raises(DeclarationError):
         Cached("app=web", index=index)
 
 
-def test_a_function_that_fails_is_told_as_a_failing_transform_is() -> None:
+def test_a_function_that_fails_is_reported_as_a_failing_transform_is() -> None:
     def broken(obj: Obj) -> str:
         return str(obj["spec"]["canary"])
 
@@ -337,7 +337,7 @@ def test_so_it_is_for_a_handlers_own_object() -> None:
         environment.cache(own=pod("nginx", version="11")).list_cached("pods")
 
 
-def test_an_object_that_cannot_be_decoded_for_an_index_is_unreadable_whatever_is_kept_of_it() -> None:
+def test_an_object_not_decodable_for_an_index_is_unreadable_whatever_is_stored_of_it() -> None:
     reader = Reader("v1", "Pod", Projection.of(drop=["spec"]), indexes=indexes({"node": "spec.nodeName"}))
     record = reader.record(
         b'{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a","uid":"u","resourceVersion":"1"},"spec":{"n":1e999}}'

@@ -16,7 +16,7 @@ from .environment import PODS, names
 from .test_indexes import CANARY, NGINX, fake, images, new
 
 
-def test_an_index_is_added_to_what_is_held_and_to_what_comes() -> None:
+def test_an_index_is_added_to_held_objects_and_to_new_ones() -> None:
     async def main() -> None:
         cache = fake(index=None)
         await cache.add_index("pods", image=images, node="spec.nodeName")
@@ -31,7 +31,7 @@ def test_an_index_is_added_to_what_is_held_and_to_what_comes() -> None:
     asyncio.run(main())
 
 
-def test_indexes_of_one_name_that_are_added_at_once_are_told_apart() -> None:
+def test_indexes_of_one_name_that_are_added_at_once_are_distinguished() -> None:
     async def main() -> None:
         cache = fake(index=None)
         told = await asyncio.gather(
@@ -45,7 +45,7 @@ def test_indexes_of_one_name_that_are_added_at_once_are_told_apart() -> None:
     asyncio.run(main())
 
 
-def test_what_an_added_index_fails_for_is_held_without_a_value_and_told_once(
+def test_an_object_an_added_index_fails_for_is_held_without_value_and_logged_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     def labelled(obj: Obj) -> str:
@@ -72,7 +72,7 @@ def test_what_an_added_index_fails_for_is_held_without_a_value_and_told_once(
     asyncio.run(main())
 
 
-def test_an_index_that_is_added_is_of_what_is_kept() -> None:
+def test_an_added_index_is_of_the_stored_fields() -> None:
     seen: list[Obj] = []
 
     def looked(obj: Obj) -> None:
@@ -94,7 +94,7 @@ def test_an_index_that_is_added_is_of_what_is_kept() -> None:
 
 
 @pytest.mark.parametrize("indexed", [{}, {"a": 5}, {"a": lambda obj: obj["canary"]}])
-def test_what_cannot_be_added_is_told(indexed: dict[str, Any]) -> None:
+def test_an_index_that_cannot_work_is_refused(indexed: dict[str, Any]) -> None:
     async def main() -> None:
         cache = fake(NGINX, index=None)
         with pytest.raises(ReadError):

@@ -79,7 +79,7 @@ async def until_found_by(union: Union, lookup: Lookup, by: str) -> int:
     raise AssertionError(f"{by} was never built")
 
 
-def test_what_a_thread_wants_is_built_on_the_loop_slice_by_slice() -> None:
+def test_an_index_for_a_thread_is_built_on_the_loop_slice_by_slice() -> None:
     async def main() -> None:
         indexing = IndexBuilder([])
         union = filled(indexing, 20 * INDEXED_PER_SLICE)
@@ -99,7 +99,7 @@ def test_what_a_thread_wants_is_built_on_the_loop_slice_by_slice() -> None:
     asyncio.run(main())
 
 
-def test_what_is_declared_or_was_wanted_before_is_built_from_the_start() -> None:
+def test_an_index_declared_or_requested_before_is_built_from_the_start() -> None:
     async def main() -> None:
         indexing = IndexBuilder([NODE])
         union = filled(indexing, WORTH + 1)
@@ -129,7 +129,7 @@ def test_reads_after_the_operator_has_ended_want_nothing_of_it() -> None:
 
 
 @pytest.mark.parametrize("running", [False, True])
-def test_what_is_added_at_once_is_all_there(running: bool) -> None:
+def test_indexes_added_at_once_are_all_there(running: bool) -> None:
     async def main() -> None:
         indexing, follows = IndexBuilder([NODE]), Follows()
         union = filled(indexing, 3 * DECODED_PER_SLICE, follows)
@@ -207,7 +207,7 @@ def test_of_several_that_are_added_in_one_call_none_is_left_where_one_fails() ->
     asyncio.run(main())
 
 
-def test_what_begins_anew_meanwhile_has_it_too() -> None:
+def test_a_store_begun_anew_meanwhile_has_the_index_too() -> None:
     async def main() -> None:
         indexing, follows = IndexBuilder([]), Follows()
         filled(indexing, 3 * DECODED_PER_SLICE)
@@ -227,7 +227,7 @@ def test_what_begins_anew_meanwhile_has_it_too() -> None:
     asyncio.run(main())
 
 
-def test_a_function_is_called_once_for_what_is_held_and_its_values_are_counted() -> None:
+def test_a_function_is_called_once_for_each_held_object_and_its_values_are_counted() -> None:
     def counting(obj: dict[str, Any]) -> str:
         calls.append(1)
         return str(obj["node"])

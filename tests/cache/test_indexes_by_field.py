@@ -216,7 +216,7 @@ def test_a_field_is_looked_up_by_the_index_of_its_path() -> None:
         assert len(cache.list("pods", fields="spec.nodeName=n7")) == 30
 
 
-def test_a_dropped_field_is_looked_up_and_what_a_transform_made_of_it_is_compared() -> None:
+def test_a_dropped_field_is_looked_up_and_a_transformed_one_is_compared() -> None:
     def moved(obj: Obj) -> Obj:
         obj["spec"]["nodeName"] = "elsewhere"
         return obj

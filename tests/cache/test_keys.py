@@ -58,7 +58,7 @@ def cached() -> FakeCache:
 
 
 @each_row("call", CALLS)
-def test_a_key_with_a_namespace_beside_it_is_refused_with_what_to_write(call: str) -> None:
+def test_a_key_with_a_namespace_beside_it_is_refused_with_the_correct_call(call: str) -> None:
     with pytest.raises(TypeError) as caught:
         CALLS[call](cached(), WEB, namespace="shop")
 
@@ -68,7 +68,7 @@ def test_a_key_with_a_namespace_beside_it_is_refused_with_what_to_write(call: st
 
 
 @each_row("call", CALLS)
-def test_a_pair_is_refused_with_what_to_write(call: str) -> None:
+def test_a_pair_is_refused_with_the_correct_call(call: str) -> None:
     with pytest.raises(TypeError) as caught:
         CALLS[call](cached(), ("shop", "web-1"))
 
@@ -81,7 +81,7 @@ def test_a_pair_is_refused_with_what_to_write(call: str) -> None:
 
 
 @each_row("pair", [("shop", "web-1", "pods"), ("", "web-1"), (1, 2), ()])
-def test_what_is_no_pair_either_is_refused_without_its_values(pair: object) -> None:
+def test_an_argument_that_is_no_pair_either_is_refused_without_values(pair: object) -> None:
     with pytest.raises(TypeError) as caught:
         cached().get("pods", pair)  # type: ignore[call-overload]  # The mistake.
     assert "Write: cache.get('pods', name, namespace=namespace)" in told(caught.value)
@@ -152,7 +152,7 @@ def test_a_positional_namespace_is_refused_with_the_call_to_write(
 
 
 @each_row("call", CALLS)
-def test_a_name_with_a_slash_is_refused_with_what_was_meant(call: str) -> None:
+def test_a_name_with_a_slash_is_refused_with_the_likely_arguments(call: str) -> None:
     with pytest.raises(Exception, match=r"Did you mean name='web-1', namespace='shop'\?"):
         CALLS[call](cached(), "shop/web-1")
 

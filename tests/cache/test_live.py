@@ -42,7 +42,7 @@ def cache() -> FakeCache:
 # ---- Reads.
 
 
-def test_a_read_asks_the_server_for_what_the_cache_has_and_has_not(cache: FakeCache) -> None:
+def test_a_read_asks_the_server_for_objects_in_and_outside_the_cache(cache: FakeCache) -> None:
     live = cache.blocking.live
     cache.cluster.patch(WEB, {"metadata": {"labels": {"app": "db"}}})
     assert live.get("pods", "web-1", namespace="shop")["metadata"]["labels"] == {"app": "db"}
@@ -285,7 +285,7 @@ def test_an_async_function_of_an_update_is_an_error(cache: FakeCache) -> None:
 # ---- Ensure and adopt.
 
 
-def test_ensure_creates_or_returns_what_is_there(cache: FakeCache) -> None:
+def test_ensure_creates_or_returns_the_existing_object(cache: FakeCache) -> None:
     live = cache.blocking.live
     made = live.ensure(pod("web-2", app="web"))
     assert live.ensure(pod("web-2", app="web", more="labels")) == made
@@ -299,7 +299,7 @@ def test_ensure_names_the_label_that_a_hidden_object_lacks(cache: FakeCache) -> 
     assert isinstance(error, AlreadyExists)
 
 
-def test_ensure_proposes_to_adopt_only_what_it_can_adopt(cache: FakeCache) -> None:
+def test_ensure_proposes_to_adopt_only_an_object_it_can_adopt(cache: FakeCache) -> None:
     cache.cluster.create(pod("theirs"))
     ensure = cache.blocking.live.ensure
     assert "adopt=True" in provoked(lambda: ensure(pod("theirs", app="web"))).remedy
@@ -309,7 +309,7 @@ def test_ensure_proposes_to_adopt_only_what_it_can_adopt(cache: FakeCache) -> No
         assert "live.patch" in remedies.pop()
 
 
-def test_what_a_new_object_lacks_is_told_at_once(cache: FakeCache) -> None:
+def test_a_new_object_that_lacks_something_fails_at_once(cache: FakeCache) -> None:
     live = cache.blocking.live
     for write, verb in ((live.create, "create"), (live.ensure, "create"), (live.apply, "patch")):
         refused = cache.cluster.faults.add(faults.Refuse(404, "NotFound"), verb=verb, resource="pods")
@@ -530,7 +530,7 @@ def partly(**options: Any) -> FakeCache:
     "options",
     [{"drop": ["data"]}, {"keep": ["metadata"]}, {"transform": lambda obj: {**obj, "data": {"key": "***"}}}],
 )
-def test_13_an_object_of_which_a_part_is_kept_is_not_written_back(options: Any) -> None:
+def test_13_an_object_of_which_a_part_is_stored_is_not_written_back(options: Any) -> None:
     cache = partly(**options)
     held = cache.get("secrets", "s", namespace="shop")
     held["metadata"]["labels"]["more"] = "x"

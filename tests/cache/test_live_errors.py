@@ -34,7 +34,7 @@ def test_an_invalid_object_names_its_fields(cache: FakeCache) -> None:
     assert len(error.causes) == 7
 
 
-def test_10_what_the_server_says_about_a_secret_is_not_shown() -> None:
+def test_10_the_words_of_the_server_about_a_secret_are_not_shown() -> None:
     cause = {"field": "data[key]", "reason": "FieldValueInvalid", "message": f"Invalid value: {CANARY}"}
     cache = FakeCache([secret()], {})
     for code in (400, 403, 409, 422, 500):
@@ -232,7 +232,7 @@ def test_an_answer_that_is_no_object_is_garbled(answer: bytes) -> None:
         (lambda live: live.get(WEB), "cache.live.get(kind, name, namespace=namespace)"),
     ],
 )
-def test_20_an_object_in_place_of_its_names_is_an_error_that_says_what_to_write(
+def test_20_an_object_in_place_of_its_names_is_an_error_with_the_correct_call(
     cache: FakeCache, call: Any, written: str
 ) -> None:
     with pytest.raises(TypeError) as raised:
@@ -248,7 +248,7 @@ def test_20_an_object_in_place_of_its_names_is_an_error_that_says_what_to_write(
         ("nothing", "It has apply, create, delete, ensure, get, list, patch, replace, update"),
     ],
 )
-def test_20_a_write_that_there_is_not_is_an_error_that_says_what_to_write(
+def test_20_a_write_that_does_not_exist_is_an_error_with_a_remedy(
     cache: FakeCache, name: str, remedy: str
 ) -> None:
     for live in (cache.live, cache.blocking.live):

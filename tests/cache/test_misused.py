@@ -64,7 +64,7 @@ def test_20_each_verb_names_itself_without_arguments(name: str) -> None:
     "name", ["list", "list_cached", "count", "list_outside", "explain", "changes", "fetch_list", "live.list"]
 )
 @pytest.mark.parametrize("argument", ["label", "lable", "label_selector"])
-def test_20_reads_of_several_objects_name_the_argument_that_is_meant(name: str, argument: str) -> None:
+def test_20_reads_of_several_objects_name_the_intended_argument(name: str, argument: str) -> None:
     def call(cache: Any) -> Any:
         of, _, verb = name.rpartition(".")
         return getattr(cache.live if of else cache, verb)("pods", **{argument: "app=web"})

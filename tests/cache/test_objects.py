@@ -78,7 +78,7 @@ def test_copies_are_lists(through: Callable[[Any], Any]) -> None:
         lambda found: found.__iadd__([]),
     ],
 )
-def test_whoever_changes_it_is_told_how_to_get_a_list(change: Callable[[Any], Any]) -> None:
+def test_a_change_is_refused_with_how_to_get_a_list(change: Callable[[Any], Any]) -> None:
     with pytest.raises(ReadOnly):
         change(reading("", *PODS).list("pods"))
 
@@ -130,7 +130,7 @@ class Phased(msgspec.Struct):
     status: Condition
 
 
-def test_structs_have_what_is_asked_for() -> None:
+def test_structs_have_the_fields_they_declare() -> None:
     cache = reading("", *PODS)
     assert cache.get("pods", "web-1", namespace="ns", as_=Pod) == Pod(
         Meta("web-1", {"app": "web"}), Spec("n1")
@@ -156,7 +156,7 @@ def test_an_object_that_is_not_as_a_struct_says_is_named_with_the_place_and_no_v
     assert info.value.__context__ is None
 
 
-def test_what_has_been_read_before_is_refused_alike_and_counted_once() -> None:
+def test_a_repeated_read_is_refused_alike_and_counted_once() -> None:
     """Once it is known which cache is meant, `get` goes a shorter way."""
     environment = Environment()
     informer = environment.declare(projection=Projection.of(drop=["status"])).hold(*PODS)
@@ -216,7 +216,7 @@ def test_by_whichever_way_the_same_is_refused() -> None:
     assert informer.counts.reads == {("get", "NotKept"): 2, ("get", "failed"): 2, ("get", "ReadError"): 2}
 
 
-def test_structs_go_the_shorter_way_where_all_is_kept() -> None:
+def test_structs_go_the_shorter_way_where_all_is_stored() -> None:
     environment = Environment()
     informer = environment.declare().hold(*PODS)
     cache = environment.cache()
@@ -228,7 +228,7 @@ def test_structs_go_the_shorter_way_where_all_is_kept() -> None:
 
 
 @pytest.mark.parametrize("wanted", [Strict, Snaky, Needs])
-def test_what_is_missing_and_what_is_too_much_is_told(wanted: type) -> None:
+def test_missing_and_superfluous_fields_are_reported(wanted: type) -> None:
     with pytest.raises(ReadError):
         reading("", *PODS).get("pods", "web-1", namespace="ns", as_=wanted)
 
@@ -245,7 +245,7 @@ def test_a_class_of_which_there_are_no_objects_is_no_form(wanted: Any) -> None:
         reading("", *PODS).get("pods", "web-1", namespace="ns", as_=wanted)
 
 
-def test_a_struct_that_writes_a_field_as_python_does_is_told_how_to_write_it() -> None:
+def test_a_struct_that_spells_a_field_as_python_does_is_refused_with_its_api_name() -> None:
     with pytest.raises(NotKept):
         reading("", *PODS, projection=Projection.of(keep=["metadata", "spec.nodeName"])).get(
             "pods", "web-1", namespace="ns", as_=Snaky
@@ -264,7 +264,7 @@ def test_a_struct_that_writes_a_field_as_python_does_is_told_how_to_write_it() -
         Projection.of(keep=["metadata", "status"]),
     ],
 )
-def test_structs_of_what_was_dropped_are_refused(projection: Projection) -> None:
+def test_structs_of_dropped_fields_are_refused(projection: Projection) -> None:
     """A default would pass for what the object has (contract 13)."""
     cache = reading("", *PODS, projection=projection)
     for read in (
@@ -275,7 +275,7 @@ def test_structs_of_what_was_dropped_are_refused(projection: Projection) -> None
             read()
 
 
-def test_structs_that_msgspec_cannot_make_are_told_with_what_to_do() -> None:
+def test_structs_that_msgspec_cannot_make_are_refused_with_a_remedy() -> None:
     class Inner(msgspec.Struct):
         name: str
 

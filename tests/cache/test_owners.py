@@ -119,7 +119,7 @@ def test_an_owner_whose_namespace_is_never_cached_is_refused() -> None:
 
 @each_row("owner", ["u-1", None, {}, {"metadata": {"name": "web"}}, 5, Key("web", namespace="shop")])
 @each_row("verb", ["list", "list_cached", "count"])
-def test_what_is_no_object_with_a_uid_is_no_owner(verb: str, owner: object) -> None:
+def test_a_value_that_is_no_object_with_a_uid_is_no_owner(verb: str, owner: object) -> None:
     with pytest.raises(ReadError, match="the owner") as caught:
         getattr(cached(), verb)("pods", owner=owner)
 

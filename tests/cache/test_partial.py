@@ -53,7 +53,7 @@ def listed(*objects: Obj) -> Obj:
         (Projection.of(), "metadata"),
     ],
 )
-def test_a_path_that_is_not_kept_is_refused_with_what_to_change(
+def test_a_path_that_is_not_stored_is_refused_with_the_remedy(
     read: Callable[[Cache, Path], object], projection: Projection, path: Path
 ) -> None:
     async def main(environment: Environment) -> None:
@@ -64,7 +64,7 @@ def test_a_path_that_is_not_kept_is_refused_with_what_to_change(
     run(main)
 
 
-def test_who_asks_what_a_read_would_do_is_told_that_it_cannot_be_answered() -> None:
+def test_explain_says_that_a_read_could_not_be_answered() -> None:
     """`explain` says what is missing: nobody has read yet."""
     explained = reading("", POD, projection=NO_STATUS).explain("pods", where={"status.phase": "canary"})
     assert explained.lacks
@@ -85,7 +85,7 @@ def test_an_explanation_marks_partial_objects_and_no_others() -> None:
 # ---- The server's answers are cut as what is held is, unless all of them is asked for.
 
 
-def test_the_server_is_asked_for_the_whole_of_what_is_held() -> None:
+def test_the_server_is_asked_for_whole_objects_that_are_held_in_part() -> None:
     async def main(environment: Environment) -> None:
         environment.declare("", projection=NO_STATUS).hold(POD)
         environment.server.answer(PATH, POD)

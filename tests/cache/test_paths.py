@@ -49,12 +49,12 @@ IMAGE: dict[Any, Any] = {"spec.containers.image": "i"}
 
 
 @pytest.mark.parametrize("path", ["spec", "spec.containers", ("metadata", "labels")])
-def test_what_has_no_order_is_not_sorted_by(path: Any) -> None:
+def test_a_path_without_an_order_is_not_sorted_by(path: Any) -> None:
     with pytest.raises(ReadError):
         reading("", LISTED).list("pods", sort_by=path)
 
 
-def test_a_path_that_leads_into_a_list_of_what_is_fetched_is_refused() -> None:
+def test_a_path_that_leads_into_a_list_of_a_fetched_object_is_refused() -> None:
     async def main(environment: Environment) -> None:
         environment.resources["pods"] = PODS
         environment.server.answer(
@@ -67,7 +67,7 @@ def test_a_path_that_leads_into_a_list_of_what_is_fetched_is_refused() -> None:
     run(main)
 
 
-def test_a_path_that_was_dropped_out_of_a_list_is_refused_when_it_is_kept_again() -> None:
+def test_a_path_dropped_out_of_a_list_is_refused_when_it_is_stored_again() -> None:
     """The advice of NotKept leads to objects in which the path still leads nowhere: that is said, rather than
     nothing found."""
     with pytest.raises(NotKept):
@@ -100,7 +100,7 @@ def test_a_path_that_can_never_sort_is_refused(path: str) -> None:
         ("spec.constraint", ">=1.2"),
     ],
 )
-def test_what_may_be_right_is_compared_as_it_is(
+def test_a_plausible_value_is_compared_as_it_is(
     path: Any, value: object, caplog: pytest.LogCaptureFixture
 ) -> None:
     spec = {"tags": ["a"], "map": {"a": 1}, "a[0]": "x", "constraint": ">=1.2", "equal": "==1"}

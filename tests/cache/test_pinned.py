@@ -311,7 +311,7 @@ def test_11_the_log_names_no_snapshot_that_was_dropped_without_its_end(
     run(main())
 
 
-def test_11_the_log_names_a_snapshot_that_is_kept_for_minutes(caplog: pytest.LogCaptureFixture) -> None:
+def test_11_the_log_names_a_snapshot_that_is_held_for_minutes(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING)
 
     def logged() -> list[str]:

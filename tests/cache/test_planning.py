@@ -64,7 +64,7 @@ def test_a_plan_of_a_declaration_opens_all_streams_and_changes_nothing() -> None
     operated(test)
 
 
-def test_a_plan_of_a_change_counts_kept_objects_without_a_list_of_them() -> None:
+def test_a_plan_of_a_change_counts_retained_objects_without_a_list_of_them() -> None:
     async def test(gated: Gated, cache: Cache) -> None:
         present = Selector(FILTER, namespaces=["shop"])
         await cache.declare("configmaps", present, replace=True)
@@ -97,7 +97,7 @@ def sibling(group: int, number: int) -> dict[str, Any]:
     return made
 
 
-def test_16_a_plan_counts_the_templates_of_kept_objects() -> None:
+def test_16_a_plan_counts_the_templates_of_retained_objects() -> None:
     async def main() -> None:
         siblings = [sibling(group, number) for group in range(20) for number in range(6)]
         async with gated(FILTER, *siblings, kind="configmaps") as environment:
@@ -161,7 +161,7 @@ def test_a_plan_has_the_options_that_are_not_given_as_they_are() -> None:
     operated(test)
 
 
-def test_a_plan_needs_the_rights_of_kept_streams_too() -> None:
+def test_a_plan_needs_the_rights_of_retained_streams_too() -> None:
     async def test(_: Gated, cache: Cache) -> None:
         plan = await cache.plan("configmaps", FILTER)
         assert not plan.opened

@@ -118,7 +118,7 @@ def test_get_cannot_tell_absent_from_hidden_and_says_so(name: str) -> None:
     assert (error.witness.name, error.witness.namespace) == (name, "ns")
 
 
-def test_a_default_does_not_stand_for_what_is_hidden() -> None:
+def test_a_default_does_not_stand_for_a_hidden_object() -> None:
     error = outside(lambda: web().get("pods", "db-1", namespace="ns", default=None))
     assert error.reason is Reason.HIDDEN
 
@@ -138,7 +138,7 @@ def test_an_object_that_no_object_can_be_called_is_never_there(name: str, severa
 # ---- What reads return.
 
 
-def test_what_a_caller_gets_is_its_own() -> None:
+def test_a_caller_gets_objects_of_its_own() -> None:
     cache = reading(Selector(), WEB)
     for _ in range(2):
         for taken in (
@@ -217,7 +217,7 @@ def test_the_info_shows_the_filter_the_state_and_the_memory() -> None:
     assert str(info) == "pods with labels='app=web', namespaces=['a']: 1 object, 2 s old, synced"
 
 
-def test_explain_says_what_would_be_asked() -> None:
+def test_explain_shows_the_requests_of_a_read() -> None:
     assert (
         str(web().explain("pods", labels="tier=gold"))
         == "labels='tier=gold' is not covered by labels='app=web': default/example (tier=gold) would fail"

@@ -78,7 +78,7 @@ def test_mistakes_are_read_errors(read: Read) -> None:
 
 
 @each_row("name", ["exist", "find", "pods", "create", "patch"])
-def test_what_is_no_read_is_told_with_what_there_is(name: str) -> None:
+def test_an_unknown_read_is_refused_with_an_existing_one(name: str) -> None:
     cache = reading("app=web", WEB)
     assert not hasattr(cache, name)
     with pytest.raises(AttributeError, match="a cache has no") as caught:
@@ -98,7 +98,7 @@ def test_20_a_kind_that_is_misspelt_is_not_proposed_for_a_declaration() -> None:
         assert caught.value.__notes__ == ["Did you mean 'v1/pods'?"]
 
 
-def test_20_a_list_of_labels_is_told_with_what_to_write() -> None:
+def test_20_a_list_of_labels_is_refused_with_the_correct_form() -> None:
     for labels in (["app=web"], ("app=web",)):
         with pytest.raises(ReadError, match=r"labels= is a (list|tuple)\.") as caught:
             reading("app=web", WEB).list("pods", labels=labels)  # type: ignore[call-overload]
@@ -182,7 +182,7 @@ def test_an_object_given_by_mistake_is_not_shown() -> None:
         assert not any("canary" in text for text in (*info.value.args, info.value.remedy))
 
 
-def test_a_kind_may_be_named_by_what_kopf_hands_to_handlers() -> None:
+def test_a_kind_may_be_named_by_the_resource_that_kopf_hands_handlers() -> None:
     resource = _kopf.Resource("", "v1", "pods", kind="Pod")
     cache = reading("app=web", WEB)
     assert cache.get(resource, "web-1", namespace="ns") == WEB
@@ -216,7 +216,7 @@ def test_no_error_is_longer_than_people_read() -> None:
         lambda cache: cache.list_cached("pods", sort_by=("metadata", "managedFields", "0")),
     ],
 )
-def test_what_was_dropped_cannot_be_asked_for(read: Read) -> None:
+def test_a_dropped_field_cannot_be_asked_for(read: Read) -> None:
     with pytest.raises(NotKept):
         read(reading(Selector(), WEB))
 
@@ -283,7 +283,7 @@ READS: dict[str, Callable[..., Any]] = {
 
 
 @each_row("verb", READS)
-def test_what_was_confirmed_longer_ago_than_is_allowed_is_refused(verb: str) -> None:
+def test_a_state_confirmed_longer_ago_than_is_allowed_is_refused(verb: str) -> None:
     environment = Environment()
     informer = environment.declare("app=web").hold(WEB)
     read = READS[verb]

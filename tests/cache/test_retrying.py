@@ -263,7 +263,7 @@ def test_a_kind_that_cannot_be_looked_up_for_a_while_is_looked_up_again() -> Non
     run(main)
 
 
-def test_what_is_absent_is_an_answer_and_no_failure() -> None:
+def test_an_absent_object_is_an_answer_and_no_failure() -> None:
     async def main(environment: Environment) -> None:
         environment.declare("app=web").hold()
         with pytest.raises(NotFound):
@@ -277,7 +277,7 @@ def test_what_is_absent_is_an_answer_and_no_failure() -> None:
     run(main)
 
 
-def test_what_a_function_of_the_caller_raises_is_raised() -> None:
+def test_an_error_of_a_function_of_the_caller_is_raised() -> None:
     own = TimeoutError()
 
     def slow(_: object) -> str:

@@ -175,7 +175,7 @@ MINE = pod("mine", version="11", app="web")
         lambda cache: cache.explain("pods"),
     ],
 )
-def test_a_transform_that_fails_for_the_body_is_told_instead_of_an_older_object_being_read(
+def test_a_transform_that_fails_for_the_body_raises_and_no_older_object_is_read(
     read: Callable[[Cache], object],
 ) -> None:
     environment = Environment()
@@ -185,7 +185,7 @@ def test_a_transform_that_fails_for_the_body_is_told_instead_of_an_older_object_
     assert {outcome for _, outcome in informer.counts.reads} == {"Stalled"}
 
 
-def test_who_waits_for_an_object_is_told_as_well() -> None:
+def test_a_wait_reports_the_failing_transform_as_well() -> None:
     async def main(environment: Environment) -> None:
         environment.declare("app=web", PODS, "v1/pods", TRANSFORMED).hold(OTHER)
         with pytest.raises(Stalled):

@@ -30,7 +30,7 @@ def cached(filter_: Any = "") -> FakeCache:
 
 
 @each_row("filter_", FILTERS)
-def test_20_a_name_and_a_namespace_that_are_swapped_are_told(filter_: str) -> None:
+def test_20_a_name_and_a_namespace_that_are_swapped_are_reported(filter_: str) -> None:
     cache = cached(FILTERS[filter_])
     assert cache.get("pods", "web-1", namespace="shop")
     for name, namespace in (("shop", "web-1"), (Key("shop", namespace="web-1"), None)):
@@ -62,7 +62,7 @@ COPIED: dict[str, Callable[..., Any]] = {
 
 
 @each_row("call", COPIED)
-def test_20_each_read_refuses_what_can_be_no_namespace(call: str) -> None:
+def test_20_each_read_refuses_a_text_that_can_be_no_namespace(call: str) -> None:
     for namespace in ("<namespace>", "...", "Shop"):
         for filter_ in ("", "app=web"):
             with pytest.raises(ReadError) as caught:

@@ -38,7 +38,7 @@ def test_i4_readers_in_real_threads_see_each_relist_as_a_whole() -> None:
     print(f"{detector.answers:,} answers")
 
 
-def test_i8b_readers_in_real_threads_always_find_what_moves_between_branches() -> None:
+def test_i8b_readers_in_real_threads_always_find_objects_moving_between_branches() -> None:
     one = two(lambda _: [])
     branches = writers(one.union)
     with reading(one, "get", "held") as detector:

@@ -138,7 +138,7 @@ def test_views_cannot_be_changed_to_type_checkers_either(cache: FakeCache) -> No
         view.update(spec={})  # type: ignore[attr-defined]
 
 
-def test_declarations_take_what_reads_take() -> None:
+def test_declarations_take_the_kinds_that_reads_take() -> None:
     select = settings_of(kopf.OperatorSettings()).selectors
     select["pods"] = "app=web"
     select |= {"nodes": Cached("", drop=["status"])}

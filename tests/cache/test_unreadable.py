@@ -310,7 +310,7 @@ def test_labels_and_names_of_unreadable_objects_are_compared_with_the_selector_t
     run(main())
 
 
-def test_what_is_dropped_need_not_be_decoded() -> None:
+def test_dropped_fields_need_not_be_decoded() -> None:
     async def main() -> None:
         async with holding_deep(Cached("app=web", drop=["inserted"])) as (environment, _):
             assert not unreadable(environment)
@@ -325,7 +325,7 @@ def test_what_is_dropped_need_not_be_decoded() -> None:
 
 
 @pytest.mark.parametrize("name", ["", "name", "uid"])
-def test_a_page_with_an_object_of_no_name_or_uid_is_refused_and_its_position_is_told(name: str) -> None:
+def test_a_page_with_an_object_of_no_name_or_uid_is_refused_with_its_position(name: str) -> None:
     async def main() -> None:
         metadata = {"labels": {"app": "web"}, "resourceVersion": "9", "name": "x", "uid": "u"}
         data = (

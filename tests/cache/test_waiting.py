@@ -28,7 +28,7 @@ def ready(obj: dict[str, Any]) -> bool:
 # ---- wait_synced.
 
 
-def test_who_waited_in_vain_is_told_for_whom_and_why() -> None:
+def test_a_wait_in_vain_names_the_kind_and_the_reason() -> None:
     async def main(environment: Environment) -> None:
         environment.declare().hold()
         informer = environment.declare("", NODES, "nodes")
@@ -81,7 +81,7 @@ def test_then_each_change_is() -> None:
 
 
 @pytest.mark.parametrize("held", [[], [WEB], [WEB, pod("web-2", app="web")]])
-def test_who_waits_for_too_long_is_told_for_what_and_what_there_was(held: list[dict[str, Any]]) -> None:
+def test_a_wait_that_times_out_names_its_goal_and_the_objects_present(held: list[dict[str, Any]]) -> None:
     async def main(environment: Environment) -> None:
         informer = environment.declare("app=web").hold(*held)
         with pytest.raises(TimeoutError):
@@ -104,7 +104,7 @@ def test_who_waits_for_too_long_is_told_for_what_and_what_there_was(held: list[d
         ),
     ],
 )
-def test_who_waits_for_too_long_is_told_what_has_departed_and_from_what_it_is_known(
+def test_a_wait_that_times_out_shows_the_departures_and_how_they_are_known(
     options: dict[str, Any], departures: str
 ) -> None:
     cache = FakeCache(
@@ -131,7 +131,7 @@ def test_who_waits_for_too_long_is_told_what_has_departed_and_from_what_it_is_kn
     assert f"let_depart{departures}. The filter is" in str(raised.value)
 
 
-def test_who_waits_in_vain_for_a_cache_is_told_that_it_is_not_synced() -> None:
+def test_a_wait_in_vain_for_a_cache_reports_that_it_is_not_synced() -> None:
     async def main(environment: Environment) -> None:
         informer = environment.declare("app=web")
         informer.message, informer.remedy = ("pods: the server answers 500", "The cache keeps retrying")
@@ -142,7 +142,7 @@ def test_who_waits_in_vain_for_a_cache_is_told_that_it_is_not_synced() -> None:
     run(main)
 
 
-def test_who_waits_for_a_kind_that_cannot_be_kept_any_more_is_told_at_once() -> None:
+def test_a_wait_for_a_kind_that_can_no_longer_be_maintained_fails_at_once() -> None:
     async def main(environment: Environment) -> None:
         informer = environment.declare("app=web").hold(WEB)
         waiting = asyncio.create_task(environment.cache().wait_for("pods", ready))
@@ -159,7 +159,7 @@ def test_who_waits_for_a_kind_that_cannot_be_kept_any_more_is_told_at_once() -> 
     run(main)
 
 
-def test_what_cannot_be_waited_with_is_refused_at_once() -> None:
+def test_wrong_arguments_of_a_wait_are_refused_at_once() -> None:
     wrong: Any = "ready"
 
     async def main(environment: Environment) -> None:
@@ -278,7 +278,7 @@ WAITING = [
 ]
 
 
-def test_what_is_awaited_is_there_for_threads_and_nothing_else() -> None:
+def test_threads_have_every_awaited_method_and_nothing_else() -> None:
     assert set(WAITING) == set(AWAITED) > {"audit", "fetch"}
     assert set(LIVE) == {name for name in vars(Live) if not name.startswith("_")}
 
@@ -335,7 +335,7 @@ def test_a_thread_whose_wait_is_ended_by_the_loop_is_let_go() -> None:
     run(main)
 
 
-def test_what_threads_wait_for_can_be_ended_and_stops_being_done() -> None:
+def test_waits_of_threads_can_be_ended_and_then_unsubscribe() -> None:
     async def main(environment: Environment) -> None:
         pods, nodes = (
             environment.declare("app=web").hold(),
@@ -396,7 +396,7 @@ def test_after_the_operator_has_ended_it_is_refused() -> None:
         blocking.wait_synced()
 
 
-def test_what_is_no_read_is_no_attribute_and_says_what_may_be_meant() -> None:
+def test_a_name_that_is_no_read_is_no_attribute_and_gets_a_suggestion() -> None:
     blocking = Environment().cache().blocking
     for name in ("fetchlist", "xyz"):
         with pytest.raises(AttributeError) as caught:

@@ -135,7 +135,7 @@ def test_an_object_that_the_cache_has_not_received_yet_is_due() -> None:
     run(main())
 
 
-def test_the_state_of_a_cache_that_cannot_be_read_is_told_with_its_reason() -> None:
+def test_the_state_of_a_cache_that_cannot_be_read_is_shown_with_its_reason() -> None:
     async def main() -> None:
         async with gated("app=web", pod("a", **WEB)) as environment:
             environment.cluster.faults.add(Refuse(403), verb="list", resource="pods")
@@ -164,7 +164,7 @@ def test_nothing_of_a_secret_but_its_labels_is_shown() -> None:
         assert "aHVudGVyMg" not in f"{found}{found!r}"
 
 
-def test_what_names_no_object_is_refused() -> None:
+def test_a_name_that_names_no_object_is_refused() -> None:
     cache = fake()
     for name, namespace in (("web-1", None), ("a/b", "shop"), (5, "shop"), ("web-1", "a/b")):
         with pytest.raises(ReadError):

@@ -87,7 +87,7 @@ class TestWhatIsWrong:
         ("group", "api", "problems"),
         [("*", "v1", 0), ("events.k8s.io", "events.k8s.io/v1", 0), ("apps", "v1", 1)],
     )
-    def test_the_api_of_recorded_events_is_told_with_what_is_missing(
+    def test_the_api_of_recorded_events_is_shown_with_the_missing_rights(
         self, cluster: EmbeddedCluster, command: Command, group: str, api: str, problems: int
     ) -> None:
         allow_events(cluster, group)
@@ -305,13 +305,13 @@ async def follow(name, patch, deleted, **_):
         assert said.code == 1
         assert "spec.color" in said.output.split("!")[1]
 
-    def test_what_is_no_selector_ends_it_with_the_text_to_change(self, command: Command) -> None:
+    def test_an_invalid_selector_ends_it_with_the_text_to_change(self, command: Command) -> None:
         said = command("check", "select['v1/pods'] = 'app in web'")
         assert (said.code, said.output) == (1, "")
         assert "the filter of v1/pods: label selector 'app in web', column 8" in said.errors
 
     @pytest.mark.parametrize(("output", "parse"), [("json", json.loads), ("yaml", yaml.safe_load)])
-    def test_programs_are_told_what_they_can_parse(
+    def test_programs_receive_output_they_can_parse(
         self, command: Command, output: str, parse: Callable[[str], Any]
     ) -> None:
         said = command("check", "select['v1/pods'] = 'app in web'", "-o", output)
@@ -328,7 +328,7 @@ async def follow(name, patch, deleted, **_):
         assert said.code == 1
         assert "no such thing can be selected by" in said.output
 
-    def test_all_problems_are_told_at_once(self, command: Command) -> None:
+    def test_all_problems_are_reported_at_once(self, command: Command) -> None:
         said = command(
             "check", "select['example.com/v1/widgets'] = ''\nselect['example.com/v1/gadgets'] = ''"
         )
@@ -338,7 +338,9 @@ async def follow(name, patch, deleted, **_):
 class TestKopfsOwnWatches:
     HANDLERS = "\n@kopf.on.event('v1', 'pods')\n@selectcache.with_cache\ndef react(cache, **_): ...\n"
 
-    def test_what_kopf_watches_in_full_is_told_with_the_line_that_narrows_it(self, command: Command) -> None:
+    def test_a_kind_that_kopf_watches_in_full_is_shown_with_the_line_that_narrows_it(
+        self, command: Command
+    ) -> None:
         declared = "settings.selectcache.one_watch = False\nselect['v1/pods'] = 'app=web'"
         said = command("check", declared, handlers=self.HANDLERS)
         assert said.code == 0
@@ -346,7 +348,7 @@ class TestKopfsOwnWatches:
         assert "settings.watching.label_selectors['', 'v1', 'pods'] = 'app=web'" in said.output
 
     @NARROWS
-    def test_what_is_narrowed_is_not_told(self, command: Command) -> None:
+    def test_a_narrowed_kind_is_not_reported(self, command: Command) -> None:
         said = command(
             "check",
             "select['v1/pods'] = 'app=web'\nsettings.selectcache.narrow_handlers = True",
@@ -361,9 +363,7 @@ class TestFetches:
         " await cache.fetch('configmaps', 'a', namespace='b')\n"
     )
 
-    def test_a_right_that_is_missing_to_fetch_is_told(
-        self, cluster: EmbeddedCluster, command: Command
-    ) -> None:
+    def test_a_missing_right_to_fetch_is_reported(self, cluster: EmbeddedCluster, command: Command) -> None:
         cluster.user(WEB, [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]}])
         said = command("check", "select['v1/pods'] = 'app=web'", *AS_WEB, handlers=self.FETCHING)
         assert said.code == 1
@@ -385,9 +385,7 @@ class TestLive:
         " await cache.live.ensure({'apiVersion': 'v1', 'kind': 'ConfigMap'})\n"
     )
 
-    def test_a_right_that_is_missing_to_write_is_told(
-        self, cluster: EmbeddedCluster, command: Command
-    ) -> None:
+    def test_a_missing_right_to_write_is_reported(self, cluster: EmbeddedCluster, command: Command) -> None:
         cluster.user(
             WEB, [{"apiGroups": [""], "resources": ["pods", "configmaps"], "verbs": ["get", "list", "watch"]}]
         )
@@ -417,7 +415,9 @@ class TestOperatorsThatCannotBeChecked:
             ("select |= {'v1/pods': 'app=web', 'secret': 'app=web,'}", 9),
         ],
     )
-    def test_one_that_declares_what_makes_no_sense(self, command: Command, declared: str, line: int) -> None:
+    def test_one_that_declares_nonsense_shows_the_line(
+        self, command: Command, declared: str, line: int
+    ) -> None:
         said = command("check", declared)
         assert said.code == 1
         assert re.match(rf"error: \w+\.py:{line}: (Cached|label selector|the filter)", said.errors), (
@@ -538,7 +538,7 @@ class TestOperatorsThatCannotBeChecked:
         assert (said.code, said.output) == (2, "")
         assert "503 ServiceUnavailable: apiserver is shutting down\nhint: Try again later" in said.errors
 
-    def test_somebody_who_may_not_be_impersonated(
+    def test_a_refused_impersonation_names_both_accounts(
         self, cluster: EmbeddedCluster, command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         token = cluster.user("nobody")
@@ -550,7 +550,7 @@ class TestOperatorsThatCannotBeChecked:
 
 
 class TestWhatItDoesToTheOperator:
-    def test_startup_and_cleanup_handlers_run_and_what_they_print_is_no_part_of_the_answer(
+    def test_startup_and_cleanup_handlers_run_and_their_output_is_no_part_of_the_answer(
         self,
         command: Command,
     ) -> None:

@@ -72,7 +72,7 @@ class TestWhatWouldBeHeld:
         assert cut["kept"] == "drop=['metadata.annotations']"
 
     @pytest.mark.usefixtures("busy")
-    def test_what_two_watches_hold_counts_once(self, command: Command) -> None:
+    def test_an_object_that_two_watches_hold_counts_once(self, command: Command) -> None:
         said = parsed(
             command(
                 "check",
@@ -153,7 +153,7 @@ class TestWhatWouldBeHeld:
             (4, 6),
         ]
 
-    def test_what_there_is_is_counted_where_a_filter_names_other_namespaces_than_are_watched(
+    def test_all_objects_are_counted_in_the_namespaces_that_only_the_filter_names(
         self, cluster: EmbeddedCluster, command: Command
     ) -> None:
         for namespace in ("shop", "infra"):
@@ -164,7 +164,7 @@ class TestWhatWouldBeHeld:
         )["caches"][0]
         assert (said["cached"]["objects"], said["all"]["objects"]) == (1, 1)
 
-    def test_who_may_not_look_at_all_there_is_is_told_of_the_namespaces_that_are_named(
+    def test_without_the_right_to_list_all_the_named_namespaces_are_counted(
         self,
         cluster: EmbeddedCluster,
         command: Command,
@@ -244,7 +244,7 @@ class TestWhatWouldBeHeld:
             json, memory = said["cached"]["bytes"], said["memoryBytes"] - many * OVERHEAD
             assert 0.1 * json < memory < 0.6 * json if packs else memory == json
 
-    def test_what_packing_makes_no_smaller_is_not_reckoned_to_be(
+    def test_data_that_packing_makes_no_smaller_is_reckoned_at_full_size(
         self, cluster: EmbeddedCluster, command: Command
     ) -> None:
         chance = Random(1)
@@ -274,7 +274,7 @@ class TestWhatWouldBeHeld:
         said = parsed(command("check", declared, "-o", "json"))["caches"][0]
         assert said["cached"]["bytes"] < 10 * 1000 < 10 * 5000 < said["memoryBytes"]
 
-    def test_the_function_of_an_index_that_finds_nothing_is_told(
+    def test_the_function_of_an_index_that_finds_nothing_is_reported(
         self, cluster: EmbeddedCluster, command: Command
     ) -> None:
         cluster.create(*(pod(f"web-{number}", "web") for number in range(20)))
@@ -286,7 +286,7 @@ class TestWhatWouldBeHeld:
             in said.output
         )
 
-    def test_where_a_function_makes_what_is_kept_nothing_is_said_of_keep(
+    def test_with_a_transform_no_hint_about_the_paths_of_keep_is_shown(
         self, cluster: EmbeddedCluster, command: Command
     ) -> None:
         cluster.create(pod("web-1", "web"))
@@ -300,7 +300,7 @@ class TestWhatWouldBeHeld:
         declared = "settings.selectcache.defaults.keep = ['data']\nselect['v1/pods'] = 'app=web'"
         assert command("check", declared).code == 0
 
-    def test_what_could_not_be_counted_is_not_taken_for_nothing(
+    def test_objects_that_could_not_be_counted_are_not_taken_for_none(
         self, cluster: EmbeddedCluster, command: Command
     ) -> None:
         cluster.create(pod("web-1", "web"), pod("db-1", "db"))
@@ -312,7 +312,7 @@ select['v1/pods'] = Cached([Selector('app=web'), Selector(names=['db-1'], namesp
         assert said.code == 1
         assert " ? of 2 " in said.output.splitlines()[1]
 
-    def test_indexes_that_would_keep_the_cache_from_its_objects_are_told(
+    def test_indexes_that_would_bar_the_cache_from_its_objects_are_reported(
         self, cluster: EmbeddedCluster, command: Command
     ) -> None:
         cluster.create(pod("web-1", "web"))
@@ -395,7 +395,7 @@ def follow(**_):
         assert "shop" not in lines
 
     @pytest.mark.usefixtures("busy")
-    def test_yaml_says_what_json_says(self, command: Command) -> None:
+    def test_yaml_has_the_content_of_json(self, command: Command) -> None:
         declared = "select['v1/pods'] = 'app=web'"
         assert yaml.safe_load(command("check", declared, "-o", "yaml").output) == parsed(
             command("check", declared, "-o", "json")

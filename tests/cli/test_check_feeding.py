@@ -48,7 +48,7 @@ def test_20_no_selector_is_proposed_that_would_silence_a_handler_with_other_labe
     assert "* Kopf watches" not in said.output
 
 
-def test_the_namespaces_that_kopf_watches_belong_to_what_handlers_select(command: Command) -> None:
+def test_the_namespaces_that_kopf_watches_are_part_of_the_selection_of_handlers(command: Command) -> None:
     declared = ON + "select['v1/pods'] = Selector(namespaces=['default'])"
     assert FED in command("check", declared, "-n", "default", handlers=HANDLER.format("")).output
     said = command("check", declared, "-A", handlers=HANDLER.format(""))

@@ -90,7 +90,7 @@ def test_20_check_tells_that_a_peering_and_none_exclude_each_other(
 
 
 @pytest.mark.parametrize(("refused", "code"), [(403, 0), (503, 2)])
-def test_20_a_peering_that_cannot_be_looked_for_is_told(
+def test_20_a_peering_that_cannot_be_looked_for_is_reported(
     cluster: EmbeddedCluster, command: Command, refused: int, code: int
 ) -> None:
     cluster.create(PEERINGS)

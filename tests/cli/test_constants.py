@@ -439,7 +439,7 @@ def test_20_all_writes_of_an_operator_that_copies_secrets_are_found(command: Com
 
 
 @pytest.mark.usefixtures("nowhere")
-def test_20_what_is_not_followed_is_named_with_its_place(command: Command, tmp_path: Path) -> None:
+def test_20_a_value_that_is_not_followed_is_named_with_its_place(command: Command, tmp_path: Path) -> None:
     (tmp_path / "copies.py").write_text(f"{COPIES}\nPLURAL = KIND.lower() + 's'\n")
     said = command("rbac", "", "-A", source=OPERATOR)
     for call, line in (("live.delete", 18), ("live.patch", 23)):

@@ -55,9 +55,7 @@ def test_20_a_finalizer_is_only_shown_without_yes(cluster: EmbeddedCluster, remo
     assert not cluster.requests.where(verb="patch")
 
 
-def test_20_what_was_removed_is_shown_although_the_server_fails_later(
-    cluster: EmbeddedCluster, remove: Run
-) -> None:
+def test_20_removals_are_shown_although_the_server_fails_later(cluster: EmbeddedCluster, remove: Run) -> None:
     cluster.create(config("a", KOPFS), config("b", KOPFS))
     cluster.faults.add(Refuse(500), verb="patch", name="b")
     said = remove("cm", "a", "b", "--yes")
@@ -136,7 +134,7 @@ def test_20_options_may_be_between_the_names(cluster: EmbeddedCluster, remove: R
         (["cm", "a/b"], "'a/b': no object can have this name"),
     ],
 )
-def test_20_what_cannot_be_meant_is_an_error(remove: Run, arguments: list[str], text: str) -> None:
+def test_20_an_impossible_target_is_an_error(remove: Run, arguments: list[str], text: str) -> None:
     said = remove(*arguments)
     assert (said.code, said.output, text in said.errors) == (2, "", True), said
 

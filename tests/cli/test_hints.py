@@ -23,7 +23,7 @@ NONE = "select['v1/pods'] = 'app=none'"
         (2, ["The filter selects none of the 2 pods"]),
     ],
 )
-def test_20_a_filter_that_selects_nothing_is_told_with_the_number_of_objects(
+def test_20_a_filter_that_selects_nothing_is_shown_with_the_number_of_objects(
     cluster: EmbeddedCluster, command: Command, many: int, hints: list[str]
 ) -> None:
     cluster.create(*(pod(f"db-{number}", "db") for number in range(many)))
@@ -100,7 +100,7 @@ def test_20_check_takes_the_kind_to_fetch_that_its_hint_asks_for(
     assert "! permission is missing to get, list configmaps, for cache.fetch in handlers." in said.output
 
 
-def test_20_rbac_notes_what_stands_for_a_kind_that_is_not_written_out(command: Command) -> None:
+def test_20_rbac_notes_the_options_that_stand_for_a_kind_not_written_out(command: Command) -> None:
     said = command("rbac", WEB, "--fetch", "configmaps", "--fetch", "nodes", handlers=FETCHING)
     assert "is not written out. It counts as one of --fetch configmaps, nodes.\n" in said.output
 
@@ -136,7 +136,7 @@ WATCHED = (
         (f"{PLAIN}@kopf.on.event(kopf.EVERYTHING)\ndef f(**_): ...\n", []),
     ],
 )
-def test_20_an_operator_without_caches_gets_hints_about_what_kopf_watches(
+def test_20_an_operator_without_caches_gets_hints_about_the_kinds_kopf_watches(
     command: Command, source: str, hints: list[str]
 ) -> None:
     said = command("check", "", "-o", "json", source=source)

@@ -51,7 +51,7 @@ def both(command: Command, name: str, *arguments: str) -> tuple[str, dict[str, A
 
 
 @pytest.mark.usefixtures("shop")
-def test_check_has_in_json_what_its_text_says(command: Command) -> None:
+def test_check_has_the_content_of_its_text_in_json(command: Command) -> None:
     text, data = both(command, "check", *AS_WEB)
     (cache,) = data["caches"]
     assert (cache["kind"], cache["filter"], cache["cached"]["objects"], cache["all"]["objects"]) == (
@@ -68,7 +68,7 @@ def test_check_has_in_json_what_its_text_says(command: Command) -> None:
 
 
 @pytest.mark.usefixtures("shop")
-def test_why_has_in_json_what_its_text_says(command: Command) -> None:
+def test_why_has_the_content_of_its_text_in_json(command: Command) -> None:
     text, data = both(command, "why", "pod/db-1", "-n", "shop")
     assert data["object"] == {"kind": "pods", "namespace": "shop", "name": "db-1"}
     ((cache),) = data["caches"]
@@ -83,7 +83,7 @@ def test_why_has_in_json_what_its_text_says(command: Command) -> None:
 
 
 @pytest.mark.usefixtures("shop")
-def test_outside_has_in_json_what_its_text_says(command: Command) -> None:
+def test_outside_has_the_content_of_its_text_in_json(command: Command) -> None:
     text, data = both(command, "outside")
     assert data == {
         "objects": [
@@ -103,7 +103,7 @@ def test_outside_has_in_json_what_its_text_says(command: Command) -> None:
 
 
 @pytest.mark.usefixtures("shop")
-def test_rbac_has_in_json_what_its_text_says(command: Command) -> None:
+def test_rbac_has_the_content_of_its_text_in_json(command: Command) -> None:
     text, data = both(command, "rbac", "--standalone")
     assert data["items"] == list(yaml.safe_load_all(text))
     text, data = both(command, "rbac", "--standalone", "--check", *AS_WEB)
@@ -124,7 +124,7 @@ def removed(capsys: pytest.CaptureFixture[str], *arguments: str) -> Outcome:
 
 
 @pytest.mark.usefixtures("shop")
-def test_finalizers_has_in_json_what_its_text_says(capsys: pytest.CaptureFixture[str]) -> None:
+def test_finalizers_has_the_content_of_its_text_in_json(capsys: pytest.CaptureFixture[str]) -> None:
     text = removed(capsys, "pod/db-1", "pods/shop/web-1", "-n", "shop").output
     data = parsed(removed(capsys, "pod/db-1", "pods/shop/web-1", "-n", "shop", "-o", "json"))
     assert [each["text"] for each in data["objects"]] == text.splitlines()[:2]
@@ -138,7 +138,7 @@ def test_finalizers_has_in_json_what_its_text_says(capsys: pytest.CaptureFixture
     )
 
 
-def test_20_what_was_removed_is_printed_although_the_connection_breaks_later(
+def test_20_removals_are_printed_although_the_connection_breaks_later(
     shop: EmbeddedCluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
     shop.create(*(pod(name, "web") | finalized(name) for name in ("a", "b")))

@@ -72,7 +72,7 @@ def test_an_owned_object_without_the_label_is_listed(cluster: EmbeddedCluster, c
     )
 
 
-def test_what_a_split_cache_has_the_labels_of_is_hidden_as_well(
+def test_an_object_that_a_split_cache_has_the_labels_of_is_hidden_as_well(
     cluster: EmbeddedCluster, command: Command
 ) -> None:
     mine = widget(cluster)
@@ -153,7 +153,7 @@ def test_only_the_namespaces_of_the_operator_are_looked_at(
     assert command("outside", PODS, "-n", "default", handlers=HANDLERS).code == 1
 
 
-def test_what_may_not_be_listed_is_told(cluster: EmbeddedCluster, command: Command) -> None:
+def test_a_kind_that_may_not_be_listed_is_named(cluster: EmbeddedCluster, command: Command) -> None:
     widget(cluster)
     for resource, other in (("widgets", "pods"), ("pods", "widgets.example.com")):
         cluster.faults.clear()
@@ -164,7 +164,7 @@ def test_what_may_not_be_listed_is_told(cluster: EmbeddedCluster, command: Comma
         assert "can't be listed, so some objects may be missing here: 403" in said.errors
 
 
-def test_what_is_not_served_is_told_and_the_rest_is_looked_at(
+def test_a_kind_that_is_not_served_is_named_and_the_rest_is_looked_at(
     cluster: EmbeddedCluster, command: Command
 ) -> None:
     mine = widget(cluster)

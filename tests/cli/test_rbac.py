@@ -133,7 +133,7 @@ class TestManifestsOfACache:
         )
         assert {"apiGroups": [""], "resources": ["configmaps"], "verbs": [verb]} in rules(said.output)["shop"]
 
-    def test_fetches_that_are_not_written_out_are_told_of(self, command: Command) -> None:
+    def test_fetches_that_are_not_written_out_are_reported(self, command: Command) -> None:
         handlers = (
             "\nasync def helper(cache, kind): return await cache.fetch(kind, 'a', namespace='b')\n"
             "async def other(git): await git.fetch('origin')\n"
@@ -150,7 +150,7 @@ class TestManifestsOfACache:
         said = command("rbac", "select['v1/pods'] = 'app=web'", handlers="\nimport latin\n")
         assert {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"]} in rules(said.output)[""]
 
-    def test_what_a_library_fetches_is_not_the_operators(
+    def test_fetches_of_a_library_are_not_the_operators(
         self, command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         (tmp_path / "lib").mkdir()
@@ -184,13 +184,13 @@ class TestManifestsOfACache:
         said = command("rbac", "select['v1/pods'] = 'app=web'", "--account", account)
         assert (said.code, "is not NAMESPACE/NAME, such as operators/web" in said.errors) == (2, True)
 
-    def test_json_has_what_yaml_has(self, command: Command) -> None:
+    def test_json_has_the_content_of_yaml(self, command: Command) -> None:
         declared = "select['v1/pods'] = 'app=web'"
         assert json.loads(command("rbac", declared, "-o", "json").output)["items"] == list(
             yaml.safe_load_all(command("rbac", declared).output)
         )
 
-    def test_beside_json_it_is_told_what_is_not_known(self, command: Command) -> None:
+    def test_beside_json_the_unknown_kinds_are_reported(self, command: Command) -> None:
         said = command(
             "rbac",
             "select['v1/pods'] = 'app=web'",
@@ -213,7 +213,7 @@ class TestManifestsOfACache:
 
 @pytest.mark.usefixtures("registry", "nowhere")
 class TestManifestsOfHandlers:
-    def test_kopf_takes_to_watch_and_patch_what_its_handlers_are_of(self, command: Command) -> None:
+    def test_kopf_takes_rights_to_watch_and_patch_the_kinds_of_its_handlers(self, command: Command) -> None:
         said = command(
             "rbac", "select['v1/pods'] = 'app=web'", "-n", "shop", "--standalone", handlers=CREATING
         )
@@ -238,7 +238,7 @@ class TestManifestsOfHandlers:
     @pytest.mark.parametrize(
         ("arguments", "verbs"), [("**_", ["list", "watch"]), ("patch, **_", ["list", "watch", "patch"])]
     )
-    def test_handlers_of_events_patch_only_what_they_ask_to(
+    def test_handlers_of_events_patch_only_where_they_ask_to(
         self, command: Command, arguments: str, verbs: list[str]
     ) -> None:
         handlers = (
@@ -390,7 +390,7 @@ class TestManifestsOfHandlers:
         assert right in rules(command("rbac", declared, *where, "--peering", "web").output)[namespace]
         assert right not in rules(command("rbac", declared, *where, "--standalone").output)[namespace]
 
-    def test_what_only_the_cluster_knows_is_left_out_with_a_word(self, command: Command) -> None:
+    def test_kinds_that_only_the_cluster_knows_are_left_out_with_a_note(self, command: Command) -> None:
         said = command(
             "rbac",
             "select['v1/pods'] = 'app=web'",
@@ -429,7 +429,7 @@ class TestManifestsOfHandlers:
 
 
 class TestCustomKinds:
-    def test_the_cluster_knows_what_they_are(self, cluster: EmbeddedCluster, command: Command) -> None:
+    def test_the_cluster_resolves_custom_kinds(self, cluster: EmbeddedCluster, command: Command) -> None:
         cluster.create(DEFINITION)
         said = command("rbac", "select['Widget'] = ''", "-n", "shop")
         assert {"apiGroups": ["example.com"], "resources": ["widgets"], "verbs": ["list", "watch"]} in rules(
@@ -449,7 +449,7 @@ class TestCustomKinds:
 class TestComparedWithTheCluster:
     DECLARED = f"{UNSEEING}select['v1/secrets'] = Selector(names=['ca', 'tls'], namespaces=['infra'])"
 
-    def test_what_is_missing_is_told_with_the_rule_to_add(self, command: Command) -> None:
+    def test_missing_rights_are_shown_with_the_rule_to_add(self, command: Command) -> None:
         said = command("rbac", self.DECLARED, *AS_ACCOUNT, "--check")
         assert said.code == 1
         assert said.output.splitlines() == [
@@ -467,7 +467,7 @@ class TestComparedWithTheCluster:
         said = command("rbac", self.DECLARED, *AS_ACCOUNT, "--check", handlers=CREATING)
         assert (said.code, said.output) == (0, "Nothing is missing, and nothing is too much.\n")
 
-    def test_what_is_too_much_is_told_and_is_no_error(
+    def test_excess_rights_are_reported_and_are_no_error(
         self, cluster: EmbeddedCluster, command: Command
     ) -> None:
         account = "system:serviceaccount:operators:web"
@@ -492,7 +492,7 @@ class TestComparedWithTheCluster:
             "too much: watch pods, of which is needed: in shop",
         ]
 
-    def test_of_what_is_granted_in_part_the_other_part_is_missing(
+    def test_of_a_right_granted_in_part_the_other_part_is_missing(
         self, cluster: EmbeddedCluster, command: Command
     ) -> None:
         cluster.namespace("infra")
@@ -603,7 +603,7 @@ class TestComparedWithManifests:
         ]
         assert said == [0, 1, 1, 1]
 
-    def test_what_is_assumed_or_left_out_is_noted(self, command: Command, tmp_path: Path) -> None:
+    def test_assumptions_and_omissions_are_noted(self, command: Command, tmp_path: Path) -> None:
         role = self.role("ClusterRole", "reader")
         said = self.compared(command, tmp_path, role | {"aggregationRule": {"clusterRoleSelectors": []}})
         assert said.code == 0
@@ -633,7 +633,7 @@ class TestComparedWithManifests:
         assert (said.code, said.output) == (0, "Nothing is missing, and nothing is too much.\n")
 
     @pytest.mark.parametrize("content", [None, b"\xff", b"a: [", b"kind: Role\nrules: 5"])
-    def test_what_is_no_manifest_is_told(
+    def test_a_file_that_is_no_manifest_is_refused(
         self, command: Command, tmp_path: Path, content: bytes | None
     ) -> None:
         file = tmp_path / "rbac.yaml"

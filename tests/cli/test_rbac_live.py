@@ -111,7 +111,7 @@ def test_the_right_to_settle_lost_answers_is_marked(command: Command) -> None:
         "await cache.live.delete(kind, 'a', namespace='b')",
     ],
 )
-def test_calls_of_live_that_are_not_written_out_are_told_of(command: Command, call: str) -> None:
+def test_calls_of_live_that_are_not_written_out_are_reported(command: Command, call: str) -> None:
     handlers = (
         "\nobj = {'apiVersion': 'v1', 'kind': 'ConfigMap'}\nobj = {'apiVersion': 'v1', 'kind': 'Pod'}\n"
         f"async def helper(cache, kind): return {call}\n"

@@ -26,7 +26,7 @@ def test_a_kind_that_replicas_divide_takes_the_rights_to_follow_namespaces(
 
 @pytest.mark.usefixtures("registry", "nowhere")
 @pytest.mark.parametrize("account", [(), ("--account", "operators/web")])
-def test_the_manifests_of_replicas_have_what_they_need_and_no_more(
+def test_the_manifests_of_replicas_have_the_rights_they_need_and_no_more(
     command: Command, tmp_path: Path, account: tuple[str, ...]
 ) -> None:
     """Their Leases say in which namespace they are."""

@@ -204,7 +204,7 @@ def test_without_leases_and_without_a_name_there_is_no_sharded_operator(
     assert "\n! No replica handles 64 ranges: 0-63." in shards(capsys).output
 
 
-def test_missing_permissions_are_said(teams: EmbeddedCluster, capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_permissions_are_reported(teams: EmbeddedCluster, capsys: pytest.CaptureFixture[str]) -> None:
     teams.create(lease("web-1"), assignment({}))
     teams.faults.add(Refuse(403, message="no"), verb="list", resource="namespaces")
     said = shards(capsys)
@@ -224,7 +224,7 @@ def test_a_clock_that_is_ahead_is_noted(teams: EmbeddedCluster, capsys: pytest.C
 # ---- Of an operator.
 
 
-def test_the_settings_say_which_leases_are_meant(teams: EmbeddedCluster, command: Command) -> None:
+def test_the_settings_say_which_leases_to_show(teams: EmbeddedCluster, command: Command) -> None:
     teams.create(lease("web-1"), assignment({}))
     said = command("shards", SHARDED, handlers=RECONCILING)
     assert (said.code, said.errors) == (0, "")
@@ -286,7 +286,7 @@ def test_missing_permissions_are_found(teams: EmbeddedCluster, command: Command)
 
 
 @pytest.mark.usefixtures("teams")
-def test_check_says_what_is_divided(command: Command) -> None:
+def test_check_shows_which_caches_are_divided(command: Command) -> None:
     said = command("check", SHARDED, "--standalone", handlers=RECONCILING)
     assert (
         "\nSharded by namespace as webapps in operators: each replica runs for its own namespaces: count."
@@ -338,7 +338,7 @@ def test_caches_of_replicas_that_divide_objects_cannot_be_divided(command: Comma
 
 
 @pytest.mark.usefixtures("teams")
-def test_what_would_be_handled_twice_is_a_problem(command: Command) -> None:
+def test_objects_that_would_be_handled_twice_are_a_problem(command: Command) -> None:
     said = command("check", SHARDED, handlers=RECONCILING)
     assert (said.code, "peering must be off" in said.errors) == (1, True)
 

@@ -80,7 +80,7 @@ def test_rows_that_fit_are_a_table() -> None:
     assert LONG_KINDS.text(120).startswith("KIND ")
 
 
-def test_what_is_marked_is_coloured_unless_the_environment_forbids_it() -> None:
+def test_marked_lines_are_coloured_unless_the_environment_forbids_it() -> None:
     text = "KIND  FILTER\n  ! wrong\nmissing: list pods\n  * odd\ntoo much: a\nplain\n"
     coloured = shown(text)
     assert SGR.sub("", coloured) == text
@@ -96,7 +96,7 @@ def test_a_pipe_gets_the_text_as_it_is() -> None:
 
 
 @each_row(("width", "filter_"), [(None, 109), (200, 109), (80, 44), (40, 29)])
-def test_20_filters_of_the_table_are_cut_to_what_fits_in_a_terminal(width: int | None, filter_: int) -> None:
+def test_20_filters_of_the_table_are_cut_to_fit_in_a_terminal(width: int | None, filter_: int) -> None:
     line = REPORT.text(width).splitlines()[1]
     assert len(line.split()[1]) == filter_
     assert "x" * 100 in REPORT.text(width, wide=True)

@@ -89,7 +89,7 @@ def test_the_rights_that_the_cache_lacks_are_named(busy: EmbeddedCluster, comman
     assert command("why", declared, "pods/web-1", *AS_WEB).code == 0
 
 
-def test_what_cannot_be_told_is_an_error(cluster: EmbeddedCluster, command: Command) -> None:
+def test_a_question_without_an_answer_is_an_error(cluster: EmbeddedCluster, command: Command) -> None:
     cluster.create(DEFINITION)
     declared = "select['v1/pods'] = 'app=web'"
     for named, code, text in (

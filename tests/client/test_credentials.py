@@ -243,7 +243,7 @@ def test_where_no_login_gives_credentials_another_one_is_tried_now_and_then() ->
 
 
 @pytest.mark.parametrize("last", [None, "static"])
-def test_credentials_are_kept_although_the_request_that_was_refused_is_cancelled_while_kopf_logs_in(
+def test_credentials_stay_although_the_refused_request_is_cancelled_during_a_login(
     last: str | None,
 ) -> None:
     async def main() -> None:

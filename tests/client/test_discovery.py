@@ -218,7 +218,7 @@ def test_the_version_of_the_key_counts() -> None:
         "scale",
     ],
 )
-def test_what_the_cluster_does_not_serve_is_said_so(key: KindKey) -> None:
+def test_a_kind_that_the_cluster_does_not_serve_is_named(key: KindKey) -> None:
     with pytest.raises(NotServed) as caught:
         resolved(key)
     assert (
@@ -228,14 +228,14 @@ def test_what_the_cluster_does_not_serve_is_said_so(key: KindKey) -> None:
 
 
 @pytest.mark.parametrize("key", ["example.com/v1/webaps", "webaps.example.com", "webaps"])
-def test_a_kind_with_a_name_like_another_of_the_cluster_is_told_with_that(key: KindKey) -> None:
+def test_a_kind_that_is_not_served_is_reported_with_one_of_a_similar_name(key: KindKey) -> None:
     with pytest.raises(NotServed) as caught:
         resolved(key)
     assert str(caught.value).endswith(", but webapps")
 
 
 @pytest.mark.parametrize("key", ["example.com/v2/webapps", "webapps.v2.example.com"])
-def test_a_version_that_is_not_served_is_told_with_those_that_are(key: str) -> None:
+def test_a_version_that_is_not_served_is_reported_with_those_that_are(key: str) -> None:
     with pytest.raises(NotServed):
         resolved(key)
 
@@ -362,7 +362,7 @@ GARBAGE: list[dict[str, Any]] = [
 
 
 @each_row("garbage", GARBAGE)
-def test_what_is_no_resource_is_passed_over(garbage: dict[str, Any]) -> None:
+def test_an_entry_that_is_no_resource_is_passed_over(garbage: dict[str, Any]) -> None:
     with pytest.raises(NotServed):
         resolved("webapps.v1.example.com", **{f"{GROUP}/v1": answer(garbage)})
 
@@ -388,7 +388,7 @@ def test_short_names_that_are_none_are_passed_over() -> None:
         },
     ],
 )
-def test_what_is_no_group_is_passed_over(garbage: dict[str, Any]) -> None:
+def test_an_entry_that_is_no_group_is_passed_over(garbage: dict[str, Any]) -> None:
     with pytest.raises(NotServed):
         resolved("webapps", **{"/apis": answer(garbage)})
     with pytest.raises(NotServed):
@@ -413,7 +413,7 @@ def test_the_definition_of_another_kind_is_refused(other: Answer) -> None:
         resolved("wa", **{CRD: other})
 
 
-def test_who_stops_waiting_for_an_answer_leaves_nothing_behind() -> None:
+def test_a_caller_that_stops_waiting_for_an_answer_leaves_nothing_behind() -> None:
     async def main() -> None:
         async with Server() as server, connected(login(server)) as transport:
             server.scripts = {"/api/v1": Script()}

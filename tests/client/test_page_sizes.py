@@ -171,7 +171,7 @@ def test_35_a_page_without_an_end_stalls_the_cache_with_the_kind_and_the_setting
     run(main())
 
 
-def test_35_one_object_without_an_end_is_told_by_the_object_before_it() -> None:
+def test_35_one_object_without_an_end_is_located_by_the_object_before_it() -> None:
     async def main() -> None:
         first = listed("100", pod("a", "90"), then="more")
         async with (

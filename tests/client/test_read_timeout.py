@@ -112,7 +112,7 @@ def test_how_long_it_may_take_may_change(first: float, then: float, expected: fl
     hurried(main)
 
 
-def test_nobody_is_ended_who_does_something_else_meanwhile() -> None:
+def test_a_caller_that_does_something_else_meanwhile_is_not_ended() -> None:
     async def main(loop: asyncio.AbstractEventLoop) -> None:
         patience, pieces = IdleTimeout(), after(1.0, 1.0, NEVER)
         await patience.next(pieces, within=10)
@@ -126,7 +126,7 @@ def test_nobody_is_ended_who_does_something_else_meanwhile() -> None:
     hurried(main)
 
 
-def test_who_is_cancelled_by_others_is_cancelled() -> None:
+def test_a_caller_that_others_cancel_is_cancelled() -> None:
     async def main(_: asyncio.AbstractEventLoop) -> None:
         waiting = asyncio.ensure_future(IdleTimeout().next(after(NEVER), within=10))
         await asyncio.sleep(5)
@@ -137,7 +137,7 @@ def test_who_is_cancelled_by_others_is_cancelled() -> None:
     hurried(main)
 
 
-def test_who_is_cancelled_by_others_as_well_is_cancelled() -> None:
+def test_a_caller_that_others_cancel_as_well_is_cancelled() -> None:
     async def main(loop: asyncio.AbstractEventLoop) -> None:
         waiting = asyncio.ensure_future(IdleTimeout().next(after(NEVER), within=10))
         loop.call_at(10, waiting.cancel)  # Before it is made, and so before what is due at the same time.
@@ -147,7 +147,7 @@ def test_who_is_cancelled_by_others_as_well_is_cancelled() -> None:
     hurried(main)
 
 
-def test_what_the_stream_raises_is_raised_and_no_cancellation_is_left() -> None:
+def test_an_error_of_the_stream_is_raised_and_no_cancellation_is_left() -> None:
     async def stubborn() -> AsyncIterator[int]:
         try:
             await asyncio.sleep(NEVER)

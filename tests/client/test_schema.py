@@ -120,13 +120,13 @@ def test_a_server_need_not_publish_schemas(answer: Any) -> None:
         ({}, Garbled),
     ],
 )
-def test_failures_are_told(answer: Any, error: type[Exception]) -> None:
+def test_failures_are_raised(answer: Any, error: type[Exception]) -> None:
     with pytest.raises(error):
         asked(answer)
 
 
 @pytest.mark.parametrize("spec", [b'"\xff"', b'{"maximum": 1e999}'])
-def test_8_a_type_that_cannot_be_decoded_is_told_when_a_path_leads_through_it(spec: bytes) -> None:
+def test_8_a_type_that_cannot_be_decoded_is_reported_when_a_path_leads_through_it(spec: bytes) -> None:
     types = {name: msgspec.Raw(json.dumps(each).encode()) for name, each in SCHEMAS.items()}
     schema = Schema(types | {"Spec": msgspec.Raw(spec)}, "Pod")
     assert schema.unknown(("metadata", "name")) is None

@@ -82,7 +82,7 @@ def test_a_refusal_has_the_causes_field_by_field() -> None:
 @each_row("own", [False, True])
 @each_row("then", [Then.CLOSE, Then.RESET])
 @each_row("method", METHODS)
-def test_a_write_whose_kept_alive_connection_breaks_is_not_repeated(
+def test_a_write_whose_reused_connection_breaks_is_not_repeated(
     method: str, then: Then, *, own: bool
 ) -> None:
     """aiohttp repeats PUT and DELETE by itself: the server may have executed the first request. So does a

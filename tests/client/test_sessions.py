@@ -131,7 +131,7 @@ UNUSABLE: dict[str, dict[str, Any]] = {
 
 @each_row("verb", ["get", "watch"])
 @each_row("unusable", UNUSABLE)
-def test_credentials_that_cannot_be_used_are_told_without_being_quoted(unusable: str, verb: str) -> None:
+def test_credentials_that_cannot_be_used_are_reported_without_being_quoted(unusable: str, verb: str) -> None:
     async def main() -> None:
         async with Server() as server:
             vault = Vault({"login": login(server, **UNUSABLE[unusable])})
@@ -158,7 +158,7 @@ def test_a_token_that_no_header_can_have_is_unreachable_and_not_quoted() -> None
     run(main())
 
 
-def test_a_proxy_that_refuses_is_told_without_its_password() -> None:
+def test_a_proxy_that_refuses_is_reported_without_its_password() -> None:
     async def main() -> None:
         async with Server(lists=[]) as proxy:
             given = kopf.ConnectionInfo(

@@ -318,7 +318,7 @@ def test_a_watch_gives_chunks_as_they_come_until_it_ends() -> None:
 
 
 @pytest.mark.parametrize("verb", ["get", "watch"])
-def test_a_refusal_has_what_the_server_says(verb: str) -> None:
+def test_a_refusal_has_the_details_from_the_server(verb: str) -> None:
     async def main() -> None:
         no = refused(429, "TooManyRequests", message="come back later", retry_after="7")
         async with Server(lists=[no], watches=[no]) as server, connected(login(server)) as transport:
@@ -490,7 +490,7 @@ UNREADABLE = ("no HTTP", "a bad chunk")
 
 @each_row("verb", ["get", "watch"])
 @each_row("broken", BROKEN)
-def test_an_answer_that_breaks_off_is_unreachable_and_nothing_of_it_is_told(broken: str, verb: str) -> None:
+def test_an_answer_that_breaks_off_is_unreachable_and_nothing_of_it_is_shown(broken: str, verb: str) -> None:
     async def main() -> None:
         async with (
             Server(lists=[BROKEN[broken]] * 2, watches=[BROKEN[broken]] * 2) as server,
@@ -506,7 +506,7 @@ def test_an_answer_that_breaks_off_is_unreachable_and_nothing_of_it_is_told(brok
     run(main())
 
 
-def test_where_nobody_listens_the_address_is_told() -> None:
+def test_where_nobody_listens_the_address_is_shown() -> None:
     async def main() -> None:
         async with Server() as server:
             pass
@@ -570,7 +570,7 @@ def test_to_leave_a_watch_in_the_middle_ends_its_connection() -> None:
     run(main())
 
 
-def test_what_goes_wrong_with_whoever_reads_a_watch_is_not_taken_for_trouble_of_the_server() -> None:
+def test_an_error_of_the_reader_of_a_watch_is_not_taken_for_one_of_the_server() -> None:
     async def main() -> None:
         async with Server() as server, connected(login(server)) as transport:
             own = TimeoutError()

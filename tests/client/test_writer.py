@@ -392,7 +392,7 @@ def test_an_object_that_may_not_be_read_back_leaves_the_outcome_unknown(code: in
 
 
 @pytest.mark.parametrize("data", [b"[]", b"{", b"\xff"])
-def test_what_is_read_back_and_no_object_settles_nothing(data: bytes) -> None:
+def test_a_read_back_that_is_no_object_settles_nothing(data: bytes) -> None:
     model = Model(("lost",), there=False)
 
     async def get(*_: Any, **__: Any) -> bytes:

@@ -62,12 +62,12 @@ def staged(tmp_path: Path) -> Staged:
 
 @CONTENDERS_BY_NAME
 @pytest.mark.parametrize("row", [row for row in ROWS if row.words in WORDS], ids=lambda row: row.words)
-def test_a_contender_holds_what_the_page_says(row: Row, contender: Contender) -> None:
+def test_a_contender_holds_the_contents_on_the_page(row: Row, contender: Contender) -> None:
     assert play_contents(row, contender) == shown(DOCUMENT.read_text(), CONTENTS)[row.words, contender.name]
 
 
 @CONTENDERS_BY_NAME
-def test_a_handler_writes_what_the_page_says(contender: Contender) -> None:
+def test_a_handler_writes_the_outcome_on_the_page(contender: Contender) -> None:
     assert (
         play_outcome(BY_NAME[EXPIRED], contender)
         == shown(DOCUMENT.read_text(), OUTCOMES)[EXPIRED, contender.name]
@@ -105,7 +105,7 @@ def test_an_operator_that_ends_after_its_restart_is_not_started_a_third_time(sta
         )
 
 
-def test_a_handler_that_kopf_never_calls_is_told_apart_from_a_wrong_one(staged: Staged) -> None:
+def test_a_handler_that_kopf_never_calls_is_distinguished_from_a_wrong_one(staged: Staged) -> None:
     row = replace(BY_NAME["no watch ever says anything"], patience=5.0)
     with staged(CACHE, patience=row.patience) as stage:
         assert play_fault(stage, row) == NOT_CALLED

@@ -91,14 +91,14 @@ def test_models_of_other_things_are_refused(model: str) -> None:
         key_of(getattr(kubernetes.client, model))
 
 
-def test_events_of_both_groups_are_told_apart() -> None:
+def test_events_of_both_groups_are_distinguished() -> None:
     assert (key_of(kubernetes.client.CoreV1Event), key_of(kubernetes.client.EventsV1Event)) == (
         "v1/events",
         "events.k8s.io/v1/events",
     )
 
 
-def test_a_model_is_what_the_client_makes_of_the_servers_answer(cache: FakeCache) -> None:
+def test_a_model_equals_the_one_the_client_makes_of_the_servers_answer(cache: FakeCache) -> None:
     models = {model.metadata.name: model for model in cache.list(V1Pod)}
     assert len(models) == len(PODS)
     for pod in cache.list("pods"):
@@ -117,7 +117,7 @@ def test_a_model_is_written_as_it_was_read(cache: FakeCache) -> None:
 
 
 @pytest.mark.parametrize("client", [kubernetes_asyncio.client, kubernetes.aio.client])
-def test_a_model_of_an_asynchronous_client_is_what_that_makes_of_the_servers_answer(
+def test_a_model_equals_the_one_an_asynchronous_client_makes_of_the_servers_answer(
     cache: FakeCache, client: Any
 ) -> None:
     async def main() -> None:
@@ -146,7 +146,7 @@ def test_a_model_that_is_extended_is_made_as_well(cache: FakeCache) -> None:
     assert cache.get(MyPod, NAME, namespace="shop").node == POD["spec"]["nodeName"]
 
 
-def test_what_the_client_cannot_read_is_told_without_a_value() -> None:
+def test_an_object_the_client_cannot_read_is_reported_without_a_value() -> None:
     cache = FakeCache(LACKING, {"pods": ""})
     with pytest.raises(
         ReadError,

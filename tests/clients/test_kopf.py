@@ -193,7 +193,7 @@ def test_changes_that_handlers_make_are_written(environment: Environment, widget
     assert widget["metadata"].get("finalizers") is None  # Nothing of it must be done before the object goes.
 
 
-def test_a_handler_is_tried_again_and_its_progress_kept_meanwhile(
+def test_a_handler_is_retried_and_its_progress_stored_meanwhile(
     environment: Environment, widgets: str, run: Run, told: Told
 ) -> None:
     settings = kopf.OperatorSettings()
@@ -273,7 +273,7 @@ def test_a_daemon_runs_until_its_object_goes_and_holds_it_so_long(
         wait_until(lambda: gone(environment), "the object has gone with its daemon")
 
 
-def test_an_index_holds_what_there_is_and_what_comes(
+def test_an_index_holds_existing_and_later_objects(
     environment: Environment, widgets: str, run: Run, told: Told
 ) -> None:
     environment.create(environment.config_map("a", app="web"), environment.config_map("b", app="db"))

@@ -86,7 +86,7 @@ def test_a_list_comes_in_pages(environment: Environment) -> None:
     run(environment, test)
 
 
-def test_a_watch_sees_what_happens_and_resumes_where_it_was(environment: Environment) -> None:
+def test_a_watch_sees_changes_and_resumes_where_it_was(environment: Environment) -> None:
     environment.create(environment.config_map("a", app="web"))
 
     async def test(client: Any) -> None:
@@ -110,7 +110,7 @@ def test_a_watch_sees_what_happens_and_resumes_where_it_was(environment: Environ
     run(environment, test)
 
 
-def test_a_watch_without_a_version_begins_with_what_there_is(environment: Environment) -> None:
+def test_a_watch_without_a_version_begins_with_existing_objects(environment: Environment) -> None:
     environment.create(environment.config_map("a"))
 
     async def test(client: Any) -> None:
@@ -158,7 +158,7 @@ def test_objects_are_patched_and_labelled(environment: Environment) -> None:
     run(environment, test)
 
 
-def test_a_patch_of_what_has_changed_is_a_conflict(environment: Environment) -> None:
+def test_a_patch_of_a_changed_object_is_a_conflict(environment: Environment) -> None:
     environment.create(environment.config_map("a"))
 
     async def test(client: Any) -> None:
@@ -186,7 +186,7 @@ def test_the_status_is_written_apart(environment: Environment) -> None:
     run(environment, test)
 
 
-def test_what_has_finalizers_goes_when_they_have_gone(environment: Environment) -> None:
+def test_an_object_with_finalizers_goes_when_they_have_gone(environment: Environment) -> None:
     environment.create(environment.widget("w", finalizers=["example.com/hold"]))
 
     async def test(client: Any) -> None:
@@ -222,7 +222,7 @@ def test_refusals_are_the_clients_own_errors(environment: Environment) -> None:
     run(environment, test)
 
 
-def test_what_a_definition_serves_is_discovered(environment: Environment) -> None:
+def test_resources_of_a_definition_are_discovered(environment: Environment) -> None:
     async def test(client: Any) -> None:
         assert await client.lookup_kind(f"Widget.{environment.group}/v1") == (
             f"widget.{environment.group}/v1",

@@ -155,7 +155,7 @@ def test_it_labels_and_annotates_and_selects(environment: Environment, kubectl: 
     ] == [environment.namespace] * 2
 
 
-def test_it_describes_what_it_has_never_seen_with_its_events(
+def test_it_describes_a_kind_it_has_never_seen_with_its_events(
     environment: Environment, kubectl: Kubectl
 ) -> None:
     environment.create(environment.widget("w"))

@@ -81,7 +81,7 @@ def test_objects_are_created_read_and_listed_by_selectors_and_pages(
     assert (names(first), first.metadata.remaining_item_count, names(rest)) == (["a", "b"], 1, ["c"])
 
 
-def test_built_in_kinds_are_what_the_models_want_them_to_be(
+def test_built_in_kinds_are_as_the_models_expect_them(
     client: Any, core: Any, environment: Environment
 ) -> None:
     job = {
@@ -127,7 +127,7 @@ def test_custom_objects_are_created_read_and_listed_by_selectors_and_pages(
     assert (names(first), names(rest)) == (["a", "b"], ["c"])
 
 
-def test_a_watch_sees_what_happens_and_resumes_where_it_was(core: Any, environment: Environment) -> None:
+def test_a_watch_sees_changes_and_resumes_where_it_was(core: Any, environment: Environment) -> None:
     environment.create(environment.config_map("a", app="web"))
     version = core.list_namespaced_config_map(environment.namespace).metadata.resource_version
     watch = kubernetes.watch.Watch()
@@ -156,7 +156,9 @@ def test_a_watch_sees_what_happens_and_resumes_where_it_was(core: Any, environme
     again.close()
 
 
-def test_a_watch_without_a_version_begins_with_what_there_is(widgets: Any, environment: Environment) -> None:
+def test_a_watch_without_a_version_begins_with_existing_objects(
+    widgets: Any, environment: Environment
+) -> None:
     environment.create(environment.widget("a"), environment.widget("b", color="blue"))
     events = widgets.watch(namespace=environment.namespace, field_selector="spec.color=red", timeout=600)
     assert next(events)["object"].metadata.name == "a"
@@ -237,7 +239,7 @@ def test_a_strategic_patch_merges_containers_by_name(core: Any, environment: Env
     assert [(one.name, one.image) for one in patched.spec.containers] == [("main", "a"), ("side", "c")]
 
 
-def test_an_update_of_what_has_changed_is_a_conflict(
+def test_an_update_of_a_changed_object_is_a_conflict(
     core: Any, widgets: Any, environment: Environment
 ) -> None:
     environment.create(environment.config_map("a"), environment.widget("w"))
@@ -279,7 +281,7 @@ def test_the_status_is_written_apart(custom: Any, environment: Environment) -> N
     assert custom.get_namespaced_custom_object_status(*where)["status"] == {"ready": True}
 
 
-def test_what_has_finalizers_goes_when_they_have_gone(custom: Any, environment: Environment) -> None:
+def test_an_object_with_finalizers_goes_when_they_have_gone(custom: Any, environment: Environment) -> None:
     where = (environment.group, "v1", environment.namespace, "widgets", "w")
     environment.create(environment.widget("w", finalizers=["example.com/hold"]))
     custom.delete_namespaced_custom_object(*where)
@@ -325,7 +327,7 @@ def test_refusals_are_the_clients_own_errors(core: Any, widgets: Any, environmen
         )
 
 
-def test_who_may_not_is_told_so(environment: Environment) -> None:
+def test_a_missing_right_is_reported(environment: Environment) -> None:
     configuration = kubernetes.client.Configuration()
     kubernetes.config.load_kube_config(
         str(environment.kubeconfig_of_nobody()), client_configuration=configuration
@@ -349,7 +351,7 @@ def test_who_may_not_is_told_so(environment: Environment) -> None:
         )
 
 
-def test_what_a_definition_serves_is_discovered(client: Any, environment: Environment) -> None:
+def test_resources_of_a_definition_are_discovered(client: Any, environment: Environment) -> None:
     resources = kubernetes.dynamic.DynamicClient(client).resources
     widgets = resources.get(group=environment.group, kind="Widget")
     assert (widgets.name, widgets.namespaced, widgets.short_names) == ("widgets", True, ["wd"])
@@ -386,7 +388,7 @@ def operated(cluster: EmbeddedCluster, operator: Path) -> Iterator[None]:
         running.wait()
 
 
-def test_the_whole_operator_of_docs_migrating_leaves_what_the_reconciler_takes_over(tmp_path: Path) -> None:
+def test_the_whole_operator_of_docs_migrating_leaves_state_the_reconciler_takes_over(tmp_path: Path) -> None:
     saved(PAGE, tmp_path)
     with EmbeddedCluster().in_thread() as cluster:
         migrating.prepare(cluster)

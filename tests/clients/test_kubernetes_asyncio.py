@@ -108,7 +108,7 @@ def test_custom_objects_are_created_read_and_listed_by_selectors_and_pages(envir
     run(environment, test)
 
 
-def test_a_watch_sees_what_happens_and_resumes_where_it_was(environment: Environment) -> None:
+def test_a_watch_sees_changes_and_resumes_where_it_was(environment: Environment) -> None:
     environment.create(environment.config_map("a", app="web"))
 
     async def test(client: Any) -> None:
@@ -144,7 +144,7 @@ def test_a_watch_sees_what_happens_and_resumes_where_it_was(environment: Environ
     run(environment, test)
 
 
-def test_a_watch_without_a_version_begins_with_what_there_is(environment: Environment) -> None:
+def test_a_watch_without_a_version_begins_with_existing_objects(environment: Environment) -> None:
     environment.create(environment.widget("a"), environment.widget("b", color="blue"))
 
     async def test(client: Any) -> None:
@@ -186,7 +186,7 @@ def test_objects_are_patched(environment: Environment) -> None:
     run(environment, test)
 
 
-def test_an_update_of_what_has_changed_is_a_conflict(environment: Environment) -> None:
+def test_an_update_of_a_changed_object_is_a_conflict(environment: Environment) -> None:
     environment.create(environment.config_map("a"), environment.widget("w"))
 
     async def test(client: Any) -> None:
@@ -235,7 +235,7 @@ def test_the_status_is_written_apart(environment: Environment) -> None:
     run(environment, test)
 
 
-def test_what_has_finalizers_goes_when_they_have_gone(environment: Environment) -> None:
+def test_an_object_with_finalizers_goes_when_they_have_gone(environment: Environment) -> None:
     environment.create(environment.widget("w", finalizers=["example.com/hold"]))
 
     async def test(client: Any) -> None:
@@ -295,7 +295,7 @@ def test_refusals_are_the_clients_own_errors(environment: Environment) -> None:
     run(environment, test)
 
 
-def test_what_a_definition_serves_is_discovered(environment: Environment) -> None:
+def test_resources_of_a_definition_are_discovered(environment: Environment) -> None:
     async def test(client: Any) -> None:
         widgets = await discovered(client, environment)
         assert (widgets.name, widgets.namespaced, "patch" in widgets.verbs) == ("widgets", True, True)

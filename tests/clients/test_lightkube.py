@@ -73,7 +73,7 @@ def test_custom_objects_are_created_read_and_listed_by_selectors(
     assert names(client.list(widget_class, fields={"spec.color": "red"}, chunk_size=1)) == ["a", "c"]
 
 
-def test_a_watch_sees_what_happens_and_resumes_where_it_was(client: Any, environment: Environment) -> None:
+def test_a_watch_sees_changes_and_resumes_where_it_was(client: Any, environment: Environment) -> None:
     environment.create(environment.config_map("a", app="web"))
     events = client.watch(ConfigMap, labels={"app": "web"}, resource_version=environment.version("ConfigMap"))
     environment.create(environment.config_map("b", app="web"), environment.config_map("c", app="db"))
@@ -141,7 +141,7 @@ def test_objects_are_patched(client: Any, widget_class: Any, environment: Enviro
     }
 
 
-def test_an_update_of_what_has_changed_is_a_conflict(
+def test_an_update_of_a_changed_object_is_a_conflict(
     client: Any, widget_class: Any, environment: Environment
 ) -> None:
     environment.create(environment.config_map("a"), environment.widget("w"))
@@ -173,7 +173,7 @@ def test_the_status_is_written_apart(client: Any, widget_class: Any, environment
     assert client.get(widget_class.Status, "w").status == {"ready": True}
 
 
-def test_what_has_finalizers_goes_when_they_have_gone(
+def test_an_object_with_finalizers_goes_when_they_have_gone(
     client: Any, widget_class: Any, environment: Environment
 ) -> None:
     environment.create(environment.widget("w", finalizers=["example.com/hold"]))
@@ -216,7 +216,7 @@ def test_refusals_are_the_clients_own_errors(client: Any, environment: Environme
     assert (caught.value.status.code, caught.value.status.reason) == (403, "Forbidden")
 
 
-def test_what_a_definition_serves_is_discovered(client: Any, environment: Environment) -> None:
+def test_resources_of_a_definition_are_discovered(client: Any, environment: Environment) -> None:
     lightkube.generic_resource.load_in_cluster_generic_resources(client)
     widget_class = lightkube.generic_resource.get_generic_resource(f"{environment.group}/v1", "Widget")
     assert widget_class is not None

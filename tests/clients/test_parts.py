@@ -57,7 +57,7 @@ def part(kind: Any, *, as_: Any = None, obj: dict[str, Any] = POD, **options: An
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-def test_13_a_member_that_is_not_kept_raises(client: Any) -> None:
+def test_13_a_member_that_is_not_stored_raises(client: Any) -> None:
     pod = part(client.V1Pod, keep=["metadata", "spec.nodeName"])
     assert isinstance(pod, client.V1Pod)
     assert type(pod).__name__ == "V1Pod"
@@ -82,7 +82,7 @@ def test_13_a_member_that_is_not_kept_raises(client: Any) -> None:
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-def test_13_a_kept_path_goes_through_lists_and_special_names(client: Any) -> None:
+def test_13_a_path_to_keep_goes_through_lists_and_special_names(client: Any) -> None:
     paths = [
         "spec.containers.name",
         "spec.containers.ports.containerPort",
@@ -116,7 +116,7 @@ def test_13_a_kept_path_goes_through_lists_and_special_names(client: Any) -> Non
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-def test_13_a_dict_of_which_a_part_is_kept_raises_as_well(client: Any) -> None:
+def test_13_a_dict_of_which_a_part_is_stored_raises_as_well(client: Any) -> None:
     metadata = {"name": "c", "namespace": "shop"}
     config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"a": "x", "big": "y"}}
     found = part(client.V1ConfigMap, obj=config, drop=["data.big"])
@@ -197,7 +197,7 @@ def test_13_a_transform_may_have_left_out_whatever_is_missing(client: Any) -> No
 
 @pytest.mark.parametrize("client", CLIENTS)
 @each_row("made", [copy.copy, copy.deepcopy, lambda pod: pickle.loads(pickle.dumps(pod))])
-def test_13_what_is_made_of_a_part_of_a_class_is_partial_as_well(client: Any, made: Any) -> None:
+def test_13_an_object_made_of_a_part_of_a_class_is_partial_as_well(client: Any, made: Any) -> None:
     pod = part(client.V1Pod, keep=["spec.containers.name", "spec.hostNetwork"])
     other = made(pod)
     assert other is not pod

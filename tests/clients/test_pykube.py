@@ -62,9 +62,7 @@ def test_a_list_can_be_a_table(api_client: Any, widget_class: Any, environment: 
     )
 
 
-def test_a_watch_sees_what_happens_and_resumes_where_it_was(
-    api_client: Any, environment: Environment
-) -> None:
+def test_a_watch_sees_changes_and_resumes_where_it_was(api_client: Any, environment: Environment) -> None:
     environment.create(environment.config_map("a", app="web"))
     query = pykube.ConfigMap.objects(api_client).filter(selector="app=web")
     events = query.watch(since=query.response["metadata"]["resourceVersion"])
@@ -83,7 +81,7 @@ def test_a_watch_sees_what_happens_and_resumes_where_it_was(
     again.response.close()
 
 
-def test_a_watch_without_a_version_begins_with_what_there_is(
+def test_a_watch_without_a_version_begins_with_existing_objects(
     api_client: Any, widget_class: Any, environment: Environment
 ) -> None:
     environment.create(environment.widget("a"))
@@ -113,7 +111,7 @@ def test_objects_are_patched_and_updated(
     )
 
 
-def test_an_update_of_what_has_changed_is_a_conflict(
+def test_an_update_of_a_changed_object_is_a_conflict(
     api_client: Any, widget_class: Any, environment: Environment
 ) -> None:
     environment.create(environment.widget("w"))
@@ -146,7 +144,7 @@ def test_the_status_is_written_apart(api_client: Any, widget_class: Any, environ
     )
 
 
-def test_what_has_finalizers_goes_when_they_have_gone(
+def test_an_object_with_finalizers_goes_when_they_have_gone(
     api_client: Any, widget_class: Any, environment: Environment
 ) -> None:
     environment.create(environment.widget("w", finalizers=["example.com/hold"]))
@@ -173,7 +171,7 @@ def test_refusals_are_the_clients_own_errors(api_client: Any, environment: Envir
     nobody.session.close()
 
 
-def test_what_a_definition_serves_is_discovered(
+def test_resources_of_a_definition_are_discovered(
     api_client: Any, widget_class: Any, environment: Environment
 ) -> None:
     assert (widget_class.endpoint, widget_class.__mro__[1]) == ("widgets", pykube.objects.NamespacedAPIObject)

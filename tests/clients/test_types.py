@@ -22,7 +22,7 @@ def checked(*command: str, cwd: Path) -> str:
     return f"{done.stdout}{done.stderr}" if done.returncode else ""
 
 
-def test_mypy_infers_what_each_read_returns(tmp_path: Path) -> None:
+def test_mypy_infers_the_type_of_each_read(tmp_path: Path) -> None:
     config = tmp_path / "mypy.ini"
     # Of pykube and kubernetes_asyncio mypy takes no note without being told.
     config.write_text("[mypy]\nstrict = True\nfollow_untyped_imports = True\nimplicit_reexport = True\n")
@@ -36,7 +36,7 @@ def test_mypy_infers_what_each_read_returns(tmp_path: Path) -> None:
     assert not said, said
 
 
-def test_pyright_infers_what_each_read_returns(tmp_path: Path) -> None:
+def test_pyright_infers_the_type_of_each_read(tmp_path: Path) -> None:
     (tmp_path / "pyrightconfig.json").write_text(
         json.dumps(
             {

@@ -77,7 +77,7 @@ def test_an_open_watch_outlives_its_token(api: Cluster, place: Place) -> None:
         assert short(take(watch, 1)) == [("ADDED", "a", version)]
 
 
-def test_one_can_ask_who_one_is(api: Cluster, user: User) -> None:
+def test_a_user_can_ask_for_its_identity(api: Cluster, user: User) -> None:
     review = api.request(
         "POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", body={}, token=user.token
     )
@@ -109,7 +109,7 @@ def test_one_can_ask_who_one_is(api: Cluster, user: User) -> None:
 @pytest.mark.parametrize(
     ("prefix", "plural", "group"), [("/api/v1", "secrets", ""), ("/apis/apps/v1", "deployments", "apps")]
 )
-def test_what_one_may_not_do_is_named(
+def test_a_refusal_names_the_forbidden_action(
     place: Place,
     user: User,
     method: str,
@@ -176,7 +176,7 @@ def test_what_one_may_not_do_is_named(
         ),
     ],
 )
-def test_what_one_may_not_read_is_named(api: Cluster, user: User, path: str, message: str) -> None:
+def test_a_refusal_names_the_forbidden_read(api: Cluster, user: User, path: str, message: str) -> None:
     status = refusal(api, "GET", path, token=user.token)
     assert (status["code"], status["message"]) == (403, message.replace("NAME", user.name))
 
@@ -204,9 +204,7 @@ def test_what_one_may_not_read_is_named(api: Cluster, user: User, path: str, mes
     ],
     ids=lambda value: str(sorted(value) if isinstance(value, set) else value),
 )  # Processes that share the tests must name them alike.
-def test_rights_are_what_the_rules_say(
-    place: Place, user: User, rule: dict[str, Any], allowed: set[str]
-) -> None:
+def test_rights_follow_the_rules(place: Place, user: User, rule: dict[str, Any], allowed: set[str]) -> None:
     place.create("a")
     place.api.grant(user, [rule], place.namespace)
     asked: dict[str, tuple[str, str, dict[str, Any]]] = {
@@ -260,7 +258,7 @@ def _does(api: Cluster, method: str, path: str, query: dict[str, Any], token: st
     ],
 )
 @pytest.mark.parametrize("watch", [False, True])
-def test_who_has_the_right_to_a_name_may_list_and_watch_it_by_that_name(
+def test_a_right_to_a_name_allows_to_list_and_watch_it_by_that_name(
     place: Place, user: User, selector: str, allowed: bool, watch: bool
 ) -> None:
     place.create("a", "b")
@@ -298,7 +296,7 @@ def test_an_open_watch_outlives_its_rights(place: Place, user: User) -> None:
         assert short(take(watch, 1)) == [("ADDED", "a", version)]
 
 
-def test_what_does_not_exist_is_forbidden_rather_than_not_found(place: Place, user: User) -> None:
+def test_a_missing_object_is_forbidden_rather_than_not_found(place: Place, user: User) -> None:
     assert code(place.api, "GET", place.path("none"), token=user.token) == 403
     place.api.grant(user, [READ], place.namespace)
     assert code(place.api, "GET", place.path("none"), token=user.token) == 404
@@ -398,7 +396,7 @@ def test_rights_can_be_given_to_groups(place: Place, user: User, groups: list[st
     ],
     ids=str,
 )
-def test_one_can_ask_what_one_may_do(
+def test_a_user_can_ask_for_its_rights(
     place: Place, user: User, attributes: dict[str, str], allowed: bool
 ) -> None:
     place.api.grant(user, [READ], place.namespace)

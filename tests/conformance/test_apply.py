@@ -58,7 +58,7 @@ def test_applying_twice_is_no_change(maps: Place) -> None:
     assert applied(maps, "it", "a", data={"k": "1"}, metadata={"labels": {"l": "1"}}) == first
 
 
-def test_a_manager_who_agrees_owns_the_field_too_and_has_no_time(maps: Place) -> None:
+def test_an_agreeing_manager_owns_the_field_too_and_has_no_time(maps: Place) -> None:
     applied(maps, "it", "a", data={"k": "1"})
     obj = applied(maps, "it", "b", data={"k": "1"})
     assert fields(obj) == {"a": {"f:data": {"f:k": {}}}, "b": {"f:data": {"f:k": {}}}}
@@ -314,7 +314,7 @@ def test_invalid_managers_are_ignored(maps: Place, sent: Any) -> None:
 # ---- The annotation of kubectl.
 
 
-def test_kubectl_takes_over_what_it_has_applied_on_its_side(maps: Place) -> None:
+def test_kubectl_takes_over_objects_it_has_applied_on_its_side(maps: Place) -> None:
     body = whole(maps, "it", data={"k": "1", "j": "1"})
     last = {"kubectl.kubernetes.io/last-applied-configuration": json.dumps(body)}
     maps.api.request(

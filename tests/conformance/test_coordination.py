@@ -137,7 +137,7 @@ def test_a_lease_that_is_not_there_is_created_by_a_swap_unless_that_names_its_ui
     assert leases.get("a")["metadata"]["uid"] != read["metadata"]["uid"]
 
 
-def test_a_lease_that_is_not_there_is_not_created_on_what_is_no_version(place: Place) -> None:
+def test_a_put_with_an_invalid_version_does_not_create_a_lease(place: Place) -> None:
     body = {"metadata": {"name": "a", "resourceVersion": "x"}, "spec": {}}
     status = refusal(place.api, "PUT", place.of("leases").path("a"), body=body)
     assert (status["code"], status["message"]) == (500, 'strconv.ParseUint: parsing "x": invalid syntax')

@@ -215,7 +215,7 @@ def test_a_resource_of_the_cluster_is_in_no_namespace(place: Place) -> None:
     ],
     ids=str,
 )
-def test_what_an_object_holds_survives(things: Place, value: Any) -> None:
+def test_the_contents_of_an_object_survive(things: Place, value: Any) -> None:
     things.create("a", content=value)
     for shown in (things.get("a"), things.listed()["items"][0]):
         assert shown["content"] == value
@@ -247,7 +247,9 @@ def test_what_an_object_holds_survives(things: Place, value: Any) -> None:
     ],
     ids=str,
 )
-def test_an_object_must_say_what_it_is(things: Place, body: dict[str, Any], code: int, message: str) -> None:
+def test_an_object_must_name_kind_and_version(
+    things: Place, body: dict[str, Any], code: int, message: str
+) -> None:
     sent = {
         key: value
         for key, value in {**things.typed(), "metadata": {"name": "a"}, **body}.items()
@@ -390,7 +392,7 @@ def strict(place: Place, shared: Sharing) -> Place:
     ],
     ids=str,
 )
-def test_what_the_schema_does_not_know_is_dropped_and_defaults_are_filled_in(
+def test_fields_unknown_to_the_schema_are_dropped_and_defaults_are_filled_in(
     strict: Place, spec: Any, kept: Any
 ) -> None:
     assert strict.create("a", spec=spec)["spec"] == kept
@@ -419,7 +421,7 @@ def test_no_default_comes_where_the_parent_is_absent(strict: Place) -> None:
     ],
     ids=str,
 )
-def test_what_the_schema_forbids_is_invalid(strict: Place, spec: Any) -> None:
+def test_a_value_that_the_schema_forbids_is_invalid(strict: Place, spec: Any) -> None:
     status = refusal(
         strict.api, "POST", strict.path(), body={**strict.typed(), "metadata": {"name": "a"}, "spec": spec}
     )

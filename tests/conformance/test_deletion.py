@@ -15,7 +15,7 @@ FINALIZER = "example.com/f"
 # ---- One object.
 
 
-def test_what_is_deleted_is_gone_and_told_by_a_status(place: Place) -> None:
+def test_a_delete_removes_the_object_and_answers_with_a_status(place: Place) -> None:
     uid = place.create("a")["metadata"]["uid"]
     assert place.delete("a") == {
         "kind": "Status",
@@ -107,7 +107,7 @@ def test_preconditions_must_hold(place: Place, key: str, fits: bool) -> None:
 
 @pytest.mark.since("1.36", "1.33 answers 500")
 @pytest.mark.parametrize("body", [b"{", b"[]", b'{"kind": "Pod", "apiVersion": "v1"}'])
-def test_what_are_no_options_are_refused(place: Place, body: bytes) -> None:
+def test_invalid_delete_options_are_refused(place: Place, body: bytes) -> None:
     place.create("a")
     answer = raw(place.api, place.path("a"), method="DELETE", body=body)
     assert (answer.status, place.names()) == (400, ["a"])
@@ -262,7 +262,7 @@ def held(place: Place) -> Iterator[Place]:
         place.patch("a", {"metadata": {"finalizers": None}})
 
 
-def test_a_finalizer_holds_what_is_deleted_and_it_is_marked(held: Place) -> None:
+def test_a_finalizer_holds_an_object_in_deletion_and_it_is_marked(held: Place) -> None:
     metadata = held.get("a")["metadata"]
     assert metadata["finalizers"] == [FINALIZER]
     assert metadata["deletionGracePeriodSeconds"] == 0
@@ -304,7 +304,7 @@ def test_deleting_again_changes_nothing(held: Place) -> None:
     assert held.get("a") == before
 
 
-def test_what_is_deleted_can_still_be_changed(held: Place) -> None:
+def test_an_object_in_deletion_can_still_be_changed(held: Place) -> None:
     assert held.patch("a", {"metadata": {"annotations": {"x": "y"}}})["metadata"]["annotations"] == {"x": "y"}
 
 
@@ -317,7 +317,7 @@ def test_one_of_two_finalizers_still_holds(place: Place) -> None:
     assert place.names() == []
 
 
-def test_what_is_deleted_takes_no_more_finalizers(held: Place) -> None:
+def test_an_object_in_deletion_takes_no_more_finalizers(held: Place) -> None:
     status = refusal(
         held.api, "PATCH", held.path("a"), body={"metadata": {"finalizers": [FINALIZER, "example.com/g"]}}
     )
@@ -387,7 +387,7 @@ def test_a_collection_is_deleted_and_answered(place: Place) -> None:
     ],
     ids=str,
 )
-def test_what_is_selected_of_a_collection_is_deleted(
+def test_only_selected_objects_of_a_collection_are_deleted(
     place: Place, query: dict[str, Any], left: list[str]
 ) -> None:
     place.create("a", labels={"i": "1"})

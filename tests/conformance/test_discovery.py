@@ -44,7 +44,7 @@ def test_a_group_tells_its_versions(api: Cluster, group: str, version: str) -> N
 
 
 @pytest.mark.parametrize("served", SERVED, ids=ids)
-def test_a_resource_is_told_with_its_names_scope_and_verbs(api: Cluster, served: Any) -> None:
+def test_discovery_lists_a_resource_with_its_names_scope_and_verbs(api: Cluster, served: Any) -> None:
     resource = listed(api, served.group, served.version)[served.plural]
     assert (resource["kind"], resource["singularName"], resource["namespaced"]) == (
         served.kind,
@@ -58,7 +58,7 @@ def test_a_resource_is_told_with_its_names_scope_and_verbs(api: Cluster, served:
 
 
 @pytest.mark.parametrize("served", SERVED, ids=ids)
-def test_a_status_is_told_where_there_is_one(api: Cluster, served: Any) -> None:
+def test_discovery_lists_a_status_where_there_is_one(api: Cluster, served: Any) -> None:
     status = listed(api, served.group, served.version).get(f"{served.plural}/status")
     assert (status is not None) == served.has_status
     if status is not None:
@@ -70,7 +70,7 @@ def test_a_status_is_told_where_there_is_one(api: Cluster, served: Any) -> None:
 
 
 @pytest.mark.parametrize(("group", "version"), [("", "v1"), *GROUPS])
-def test_resources_say_what_they_are(api: Cluster, group: str, version: str) -> None:
+def test_resource_lists_name_kind_and_version(api: Cluster, group: str, version: str) -> None:
     answer = api.request("GET", f"/apis/{group}/{version}" if group else "/api/v1")
     assert (answer["kind"], answer["groupVersion"]) == (
         "APIResourceList",
@@ -113,7 +113,7 @@ def test_one_question_tells_it_all(api: Cluster, path: str, groups: list[str]) -
     "path",
     ["/apis/nonsense.example.com", "/apis/nonsense.example.com/v1", "/apis/apps/v9", "/api/v9", "/nonsense"],
 )
-def test_what_is_not_there_is_not_found(api: Cluster, path: str) -> None:
+def test_a_missing_path_is_not_found(api: Cluster, path: str) -> None:
     assert refusal(api, "GET", path)["code"] == 404
 
 
@@ -129,18 +129,18 @@ def test_it_is_well(api: Cluster, path: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["/version", "/healthz", "/livez", "/readyz"])
-def test_that_is_told_to_everybody(api: Cluster, path: str) -> None:
+def test_version_and_health_need_no_token(api: Cluster, path: str) -> None:
     assert raw(api, path, headers={"Authorization": ""}).status == 200
 
 
 @pytest.mark.parametrize(
     "path", ["/api", "/apis", "/api/v1", "/api/v1/namespaces", "/apis/apps/v1", "/openapi/v3"]
 )
-def test_all_else_is_told_to_nobody_without_a_token(api: Cluster, path: str) -> None:
+def test_all_other_paths_require_a_token(api: Cluster, path: str) -> None:
     assert raw(api, path, headers={"Authorization": ""}).status in (401, 403)
 
 
-def test_schemas_are_told_by_group(api: Cluster) -> None:
+def test_schemas_are_served_by_group(api: Cluster) -> None:
     paths = raw(api, "/openapi/v3", headers={"Accept": "application/json"}).json()["paths"]
     assert {"api/v1", "apis/apps/v1", "apis/batch/v1"} <= paths.keys()
     answer = raw(api, paths["api/v1"]["serverRelativeURL"], headers={"Accept": "application/json"})

@@ -256,7 +256,7 @@ def _patch(key: str, name: str, namespace: str, patch: Any, live: Live, _: Place
 
 
 @pytest.mark.needs("definitions of custom resources")
-def test_20_the_log_names_what_the_schema_of_a_custom_resource_lacks(
+def test_20_the_log_names_fields_that_the_schema_of_a_custom_resource_lacks(
     place: Place, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The main resource ignores its status, but for fields that there are not."""

@@ -164,7 +164,7 @@ def test_a_new_event_of_the_group_is_checked(place: Place, change: dict[str, Any
     ],
     ids=lambda value: str(value)[:40],
 )
-def test_the_core_api_takes_what_the_group_refuses(place: Place, change: dict[str, Any]) -> None:
+def test_the_core_api_accepts_events_that_the_group_refuses(place: Place, change: dict[str, Any]) -> None:
     create(place, CORE, core(place, **change))
 
 

@@ -172,7 +172,7 @@ def test_a_watch_of_now_goes_on(past: Past) -> None:
     past.place.label("a", late=None)
 
 
-def test_objects_keep_what_they_are(past: Past) -> None:
+def test_objects_keep_their_uids(past: Past) -> None:
     made = {item["metadata"]["name"]: item["metadata"]["uid"] for item in past.page["items"]}
     now = {item["metadata"]["name"]: item["metadata"]["uid"] for item in past.place.listed()["items"]}
     assert now.items() >= made.items()

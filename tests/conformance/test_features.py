@@ -407,7 +407,7 @@ def test_a20_lists_are_sorted_and_limited(configs: Place) -> None:
     run(main())
 
 
-def test_a22_what_is_not_cached_is_read_from_the_server(configs: Place) -> None:
+def test_a22_an_uncached_object_is_read_from_the_server(configs: Place) -> None:
     async def main() -> None:
         configs.create("web-1", labels=WEB)
         configs.create("db-1", labels={"app": "db"})
@@ -499,7 +499,7 @@ def versions(operator: Operator) -> set[str]:
     return {each["metadata"]["resourceVersion"] for each in operator.cache.list_cached("configmaps")}
 
 
-def test_b4_an_object_that_left_is_told_from_one_that_is_gone(configs: Place) -> None:
+def test_b4_an_object_that_left_is_distinguished_from_a_deleted_one(configs: Place) -> None:
     async def main() -> None:
         configs.create("leaves", "goes", labels=WEB)
         async with cached(configs) as cache, aclosing(cache.changes("configmaps")) as changes:  # type: ignore[type-var]

@@ -86,9 +86,7 @@ def test_a11_metadata_alone_crosses_the_network(place: Place, api: Cluster, init
 # ---- Managed fields.
 
 
-def test_a11_managed_fields_are_received_where_they_are_kept_and_nowhere_else(
-    place: Place, api: Cluster
-) -> None:
+def test_a11_managed_fields_are_received_only_where_they_are_stored(place: Place, api: Cluster) -> None:
     """A server that does not know `drop=` yet ignores it."""
 
     async def main() -> None:

@@ -114,7 +114,7 @@ def test_a_table_of_a_list(two: Place) -> None:
         ("None", None),
     ],
 )
-def test_rows_of_a_table_include_what_is_asked_for(two: Place, included: str, kind: str | None) -> None:
+def test_table_rows_include_the_requested_object(two: Place, included: str, kind: str | None) -> None:
     row = two.listed(accept=TABLE, **({"includeObject": included} if included else {}))["rows"][0]
     assert ((row.get("object") or {}).get("kind")) == kind
 
@@ -243,7 +243,7 @@ def test_the_first_form_that_there_is_is_given(two: Place, accept: str, kind: st
         "application/xml",
     ],
 )
-def test_what_cannot_be_given_is_not_acceptable(two: Place, accept: str) -> None:
+def test_an_unsupported_media_type_is_not_acceptable(two: Place, accept: str) -> None:
     for path in (two.path(), two.path("a")):
         answer = raw(two.api, path, headers={"Accept": accept})
         assert (answer.status, answer.json()["reason"]) == (406, "NotAcceptable")
@@ -254,7 +254,7 @@ def test_metadata_of_one_are_no_form_of_a_list(two: Place) -> None:
     assert (answer.status, answer.json()["reason"]) == (406, "NotAcceptable")
 
 
-def test_a_problem_is_told_as_a_status_in_any_form(two: Place) -> None:
+def test_a_problem_is_answered_as_a_status_in_any_form(two: Place) -> None:
     for accept in (METADATA, METADATA_LIST, TABLE):
         answer = raw(two.api, two.path("none"), headers={"Accept": accept})
         assert (answer.status, answer.json()["kind"], answer.json()["apiVersion"]) == (404, "Status", "v1")
@@ -271,7 +271,7 @@ def large(api: Cluster) -> Iterator[Place]:
         yield place
 
 
-def test_a_large_answer_is_compressed_for_who_accepts_it(large: Place) -> None:
+def test_a_large_answer_is_compressed_for_clients_that_accept_it(large: Place) -> None:
     answer = raw(large.api, large.path(), headers={"Accept-Encoding": "gzip"})
     assert answer.headers["Content-Encoding"] == "gzip"
     assert len(answer.data) < 100_000

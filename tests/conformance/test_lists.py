@@ -38,7 +38,7 @@ def path_of(kind: Kind) -> str:
 # ---- What is listed.
 
 
-def test_a_list_says_what_it_is_of_and_items_of_built_in_kinds_do_not(place: Place) -> None:
+def test_a_list_names_its_kind_but_items_of_built_in_kinds_do_not(place: Place) -> None:
     place.create("a")
     listed = place.listed()
     assert (listed["kind"], listed["apiVersion"]) == ("SecretList", "v1")
@@ -46,7 +46,7 @@ def test_a_list_says_what_it_is_of_and_items_of_built_in_kinds_do_not(place: Pla
 
 
 @pytest.mark.needs("definitions of custom resources")
-def test_items_of_custom_kinds_say_what_they_are(place: Place) -> None:
+def test_items_of_custom_kinds_name_their_kind(place: Place) -> None:
     group = fresh_group()
     place.api.create_crd(group, "v1", "Thing", "things")
     things = place.of("things", prefix=f"/apis/{group}/v1", kind="Thing")
@@ -180,7 +180,7 @@ def test_a_label_selector_selects(labelled: Place, selector: str, names: str) ->
         "i in (-x)",
     ],
 )
-def test_what_is_no_label_selector_is_refused(labelled: Place, selector: str) -> None:
+def test_an_invalid_label_selector_is_refused(labelled: Place, selector: str) -> None:
     for query in ({"labelSelector": selector}, {"labelSelector": selector, "watch": True}):
         status = refusal(labelled.api, "GET", labelled.path(), query=query)
         assert (status["code"], status["reason"]) == (400, "BadRequest")
@@ -465,7 +465,7 @@ def token(version: int, start: str, word: str = "meta.k8s.io/v1") -> str:
         (token(1, "a\0", "v2"), "server does not recognize this encoded version v2"),
     ],
 )
-def test_what_is_no_token_is_refused(place: Place, given: str, message: str | None) -> None:
+def test_an_invalid_continue_token_is_refused(place: Place, given: str, message: str | None) -> None:
     status = refusal(place.api, "GET", place.path(), query={"continue": given})
     assert (status["code"], status["reason"]) == (400, "BadRequest")
     start = "invalid continue token: continue key is not valid: "
@@ -635,6 +635,6 @@ def test_initial_events_are_for_watches(place: Place) -> None:
         ),
     ],
 )
-def test_what_is_no_number_is_refused(place: Place, query: dict[str, str], message: str) -> None:
+def test_an_invalid_number_is_refused(place: Place, query: dict[str, str], message: str) -> None:
     status = refusal(place.api, "GET", place.path(), query=query)
     assert (status["code"], status["reason"], status["message"]) == (400, "BadRequest", message)

@@ -189,7 +189,7 @@ def test_14_an_object_is_ensured_whoever_has_created_it(
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_14_a_counter_is_as_high_as_its_callers_were_told(place: Place, seed: int) -> None:
+def test_14_a_counter_is_as_high_as_reported_to_its_callers(place: Place, seed: int) -> None:
     """Two operators with two callers each, and a third of the answers and some requests are lost."""
     random = Random(seed)
 

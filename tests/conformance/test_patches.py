@@ -160,7 +160,7 @@ def test_a_patch_that_makes_an_invalid_object_is_invalid(maps: Place, patch: Any
 
 @pytest.mark.parametrize("content_type", [MERGE, JSON, STRATEGIC])
 @pytest.mark.parametrize("body", [b"", b"{", b"[1]", b"text"])
-def test_what_is_no_patch_is_refused(maps: Place, content_type: str, body: bytes) -> None:
+def test_an_invalid_patch_is_refused(maps: Place, content_type: str, body: bytes) -> None:
     answer = raw(maps.api, maps.path("it"), method="PATCH", headers={"Content-Type": content_type}, body=body)
     assert (answer.status, answer.json()["reason"]) == (400, "BadRequest")
 
@@ -208,7 +208,7 @@ def test_another_type_of_patch_is_not_known(maps: Place, content_type: str) -> N
     ],
     ids=str,
 )
-def test_a_json_patch_does_step_by_step_what_it_says(maps: Place, patch: Any, data: Any) -> None:
+def test_a_json_patch_runs_its_operations_in_order(maps: Place, patch: Any, data: Any) -> None:
     assert maps.patch("it", patch, content_type=JSON).get("data") == data
     assert maps.get("it").get("data") == data
 
@@ -346,7 +346,7 @@ def test_an_item_can_be_taken_out_by_a_strategic_patch(maps: Place) -> None:
     [{"spec": {"nodeName": "n"}}, {"spec": {"restartPolicy": "Never"}}, {"spec": {"containers": []}}],
     ids=str,
 )
-def test_what_of_a_pod_is_fixed_cannot_be_patched(pods: Place, patch: Any) -> None:
+def test_a_fixed_field_of_a_pod_cannot_be_patched(pods: Place, patch: Any) -> None:
     status = refusal(pods.api, "PATCH", pods.path("it"), body=patch)
     assert (status["code"], status["reason"]) == (422, "Invalid")
 

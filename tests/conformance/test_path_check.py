@@ -58,7 +58,7 @@ def warned(place: Place, key: str, paths: tuple[str, ...], caplog: pytest.LogCap
 
 
 @pytest.mark.parametrize("kind", KNOWN)
-def test_20_the_log_names_each_kept_path_that_no_object_can_have(
+def test_20_the_log_names_each_keep_path_that_no_object_can_have(
     place: Place, kind: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """In one warning, and each with the likely path. Fields that are only absent are not named."""

@@ -81,7 +81,7 @@ def test_two_of_three_reasons_fall_silent_with_client_go(place: Place) -> None:
     }
 
 
-def test_a_summary_counts_what_is_suppressed(place: Place) -> None:
+def test_a_summary_counts_suppressed_events(place: Place) -> None:
     listed = tell_story(place)
     assert listed == {
         "SuccessfulCreate": (9, 8),

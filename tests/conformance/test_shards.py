@@ -238,7 +238,7 @@ def test_pages_are_full_and_count_objects_of_all_shards_as_remaining(stocked: Pl
     assert found == lower
 
 
-def test_what_remains_is_not_counted_under_another_selector(stocked: Place) -> None:
+def test_remaining_items_are_not_counted_under_another_selector(stocked: Place) -> None:
     metadata = stocked.listed(shardSelector=WHOLE, labelSelector="third=1", limit=3)["metadata"]
     assert "continue" in metadata
     assert "remainingItemCount" not in metadata
@@ -425,7 +425,7 @@ UNREADABLE = {
 
 
 @pytest.mark.parametrize("selector", UNREADABLE, ids=lambda text: text[:30])
-def test_what_is_no_expression_is_an_error_of_the_server(stocked: Place, selector: str) -> None:
+def test_an_invalid_shard_expression_is_an_error_of_the_server(stocked: Place, selector: str) -> None:
     status = refusal(stocked.api, "GET", stocked.path(), query={"shardSelector": selector})
     assert (status["code"], status.get("reason")) == (500, None)
     assert status["message"].startswith("invalid shard selector: CEL parse error: ")

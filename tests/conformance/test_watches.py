@@ -49,7 +49,7 @@ def test_a_watch_shows_every_change_after_its_version(place: Place) -> None:
     assert int(second) < int(deleted[2]) < int(third)
 
 
-def test_an_event_is_a_whole_object_that_says_what_it_is(place: Place) -> None:
+def test_an_event_is_a_whole_object_with_kind_and_version(place: Place) -> None:
     start = place.version
     made = place.create("a", stringData={"k": "v"})
     with place.watch(resourceVersion=start) as watch:
@@ -128,7 +128,7 @@ STEPS: dict[str, tuple[list[dict[str, str | None]], list[tuple[str, str | None]]
 
 
 @pytest.mark.parametrize("steps", STEPS)
-def test_what_enters_is_added_and_what_leaves_is_deleted(place: Place, steps: str) -> None:
+def test_an_entering_object_is_added_and_a_leaving_one_is_deleted(place: Place, steps: str) -> None:
     changes, expected = STEPS[steps]
     start = place.create("a")["metadata"]["resourceVersion"]
     versions = [place.label("a", **labels) for labels in changes]
@@ -143,7 +143,7 @@ def test_what_enters_is_added_and_what_leaves_is_deleted(place: Place, steps: st
     assert last["type"] == "ADDED"
 
 
-def test_what_leaves_is_shown_as_it_was_with_the_version_of_the_change(place: Place) -> None:
+def test_a_leaving_object_is_shown_as_before_with_the_version_of_the_change(place: Place) -> None:
     before = place.create("a", labels={"app": "web", "x": "1"}, stringData={"k": "old"})
     with place.watch(labelSelector="app=web", resourceVersion=before["metadata"]["resourceVersion"]) as watch:
         after = place.patch(
@@ -159,7 +159,7 @@ def test_what_leaves_is_shown_as_it_was_with_the_version_of_the_change(place: Pl
 @pytest.mark.parametrize(
     "selector", [{}, {"labelSelector": "app=web"}, {"fieldSelector": "metadata.name=a"}], ids=str
 )
-def test_what_is_deleted_is_shown_as_it_was_last_with_a_version_of_its_own(
+def test_a_deleted_object_is_shown_in_its_last_state_with_a_version_of_its_own(
     place: Place, selector: dict[str, str]
 ) -> None:
     before = place.create("a", labels={"app": "web"}, stringData={"k": "v"})
@@ -175,7 +175,7 @@ def test_what_is_deleted_is_shown_as_it_was_last_with_a_version_of_its_own(
 
 
 @pytest.mark.parametrize("finalizers", [[], ["example.com/wait"]], ids=["at once", "with a finalizer"])
-def test_what_leaves_and_what_is_deleted_are_shown_alike(place: Place, finalizers: list[str]) -> None:
+def test_leaving_and_deletion_are_shown_alike(place: Place, finalizers: list[str]) -> None:
     """So only a request tells them apart."""
     start = place.version
     for name in ("leaves", "goes"):
@@ -216,7 +216,7 @@ def test_a_name_that_is_used_again_is_another_object(place: Place) -> None:
     assert (added["type"], added["object"]["metadata"]["uid"]) == ("ADDED", again["uid"])
 
 
-def test_what_is_deleted_outside_of_the_selector_is_no_event(place: Place) -> None:
+def test_a_deletion_outside_of_the_selector_is_no_event(place: Place) -> None:
     start = place.create("a", labels={"app": "db"})["metadata"]["resourceVersion"]
     with place.watch(labelSelector="app=web", resourceVersion=start) as watch:
         place.delete("a")
@@ -300,7 +300,7 @@ def test_both_selectors_make_one_edge(place: Place) -> None:
     ],
     ids=str,
 )
-def test_a_watch_from_no_version_begins_with_what_is_there(place: Place, query: dict[str, Any]) -> None:
+def test_a_watch_from_no_version_begins_with_existing_objects(place: Place, query: dict[str, Any]) -> None:
     first, second = (place.create(name)["metadata"]["resourceVersion"] for name in "ab")
     place.listed(resourceVersion=second)  # The server's memory may be a moment behind.
     with place.watch(**query) as watch:
@@ -467,7 +467,9 @@ def test_a_single_object_is_not_watched_by_its_own_path(place: Place) -> None:
 # ---- Bookmarks.
 
 
-def test_a_bookmark_comes_in_time_to_those_who_want_some(place: Place, bookmark: Callable[[], None]) -> None:
+def test_a_bookmark_comes_in_time_to_watches_that_ask_for_it(
+    place: Place, bookmark: Callable[[], None]
+) -> None:
     start = place.create("a")["metadata"]["resourceVersion"]
     version = place.of("configmaps").create("other")["metadata"]["resourceVersion"]
     with (
@@ -511,7 +513,7 @@ def test_a_watch_ends_in_good_order_when_its_time_is_over(place: Place, seconds:
 
 @since_watch_list
 @pytest.mark.needs("definitions of custom resources")
-def test_events_of_custom_resources_say_what_they_are(place: Place) -> None:
+def test_events_of_custom_resources_name_their_kind(place: Place) -> None:
     group = fresh_group()
     place.api.create_crd(group, "v1", "Thing", "things")
     things = place.of("things", prefix=f"/apis/{group}/v1", kind="Thing")
@@ -566,7 +568,7 @@ def test_the_first_event_of_a_watch_of_tables_defines_the_columns(place: Place) 
     assert bookmark["rows"][0]["object"]["metadata"]["annotations"] == END
 
 
-def test_a_watch_of_what_no_event_can_be_ends_without_a_word(place: Place) -> None:
+def test_a_watch_in_a_form_that_no_event_has_ends_without_a_word(place: Place) -> None:
     place.create("a")
     with place.watch(accept=METADATA_LIST) as watch:
         assert list(watch) == []

@@ -130,7 +130,7 @@ def test_a_finalizer_is_removed_by_an_update(maps: Place, hooks: Hooks) -> None:
         assert hooks.called() == [("/v", "DELETE", "a"), ("/v", "DELETE", "a"), ("/v", "UPDATE", "a")]
 
 
-def test_what_fails_before_admission_is_not_reviewed(maps: Place, hooks: Hooks) -> None:
+def test_a_request_failing_before_admission_is_not_reviewed(maps: Place, hooks: Hooks) -> None:
     maps.create("a")
     with hooks.configured("mutating", hooks.hook("m")), hooks.configured("validating", hooks.hook("v")):
         refusal(maps.api, "PUT", maps.path("none"), body={"metadata": {"name": "none"}})
@@ -474,7 +474,7 @@ def test_the_order_and_the_second_round(maps: Place, hooks: Hooks, policy: str) 
     assert made["metadata"]["annotations"] == {"n": "2"}
 
 
-def test_what_is_applied_is_reviewed_with_its_managers(maps: Place, hooks: Hooks) -> None:
+def test_an_applied_object_is_reviewed_with_its_managers(maps: Place, hooks: Hooks) -> None:
     hooks.reply = lambda path, _: patching(add("/data/added", "v")) if path.startswith("/m") else {}
     seen = []
     with hooks.configured("mutating", hooks.hook("m")), hooks.configured("validating", hooks.hook("v")):
@@ -508,7 +508,7 @@ def test_what_is_applied_is_reviewed_with_its_managers(maps: Place, hooks: Hooks
     assert fields(changed) == {"one": one, "two": two}
 
 
-def test_what_a_webhook_changes_keeps_its_manager(maps: Place, hooks: Hooks) -> None:
+def test_a_field_that_a_webhook_changes_keeps_its_manager(maps: Place, hooks: Hooks) -> None:
     hooks.reply = lambda _, __: patching(add("/data/added", "v"), add("/data/k", "9"))
     body = {"metadata": {"name": "a"}, "data": {"k": "1"}}
     with hooks.configured("mutating", hooks.hook("m")):

@@ -27,7 +27,7 @@ def test_a_new_object_has_a_uid_a_version_and_the_time(place: Place) -> None:
     } == {"name": "a", "namespace": place.namespace}
 
 
-def test_the_answer_says_what_it_is_even_where_the_request_did_not(place: Place) -> None:
+def test_the_answer_names_its_kind_even_where_the_request_did_not(place: Place) -> None:
     made = place.create("a")
     assert (made["kind"], made["apiVersion"], made["type"]) == ("Secret", "v1", "Opaque")
 
@@ -56,7 +56,7 @@ def test_uid_and_creation_time_are_the_servers(place: Place) -> None:
 
 
 @pytest.mark.parametrize("field", ["deletionTimestamp", "deletionGracePeriodSeconds"])
-def test_nobody_creates_what_is_deleted_already(place: Place, field: str) -> None:
+def test_an_object_is_never_created_as_already_deleted(place: Place, field: str) -> None:
     made = place.create("a", metadata={field: "2001-01-01T00:00:00Z" if field == "deletionTimestamp" else 5})
     assert field not in made["metadata"]
 
@@ -84,7 +84,7 @@ def test_nobody_creates_what_is_deleted_already(place: Place, field: str) -> Non
     ],
     ids=str,
 )
-def test_what_users_say_is_kept(place: Place, metadata: dict[str, Any]) -> None:
+def test_metadata_set_by_users_is_stored(place: Place, metadata: dict[str, Any]) -> None:
     made = place.create("a", metadata=metadata)
     assert made["metadata"].items() >= metadata.items()
     assert place.get("a")["metadata"].items() >= metadata.items()
@@ -96,7 +96,7 @@ def test_what_users_say_is_kept(place: Place, metadata: dict[str, Any]) -> None:
     [{"labels": {}}, {"annotations": {}}, {"finalizers": []}, {"ownerReferences": []}, {"labels": None}],
     ids=str,
 )
-def test_what_is_empty_is_left_out(place: Place, empty: dict[str, Any]) -> None:
+def test_empty_metadata_is_left_out(place: Place, empty: dict[str, Any]) -> None:
     assert place.create("a", metadata=empty)["metadata"].keys().isdisjoint(empty)
 
 
@@ -193,7 +193,7 @@ def test_a_name_that_is_taken_is_a_conflict(place: Place) -> None:
     }
 
 
-def test_a_taken_name_of_a_group_is_told_with_the_group(place: Place) -> None:
+def test_the_refusal_of_a_taken_name_includes_the_group(place: Place) -> None:
     leases = place.of("leases")
     leases.create("a", spec={})
     status = refusal(place.api, "POST", leases.path(), body={"metadata": {"name": "a"}, "spec": {}})
@@ -317,7 +317,7 @@ def test_an_object_of_another_kind_is_refused(place: Place) -> None:
 @pytest.mark.parametrize(
     "body", [b"{", b"[]", b"nonsense", b'"text"', b'{"metadata": []}', b'{"metadata": {"name": 5}}']
 )
-def test_what_is_no_object_is_refused(place: Place, body: bytes) -> None:
+def test_a_body_that_is_no_object_is_refused(place: Place, body: bytes) -> None:
     answer = raw(place.api, place.path(), method="POST", body=body)
     assert (answer.status, answer.json()["reason"]) == (400, "BadRequest")
 
@@ -336,7 +336,7 @@ def test_another_type_of_content_is_refused(place: Place) -> None:
         ("DELETE", "/none"),
     ],
 )
-def test_what_is_not_there_is_not_found(place: Place, method: str, path: str) -> None:
+def test_a_missing_path_is_not_found(place: Place, method: str, path: str) -> None:
     status = refusal(
         place.api,
         method,
@@ -443,7 +443,7 @@ def test_a_replacement_of_another_object_of_the_name_is_a_conflict(place: Place)
 
 
 @pytest.mark.parametrize("plural", ["leases", "secrets", "configmaps", "roles", "pods", "jobs"])
-def test_some_kinds_are_created_by_replacing_what_is_not_there(place: Place, plural: str) -> None:
+def test_some_kinds_are_created_by_replacing_a_missing_object(place: Place, plural: str) -> None:
     kind = place.of(plural)
     body: Any = {
         "metadata": {"name": "a"},
@@ -520,7 +520,7 @@ def test_nobody_changes_a_uid_by_a_patch(place: Place) -> None:
     )
 
 
-def test_plain_text_of_a_secret_is_kept_encoded(place: Place) -> None:
+def test_plain_text_of_a_secret_is_stored_encoded(place: Place) -> None:
     made = place.create("a", stringData={"k": "v"}, data={"l": "dw=="})
     assert (made["data"], "stringData" in made) == ({"k": "dg==", "l": "dw=="}, False)
 
@@ -544,7 +544,7 @@ def test_a_spec_is_there_though_none_was_sent(place: Place, plural: str) -> None
 
 
 @pytest.mark.needs("nodes")
-def test_a_node_has_a_spec_and_what_its_kubelet_has_not_said_yet(place: Place) -> None:
+def test_a_node_has_a_spec_and_fields_its_kubelet_has_yet_to_report(place: Place) -> None:
     nodes = place.api.request("POST", "/api/v1/nodes", body={"metadata": {"name": place.namespace}})
     assert isinstance(nodes["spec"], dict)
     assert nodes["status"]["nodeInfo"]["kubeletVersion"] == ""
@@ -554,7 +554,7 @@ def test_a_node_has_a_spec_and_what_its_kubelet_has_not_said_yet(place: Place) -
 # ---- Dry runs.
 
 
-def test_a_dry_creation_is_answered_and_not_kept(place: Place) -> None:
+def test_a_dry_creation_is_answered_and_not_stored(place: Place) -> None:
     made = place.api.request("POST", place.path(), query={"dryRun": "All"}, body={"metadata": {"name": "a"}})
     assert made["metadata"]["uid"]
     assert "resourceVersion" not in made["metadata"]
@@ -562,7 +562,7 @@ def test_a_dry_creation_is_answered_and_not_kept(place: Place) -> None:
 
 
 @pytest.mark.parametrize("method", ["PUT", "PATCH", "DELETE"])
-def test_a_dry_change_is_answered_and_not_kept(place: Place, method: str) -> None:
+def test_a_dry_change_is_answered_and_not_stored(place: Place, method: str) -> None:
     before = place.create("a")
     body = {"metadata": {"name": "a", "labels": {"x": "1"}}}
     answer = place.api.request(
@@ -574,7 +574,7 @@ def test_a_dry_change_is_answered_and_not_kept(place: Place, method: str) -> Non
     assert place.get("a") == before
 
 
-def test_a_dry_creation_is_refused_for_what_refuses_a_real_one(place: Place) -> None:
+def test_a_dry_creation_is_refused_like_a_real_one(place: Place) -> None:
     place.create("a")
     status = refusal(
         place.api, "POST", place.path(), query={"dryRun": "All"}, body={"metadata": {"name": "a"}}

@@ -43,7 +43,7 @@ def test_worlds_that_differ_in_nothing_but_which_object_is_which_are_one() -> No
     assert three.frozen() != two.frozen()
 
 
-def test_a_world_and_its_copy_go_on_without_each_other() -> None:
+def test_a_system_and_its_copy_go_on_without_each_other() -> None:
     system = System(Rules())
     before, copy = system.frozen(), system.copy()
     copy.do(Action("write", "b", "A"))

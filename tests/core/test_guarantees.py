@@ -99,7 +99,7 @@ def test_an_absent_object_is_found_when_all_branches_have_reached_the_lists_afte
     assert raised.value.invariant == "I8b"
 
 
-def test_readers_who_have_reached_an_epoch_follow_the_next_restore_at_once() -> None:
+def test_readers_that_have_reached_an_epoch_follow_the_next_restore_at_once() -> None:
     readers = Readers()
     readers.restore(10)
     for number in range(2):

@@ -70,7 +70,7 @@ def test_items_are_those_that_the_decoder_finds(each: list[Any], indent: int | N
 
 
 @each_row("seed", range(10))
-def test_of_damaged_objects_what_the_decoder_reads_is_found_to_be_the_same(seed: int) -> None:
+def test_of_damaged_objects_the_scanner_finds_the_same_as_the_decoder(seed: int) -> None:
     rng, both = random.Random(seed), 0
     for _ in range(400):
         data = damaged(rng.choice(WHOLE), rng)
@@ -90,7 +90,7 @@ def test_of_damaged_objects_what_the_decoder_reads_is_found_to_be_the_same(seed:
 
 
 @each_row("seed", range(10))
-def test_of_damaged_lists_what_the_decoder_reads_is_found_to_be_the_same(seed: int) -> None:
+def test_of_damaged_lists_the_scanner_finds_the_same_as_the_decoder(seed: int) -> None:
     rng = random.Random(seed)
     for _ in range(400):
         data = damaged(listed(*WHOLE), rng)
@@ -187,7 +187,7 @@ def test_a_page_that_has_its_items_twice_once_with_an_escaped_key_is_refused() -
         b'{"a":[[[,1]]]}',
     ],
 )
-def test_what_is_no_object_is_refused(data: bytes) -> None:
+def test_a_body_that_is_no_object_is_refused(data: bytes) -> None:
     for scan in (
         members,
         lambda data: identity(outline(data, "metadata")),
@@ -198,7 +198,7 @@ def test_what_is_no_object_is_refused(data: bytes) -> None:
 
 
 @each_row("data", [b"", b"{}", b"[", b"[1", b"[1,]", b"[1]]", b"[1 2]", b"[,]"])
-def test_what_is_no_list_is_refused(data: bytes) -> None:
+def test_data_that_is_no_list_is_refused(data: bytes) -> None:
     with pytest.raises(Unscannable):
         list(items(data))
 

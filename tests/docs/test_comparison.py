@@ -59,7 +59,7 @@ THERE: Held = {**RIGHT, "db-1": ["u3", "3"]}
         ),
     ],
 )
-def test_what_is_held_is_compared_with_the_list_of_the_server(held: Held, words: str) -> None:
+def test_held_objects_are_compared_with_the_list_of_the_server(held: Held, words: str) -> None:
     assert compared(held, right=RIGHT, there=THERE) == words
 
 

@@ -287,7 +287,7 @@ def queries() -> list[str]:
 
 
 @each_row("query", queries())
-def test_alerts_and_board_ask_for_what_there_is(query: str) -> None:
+def test_alerts_and_board_use_documented_names(query: str) -> None:
     names = re.findall(rf"{PREFIX}\w+", query)
     labels = re.findall(r"(\w+)\s*(?:=~|!=|=)\s*\"", query) + [
         each.strip() for inner in re.findall(r"by \((.*?)\)", query) for each in inner.split(",")

@@ -54,7 +54,7 @@ def _needs_server(known: dict[str, ast.FunctionDef], name: str) -> bool:
     )
 
 
-def test_the_page_is_what_its_source_says() -> None:
+def test_the_page_matches_its_source() -> None:
     """After a change of docs/features.toml, `python -m tests.docs.features` writes the page anew."""
     assert PAGE.read_text(encoding="utf-8") == write(read(SOURCE.read_text(encoding="utf-8")))
 
@@ -70,7 +70,7 @@ def test_only_tests_of_a_server_count_as_those_of_both() -> None:
 
 
 @each_row("row", rows(), ids=lambda row: row.name)
-def test_a_row_has_what_its_state_needs(row: Row) -> None:
+def test_a_row_has_all_that_its_state_needs(row: Row) -> None:
     assert row.state in STATES
     assert bool(row.why) is (row.state != "works")
     assert "|" not in row.reference + row.ours + row.why

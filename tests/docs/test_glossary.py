@@ -20,7 +20,7 @@ PAGE = DOCS / "glossary.md"
 PACKAGE = ROOT / "kopf_selectcache"
 CEILINGS = {"names": 0, "docstrings": 0, "comments": 0, "messages": 0, "first words": 0}
 """How many uses are left in the package. Lower a ceiling when you have removed some; never raise one."""
-CEILINGS_OF_TESTS = {"names": 1005, "first words": 0}
+CEILINGS_OF_TESTS = {"names": 0, "first words": 0}
 """How many tests have one of the words in their name, and how many docstrings of the tests begin so."""
 SLACK = 25
 """So many fewer there may be before the ceiling must follow."""

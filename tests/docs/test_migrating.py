@@ -183,7 +183,7 @@ def after(tmp_path: Path) -> Path:
     return tmp_path / "after.py"
 
 
-def test_the_reconciler_takes_over_what_kopfs_handlers_have_left_without_a_write(
+def test_the_reconciler_takes_over_the_state_left_by_kopfs_handlers_without_a_write(
     cluster: EmbeddedCluster, operator: type[OperatorRun], after: Path
 ) -> None:
     prepare(cluster)

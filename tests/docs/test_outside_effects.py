@@ -52,7 +52,7 @@ def test_the_service_is_called_once_for_each_change(up_to: int) -> None:
     assert service.calls == [("1", {"plan": "small"}), ("1", {"plan": "large"}), ("1", None)]
 
 
-def test_what_is_overdue_is_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_overdue_call_is_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
     service = Service(3)
     now = 1_000_000.0
     monkeypatch.setattr("time.time", lambda: now)

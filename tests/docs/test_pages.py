@@ -30,7 +30,7 @@ def test_each_option_has_its_section_with_its_default() -> None:
     assert shown == options
 
 
-def test_the_test_kit_is_called_as_is_said() -> None:
+def test_calls_of_the_test_kit_are_as_documented() -> None:
     text = (DOCS / "testing.md").read_text()
     shown = [
         line

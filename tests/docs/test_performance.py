@@ -53,7 +53,7 @@ def line_of(start: str) -> str:
 
 
 @pytest.mark.parametrize(("declared", "shown"), sizes())
-def test_objects_are_as_big_as_is_said(declared: str, shown: str) -> None:
+def test_objects_are_as_big_as_documented(declared: str, shown: str) -> None:
     value = eval(declared, {"Cached": Cached})  # The page is our own.  # noqa: S307
     held = records(value if isinstance(value, Cached) else Cached(value))
     assert f"{sum(len(each.data) + len(each.fields) for each in held) / COUNT:,.0f}" == shown
@@ -78,7 +78,7 @@ def test_python_s_dicts_take_more_than_three_times_the_bytes_and_records_about_a
     assert taken(lambda: [reader.record(one) for one in sent]) < 1_100
 
 
-def test_what_has_not_changed_is_held_once_when_all_is_listed_anew() -> None:
+def test_unchanged_objects_are_held_once_when_all_is_listed_anew() -> None:
     store = Store()
     before, again = records(Cached("app"))[:3], records(Cached("app"))[:3]
     for generation in (before, again):
@@ -125,7 +125,7 @@ def pod(name: str, namespace: str, **labels: str) -> dict[str, Any]:
         (lambda cache: cache.blocking.fetch("pods", "a", namespace="shop"), 1),
     ],
 )
-def test_a_read_decodes_no_more_than_is_said(
+def test_a_read_decodes_no_more_than_documented(
     read: Callable[[FakeCache], object], decoded: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cache = FakeCache(
@@ -160,6 +160,6 @@ def test_an_operator_takes_the_memory_that_the_example_says() -> None:
     assert said == pytest.approx(shown, rel=0.1)
 
 
-def test_a_connection_takes_the_buffer_that_is_said() -> None:
+def test_a_connection_takes_the_buffer_that_is_documented() -> None:
     assert "each takes 0.25 MB with TLS" in line_of("| connections |")
     assert SSLProtocol.max_size == 256 * 1024

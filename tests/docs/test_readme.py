@@ -46,7 +46,7 @@ def test_the_quickstart_counts_again_when_a_pod_changes(cluster: EmbeddedCluster
     assert [line for line in shown if line not in runner.output] == []
 
 
-def test_why_says_what_is_shown(cluster: EmbeddedCluster, tmp_path: Path) -> None:
+def test_why_prints_the_output_shown(cluster: EmbeddedCluster, tmp_path: Path) -> None:
     (operator,) = saved(README, tmp_path)
     for file in re.findall(r"--load (\S+)", README.read_text()):
         cluster.apply(ROOT / file)

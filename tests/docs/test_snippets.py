@@ -185,7 +185,7 @@ def test_whatever_is_to_be_made_can_be_made() -> None:
     assert {each for each in named if each[1] not in targets()} == set()
 
 
-def test_commands_of_the_package_take_what_they_are_given(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commands_of_the_package_accept_the_arguments_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     parse = argparse.ArgumentParser.parse_known_args
 
     def parse_only(*arguments: Any) -> tuple[argparse.Namespace, list[str]]:
@@ -218,7 +218,7 @@ def test_modules_that_are_to_be_run_are_there() -> None:
     ] == []
 
 
-def test_kopf_takes_what_it_is_given() -> None:
+def test_kopf_accepts_the_options_it_is_given() -> None:
     options = {option for each in kopf.cli.main.commands["run"].params for option in each.opts}
     given = {
         word.partition("=")[0]
@@ -231,7 +231,7 @@ def test_kopf_takes_what_it_is_given() -> None:
     assert given <= options
 
 
-def test_what_is_installed_is_an_extra_of_ours_or_known() -> None:
+def test_each_extra_that_pages_install_is_an_extra_of_ours() -> None:
     setup = ConfigParser()
     setup.read(ROOT / "setup.cfg")
     extras = set(setup["options.extras_require"])

@@ -47,7 +47,7 @@ def measureless(text: str) -> str:
     return re.sub(r"[\d.]+ (s|B)\b", r"some \1", text)
 
 
-def test_the_operator_says_what_is_shown_and_follows_a_label(
+def test_the_operator_logs_the_lines_shown_and_follows_a_label(
     cluster: EmbeddedCluster, folder: Path, texts: list[str]
 ) -> None:
     operator = folder / "app.py"

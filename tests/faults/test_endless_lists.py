@@ -115,7 +115,7 @@ def test_33_a_list_without_an_end_is_asked_for_at_a_bounded_rate_and_stalled_aft
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
-def test_33_a_relist_without_an_end_is_asked_for_at_a_bounded_rate_and_what_is_held_is_stale(
+def test_33_an_endless_relist_is_requested_at_a_bounded_rate_and_the_cache_is_stale(
     attack: str,
 ) -> None:
     answer, most, _ = ATTACKS[attack]

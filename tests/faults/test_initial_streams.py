@@ -116,7 +116,7 @@ def test_9_an_initial_stream_that_breaks_off_starts_again_and_not_at_the_version
     run(main())
 
 
-def test_9_a_relist_that_breaks_off_asks_again_for_what_is_no_older_and_the_old_state_is_served() -> None:
+def test_9_a_broken_relist_asks_for_nothing_older_and_the_old_state_is_served() -> None:
     async def main() -> None:
         again = asyncio.Event()
         watches = [

@@ -274,7 +274,7 @@ def test_16_17_18_an_audit_whose_list_fails_says_so_and_concludes_nothing(failur
     run(main())
 
 
-def test_17_a_page_that_keeps_failing_ends_its_list_and_what_is_held_is_served_all_the_while() -> None:
+def test_17_a_page_that_keeps_failing_ends_its_list_and_the_old_state_is_served() -> None:
     async def main() -> None:
         done = asyncio.Event()
         lists = [

@@ -105,7 +105,7 @@ def test_21_a_right_that_is_missing_from_the_start_holds_up_no_other_cache() -> 
     run(main())
 
 
-def test_21_trouble_of_another_sort_does_not_hide_which_right_is_missing() -> None:
+def test_21_other_failures_do_not_hide_which_right_is_missing() -> None:
     async def main() -> None:
         async with Server(lists=[NO, refused(500), refused(503)]) as server, operating(server) as environment:
             await environment.listed(4)
@@ -210,7 +210,7 @@ def test_22_a_session_of_the_user_that_is_closed_under_an_open_stream_is_replace
     hurry(main())
 
 
-def test_22_logins_that_fail_are_told_and_what_is_held_is_served() -> None:
+def test_22_failed_logins_are_counted_and_the_held_objects_are_served() -> None:
     async def main() -> None:
         expired = asyncio.Event()
         async with Server(lists=[LISTED], watches=[streamed(expired, error(500))]) as server:

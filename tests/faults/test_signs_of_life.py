@@ -69,7 +69,7 @@ MEANINGLESS: dict[str, Callable[[int], bytes]] = {
 
 
 @each_row("what", MEANINGLESS)
-def test_contract_8_what_means_nothing_does_not_keep_a_dead_watch_open(what: str) -> None:
+def test_contract_8_meaningless_data_does_not_keep_a_dead_watch_open(what: str) -> None:
     async def main() -> None:
         dripping = Dripping(bookmark("101"), piece=MEANINGLESS[what])
         alive = streamed(event("MODIFIED", pod("a", "300")))

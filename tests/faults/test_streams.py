@@ -87,7 +87,7 @@ def test_2_a_watch_that_is_never_answered_at_all_is_given_up_too() -> None:
     hurry(main())
 
 
-def test_2_what_is_held_grows_old_until_the_server_confirms_it() -> None:
+def test_2_the_held_state_grows_old_until_the_server_confirms_it() -> None:
     async def main() -> None:
         accepted, confirmed = asyncio.Event(), asyncio.Event()
         past = bookmark("40"), event("MODIFIED", pod("a", "90"))
@@ -361,7 +361,7 @@ SENSELESS: dict[str, Any] = {
 
 
 @each_row("senseless", SENSELESS)
-def test_18_a_line_that_makes_no_sense_ends_the_stream_and_what_came_before_it_counts(senseless: str) -> None:
+def test_18_a_senseless_line_ends_the_stream_and_the_events_before_it_count(senseless: str) -> None:
     async def main() -> None:
         ready = asyncio.Event()
         watches = [
@@ -408,7 +408,7 @@ def test_12_13_replays_and_deletions_of_another_object_change_nothing() -> None:
     run(main())
 
 
-def test_14_an_object_that_leaves_the_filter_is_never_said_to_be_deleted_and_returns() -> None:
+def test_14_an_object_that_leaves_the_filter_is_never_reported_deleted_and_returns() -> None:
     async def main() -> None:
         back = asyncio.Event()
         watches = [streamed(event("DELETED", pod("a", "103")), back, event("ADDED", pod("a", "107")))]

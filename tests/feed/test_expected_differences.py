@@ -35,7 +35,7 @@ def deleted(recorder: Recorder) -> list[str]:
 
 
 @pytest.mark.since_kopf("1.45", "a pause ends the operator when an object has several daemons")
-def test_after_a_pause_all_is_the_same_but_a_deletion_is_told(
+def test_after_a_pause_all_is_the_same_but_a_deletion_is_reported(
     new_world: Callable[..., World], wire: Wire
 ) -> None:
     runs = []
@@ -88,7 +88,7 @@ def test_timeouts_of_kopfs_watch_have_no_effect(new_world: Callable[..., World],
     assert not runs[1].kopfs_own_watches
 
 
-def test_after_a_410_nothing_is_repeated_and_deletions_are_told(wire: Wire) -> None:
+def test_after_a_410_nothing_is_repeated_and_deletions_are_reported(wire: Wire) -> None:
     runs = []
     for mode in (TWO, ONE):
         with EmbeddedCluster(garbage_collection=False).in_thread() as cluster:

@@ -66,7 +66,7 @@ async def lose(environment: Environment) -> None:
     await until(lambda: environment.informer.state.version != version)
 
 
-def test_what_the_watch_has_lost_is_found_told_and_repaired(caplog: pytest.LogCaptureFixture) -> None:
+def test_changes_that_the_watch_has_lost_are_found_and_repaired(caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
         async with caching(EITHER, *OBJECTS, secret("gold", "infra", tier="gold")) as environment:
             await lose(environment)
@@ -148,7 +148,7 @@ def test_of_names_that_share_a_watch_only_the_named_are_compared() -> None:
 
 
 @pytest.mark.parametrize("page_limit", [1, 2, 100])
-def test_the_server_is_asked_for_names_and_versions_page_by_page_as_of_what_is_held(page_limit: int) -> None:
+def test_an_audit_lists_names_and_versions_page_by_page_at_the_version_held(page_limit: int) -> None:
     async def main() -> None:
         async with caching("app=web", *OBJECTS, page_limit=page_limit) as environment:
             await environment.cache.wait_synced()
@@ -188,7 +188,7 @@ def test_an_audit_that_cannot_be_done_says_why_and_changes_nothing() -> None:
 
 
 @pytest.mark.parametrize(("before_1_34", "code"), [(False, 504), (True, 500)])
-def test_a_server_that_has_yet_to_reach_what_is_held_was_restored_and_is_listed_anew(
+def test_a_server_that_is_older_than_the_cache_was_restored_and_is_listed_anew(
     caplog: pytest.LogCaptureFixture, before_1_34: bool, code: int
 ) -> None:
     """The watch says nothing of it: it is silent, as it is on a server without bookmarks that has nothing to
@@ -356,7 +356,7 @@ def test_where_one_branch_cannot_be_compared_the_others_are(declared: list[Selec
     list(zip(FAILURES, ("the server answers 410 ", "", ""), strict=True)),
     ids=["refused", "garbled", "broken off"],
 )
-def test_an_audit_that_nobody_has_asked_for_and_that_fails_is_told_and_made_again_after_as_long(
+def test_a_periodic_audit_that_fails_is_logged_and_made_again_after_an_interval(
     fault: Fault,
     why: str,
     caplog: pytest.LogCaptureFixture,
@@ -402,7 +402,7 @@ def test_a_branch_that_has_had_no_list_yet_is_not_compared() -> None:
     run(main())
 
 
-def test_a_mistake_of_ours_in_an_audit_is_told_and_the_next_one_is_made(
+def test_a_mistake_of_ours_in_an_audit_is_logged_and_the_next_one_is_made(
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -534,7 +534,7 @@ def test_a_list_of_another_form_is_compared_all_the_same(pages: list[dict[str, o
     ).missing == (Key("a", namespace="shop"),)
 
 
-def test_which_object_it_is_can_be_told_by_what_a_server_sends_that_knows_no_metadata() -> None:
+def test_a_whole_object_from_a_server_without_metadata_requests_identifies_it() -> None:
     whole = {"kind": "Secret", "apiVersion": "v1", **ONE[0]}
     assert metadata_of(SECRETS, json.dumps(whole).encode()).uid == "1"
 

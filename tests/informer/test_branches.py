@@ -66,7 +66,7 @@ def test_several_names_and_namespaces_are_held_and_absent_ones_are_proved_absent
 # ---- How it is kept.
 
 
-def test_what_breaks_off_before_a_list_anew_begins_is_not_the_reason_for_it() -> None:
+def test_a_break_before_a_relist_begins_is_not_the_reason_for_the_relist() -> None:
     async def main() -> None:
         async with caching(EITHER, secret("a", app="web")) as environment:
             await environment.cache.wait_synced()
@@ -147,7 +147,7 @@ def test_names_that_share_a_watch_take_the_wider_right_and_keep_no_more() -> Non
     run(main())
 
 
-def test_the_namespaces_of_the_operator_are_kept_one_by_one() -> None:
+def test_the_namespaces_of_the_operator_are_cached_one_by_one() -> None:
     async def main() -> None:
         def who(cluster: EmbeddedCluster) -> str:
             cluster.user("reader", [WATCHING], namespace="infra")
@@ -169,7 +169,7 @@ def test_the_namespaces_of_the_operator_are_kept_one_by_one() -> None:
     run(main())
 
 
-def test_a_selector_that_adds_nothing_is_told_of_and_not_kept(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_selector_that_adds_nothing_is_logged_and_not_watched(caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
         async with caching(["app", "app=web,tier"], secret("a", app="web")) as environment:
             await environment.cache.wait_synced()
@@ -230,7 +230,7 @@ def test_an_object_that_moves_to_a_slower_branch_is_never_absent() -> None:
     ],
     ids=["leaves the filter", "is deleted", "is deleted and made anew"],
 )
-def test_what_is_gone_is_let_go_though_a_branch_says_nothing(
+def test_an_object_that_is_gone_is_dropped_though_a_branch_is_silent(
     leave: Callable[[EmbeddedCluster], object],
 ) -> None:
     async def main() -> None:
@@ -286,7 +286,7 @@ def test_a_question_that_is_not_answered_is_asked_again(
     assert not [message for message in caplog.messages if "mistake" in message]
 
 
-def test_what_is_known_to_be_gone_does_not_come_back_when_a_slow_branch_tells_its_past() -> None:
+def test_an_object_known_to_be_gone_does_not_return_with_the_past_of_a_slow_branch() -> None:
     async def main() -> None:
         async with caching(EITHER, secret("a", app="web"), silent="tier") as environment:
             await environment.cache.wait_synced()
@@ -347,9 +347,7 @@ def test_a_right_that_one_watch_lacks_spoils_only_the_reads_that_need_it() -> No
 
 
 # The name is a sentence.
-def test_what_two_watches_hold_is_not_known_while_a_third_that_could_hold_the_same_lacks_a_right_and_reads_say_so() -> (  # noqa: E501
-    None
-):
+def test_a_read_is_forbidden_if_one_of_three_watches_it_needs_lacks_a_right() -> None:
     async def main() -> None:
         def who(cluster: EmbeddedCluster) -> str:
             return cluster.user("reader", [WATCHING], namespace="shop")
@@ -363,7 +361,7 @@ def test_what_two_watches_hold_is_not_known_while_a_third_that_could_hold_the_sa
     run(main())
 
 
-def test_what_is_complete_is_read_while_other_lists_are_still_awaited() -> None:
+def test_complete_parts_are_read_while_other_lists_are_still_awaited() -> None:
     async def main() -> None:
         async with caching(BOTH, secret("a", app="web"), secret("ca", "infra"), held="infra") as environment:
             await until(lambda: environment.informer.state.part(Selector(namespaces=["shop"])).store.version)
@@ -384,7 +382,7 @@ def test_what_is_complete_is_read_while_other_lists_are_still_awaited() -> None:
     run(main())
 
 
-def test_an_answer_is_as_old_as_what_it_needs() -> None:
+def test_an_answer_is_as_old_as_the_parts_it_needs() -> None:
     async def main() -> None:
         async with caching(BOTH, secret("a", app="web"), secret("ca", "infra"), silent="app") as environment:
             await environment.cache.wait_synced()
@@ -433,7 +431,7 @@ def test_a_branch_that_is_refused_for_ever_spoils_no_read_that_needs_it_not_thou
     run(main())
 
 
-def test_only_what_is_needed_is_waited_for() -> None:
+def test_a_wait_needs_only_the_relevant_lists() -> None:
     async def main() -> None:
         async with caching(BOTH, secret("a", app="web"), held="infra") as environment:
             found = await environment.cache.wait_for(
@@ -541,7 +539,7 @@ def webapp(name: str, **labels: str) -> dict[str, Any]:
 # ---- As many as there may be.
 
 
-def test_a_hundred_namespaces_are_kept_and_no_more_than_twenty_of_them_are_listed_at_a_time() -> None:
+def test_a_hundred_namespaces_are_cached_and_at_most_twenty_are_listed_at_a_time() -> None:
     async def main() -> None:
         namespaces, answered = tuple(f"ns-{number:02}" for number in range(MOST_STREAMS)), asyncio.Event()
         async with Server() as server:

@@ -54,7 +54,9 @@ def error_of(one: Condition) -> StateError:
         (Silent(), Cause(transient=True)),
     ],
 )
-def test_what_has_stalled_a_cache_is_told_apart(failure: Refusal | Lost | Silent, cause: Cause) -> None:
+def test_the_causes_that_stall_a_cache_are_distinguished(
+    failure: Refusal | Lost | Silent, cause: Cause
+) -> None:
     one = condition()
     one.fail(failure, verb="list")
     error = error_of(one)
@@ -62,7 +64,7 @@ def test_what_has_stalled_a_cache_is_told_apart(failure: Refusal | Lost | Silent
     assert (error.code, error.reason, error.retry_after, error.transient) == cause
 
 
-def test_the_cause_is_that_of_the_last_failure_and_of_the_state_that_is_told() -> None:
+def test_the_cause_is_that_of_the_last_failure_and_of_the_state_reported() -> None:
     one = condition()
     one.fail(Refusal(503), verb="list")
     one.fail(Refusal(429), verb="list")

@@ -267,7 +267,7 @@ def test_the_end_of_an_object_is_waited_for_although_it_is_evicted() -> None:
 
 
 @pytest.mark.parametrize("filter_", FILTERS)
-def test_15_what_a_restored_server_has_lost_departs_once(filter_: str) -> None:
+def test_15_an_object_that_a_restored_server_has_lost_departs_once(filter_: str) -> None:
     async def main() -> None:
         async with subscribed(filter_) as (environment, received):
             cluster, informer = environment.cluster, environment.informer

@@ -61,7 +61,7 @@ def large(name: str, version: str = "90") -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("streams", [1, 2])
-def test_6_when_max_bytes_evicts_a_cache_what_is_gone_departs_once(
+def test_6_when_max_bytes_evicts_a_cache_an_object_that_is_gone_departs_once(
     streams: int,
 ) -> None:
     async def main() -> None:
@@ -97,7 +97,7 @@ def test_6_when_max_bytes_evicts_a_cache_what_is_gone_departs_once(
     run(main())
 
 
-def test_6_when_a_kind_under_an_or_disappears_and_returns_only_what_is_gone_departs() -> None:
+def test_6_when_a_kind_under_an_or_returns_only_the_objects_that_are_gone_depart() -> None:
     async def main() -> None:
         objects = [
             secret("both", app="web", tier="gold"),

@@ -109,7 +109,7 @@ def test_each_page_is_packed_as_it_comes() -> None:
     run(main())
 
 
-def test_who_asks_for_it_gets_no_less_of_it() -> None:
+def test_packed_storage_saves_no_less_than_auto() -> None:
     made = pods(SAMPLES + 50)
 
     async def held(storage: Storage) -> int:
@@ -143,7 +143,7 @@ def test_pages_that_are_too_small_are_packed_once_all_have_come() -> None:
     run(main())
 
 
-def test_what_is_streamed_is_packed_while_it_comes() -> None:
+def test_streamed_objects_are_packed_as_they_arrive() -> None:
     made = pods()
     assert COUNT * APIECE > 3 * SLICE
 
@@ -227,7 +227,7 @@ def test_the_settings_and_the_declaration_say_how_a_kind_is_stored(
     run(main(Cached(Selector(), storage=storage), storage="raw" if all_packed else "auto"))
 
 
-def test_a_relist_of_what_has_not_changed_holds_it_once() -> None:
+def test_a_relist_of_unchanged_objects_holds_them_once() -> None:
     """Though other bytes may stand for the same object by then."""
     made = pods()
 
@@ -245,7 +245,7 @@ def test_a_relist_of_what_has_not_changed_holds_it_once() -> None:
     run(main())
 
 
-def test_what_can_be_no_storage_is_refused_where_it_is_declared() -> None:
+def test_an_invalid_storage_is_refused_where_it_is_declared() -> None:
     with pytest.raises(DeclarationError):
         CACHED("app=web", storage="zip")
 
@@ -329,7 +329,7 @@ def test_a_cache_waits_for_no_thread_that_a_handler_may_have() -> None:
     run(main())
 
 
-def test_who_has_gone_before_the_work_is_done_is_told_nothing() -> None:
+def test_a_waiter_that_has_gone_before_the_work_is_done_gets_no_result() -> None:
     go = Event()
 
     async def main() -> None:
@@ -348,7 +348,7 @@ def test_who_has_gone_before_the_work_is_done_is_told_nothing() -> None:
     late.set()  # The loop is closed by now.
 
 
-def test_who_waits_for_work_that_fails_is_told() -> None:
+def test_work_that_fails_raises_in_its_waiter() -> None:
     with pytest.raises(ZeroDivisionError):
         asyncio.run(asyncio.wait_for(run_in_thread(lambda: 1 // 0), 60))
 
@@ -382,7 +382,7 @@ def test_learning_that_was_interrupted_is_done_the_next_time() -> None:
 
 @pytest.mark.parametrize("names", [("s187", "s192"), ("s001", "s007"), ("s000", "s100")])
 @pytest.mark.parametrize("storage", ["auto", "packed"])
-def test_what_a_shared_list_brings_besides_is_not_learned_from(
+def test_other_objects_in_a_shared_list_are_not_learned_from(
     names: tuple[str, ...], storage: Storage
 ) -> None:
     async def main() -> None:
@@ -410,7 +410,7 @@ def test_what_a_shared_list_brings_besides_is_not_learned_from(
     run(main())
 
 
-def test_what_a_shared_list_brings_besides_is_no_empty_page() -> None:
+def test_other_objects_in_a_shared_list_make_no_empty_page() -> None:
     """Pages without an object make a list that leads nowhere."""
 
     async def main() -> None:

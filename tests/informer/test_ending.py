@@ -210,7 +210,7 @@ def test_the_next_operator_with_the_same_settings_has_a_cache_of_its_own() -> No
     run(main())
 
 
-def test_a_timeout_of_the_reads_own_is_told_as_it_is() -> None:
+def test_a_timeout_of_the_reads_own_is_raised_unchanged() -> None:
     own = TimeoutError()
 
     async def fails() -> None:

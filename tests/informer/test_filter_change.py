@@ -112,7 +112,7 @@ class Follower:
 
 @pytest.mark.parametrize("after", FILTERS)
 @pytest.mark.parametrize("before", FILTERS)
-def test_16_a_change_shows_what_the_new_filter_selects(before: str, after: str) -> None:
+def test_16_a_change_shows_the_objects_of_the_new_filter(before: str, after: str) -> None:
     async def main() -> None:
         async with caching(FILTERS[before], *OBJECTS) as environment:
             informer = environment.informer
@@ -181,7 +181,7 @@ def test_16_a_steady_stream_of_changes_is_followed() -> None:
     run(main())
 
 
-def test_16_a_stream_whose_present_list_is_not_complete_is_not_kept() -> None:
+def test_16_a_stream_whose_present_list_is_not_complete_is_not_reused() -> None:
     async def main() -> None:
         async with caching("app=web", *OBJECTS) as environment:
             informer = environment.informer

@@ -120,7 +120,7 @@ def test_16_a_limit_holds_for_the_next_filter_as_a_whole() -> None:
     run(main())
 
 
-def test_16_what_the_present_store_grows_by_does_not_count_for_the_next_limit() -> None:
+def test_16_growth_of_the_present_store_does_not_count_for_the_next_limit() -> None:
     async def main() -> None:
         async with caching(Cached("app=web", max_bytes="1Mi"), WEB, GOLD) as environment:
             informer, cluster = environment.informer, environment.cluster
@@ -210,7 +210,7 @@ def test_16_a_change_survives_that_the_informer_starts_again() -> None:
     run(main())
 
 
-def test_16_what_readers_have_seen_is_waited_for_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_16_the_version_readers_have_seen_is_waited_for_repeatedly(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[bool] = []
 
     def is_late(following: PreparedState) -> bool:
@@ -289,7 +289,7 @@ def test_16_the_objects_of_the_former_filter_are_freed() -> None:
     run(main())
 
 
-def test_16_a_kept_stream_is_compared_with_the_server_as_before() -> None:
+def test_16_a_reused_stream_is_compared_with_the_server_as_before() -> None:
     async def main() -> None:
         async with caching(HERE, WEB, GOLD, BOTH) as environment:
             informer = environment.informer
@@ -322,7 +322,7 @@ def test_16_a_stream_that_fails_for_a_while_is_waited_for() -> None:
 @pytest.mark.parametrize(
     "index", ["data.key", lambda secret: secret["data"]["key"]], ids=["path", "function"]
 )
-def test_16_an_index_of_what_is_not_stored_has_the_values_of_all_objects(index: Any) -> None:
+def test_16_an_index_of_a_field_that_is_not_stored_has_the_values_of_all_objects(index: Any) -> None:
     async def main() -> None:
         web = {**WEB, "data": {"key": "Zm9v"}}
         async with caching(Cached("app=web", keep=["metadata.annotations"]), web) as environment:

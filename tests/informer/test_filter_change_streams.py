@@ -66,7 +66,7 @@ def test_16_the_former_store_is_released_while_streams_of_the_next_filter_run() 
     run(main())
 
 
-def test_16_a_kept_stream_that_has_caught_up_need_not_catch_up_again() -> None:
+def test_16_a_reused_stream_that_has_caught_up_need_not_catch_up_again() -> None:
     async def main() -> None:
         async with caching(HERE, WEB, GOLD, BOTH) as environment:
             informer = environment.informer
@@ -84,7 +84,7 @@ def test_16_a_kept_stream_that_has_caught_up_need_not_catch_up_again() -> None:
     run(main())
 
 
-def test_16_who_waits_for_a_kept_stream_to_catch_up_waits_on_across_the_change() -> None:
+def test_16_a_wait_for_a_reused_stream_to_catch_up_goes_on_across_the_change() -> None:
     async def main() -> None:
         async with caching(HERE, WEB, GOLD, BOTH) as environment:
             informer, cluster = environment.informer, environment.cluster
@@ -103,7 +103,7 @@ def test_16_who_waits_for_a_kept_stream_to_catch_up_waits_on_across_the_change()
     run(main())
 
 
-def test_2_who_waits_for_a_stream_that_is_torn_down_is_released() -> None:
+def test_2_a_waiter_for_a_stream_that_is_torn_down_is_released() -> None:
     async def main() -> None:
         async with caching(HERE, WEB) as environment:
             informer, cluster = environment.informer, environment.cluster
@@ -167,7 +167,7 @@ def test_16_a_change_during_the_end_of_the_streams_starts_each_stream_once(
     run(main())
 
 
-def test_16_a_stream_that_is_between_two_watches_is_kept() -> None:
+def test_16_a_stream_that_is_between_two_watches_is_reused() -> None:
     async def main() -> None:
         async with caching(HERE, WEB, GOLD, BOTH) as environment:
             informer, cluster = environment.informer, environment.cluster
@@ -188,7 +188,7 @@ def test_16_a_stream_that_is_between_two_watches_is_kept() -> None:
     run(main())
 
 
-def test_16_a_stream_that_must_be_listed_again_is_not_kept() -> None:
+def test_16_a_stream_that_must_be_listed_again_is_not_reused() -> None:
     async def main() -> None:
         async with caching("app=web", WEB, GOLD, BOTH) as environment:
             informer = environment.informer

@@ -113,7 +113,7 @@ def test_contract_1_where_labels_are_ignored_a_fresh_cache_is_rejected_and_answe
 
 
 @INITIAL
-def test_contract_1_where_labels_are_ignored_later_what_was_held_is_not_answered_until_a_list_fits(
+def test_contract_1_if_labels_are_ignored_later_reads_are_refused_until_a_list_fits(
     initial: str,
 ) -> None:
     async def main() -> None:
@@ -155,7 +155,7 @@ def test_contract_8_a_server_that_ignores_selectors_is_asked_slowly() -> None:
     run(main())
 
 
-def test_what_no_selector_was_sent_for_is_no_mismatch() -> None:
+def test_an_object_is_no_mismatch_if_no_selector_was_sent() -> None:
     async def main() -> None:
         async with caching(Selector(), WEB, DB) as environment:
             environment.cluster.faults.add(IgnoreSelectors())
@@ -294,7 +294,7 @@ def misreading(*labels: str) -> Callable[..., Sent]:
 
 @INITIAL
 @pytest.mark.parametrize("wrong", [("type",), ("metadata.namespace", "type")], ids=str)
-def test_an_error_in_our_table_of_fields_is_told_once_and_is_no_outage(
+def test_an_error_in_our_table_of_fields_is_logged_once_and_is_no_outage(
     wrong: tuple[str, ...],
     initial: str,
     monkeypatch: pytest.MonkeyPatch,

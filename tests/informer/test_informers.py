@@ -95,7 +95,7 @@ WEB: dict[str, str | Selector] = {"webapps.example.com": Selector(namespaces=["s
 # ---- Syncing, and synced.
 
 
-def test_until_its_first_complete_list_a_cache_is_not_read_and_who_waits_is_told_why() -> None:
+def test_until_its_first_complete_list_a_cache_is_not_read_and_waiting_fails() -> None:
     async def main() -> None:
         go = asyncio.Event()
         async with Server(lists=[held(go, LISTED)]) as server, operating(server) as environment:
@@ -113,7 +113,7 @@ def test_until_its_first_complete_list_a_cache_is_not_read_and_who_waits_is_told
     run(main())
 
 
-def test_who_waits_in_vain_is_told_what_is_in_the_way() -> None:
+def test_a_wait_during_an_outage_raises_not_synced() -> None:
     async def main() -> None:
         async with (
             Server(lists=[refused(503, "ServiceUnavailable")]) as server,
@@ -174,7 +174,7 @@ def test_each_change_of_health_is_logged_once(told: Callable[[], list[str]]) -> 
 
 
 @pytest.mark.parametrize("then", [Then.NEXT, Then.CLOSE, Then.RESET])
-def test_a_watch_that_ends_after_a_good_while_is_no_trouble(
+def test_a_watch_that_ends_after_a_good_while_is_no_failure(
     then: Then, told: Callable[[], list[str]]
 ) -> None:
     async def main() -> None:
@@ -193,7 +193,7 @@ def test_a_watch_that_ends_after_a_good_while_is_no_trouble(
     run(main())
 
 
-def test_changes_are_told_to_listeners_until_they_end_it() -> None:
+def test_listeners_receive_changes_until_they_unsubscribe() -> None:
     async def main() -> None:
         gates = [asyncio.Event() for _ in range(2)]
         watches = [
@@ -219,7 +219,7 @@ def test_changes_are_told_to_listeners_until_they_end_it() -> None:
     run(main())
 
 
-def test_listeners_are_told_when_the_cache_cannot_be_kept_any_more() -> None:
+def test_listeners_are_notified_once_when_the_cache_can_no_longer_be_updated() -> None:
     async def main() -> None:
         revoked = asyncio.Event()
         watches = [streamed(revoked, error(403)), *[refused(403)] * 7]
@@ -234,7 +234,7 @@ def test_listeners_are_told_when_the_cache_cannot_be_kept_any_more() -> None:
     run(main())
 
 
-def test_a_server_that_went_back_to_a_backup_is_said_loudly(told: Callable[[], list[str]]) -> None:
+def test_a_server_that_went_back_to_a_backup_is_logged_as_a_warning(told: Callable[[], list[str]]) -> None:
     async def main() -> None:
         lists = [LISTED, *[listed("40")] * PATIENCE]
         async with (
@@ -253,7 +253,7 @@ def test_a_server_that_went_back_to_a_backup_is_said_loudly(told: Callable[[], l
 # ---- Forbidden.
 
 
-def test_an_operator_that_may_not_even_ask_what_there_is_is_told_which_role_lets_it() -> None:
+def test_an_operator_that_may_not_discover_kinds_retries_and_raises_forbidden() -> None:
     async def main() -> None:
         async with Server(lists=[LISTED]) as server:
             server.scripts["/api/v1"].lists[0] = refused(
@@ -295,7 +295,9 @@ def test_a_right_that_is_missing_in_a_namespace_is_named_with_it() -> None:
 # ---- Missing.
 
 
-def test_a_kind_that_is_not_served_is_looked_for_slowly_and_said_once(told: Callable[[], list[str]]) -> None:
+def test_a_kind_that_is_not_served_is_looked_for_slowly_and_logged_once(
+    told: Callable[[], list[str]],
+) -> None:
     async def main() -> None:
         async with Server() as server:
             serving(server)
@@ -312,7 +314,7 @@ def test_a_kind_that_is_not_served_is_looked_for_slowly_and_said_once(told: Call
     run(main())
 
 
-def test_a_kind_that_is_not_served_and_hardly_meant_is_told_with_the_one_that_is() -> None:
+def test_a_kind_that_is_not_served_and_likely_a_typo_has_a_suggestion() -> None:
     async def main() -> None:
         async with Server() as server:
             server.scripts = {
@@ -350,9 +352,7 @@ def test_a_version_that_is_served_no_more_is_replaced_by_another_and_the_kind_is
 
 
 # The name is a sentence.
-def test_what_was_held_before_a_kind_was_not_served_is_compared_with_what_there_is_once_it_is_served_again() -> (  # noqa: E501
-    None
-):
+def test_a_cache_is_compared_with_the_server_once_its_kind_is_served_again() -> None:
     async def main() -> None:
         gone = asyncio.Event()
         lists = [
@@ -515,7 +515,7 @@ def test_a_feed_is_found_by_every_name_of_its_kind() -> None:
     run(main())
 
 
-def test_what_a_key_means_is_asked_but_once() -> None:
+def test_a_key_is_resolved_only_once() -> None:
     async def main() -> None:
         async with Server(lists=[LISTED]) as server, operating(server) as environment:
             await environment.synced()

@@ -42,7 +42,7 @@ LISTED = listed("100", pod("a", "90"))
     [answer(b"{"), refused(500, "InternalError"), Answer((b"no HTTP\r\n\r\n",))],
     ids=["garbled", "refused", "broken"],
 )
-def test_what_goes_wrong_before_the_kind_is_known_is_told_and_tried_again(discovery: Answer) -> None:
+def test_a_failure_before_the_kind_is_known_is_reported_and_retried(discovery: Answer) -> None:
     async def main() -> None:
         async with Server(lists=[LISTED]) as server:
             server.scripts["/api/v1"].lists[:2] = [discovery] * 2
@@ -109,7 +109,7 @@ def test_a_failure_of_a_watch_is_not_the_reason_of_a_later_relist() -> None:
     run(main())
 
 
-def test_a_mistake_of_ours_costs_a_list_and_is_told_and_ends_nothing(
+def test_a_mistake_of_ours_costs_a_list_and_is_logged_and_ends_nothing(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def main() -> None:

@@ -124,7 +124,7 @@ def test_a_right_that_is_missing_for_as_long_as_no_server_takes_to_start_was_rev
 
 
 @pytest.mark.parametrize("between", [DOWN, Answer((b"no HTTP\r\n\r\n",))], ids=["503", "no HTTP"])
-def test_one_refusal_is_not_enough_however_long_ago_it_was_and_other_trouble_says_nothing_of_rights(
+def test_one_old_refusal_is_not_enough_and_other_failures_prove_no_missing_right(
     between: Answer,
 ) -> None:
     async def main() -> None:
@@ -149,7 +149,7 @@ def test_one_refusal_is_not_enough_however_long_ago_it_was_and_other_trouble_say
     run(main())
 
 
-def test_what_was_refused_before_all_was_well_does_not_count() -> None:
+def test_a_refusal_before_the_cache_recovered_does_not_count() -> None:
     async def main() -> None:
         again = asyncio.Event()
         watches = [
@@ -168,7 +168,7 @@ def test_what_was_refused_before_all_was_well_does_not_count() -> None:
     run(main())
 
 
-def test_what_may_not_be_done_is_said_anew_when_it_is_something_else(told: Callable[[], list[str]]) -> None:
+def test_a_missing_right_is_logged_again_when_it_is_for_another_verb(told: Callable[[], list[str]]) -> None:
     async def main() -> None:
         other = refused(403, message="no, and in other words")
         async with (
@@ -188,7 +188,7 @@ def test_what_may_not_be_done_is_said_anew_when_it_is_something_else(told: Calla
 # ---- Stale.
 
 
-def test_whatever_moves_the_version_confirms_what_is_held() -> None:
+def test_whatever_moves_the_version_confirms_the_held_state() -> None:
     async def main() -> None:
         gates = [asyncio.Event() for _ in range(2)]
         watches = [streamed(gates[0], event("ADDED", pod("b", "105")), gates[1], bookmark("110"))]
@@ -289,7 +289,7 @@ def test_a_cache_has_been_in_a_state_since_the_first_of_its_lists_and_watches_wa
     run(main())
 
 
-def test_trouble_that_goes_on_is_counted_from_its_beginning() -> None:
+def test_an_outage_that_goes_on_is_counted_from_its_beginning() -> None:
     async def main() -> None:
         watches = [streamed(error(500)), *[refused(429)] * 4, held(asyncio.Event(), streamed())]
         async with Server(lists=[LISTED], watches=watches) as server, operating(server) as environment:
@@ -366,7 +366,9 @@ def test_nobody_waits_for_ever_for_a_first_list_that_does_not_come(
     run(main())
 
 
-def test_while_it_is_stalled_other_trouble_is_told_and_not_logged(told: Callable[[], list[str]]) -> None:
+def test_while_it_is_stalled_another_failure_is_reported_and_not_logged(
+    told: Callable[[], list[str]],
+) -> None:
     async def main() -> None:
         over = asyncio.Event()
         async with (
@@ -433,7 +435,7 @@ def test_a_list_that_never_makes_sense_is_not_waited_for(senseless: str) -> None
     run(main())
 
 
-def test_a_cluster_that_cannot_say_what_it_serves_is_not_waited_for() -> None:
+def test_a_cluster_that_cannot_list_its_kinds_is_not_waited_for() -> None:
     async def main() -> None:
         up = asyncio.Event()
         async with Server(lists=[LISTED]) as server:
@@ -477,7 +479,7 @@ def test_the_wait_begins_anew_once_a_missing_right_is_granted() -> None:
     run(main())
 
 
-def test_who_waits_once_a_missing_right_is_granted_waits_for_what_comes_then() -> None:
+def test_a_wait_that_begins_once_a_missing_right_is_granted_lasts_until_the_sync() -> None:
     async def main() -> None:
         gate = asyncio.Event()
         stream = streamed(gate, event("ADDED", pod("a", "90")), bookmark("100", end=True))
@@ -510,7 +512,7 @@ def test_mistakes_of_ours_are_not_waited_for_either(caplog: pytest.LogCaptureFix
 # ---- What only a person can help with.
 
 
-def test_a_filter_that_is_refused_in_other_words_each_time_is_said_once(
+def test_a_filter_that_is_refused_in_other_words_each_time_is_logged_once(
     told: Callable[[], list[str]],
 ) -> None:
     async def main() -> None:
@@ -524,7 +526,7 @@ def test_a_filter_that_is_refused_in_other_words_each_time_is_said_once(
     run(main())
 
 
-def test_what_the_server_says_is_told_in_one_line_of_some_length() -> None:
+def test_the_message_of_the_server_is_given_in_one_line_of_limited_length() -> None:
     async def main() -> None:
         endless = streamed(error(403, message="first\nsecond " + "M" * 2_000_000))
         async with (
@@ -541,7 +543,7 @@ def test_what_the_server_says_is_told_in_one_line_of_some_length() -> None:
 # ---- Who is told of changes.
 
 
-def test_a_listener_that_fails_keeps_no_other_from_what_it_must_know(
+def test_a_listener_that_fails_keeps_no_change_from_the_others(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     def fail(_: Change | None) -> None:

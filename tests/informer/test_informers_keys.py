@@ -121,7 +121,7 @@ def test_each_of_two_kinds_of_one_name_is_read_by_its_own_key() -> None:
     run(main())
 
 
-def test_a_name_is_not_answered_before_it_is_known_what_it_means() -> None:
+def test_a_name_is_not_answered_before_its_kind_is_known() -> None:
     async def main() -> None:
         go = asyncio.Event()
         async with Server() as server:
@@ -255,7 +255,7 @@ def test_the_version_of_a_key_is_that_of_the_objects() -> None:
     run(main())
 
 
-def test_what_a_name_means_is_remembered_until_the_cluster_says_more() -> None:
+def test_the_meaning_of_a_name_is_remembered_until_the_cluster_serves_more() -> None:
     async def main() -> None:
         async with Server() as server:
             serve(server, "example.com", "v1")
@@ -344,7 +344,7 @@ def test_a_kind_that_moves_to_another_version_takes_its_place_along() -> None:
     run(main())
 
 
-def test_the_version_that_a_kind_has_left_may_be_kept_by_another_key() -> None:
+def test_the_version_that_a_kind_has_left_may_be_used_by_another_key() -> None:
     async def main() -> None:
         go, gone = asyncio.Event(), asyncio.Event()
         async with Server() as server:

@@ -157,7 +157,7 @@ def test_a_server_that_asks_for_time_is_given_it() -> None:
 
 
 @each_row("code", [401, 403, 404, 429, 500, 503])
-def test_what_is_refused_for_another_reason_is_not_asked_for_again(code: int) -> None:
+def test_a_list_refused_for_another_reason_is_not_asked_for_again(code: int) -> None:
     async def main() -> None:
         shared_version, server = SharedVersion(), Server()
         await shared_version.page(server.ask)
@@ -168,7 +168,7 @@ def test_what_is_refused_for_another_reason_is_not_asked_for_again(code: int) ->
     run(main())
 
 
-def test_only_those_that_could_hold_the_same_are_agreed_versions() -> None:
+def test_only_watches_that_could_hold_the_same_share_a_version() -> None:
     shop, anywhere, infra, named = (
         Keys(namespace="shop"),
         Keys(),
@@ -239,7 +239,7 @@ def test_each_of_several_watches_is_listed_as_of_one_version_so_that_none_has_to
     run(main())
 
 
-def test_where_the_version_is_not_known_any_more_the_newest_list_does_and_nobody_is_told() -> None:
+def test_if_the_version_is_no_longer_known_the_newest_list_does_and_is_no_failure() -> None:
     async def main() -> None:
         def who(cluster: EmbeddedCluster) -> str:
             cluster.faults.add(
@@ -295,7 +295,7 @@ def test_a_version_of_minutes_ago_is_no_state_to_begin_with() -> None:
     run(main())
 
 
-def test_what_no_other_watch_could_hold_is_listed_when_it_will() -> None:
+def test_objects_no_other_watch_could_hold_are_listed_at_any_version() -> None:
     async def main() -> None:
         declared = [Selector("app=web", namespaces=["shop"]), Selector("tier=gold", namespaces=["infra"])]
         async with caching(declared, secret("a", app="web"), held="infra") as environment:

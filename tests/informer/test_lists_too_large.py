@@ -38,7 +38,7 @@ async def is_refused(environment: Environment) -> None:
     assert await reached(lambda: TEXT in environment.informer.state.message)
 
 
-def test_35_a_first_list_that_is_too_large_says_what_to_do_and_is_shown_once_it_fits() -> None:
+def test_35_a_first_list_that_is_too_large_names_its_remedy_and_is_read_once_it_fits() -> None:
     async def main() -> None:
         async with (
             Server(lists=[TOO_LARGE] * 6) as server,

@@ -111,7 +111,7 @@ def late_for_gold(cluster: EmbeddedCluster) -> str:
     return cluster.token
 
 
-def test_a_right_that_two_watches_lack_is_told_once_and_so_is_its_grant(told: Told) -> None:
+def test_a_right_that_two_watches_lack_is_logged_once_and_so_is_its_grant(told: Told) -> None:
     async def main() -> None:
         async with caching(
             EITHER, secret("a", app="web"), who=lambda cluster: cluster.user("reader")
@@ -166,7 +166,7 @@ def test_rights_that_are_missing_in_two_namespaces_are_two_causes_and_end_one_by
     run(main())
 
 
-def test_what_hinders_all_watches_for_a_while_is_told_once_and_so_is_its_end(told: Told) -> None:
+def test_a_failure_of_all_watches_for_a_while_is_logged_once_and_so_is_its_end(told: Told) -> None:
     async def main() -> None:
         async with caching(EITHER, secret("a", app="web")) as environment:
             await until(lambda: environment.informer.state.is_synced and len(environment.watches()) == 2)
@@ -187,7 +187,7 @@ def test_what_hinders_all_watches_for_a_while_is_told_once_and_so_is_its_end(tol
     run(main())
 
 
-def test_what_hinders_one_watch_while_another_is_beyond_server_ends_without_a_line(told: Told) -> None:
+def test_the_end_of_a_failure_of_one_watch_is_not_logged_while_another_is_not_listed(told: Told) -> None:
     """Its end is not news: that all is there will be."""
 
     async def main() -> None:
@@ -217,7 +217,7 @@ def test_what_hinders_one_watch_while_another_is_beyond_server_ends_without_a_li
     run(main())
 
 
-def test_a_kind_that_goes_and_comes_back_is_told_of_once_each_way(told: Told) -> None:
+def test_a_kind_that_goes_and_comes_back_is_logged_once_each_way(told: Told) -> None:
     definition = {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
@@ -261,7 +261,7 @@ def test_a_kind_that_goes_and_comes_back_is_told_of_once_each_way(told: Told) ->
     run(main())
 
 
-def test_of_what_the_package_itself_follows_only_problems_and_their_ends_are_told(told: Told) -> None:
+def test_of_the_caches_of_the_package_only_problems_and_their_ends_are_logged(told: Told) -> None:
     async def main() -> None:
         async with caching("app=web") as environment:
             await until(lambda: environment.informer.state.is_synced)

@@ -105,7 +105,7 @@ def test_a_record_of_a_synced_cache_has_its_template_parts_and_extra(
     assert extra == {"resource": "pods", "filter": "labels='app=web'", "state": "synced"}
 
 
-def test_records_of_one_trouble_have_one_template_whatever_the_server_says(
+def test_records_of_one_problem_share_a_template_whatever_the_server_answers(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     refused(Refusal(403, "Forbidden", "pods is forbidden: user alice"))

@@ -39,7 +39,7 @@ class Beats:
         self.now += self.lasting.pop(0)
 
 
-def test_only_a_gap_that_people_would_notice_is_told_and_the_longest_is_kept(
+def test_only_a_gap_that_people_would_notice_is_logged_and_the_longest_is_stored(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def main() -> None:
@@ -73,7 +73,7 @@ def test_its_clock_goes_on_while_the_machine_sleeps(monkeypatch: pytest.MonkeyPa
     assert wall() == 7200.0
 
 
-def test_each_operator_has_its_pulse_and_is_told_of_gaps(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_operator_has_its_loop_monitor_and_learns_of_gaps(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[Informer] = []
     monkeypatch.setattr(informers, "BEAT", -100.0)  # Each comes late by so much.
     # It must be a method.
@@ -232,7 +232,7 @@ def test_a_server_that_has_never_sent_a_bookmark_may_be_silent_for_longer(
     run(main())
 
 
-def test_a_mistake_of_whoever_is_told_of_a_gap_does_not_end_the_heartbeat(
+def test_a_mistake_in_the_callback_for_a_gap_does_not_end_the_loop_monitor(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def main() -> None:

@@ -295,7 +295,7 @@ def test_changed_objects_count_twice_until_the_list_is_complete_or_given_up() ->
     run(main())
 
 
-def test_what_is_replaced_or_leaves_counts_no_more() -> None:
+def test_a_replaced_or_departed_object_no_longer_counts() -> None:
     async def main() -> None:
         watch = streamed(
             event("MODIFIED", pod("p0", "101")),
@@ -315,7 +315,7 @@ def test_what_is_replaced_or_leaves_counts_no_more() -> None:
     run(main())
 
 
-def test_while_a_list_is_streamed_what_is_replaced_or_leaves_counts_no_more() -> None:
+def test_while_a_list_is_streamed_a_replaced_or_departed_object_no_longer_counts() -> None:
     async def main() -> None:
         gate = asyncio.Event()
         watch = streamed(
@@ -346,7 +346,7 @@ def test_while_a_list_is_streamed_what_is_replaced_or_leaves_counts_no_more() ->
     run(main())
 
 
-def test_what_packing_saves_is_counted() -> None:
+def test_the_bytes_packing_saves_are_counted() -> None:
     async def main() -> None:
         packed = Cached("app=web", max_bytes="300Ki", storage="packed")
         pages = [
@@ -378,7 +378,7 @@ def test_what_packing_saves_is_counted() -> None:
     run(main())
 
 
-def test_what_an_index_adds_is_counted() -> None:
+def test_the_bytes_an_index_adds_are_counted() -> None:
     async def main() -> None:
         async with (
             Server(lists=[listed("100", *many(3))]) as server,
@@ -418,7 +418,7 @@ def test_an_object_that_several_of_them_hold_counts_once() -> None:
     run(main())
 
 
-def test_what_is_shown_although_no_list_and_watch_holds_it_any_more_counts() -> None:
+def test_an_object_that_is_shown_counts_although_no_stream_holds_it_any_more() -> None:
     async def main() -> None:
         gate = asyncio.Event()
         async with Server() as server:
@@ -534,7 +534,7 @@ def test_the_cache_that_grows_beyond_the_budget_of_all_is_let_go_and_no_other(to
     run(main())
 
 
-def test_what_is_let_go_counts_as_nothing_to_others_at_once() -> None:
+def test_an_evicted_cache_no_longer_counts_for_others_at_once() -> None:
     budget = Budget(2 * SIZE)
     shares = [budget.share(key, None) for key in ("pods", "secrets")]
     tallies = [share.begin() for share in shares]

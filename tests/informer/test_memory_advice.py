@@ -38,7 +38,7 @@ def test_the_remedy_names_the_declaration_and_the_limit() -> None:
     run(main())
 
 
-def test_what_is_held_no_more_counts_nothing_whatever_becomes_of_it() -> None:
+def test_an_object_that_is_no_longer_held_counts_nothing_even_if_it_changes() -> None:
     tally, (record,) = Tally(), records(pod("a", "1"))
     tally.take(record)
     tally.drop(record)
@@ -51,7 +51,7 @@ def test_what_is_held_no_more_counts_nothing_whatever_becomes_of_it() -> None:
 # ---- How it is declared.
 
 
-def test_what_is_written() -> None:
+def test_sizes_are_parsed() -> None:
     assert [
         bytes_in(size)
         for size in (65536, "65536", "500k", "500M", "1Gi", "1.5Gi", "2Ti", "64Ki", "1G", "1Ei", "2P", "1e9")

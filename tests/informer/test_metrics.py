@@ -97,7 +97,7 @@ def test_each_number_is_shown_under_group_version_and_resource() -> None:
     assert "canary" not in "".join(text)
 
 
-def test_of_what_is_not_known_yet_nothing_is_shown_but_how_it_is_doing() -> None:
+def test_a_kind_that_is_not_known_yet_shows_only_its_health() -> None:
     assert shown(Watched(None, health=Health.MISSING)) == [
         'kopf_selectcache_health{group="",resource="widgets",state="missing",version=""} 1.0'
     ]

@@ -221,7 +221,7 @@ def test_without_another_selector_a_departure_from_all_others_is_final() -> None
     run(main())
 
 
-def test_a_joined_stream_stores_what_is_in_its_namespaces_and_is_audited() -> None:
+def test_a_joined_stream_stores_the_objects_in_its_namespaces_and_is_audited() -> None:
     async def main() -> None:
         objects = [secret("a", "shop", app="web"), secret("b", "infra", app="web")]
         async with caching(Selector("app=web", namespaces=MANY), *objects) as environment:

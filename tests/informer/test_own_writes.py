@@ -165,7 +165,7 @@ def test_9_the_body_of_a_deleted_object_does_not_bring_it_back_while_the_deletio
     assert not cache.list_cached("pods")
 
 
-def test_9_what_was_shown_before_a_deletion_was_sent_is_hidden() -> None:
+def test_9_an_object_shown_before_a_deletion_was_sent_is_hidden() -> None:
     model = Model(FILTERS["one stream"])
     model.write("a", WEB, own=False)
     model.deliver(model.streams[0])
@@ -198,7 +198,7 @@ def test_9_a_server_that_went_back_ends_all_own_writes() -> None:
     assert not model.cache.list_cached("pods")
 
 
-def test_9_what_the_object_waits_for_when_it_is_deleted_is_shown() -> None:
+def test_9_a_deleted_object_that_waits_for_finalizers_is_shown() -> None:
     model = written(WEB)
     model.deliver(model.streams[0])
     obj = model.obj("a", State(12, "u1", WEB))
@@ -234,7 +234,7 @@ def test_9_other_clients_hand_their_objects_over() -> None:
 
 @each_row("deleted", [False, True])
 @each_row("obj", [None, "pod", {}, {"metadata": None}, {"metadata": {"name": "a", "uid": "u"}}])
-def test_9_what_is_no_object_of_a_server_is_refused(obj: Any, deleted: bool) -> None:
+def test_9_a_value_that_is_no_server_object_is_refused(obj: Any, deleted: bool) -> None:
     cache = written().cache
     with pytest.raises(ReadError):
         (cache.forget if deleted else cache.remember)(obj)

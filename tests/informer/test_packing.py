@@ -197,7 +197,7 @@ def test_objects_of_an_initial_state_are_packed_as_they_come() -> None:
     play(scene)
 
 
-def test_who_ends_references_no_object() -> None:
+def test_packing_that_ends_references_no_object() -> None:
     async def scene(stage: Stage) -> None:
         stage.change(1)
         stage.storing.end()
@@ -209,7 +209,7 @@ def test_who_ends_references_no_object() -> None:
     play(scene)
 
 
-def test_who_ends_leaves_the_compression_to_the_garbage_collector() -> None:
+def test_packing_that_ends_leaves_the_compression_to_the_garbage_collector() -> None:
     stage = Stage()
     stage.packing.pack_record(record(stage.packing, 0, owner="alone"))
     packing = ref(stage.packing)

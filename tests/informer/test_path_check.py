@@ -64,7 +64,7 @@ def warned(
 
 
 @pytest.mark.parametrize("count", [1, 2, 32])
-def test_20_a_kept_path_that_no_object_can_have_is_named_once_after_the_first_list(
+def test_20_a_keep_path_that_no_object_can_have_is_named_once_after_the_first_list(
     caplog: pytest.LogCaptureFixture, count: int
 ) -> None:
     """Fields that objects can have, and have not, are not named."""

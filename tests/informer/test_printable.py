@@ -38,7 +38,7 @@ def check(text: str) -> None:
 
 
 @pytest.mark.parametrize("hostile", HOSTILE)
-def test_what_a_list_says_is_clipped_and_printable_in_the_log_and_in_errors(
+def test_the_text_of_a_list_error_is_clipped_and_printable_in_the_log_and_in_errors(
     hostile: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def main() -> None:
@@ -57,7 +57,7 @@ def test_what_a_list_says_is_clipped_and_printable_in_the_log_and_in_errors(
         check(message)
 
 
-def test_what_a_watch_says_is_clipped_and_printable(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_text_of_a_watch_is_clipped_and_printable(caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
         started = asyncio.Event()
         watches = [
@@ -78,7 +78,7 @@ def test_what_a_watch_says_is_clipped_and_printable(caplog: pytest.LogCaptureFix
         check(message)
 
 
-def test_so_are_what_problems_audits_and_errors_quote() -> None:
+def test_so_are_the_texts_quoted_by_problems_audits_and_errors() -> None:
     for text in (
         Garbled(EVIL),
         Audit(missing=(Key(EVIL, namespace=EVIL),) * 9),

@@ -67,7 +67,7 @@ def names(runtime: Runtime) -> list[str]:
 
 
 @pytest.mark.parametrize("code", [429, 503])
-def test_contract_1_a_transient_refusal_of_a_group_does_not_change_what_a_key_means(code: int) -> None:
+def test_contract_1_a_transient_refusal_of_a_group_does_not_change_the_kind_of_a_key(code: int) -> None:
     async def main() -> None:
         async with reading_clusters(code, 1) as (runtime, *_):
             assert names(runtime) == [f"of-{FIRST}"]

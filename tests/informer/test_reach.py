@@ -401,7 +401,7 @@ def test_12_a_list_that_ends_after_the_watch_settles_nothing() -> None:
     assert shown == [["a"], ["a"]]
 
 
-def test_4_a_stream_past_the_list_that_holds_what_the_list_has_not_is_listed_again() -> None:
+def test_4_a_stream_past_the_list_with_an_object_the_list_lacks_is_listed_again() -> None:
     def answered(query: Mapping[str, str]) -> object:
         writers(quiet.union)[1].progress("40")
         return empty(query)

@@ -64,7 +64,9 @@ async def answered(cluster: EmbeddedCluster, read: str, refuse: Refuse, slept: l
     ],
     ids=["429, 7 s", "429", "503", "500"],
 )
-def test_what_a_server_refuses_for_a_while_is_retried(read: str, refuse: Refuse, slept: list[float]) -> None:
+def test_a_read_that_a_server_refuses_for_a_while_is_retried(
+    read: str, refuse: Refuse, slept: list[float]
+) -> None:
     with EmbeddedCluster(tls=False).in_thread() as cluster:
         cluster.create(HIDDEN)
         run(answered(cluster, read, refuse, slept))

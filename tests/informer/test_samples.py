@@ -83,6 +83,6 @@ def test_siblings_are_estimated_as_they_are_packed() -> None:
     assert packed < 0.7 * packing.leaves, "it matters"
 
 
-def test_what_a_cache_would_hold_is_expected() -> None:
+def test_the_size_of_a_cache_is_estimated() -> None:
     assert expected(1000, 3_000_000, 0, leaves=1.0) == 3_000_000 + 1000 * OVERHEAD
     assert expected(1000, 3_000_000, 70_000, leaves=0.25) == 750_000 + 70_000 + 1000 * OVERHEAD

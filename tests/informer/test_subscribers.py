@@ -105,7 +105,7 @@ def test_15_an_eviction_keeps_no_contents() -> None:
     assert (before.stored, before.labels, before.version) == (b"", {"app": "web"}, "1")
 
 
-def test_15_an_eviction_frees_the_contents_that_an_earlier_restart_has_kept() -> None:
+def test_15_an_eviction_frees_the_contents_that_an_earlier_restart_retained() -> None:
     of = subscribers()
     following = Following(of)
     of.drop([record("a", 1)], is_evicted=False)
@@ -120,7 +120,7 @@ def test_15_an_eviction_frees_the_contents_that_an_earlier_restart_has_kept() ->
     }
 
 
-def test_15_a_subscriber_keeps_what_it_needs_of_an_object_before_its_eviction_and_gets_it_back() -> None:
+def test_15_a_subscriber_saves_its_needs_of_an_object_before_eviction_and_gets_them() -> None:
     of = subscribers()
     first = Following(of, lambda each: f"{each.name} of the first" if each.name != "c" else None)
     second = Following(of)
@@ -148,7 +148,7 @@ def test_15_a_subscriber_keeps_what_it_needs_of_an_object_before_its_eviction_an
     }
 
 
-def test_15_an_object_is_evicted_although_a_subscriber_fails_to_say_what_it_needs(
+def test_15_an_object_is_evicted_although_a_subscriber_fails_to_name_its_needs(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     def fail(_: Record) -> object:
@@ -163,7 +163,7 @@ def test_15_an_object_is_evicted_although_a_subscriber_fails_to_say_what_it_need
 
 
 @each_row("is_evicted", [False, True])
-def test_15_who_begins_in_the_middle_of_a_restart_receives_all_objects_and_no_departure_of_others(
+def test_15_a_subscriber_of_a_restart_under_way_gets_all_objects_and_no_departures(
     is_evicted: bool,
 ) -> None:
     of = subscribers()
@@ -189,7 +189,7 @@ def test_15_who_begins_in_the_middle_of_a_restart_receives_all_objects_and_no_de
     ]
 
 
-def test_15_who_begins_while_departures_are_reported_receives_none_of_them() -> None:
+def test_15_a_subscriber_added_while_departures_are_reported_receives_none_of_them() -> None:
     of, begun = subscribers(), list[Following]()
     of.add(lambda _: begun.append(Following(of)))
     of.drop([record("a", 1), record("b", 1)], is_evicted=False)
@@ -253,7 +253,7 @@ def seen_of(steps: list[Any], *, is_evicted: bool = False) -> list[tuple[str, st
         ([[DB]], []),
     ],
 )
-def test_15_after_a_restart_an_object_that_is_there_departs_only_for_who_does_not_want_it(
+def test_15_after_a_restart_an_object_departs_only_for_subscribers_it_does_not_match(
     is_evicted: bool, steps: list[Any], seen: Any
 ) -> None:
     assert seen_of(steps, is_evicted=is_evicted) == seen

@@ -93,7 +93,7 @@ def test_16_all_streams_of_a_next_group_must_be_as_new() -> None:
     assert change.has_reached(change.seen)
 
 
-def test_16_kept_groups_are_not_waited_for() -> None:
+def test_16_reused_groups_are_not_waited_for() -> None:
     before, after = Union([SHOP, INFRA]), Union([SHOP, ELSEWHERE])
     shop, _ = listed(before, "5")
     change = swap(before, after, SHOP)
@@ -144,7 +144,7 @@ def test_16_a_swap_after_a_restore_compares_versions_of_the_restored_server() ->
 # ---- What is kept.
 
 
-def test_16_a_kept_group_goes_on_with_its_records_and_its_version() -> None:
+def test_16_a_reused_group_goes_on_with_its_records_and_its_version() -> None:
     before, after = Union([SHOP, INFRA]), Union([SHOP, ELSEWHERE])
     shop, _ = listed(before, "5", pod("3"), pod("4", "infra"))
     change = swap(before, after, SHOP)
@@ -162,7 +162,7 @@ def test_16_a_kept_group_goes_on_with_its_records_and_its_version() -> None:
     assert told(kept.leave(pod("10"))) == [("a", "left", False)]
 
 
-def test_16_a_list_of_a_kept_stream_that_is_in_progress_goes_on() -> None:
+def test_16_a_list_of_a_reused_stream_that_is_in_progress_goes_on() -> None:
     before, after = Union([SHOP, INFRA]), Union([SHOP])
     shop, _ = listed(before, "5", pod("3"), pod("3", name="b"))
     shop.begin()
@@ -175,7 +175,7 @@ def test_16_a_list_of_a_kept_stream_that_is_in_progress_goes_on() -> None:
     assert kept.version == "8"
 
 
-def test_12_a_departure_that_a_kept_group_waits_for_is_still_waited_for() -> None:
+def test_12_a_departure_that_a_reused_group_waits_for_is_still_waited_for() -> None:
     """Two streams of one group: the object has left the first, and may be in the second."""
     here, there = Keys("shop"), Keys("shop", names=frozenset("a"))
     before, after = Union([here, there, INFRA]), Union([here, there])
@@ -192,7 +192,7 @@ def test_12_a_departure_that_a_kept_group_waits_for_is_still_waited_for() -> Non
     assert told(first.progress("10")) == [("a", "left", False)]
 
 
-def test_12_a_kept_stream_that_is_alone_now_waits_for_no_other() -> None:
+def test_12_a_reused_stream_that_is_alone_now_waits_for_no_other() -> None:
     before, after = Union([SHOP, INFRA]), Union([SHOP])
     listed(before, "5", pod("3"))
     swap(before, after, SHOP).take()
@@ -201,7 +201,7 @@ def test_12_a_kept_stream_that_is_alone_now_waits_for_no_other() -> None:
     assert after.store.records()[0] == []
 
 
-def test_the_records_of_kept_groups_are_counted_once() -> None:
+def test_the_records_of_reused_groups_are_counted_once() -> None:
     tally = Tally()
     before, after = Union([SHOP, INFRA], tally=tally), Union([SHOP, ELSEWHERE], tally=tally)
     listed(before, "5", pod("3"), pod("4", "infra"))
@@ -254,7 +254,7 @@ def test_16_a_record_that_both_filters_have_is_in_memory_once() -> None:
     assert change.share(other) is other
 
 
-def test_16_a_kept_group_that_begins_anew_after_a_restore_goes_on_to_do_so() -> None:
+def test_16_a_reused_group_that_begins_anew_after_a_restore_goes_on_to_do_so() -> None:
     before, after = Union([SHOP, SHOP, INFRA]), Union([SHOP, SHOP])
     a, b, _ = listed(before, "100", pod("90"))
     a.begin()

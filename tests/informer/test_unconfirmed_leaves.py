@@ -83,7 +83,7 @@ def test_while_a_leave_is_unconfirmed_gone_asks_the_server() -> None:
     run(main())
 
 
-def test_gone_asks_while_another_stream_still_holds_what_one_has_let_go() -> None:
+def test_gone_asks_while_another_stream_holds_an_object_that_one_has_dropped() -> None:
     """The object was in both selectors, and the second stream has not heard of its deletion."""
 
     async def main() -> None:

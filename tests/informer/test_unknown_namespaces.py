@@ -93,7 +93,7 @@ def test_16_while_a_cache_restarts_its_filter_is_the_declared_one() -> None:
     run(main())
 
 
-def test_15_who_follows_a_namespace_goes_on_while_it_is_unknown_if_it_is_served() -> None:
+def test_15_a_follower_of_an_unknown_namespace_goes_on_if_it_is_served() -> None:
     """A change begins the cache anew, since its kind was not served for a while."""
 
     async def main() -> None:

@@ -21,7 +21,7 @@ MOST_STATES = 3_000_000
 
 
 @pytest.mark.parametrize("scope", SMALL, ids=[scope.name for scope in SMALL])
-def test_readers_are_told_nothing_wrong_in_any_order(scope: Scope) -> None:
+def test_readers_see_nothing_wrong_in_any_order(scope: Scope) -> None:
     explored = explore(rule_of(scope), scope)
     assert not explored.broken, str(explored)
 
@@ -29,7 +29,7 @@ def test_readers_are_told_nothing_wrong_in_any_order(scope: Scope) -> None:
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("scope", LARGE, ids=[scope.name for scope in LARGE])
-def test_readers_are_told_nothing_wrong_in_larger_worlds(scope: Scope) -> None:
+def test_readers_see_nothing_wrong_in_larger_scopes(scope: Scope) -> None:
     explored = explore(rule_of(scope), scope, MOST_STATES)
     assert not explored.broken, str(explored)
 
@@ -100,7 +100,7 @@ def test_12_a_probe_is_not_counted_name_by_name() -> None:
     assert (is_over, table.rows[0].claims) == (True, (None, None))
 
 
-def test_3_a_snapshot_is_a_table_that_is_kept() -> None:
+def test_3_a_snapshot_is_a_table_that_stays_unchanged() -> None:
     before = rule.put(listed(at=10), A, 0, Claim(11, 11))
     after = rule.progress(rule.leave(before, A, 0, Claim(12, 11)), B, 12)
     assert (shown(before), before.version) == (Claim(11, 11), 10)

@@ -68,9 +68,7 @@ COMMANDS: tuple[Mutant, ...] = (
         "except (Refused, Unreachable, Garbled) as error:",
         "except Garbled as error:",
         20,
-        (
-            "tests/cli/test_output.py::test_20_what_was_removed_is_printed_although_the_connection_breaks_later",
-        ),
+        ("tests/cli/test_output.py::test_20_removals_are_printed_although_the_connection_breaks_later",),
     ),
     Mutant(
         "say that nothing is wrong beside a hint",
@@ -86,7 +84,7 @@ COMMANDS: tuple[Mutant, ...] = (
         "    lines = table(_rows(self, None)) if self.sections",
         "    lines = table(_rows(self, 60)) if self.sections",
         20,
-        ("tests/cli/test_terminal.py::test_20_filters_of_the_table_are_cut_to_what_fits_in_a_terminal",),
+        ("tests/cli/test_terminal.py::test_20_filters_of_the_table_are_cut_to_fit_in_a_terminal",),
     ),
     Mutant(
         "tell of one object as of many",
@@ -94,7 +92,7 @@ COMMANDS: tuple[Mutant, ...] = (
         "    if all_.objects == 1:",
         "    if all_.objects == -1:",
         20,
-        (HINTS + "test_20_a_filter_that_selects_nothing_is_told_with_the_number_of_objects",),
+        (HINTS + "test_20_a_filter_that_selects_nothing_is_shown_with_the_number_of_objects",),
     ),
     Mutant(
         "check no permission to fetch the kinds of the command line",
@@ -110,7 +108,7 @@ COMMANDS: tuple[Mutant, ...] = (
         "operator_loader.loaded(arguments, plain=True)",
         "operator_loader.loaded(arguments)",
         20,
-        (HINTS + "test_20_an_operator_without_caches_gets_hints_about_what_kopf_watches",),
+        (HINTS + "test_20_an_operator_without_caches_gets_hints_about_the_kinds_kopf_watches",),
     ),
     Mutant(
         "tell of no kind that Kopf watches in full without a cache",
@@ -118,7 +116,7 @@ COMMANDS: tuple[Mutant, ...] = (
         "        if watches_in_full(",
         "        if not watches_in_full(",
         20,
-        (HINTS + "test_20_an_operator_without_caches_gets_hints_about_what_kopf_watches",),
+        (HINTS + "test_20_an_operator_without_caches_gets_hints_about_the_kinds_kopf_watches",),
     ),
     Mutant(
         "show a traceback for a mistake in a decorator",
@@ -179,7 +177,7 @@ COMMANDS: tuple[Mutant, ...] = (
         "for group in GROUPS]",
         "for group in GROUPS[:1]]",
         20,
-        (WAITING + "what_a_peering_lacks_is_told",),
+        (WAITING + "the_missing_part_of_a_peering_is_named",),
     ),
     Mutant(
         "let --standalone excuse a mandatory peering",

@@ -38,7 +38,7 @@ DECLARED: tuple[Mutant, ...] = (
         "if is_added or each.by != new.by]",
         "if is_added or (each.by != new.by and not each.is_added)]",
         20,
-        (TWICE + "what_is_added_is_an_or_in_any_order",),
+        (TWICE + "additions_are_an_or_in_any_order",),
     ),
     Mutant(
         "take the options of the first of two handlers",
@@ -114,9 +114,8 @@ DECLARED: tuple[Mutant, ...] = (
         "",
         20,
         (
-            FORMS + "20_a_class_that_is_not_of_the_custom_resource_is_told_of_once_the_cluster_has_said_what"
-            "_that_is",
-            FORMS + "20_an_option_that_drops_what_the_form_needs_ends_the_calls_with_a_sentence",
+            FORMS + "20_a_class_of_another_kind_is_logged_once_the_cluster_describes_the_kind",
+            FORMS + "20_an_option_that_drops_a_field_of_the_form_ends_the_calls_with_a_sentence",
         ),
     ),
     Mutant(
@@ -137,7 +136,7 @@ DECLARED: tuple[Mutant, ...] = (
         "        return Form(as_, _decoded)\n",
         "        return Form(as_, lambda record, obj: dict(_decoded(record, obj)))\n",
         13,
-        (FORMS + "13_a_dict_of_which_a_part_is_kept_says_so",),
+        (FORMS + "13_a_dict_of_a_partly_stored_object_says_so",),
     ),
     Mutant(
         "name two places in files of one name alike",
@@ -145,7 +144,7 @@ DECLARED: tuple[Mutant, ...] = (
         "caller(in_folder=True)",
         "caller()",
         20,
-        (TWICE + "two_files_of_one_name_are_told_apart",),
+        (TWICE + "two_files_of_one_name_are_distinguished",),
     ),
     Mutant(
         "call a startup handler that reads a cache again every minute",

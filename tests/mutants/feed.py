@@ -156,7 +156,7 @@ FEED: tuple[Mutant, ...] = (
         "            self._seen = seen\n",
         "            self._seen, self._kept = seen, informer.state\n",
         16,
-        (ENDS + "16_the_objects_of_a_former_filter_are_not_kept_by_a_feed_that_has_ended",),
+        (ENDS + "16_a_feed_that_has_ended_frees_the_objects_of_a_former_filter",),
     ),
     Mutant(
         "repeat the objects that were fed before Kopf's own watch",
@@ -276,7 +276,7 @@ FEED: tuple[Mutant, ...] = (
         "            if not self._departures.is_selected(record):",
         "            if False:",
         6,
-        (RETURNS + "6_what_kopfs_own_watch_has_outside_of_the_filter_is_forgotten_without_a_request",),
+        (RETURNS + "6_an_object_of_kopfs_own_watch_outside_the_filter_is_forgotten_unasked",),
     ),
     Mutant(
         "keep the second watch after the last unreadable object",
@@ -292,7 +292,7 @@ FEED: tuple[Mutant, ...] = (
         "all(each.is_watching and each.comparison.is_open for",
         "all(each.goes_on for",
         15,
-        (TESTS + "15_a_feed_that_begins_while_no_watch_is_open_waits_for_what_the_cache_has_missed",),
+        (TESTS + "15_a_feed_that_begins_while_no_watch_is_open_waits_for_the_missed_changes",),
     ),
     Mutant(
         "keep the last body of an object that has returned",
@@ -300,7 +300,7 @@ FEED: tuple[Mutant, ...] = (
         "        if isinstance(self._marks.get(uid), dict):\n",
         "        if False:\n",
         6,
-        (TESTS + "6_the_last_body_of_an_object_that_returns_before_kopf_takes_it_is_not_kept",),
+        (TESTS + "6_the_last_body_is_freed_if_its_object_returns_before_kopf_takes_it",),
     ),
     Mutant(
         "resume an object again that returns during a pause",
@@ -324,7 +324,7 @@ FEED: tuple[Mutant, ...] = (
         "            self.gone.append(record)\n",
         "",
         4,
-        (RETURNS + "4_what_kopfs_own_list_has_shown_to_be_gone_does_not_come_back",),
+        (RETURNS + "4_an_object_that_kopfs_own_list_lacks_does_not_come_back",),
     ),
     Mutant(
         "keep the second watch of a busy kind until the cache is ahead of it",

@@ -7,7 +7,7 @@ from .mutant import Mutant
 SAFETY = "plugin/feed_safety.py"
 TESTS = "tests/plugin/test_feed_safety.py::test_"
 SECOND = TESTS + "20_a_second_watch_has_a_reason_an_example_and_the_line_that_would_change_it"
-FED = TESTS + "6_handlers_are_fed_if_the_filter_contains_what_they_select"
+FED = TESTS + "6_handlers_are_fed_if_the_filter_contains_their_selection"
 DECISIONS = "tests/plugin/test_feed_decisions.py::test_"
 TRANSPORT = "tests/client/test_transport.py::test_8_"
 

@@ -7,7 +7,7 @@ from .mutant import Mutant
 CALLS, SIGNATURES = "cache/misuse.py", "selectors/signatures.py"
 MISUSED_TESTS = "tests/cache/test_misused.py::test_20_"
 UNKNOWN = MISUSED_TESTS + "each_verb_names_itself_and_an_argument_that_it_does_not_have"
-MEANT = MISUSED_TESTS + "reads_of_several_objects_name_the_argument_that_is_meant"
+MEANT = MISUSED_TESTS + "reads_of_several_objects_name_the_intended_argument"
 WAY = MISUSED_TESTS + "a_call_that_does_not_fit_names_the_way_out"
 FILTERLESS = (
     "tests/selectors/test_signatures.py::test_20_a_cached_that_is_given_no_filter_says_where_it_comes"
@@ -32,7 +32,8 @@ PREDICATE = (
 FOLLOWED = "tests/reactions/test_failing_functions.py::test_20_a_source_that_"
 CAUSED = "tests/core/store/test_change.py::test_20_a_change_with_the_wrong_objects_of_its_cause_says_which"
 NAMELESS = (
-    "tests/reactions/test_channels.py::test_20_what_has_no_name_of_an_object_needs_a_map_and_ends_nothing"
+    "tests/reactions/test_channels.py::"
+    "test_20_an_event_without_the_name_of_an_object_needs_a_map_and_ends_nothing"
 )
 ASYNC_PREDICATE = (
     "tests/reactions/test_predicates.py"
@@ -184,7 +185,7 @@ MISUSED: tuple[Mutant, ...] = (
         "return Presence.PRESENT",
         1,
         (
-            PRESENCE + "1_filters_and_reads_select_what_is_present_or_absent",
+            PRESENCE + "1_filters_and_reads_select_by_present_or_absent_labels",
             PRESENCE + "1_fields_that_are_present_or_absent_are_selected_as_by_the_server",
         ),
     ),
@@ -227,8 +228,8 @@ MISUSED: tuple[Mutant, ...] = (
         'WRITTEN.set("")',
         20,
         (
-            SYNC + "remedies_say_what_to_write_in_the_handler_where_they_are_read",
-            SYNC + "a_fetch_that_fails_in_a_sync_handler_says_what_to_write_there",
+            SYNC + "remedies_give_the_call_to_write_in_the_handler_where_they_are_read",
+            SYNC + "a_call_that_fails_in_a_sync_handler_names_the_call_to_write_there",
         ),
     ),
     Mutant(
@@ -357,7 +358,7 @@ MISUSED: tuple[Mutant, ...] = (
         "    found = get(name, namespace)[0] if namespace else None\n",
         "    found = None\n",
         20,
-        ("tests/cache/test_swapped.py::test_20_a_name_and_a_namespace_that_are_swapped_are_told",),
+        ("tests/cache/test_swapped.py::test_20_a_name_and_a_namespace_that_are_swapped_are_reported",),
     ),
     Mutant(
         "look for an object in what can be no namespace",
@@ -365,7 +366,7 @@ MISUSED: tuple[Mutant, ...] = (
         "    require_namespace(request)\n",
         "",
         20,
-        ("tests/cache/test_swapped.py::test_20_each_read_refuses_what_can_be_no_namespace",),
+        ("tests/cache/test_swapped.py::test_20_each_read_refuses_a_text_that_can_be_no_namespace",),
     ),
     Mutant(
         "refuse a namespace by its place without the call to write",

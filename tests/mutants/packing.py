@@ -47,7 +47,7 @@ PACKING: tuple[Mutant, ...] = (
         "        compressor = self._compressors.get(template)\n",
         "        compressor = next(iter(self._compressors.values()), None)\n",
         7,
-        (PACKED + "groups_that_resemble_each_other_are_kept_apart",),
+        (PACKED + "groups_that_resemble_each_other_stay_apart",),
     ),
     Mutant(
         "keep templates without records",

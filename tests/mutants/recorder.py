@@ -72,7 +72,7 @@ RECORDER: tuple[Mutant, ...] = (
     Mutant("retry what the server rejects", DELIVERY, "    if refusal.code in (_TIMEOUT, TOO_MANY):\n", "    if refusal.code in (422, _TIMEOUT, TOO_MANY):\n", 19,
            (RECORDED + "a_refusal_is_not_retried_and_logged_once_for_each_reason",)),
     Mutant("give up what waits at the end of an operator", RECORDING, "            await sleep_until(self._idle, self._sleep(timeout))", "            pass", 19,
-           (RECORDED + "the_end_writes_what_waits",)),
+           (RECORDED + "the_end_writes_the_waiting_events",)),
     Mutant("prefer events.k8s.io without permission to use it", CHOICE, "if not await self._reviewer.lacks(api.right(namespace)) and", "if api is not Api.CORE and", 19,
            (CHOSEN + "the_rights_choose_the_api",)),
     Mutant("lose the events that Kopf posts before the login", "plugin/caches.py", "            self._waiting.append(event)\n", "            pass\n", 19,

@@ -8,8 +8,8 @@ SUBSCRIBERS = "informer/subscribers.py"
 QUEUE = "core/store/changes.py"
 TESTS = "tests/informer/test_subscribers.py::test_15_"
 DIFFERENCES = TESTS + "after_a_restart_only_real_differences_are_reported"
-NARROWED = TESTS + "after_a_restart_an_object_that_is_there_departs_only_for_who_does_not_want_it"
-EVICTED = TESTS + "a_subscriber_keeps_what_it_needs_of_an_object_before_its_eviction_and_gets_it_back"
+NARROWED = TESTS + "after_a_restart_an_object_departs_only_for_subscribers_it_does_not_match"
+EVICTED = TESTS + "a_subscriber_saves_its_needs_of_an_object_before_eviction_and_gets_them"
 
 RESTARTS: tuple[Mutant, ...] = (
     Mutant(
@@ -42,7 +42,7 @@ RESTARTS: tuple[Mutant, ...] = (
         "Known(partial(self._call, keep), self._aside)",
         "Known(partial(self._call, keep), ())",
         15,
-        (TESTS + "who_begins_in_the_middle_of_a_restart_receives_all_objects_and_no_departure_of_others",),
+        (TESTS + "a_subscriber_of_a_restart_under_way_gets_all_objects_and_no_departures",),
     ),
     Mutant(
         "treat an object that cannot be read after a restart as departed",
@@ -66,7 +66,7 @@ RESTARTS: tuple[Mutant, ...] = (
         "EvictedRecord.of(record) if record.stored else record",
         "record",
         15,
-        (TESTS + "an_eviction_frees_the_contents_that_an_earlier_restart_has_kept",),
+        (TESTS + "an_eviction_frees_the_contents_that_an_earlier_restart_retained",),
     ),
     Mutant(
         "keep the contents of an object that cannot be read through an eviction",
@@ -99,7 +99,7 @@ RESTARTS: tuple[Mutant, ...] = (
         "            self._changes.popleft()\n        if self.is_full:\n",
         15,
         (
-            "tests/core/store/test_fifo.py::test_15_who_is_too_slow_is_told_and_receives_nothing_until_it_has_looked",
+            "tests/core/store/test_fifo.py::test_15_a_slow_subscriber_is_warned_and_receives_nothing_until_it_has_looked",
         ),
     ),
     Mutant(
@@ -118,7 +118,7 @@ RESTARTS: tuple[Mutant, ...] = (
         "for each in subscribers:",
         "for each in tuple(self._subscribers):",
         15,
-        (TESTS + "who_begins_while_departures_are_reported_receives_none_of_them",),
+        (TESTS + "a_subscriber_added_while_departures_are_reported_receives_none_of_them",),
     ),
     Mutant(
         "wait for the end of an object that is evicted as if the cache had it",

@@ -89,7 +89,7 @@ SHARDING: tuple[Mutant, ...] = (
         "        if late and not self._is_unowned_told:\n",
         "        if False:\n",
         21,
-        (COORDINATOR_TESTS + "ranges_that_stay_without_an_owner_are_told_once_and_once_that_all_have_one",),
+        (COORDINATOR_TESTS + "ranges_that_stay_unowned_are_logged_once_and_once_that_all_have_an_owner",),
     ),
     Mutant(
         "say that nothing was sent of a write whose answer was lost",
@@ -234,7 +234,7 @@ SHARDING: tuple[Mutant, ...] = (
         "    if left != inf:\n",
         "    if False:\n",
         21,
-        (WRITES + "each_write_of_kopf_has_the_time_that_is_left_and_says_who_sends_it",),
+        (WRITES + "each_write_of_kopf_has_the_time_that_is_left_and_names_its_sender",),
     ),
     Mutant(
         "take a lost answer to Kopf for an answer",
@@ -274,7 +274,7 @@ SHARDING: tuple[Mutant, ...] = (
         "    context.run(FENCE.set, None)\n",
         "",
         21,
-        (FENCE + "what_a_handler_starts_for_all_keys_is_not_bound_to_its_own",),
+        (FENCE + "work_that_a_handler_starts_for_all_keys_is_not_bound_to_its_key",),
     ),
     Mutant(
         "let runs of a range that goes go on",
@@ -413,7 +413,7 @@ SHARDING: tuple[Mutant, ...] = (
         "        self._outdated.update(uid for key, uid, _ in self._runs.values() if has(key))\n",
         "        pass\n",
         21,
-        (KOPF_TESTS + "what_waits_behind_a_thread_that_outlives_its_range_is_dropped",),
+        (KOPF_TESTS + "events_behind_a_thread_that_outlives_its_range_are_dropped",),
     ),
     Mutant(
         "hold a range as long as a handler sleeps for a retry",
@@ -429,7 +429,7 @@ SHARDING: tuple[Mutant, ...] = (
         "if worker.cancelling() or not run.cancelling():",
         "if True:",
         21,
-        (KOPF_TESTS + "what_does_not_end_in_time_is_cancelled_and_the_object_is_handled_later",),
+        (KOPF_TESTS + "a_handler_that_exceeds_its_time_is_cancelled_and_its_object_handled_later",),
     ),
     Mutant(
         "cache the namespaces of all replicas",
@@ -493,7 +493,7 @@ SHARDING: tuple[Mutant, ...] = (
         "        if not change.filter_changed or shards.handles(change.key):\n",
         "        if True:\n",
         21,
-        (MOVES + "what_comes_and_goes_with_a_range_is_no_change_of_its_objects",),
+        (MOVES + "objects_that_come_and_go_with_a_range_have_not_changed",),
     ),
     Mutant(
         "say that a range whose runs were cancelled is drained cleanly",
@@ -517,7 +517,7 @@ SHARDING: tuple[Mutant, ...] = (
         "        await self.ranges.reach(await self._newest_version())\n",
         "        await asyncio.sleep(0)\n",
         21,
-        (MOVES + "a_new_owner_sees_what_the_previous_one_has_written_before_it_writes",),
+        (MOVES + "a_new_owner_sees_the_writes_of_the_previous_one_before_it_writes",),
     ),
     Mutant(
         "take a watch that has caught up once for one that is never late",
@@ -525,7 +525,7 @@ SHARDING: tuple[Mutant, ...] = (
         "    must_be_reached = True\n",
         "    must_be_reached = False\n",
         21,
-        (MOVES + "a_new_owner_sees_what_the_previous_one_has_written_before_it_writes",),
+        (MOVES + "a_new_owner_sees_the_writes_of_the_previous_one_before_it_writes",),
     ),
     Mutant(
         "forget what departs while its range moves",
@@ -533,7 +533,7 @@ SHARDING: tuple[Mutant, ...] = (
         "        self.forget_key(run.key, keeps_departures=shards.keeps(pair))\n",
         "        self.forget_key(run.key, keeps_departures=False)\n",
         21,
-        (MOVES + "an_object_that_departs_while_its_range_is_warm_is_told_to_the_new_owner",),
+        (MOVES + "a_new_owner_learns_of_an_object_that_departed_while_its_range_was_warm",),
     ),
     Mutant(
         "run no departed keys of a range that comes",
@@ -541,7 +541,7 @@ SHARDING: tuple[Mutant, ...] = (
         "            if has(key.pair) and record.departures:\n",
         "            if False:\n",
         21,
-        (MOVES + "an_object_that_departs_while_its_range_is_warm_is_told_to_the_new_owner",),
+        (MOVES + "a_new_owner_learns_of_an_object_that_departed_while_its_range_was_warm",),
     ),
     Mutant(
         "refuse a finalizer since objects leave a replica",
@@ -557,7 +557,7 @@ SHARDING: tuple[Mutant, ...] = (
         "            each.forget(lambda key: self.range_of(key) in ranges)\n",
         "            pass\n",
         21,
-        (MOVES + "what_departs_while_a_range_is_warm_is_forgotten_once_it_is_cooled",),
+        (MOVES + "a_departure_while_a_range_is_warm_is_forgotten_once_it_is_cooled",),
     ),
     Mutant(
         "keep the memo of an object that another replica may have handled since",
@@ -565,7 +565,7 @@ SHARDING: tuple[Mutant, ...] = (
         "        self.forget(has, keeps_departures=True)  # It is from an earlier term.\n",
         "",
         21,
-        (MOVES + "what_is_kept_of_an_object_is_dropped_with_its_range",),
+        (MOVES + "the_state_of_an_object_is_dropped_with_its_range",),
     ),
     Mutant(
         "run no keys of a range while another kind is not known",
@@ -591,7 +591,7 @@ SHARDING: tuple[Mutant, ...] = (
         "self._sleep(REACH_SECONDS)",
         "self._sleep(1e9)",
         21,
-        (COORDINATOR_TESTS + "a_list_that_is_refused_is_told_and_keeps_ranges_waiting_for_some_time_only",),
+        (COORDINATOR_TESTS + "a_list_that_is_refused_is_logged_and_delays_ranges_for_some_time_only",),
     ),
     Mutant(
         "forget after a bug that a replica is to leave",

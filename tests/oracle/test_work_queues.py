@@ -32,7 +32,7 @@ def is_equal(script: Script, theirs: Answer, *, ageing: float = WITHOUT) -> bool
     )
 
 
-def test_the_queue_hands_out_what_gos_queues_hand_out_at_the_same_times() -> None:
+def test_the_queue_hands_out_the_same_keys_as_gos_queues_at_the_same_times() -> None:
     answered = stored()[len(DIFFERENCES) :]
     assert len(answered) == COUNT * len(SORTS)
     assert [script for script, answer in answered if not is_equal(script, answer)] == []

@@ -209,7 +209,7 @@ def test_20_caches_beside_those_of_the_operator_warn_of_their_namespaces(
 
 
 @pytest.mark.parametrize(("code", "is_raised"), [(403, False), (500, True)])
-def test_only_who_may_not_list_namespaces_learns_nothing(code: int, *, is_raised: bool) -> None:
+def test_only_a_missing_right_to_list_namespaces_is_ignored(code: int, *, is_raised: bool) -> None:
     async def refuse(_: str) -> bool:
         raise Refused(Refusal(code))
 

@@ -108,7 +108,7 @@ def test_the_handlers_of_a_request_share_its_time_limit(registry: kopf.OperatorR
 
 
 @pytest.mark.parametrize("is_async", [True, False])
-def test_not_even_what_a_handler_calls_reads_the_object_that_is_not_stored_yet(
+def test_not_even_a_function_called_by_a_handler_reads_the_object_not_stored_yet(
     is_async: bool, registry: kopf.OperatorRegistry
 ) -> None:
     seen: list[list[str]] = []

@@ -560,7 +560,7 @@ def test_17_a_loop_that_has_ended_delays_nothing_though_others_keep_calling() ->
         clock.now += QUIET_SECONDS / 4
 
 
-def test_17_what_is_remembered_of_calls_is_bounded() -> None:
+def test_17_the_memory_of_calls_is_bounded() -> None:
     clock = Clock()
     brake = Brake("Reconciler 'follow'", "webapps.example.com", clock, Chains())
     for number in range(1000):

@@ -356,7 +356,7 @@ class TestStart:
 
 
 class TestBesideAnOperator:
-    def test_two_caches_of_one_kind_read_what_each_declares(self, other: EmbeddedCluster) -> None:
+    def test_two_caches_of_one_kind_read_their_own_declarations(self, other: EmbeddedCluster) -> None:
         """Those of another cluster are opened by a startup handler, and closed by a cleanup handler."""
         registry, read = kopf.OperatorRegistry(), list[Any]()
 
@@ -593,7 +593,7 @@ class TestLogin:
         ],
         ids=["nothing", "a login handler"],
     )
-    def test_its_error_says_what_to_return(self, info: Any, remedy: str) -> None:
+    def test_its_error_names_the_value_to_return(self, info: Any, remedy: str) -> None:
         async def main() -> None:
             with pytest.raises(kopf.LoginError, match=remedy):
                 await _LoginTask(lambda **_: info, Vault()).log_in()

@@ -182,7 +182,7 @@ def test_a_pause_between_two_calls_takes_no_place() -> None:
     assert calls.seen == [("2", 0), ("2", 1)]
 
 
-def test_nobody_is_called_for_an_object_that_departs_unless_departures_are_wanted() -> None:
+def test_no_handler_is_called_for_a_departure_unless_it_asks_for_departures() -> None:
     calls = Calls(failures=1, left=False, deleted=False)
     calls.add(updated(1, 2))
     calls.slept = lambda: calls.add(Change(record(2), None, ChangeCause.DELETED))

@@ -122,7 +122,7 @@ def test_20_field_of_kopf_names_fields_and_where(call: Any, options: Any) -> Non
     assert "where={'spec.replicas': 3}" in shown
 
 
-def test_what_cannot_be_a_handler_is_refused(registry: kopf.OperatorRegistry) -> None:
+def test_a_value_that_cannot_be_a_handler_is_refused(registry: kopf.OperatorRegistry) -> None:
     decorate = selectcache.on.change("secrets", registry=registry)
     with pytest.raises(DeclarationError):
         decorate(7)  # type: ignore[type-var]  # That is the mistake.

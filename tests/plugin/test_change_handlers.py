@@ -153,7 +153,7 @@ def test_no_more_handlers_run_at_once_than_kopf_has_workers(registry: kopf.Opera
     run(main())
 
 
-def test_15_a_failing_handler_is_called_again_with_what_came_meanwhile(
+def test_15_a_failing_handler_is_called_again_with_the_changes_since_then(
     registry: kopf.OperatorRegistry,
 ) -> None:
     calls: list[tuple[str, int, int]] = []
@@ -372,7 +372,7 @@ def test_a_path_that_leads_into_a_list_is_logged_and_others_go_on(
     run(main())
 
 
-def test_calls_start_again_after_a_bug_in_what_they_wait_for(
+def test_calls_start_again_after_a_bug_in_the_wait_for_them(
     registry: kopf.OperatorRegistry, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     seen: list[str] = []
@@ -400,7 +400,7 @@ def test_calls_start_again_after_a_bug_in_what_they_wait_for(
     run(main())
 
 
-def test_a_kind_of_which_the_cluster_has_not_said_what_it_is_is_waited_for(
+def test_a_kind_that_the_cluster_has_not_described_yet_is_waited_for(
     registry: kopf.OperatorRegistry, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     seen: list[str] = []

@@ -62,7 +62,7 @@ def test_15_initial_is_true_of_the_objects_of_the_start_and_of_no_others(
     run(main())
 
 
-def test_15_initial_is_false_of_what_comes_in_a_pause(
+def test_15_initial_is_false_for_an_object_created_in_a_pause(
     registry: kopf.OperatorRegistry, seen: dict[str, tuple[bool, bool]]
 ) -> None:
     given: list[kopf.OperatorSettings] = []
@@ -84,7 +84,7 @@ def test_15_initial_is_false_of_what_comes_in_a_pause(
     run(main())
 
 
-def test_15_initial_is_false_of_what_a_change_of_the_filter_brings(
+def test_15_initial_is_false_for_an_object_that_a_filter_change_brings(
     registry: kopf.OperatorRegistry,
     seen: dict[str, tuple[bool, bool]],
     caches: list[selectcache.Cache],
@@ -104,7 +104,7 @@ def test_15_initial_is_false_of_what_a_change_of_the_filter_brings(
 
 
 @pytest.mark.parametrize("initial", [True, False])
-def test_15_initial_is_false_of_what_the_filter_had_excluded_for_the_handler_at_the_start(
+def test_15_initial_is_false_for_an_object_that_the_filter_excluded_at_the_start(
     registry: kopf.OperatorRegistry, caches: list[selectcache.Cache], *, initial: bool
 ) -> None:
     seen: list[tuple[str, bool, bool]] = []
@@ -137,7 +137,7 @@ def test_15_initial_is_false_of_what_the_filter_had_excluded_for_the_handler_at_
     run(main())
 
 
-def test_15_initial_is_true_of_what_is_there_at_a_declaration_at_run_time(
+def test_15_initial_is_true_for_an_object_there_at_a_declaration_at_run_time(
     registry: kopf.OperatorRegistry,
     seen: dict[str, tuple[bool, bool]],
     caches: list[selectcache.Cache],

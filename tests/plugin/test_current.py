@@ -173,7 +173,7 @@ def test_9_current_is_known_in_kopf_s_threads_and_those_of_to_thread_and_in_task
     in_operator(main)
 
 
-def test_9_a_thread_without_the_context_of_the_handler_is_told_what_to_do(
+def test_9_a_thread_without_the_context_of_the_handler_gets_a_remedy(
     registry: kopf.OperatorRegistry,
 ) -> None:
     in_thread: list[str] = []
@@ -242,7 +242,7 @@ def test_9_a_sub_handler_has_the_cache_of_its_parent_or_one_of_its_own(
     in_operator(main)
 
 
-def test_9_a_handler_without_a_cache_is_told_to_be_decorated(registry: kopf.OperatorRegistry) -> None:
+def test_9_a_handler_without_a_cache_is_advised_to_be_decorated(registry: kopf.OperatorRegistry) -> None:
     @kopf.on.event("pods", registry=registry)
     async def handle(**_: Any) -> None:
         await asyncio.to_thread(WebApp().pods)
@@ -255,7 +255,7 @@ def test_9_a_handler_without_a_cache_is_told_to_be_decorated(registry: kopf.Oper
     in_operator(main)
 
 
-def test_9_outside_handlers_current_is_told_apart_from_cache_of() -> None:
+def test_9_outside_handlers_the_error_of_current_points_to_cache_of() -> None:
     with pytest.raises(ReadError, match="only works in a handler") as caught:
         WebApp().pods()
     assert "cache_of(settings)" in caught.value.remedy

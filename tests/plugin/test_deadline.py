@@ -105,7 +105,7 @@ def test_2_the_caches_end_at_the_deadline_of_a_stop(registry: kopf.OperatorRegis
     run(main())
 
 
-def test_2_what_is_under_way_at_the_deadline_of_a_stop_ends(registry: kopf.OperatorRegistry) -> None:
+def test_2_reads_under_way_at_the_deadline_of_a_stop_end(registry: kopf.OperatorRegistry) -> None:
     settings, holding = ending_at_once(), Holding(kopf.on.event, registry)
 
     async def main() -> None:

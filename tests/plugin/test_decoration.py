@@ -33,7 +33,7 @@ class Handlers:
         lambda: WITH_CACHE(kinds=[5]),
     ],
 )
-def test_what_is_no_handler_is_refused_where_it_stands(decorate: Callable[[], Any]) -> None:
+def test_an_invalid_handler_is_refused_where_it_stands(decorate: Callable[[], Any]) -> None:
     with pytest.raises(DeclarationError):
         decorate()
 

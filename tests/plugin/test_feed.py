@@ -383,7 +383,7 @@ async def test_6_many_departures_are_asked_about_together(
         assert len(lists_of(cluster, "configmaps", ["list"])) < 20
 
 
-def test_6_the_last_body_of_an_object_that_returns_before_kopf_takes_it_is_not_kept() -> None:
+def test_6_the_last_body_is_freed_if_its_object_returns_before_kopf_takes_it() -> None:
     """Of several events of an object that wait, Kopf takes the last one only."""
 
     class Body(dict[str, Any]):
@@ -609,7 +609,7 @@ async def test_6_an_answer_does_not_overtake_the_return_of_an_object(
 
 
 @in_loop
-async def test_15_a_feed_that_begins_while_no_watch_is_open_waits_for_what_the_cache_has_missed(
+async def test_15_a_feed_that_begins_while_no_watch_is_open_waits_for_the_missed_changes(
     registry: kopf.OperatorRegistry,
 ) -> None:
     async with serving(config("a"), config("b")) as cluster, feeding(registry, cluster) as settings:

@@ -189,7 +189,7 @@ async def test_20_a_removed_cache_is_the_last_word_about_its_kind(
 
 
 @in_loop
-async def test_20_watchers_of_several_namespaces_are_decided_each_and_told_once(
+async def test_20_each_namespace_is_decided_on_its_own_and_each_decision_is_logged_once(
     registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture
 ) -> None:
     events = Events()

@@ -160,7 +160,7 @@ async def test_6_kopfs_own_watch_takes_over_before_a_filter_becomes_too_narrow(
 
 
 @in_loop
-async def test_16_the_objects_of_a_former_filter_are_not_kept_by_a_feed_that_has_ended(
+async def test_16_a_feed_that_has_ended_frees_the_objects_of_a_former_filter(
     registry: kopf.OperatorRegistry, events: Events
 ) -> None:
     objects, filters = [labelled("a", "web"), labelled("b", "db")], {KEY: "app"}
@@ -174,7 +174,7 @@ async def test_16_the_objects_of_a_former_filter_are_not_kept_by_a_feed_that_has
 
 
 @in_loop
-async def test_6_what_leaves_by_a_safe_change_of_the_filter_is_not_deleted_for_kopf(
+async def test_6_an_object_that_leaves_by_a_safe_filter_change_is_not_deleted_for_kopf(
     registry: kopf.OperatorRegistry,
 ) -> None:
     events = Events()

@@ -197,7 +197,7 @@ async def test_4_the_cache_need_not_be_as_new_as_an_event_that_it_brings_itself(
 
 
 @in_loop
-async def test_6_what_kopfs_own_watch_has_outside_of_the_filter_is_forgotten_without_a_request(
+async def test_6_an_object_of_kopfs_own_watch_outside_the_filter_is_forgotten_unasked(
     registry: kopf.OperatorRegistry,
 ) -> None:
     events = Events()
@@ -266,7 +266,7 @@ async def test_15_a_pause_before_the_first_list_of_kopfs_own_watch_is_not_forgot
 
 
 @in_loop
-async def test_4_what_kopfs_own_list_has_shown_to_be_gone_does_not_come_back(
+async def test_4_an_object_that_kopfs_own_list_lacks_does_not_come_back(
     registry: kopf.OperatorRegistry,
 ) -> None:
     Events().handle(registry)
@@ -309,7 +309,7 @@ async def test_15_a_deletion_before_the_end_of_an_initial_stream_is_one(
 
 @pytest.mark.parametrize("lacks", ["resourceVersion", "uid"])
 @in_loop
-async def test_8_an_object_that_lacks_what_it_must_have_is_passed_on_from_kopfs_own_watch(
+async def test_8_an_object_without_a_required_field_is_passed_on_from_kopfs_own_watch(
     registry: kopf.OperatorRegistry, lacks: str
 ) -> None:
     Events().handle(registry)

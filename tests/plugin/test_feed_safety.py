@@ -117,7 +117,7 @@ BOTH = Selector(namespaces=["shop", "blog"])
         (lambda _: None, "app=web", None),
     ],
 )
-def test_6_handlers_are_fed_if_the_filter_contains_what_they_select(
+def test_6_handlers_are_fed_if_the_filter_contains_their_selection(
     register: Register, filter_: Any, namespace: str | None
 ) -> None:
     assert decided(register, filter_=filter_, namespace=namespace) == ""
@@ -288,7 +288,7 @@ def test_6_all_handlers_of_a_kind_must_be_contained() -> None:
     assert decided(narrow, wide, filter_="app=web").startswith("handler 'web' also selects")
 
 
-def test_6_handlers_are_not_fed_where_it_is_undecided_if_the_filter_contains_what_they_select() -> None:
+def test_6_handlers_are_not_fed_if_it_is_undecided_that_the_filter_contains_them() -> None:
     """Pigeons in too few holes: every object is selected, and to see that takes too many boxes."""
     shared = [
         Selector(f"p{one}=h{hole},p{two}=h{hole}")
@@ -329,7 +329,7 @@ def test_13_without_managed_fields_an_object_counts_as_whole() -> None:
     assert decided(handles(), projection=Projection.of(drop=["metadata.managedFields"])) == ""
 
 
-def test_13_managed_fields_may_be_kept_beside_everything_else() -> None:
+def test_13_managed_fields_may_be_stored_beside_everything_else() -> None:
     assert decided(handles(), projection=Projection.of(keep=["*", "metadata.managedFields"])) == ""
     dropping = Projection.of(keep=["*"], drop=["status"])
     assert decided(handles(), projection=dropping).startswith("the cache only has a part of each object")

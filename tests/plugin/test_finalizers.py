@@ -71,7 +71,7 @@ def test_18_a_finalizer_goes_on_before_the_first_call_and_comes_off_after_the_cl
     times.run(main())
 
 
-def test_18_each_change_of_the_finalizer_tests_what_was_seen(
+def test_18_each_change_of_the_finalizer_tests_the_state_seen(
     registry: kopf.OperatorRegistry, times: Times
 ) -> None:
     calls, patches = Calls(registry), list[Any]()

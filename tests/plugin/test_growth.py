@@ -43,7 +43,7 @@ def labelled(name: str, owner: dict[str, Any] | None = None) -> dict[str, Any]:
     return made | {"metadata": made["metadata"] | {"labels": {"app": name, f"of-{name}": "yes"}}}
 
 
-def test_17_what_is_remembered_does_not_grow_with_the_objects_that_come_and_go(
+def test_17_memory_does_not_grow_with_the_objects_that_come_and_go(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     registry, times, departed = kopf.OperatorRegistry(), Times(monkeypatch), set[str]()

@@ -141,7 +141,7 @@ def test_7_a_reconciler_gets_its_body_in_the_form_that_it_asks_for(
     assert (body["metadata"]["name"] if as_ is dict else body.metadata.name) == "web"
 
 
-def test_13_a_dict_of_which_a_part_is_kept_says_so(registry: kopf.OperatorRegistry) -> None:
+def test_13_a_dict_of_a_partly_stored_object_says_so(registry: kopf.OperatorRegistry) -> None:
     bodies: list[Any] = []
 
     @selectcache.on.change("secrets", as_=dict, registry=registry)
@@ -218,7 +218,7 @@ def test_20_a_form_that_fits_is_no_mistake(
 
 
 @pytest.mark.parametrize("decorate", [selectcache.on.change, selectcache.reconcile])
-def test_20_a_class_that_is_not_of_the_custom_resource_is_told_of_once_the_cluster_has_said_what_that_is(
+def test_20_a_class_of_another_kind_is_logged_once_the_cluster_describes_the_kind(
     registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture, decorate: Any
 ) -> None:
     caplog.set_level(logging.ERROR, logger="kopf_selectcache")
@@ -232,7 +232,7 @@ def test_20_a_class_that_is_not_of_the_custom_resource_is_told_of_once_the_clust
     run(main())
 
 
-def test_20_an_option_that_drops_what_the_form_needs_ends_the_calls_with_a_sentence(
+def test_20_an_option_that_drops_a_field_of_the_form_ends_the_calls_with_a_sentence(
     registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture
 ) -> None:
     names: list[str] = []

@@ -363,7 +363,7 @@ def test_a_function_has_one_wrapper_so_that_kopf_calls_it_once(registry: kopf.Op
     assert len(registry._changing.get_handlers(cause)) == 1
 
 
-def test_wrong_decoration_is_told_where_it_stands() -> None:
+def test_wrong_decoration_is_refused_where_it_stands() -> None:
     wrong: Any = 5
     before = kopf.get_default_registry()
     kopf.set_default_registry(kopf.OperatorRegistry())

@@ -155,7 +155,7 @@ def test_an_operator_that_fails_to_start_leaves_nothing_behind(registry: kopf.Op
         ("settings.selectcache.page_limits = 5", "Did you mean page_limit?"),
     ],
 )
-def test_kopf_run_ends_at_once_with_what_is_wrong(line: str, words: str, tmp_path: Path) -> None:
+def test_kopf_run_ends_at_once_and_names_the_error(line: str, words: str, tmp_path: Path) -> None:
     path = tmp_path / "operator.py"
     path.write_text(
         "import kopf, kopf_selectcache.plugin.hooks\n@kopf.on.startup()\ndef configure(settings, **_):\n   "

@@ -149,7 +149,7 @@ def test_20_other_versions_are_judged_by_their_names(version: str, monkeypatch: 
     assert refusal(version, monkeypatch) == ""
 
 
-def test_each_name_is_listed_with_what_it_is_for() -> None:
+def test_each_name_is_listed_with_its_purpose() -> None:
     lines = SOURCE.read_text().split("__all__ = [")[1].split("\n]")[0].splitlines()
     listed, above = {}, ""
     for line in lines:
@@ -388,7 +388,7 @@ def test_selectors_of_watches_are_found_by_resource(names: Any) -> None:
     assert settings.watching.label_selectors.collect(pods) == ["app=web"], "the trap in Kopf's own docs"
 
 
-def test_a_body_looks_at_what_it_is_made_of_only_when_it_is_asked(names: Any) -> None:
+def test_a_body_looks_at_its_source_only_when_it_is_asked(names: Any) -> None:
     asked: list[str] = []
 
     class Source(Mapping[str, Any]):
@@ -426,7 +426,7 @@ def test_settings_take_attributes_and_copies_share_them(names: Any) -> None:
     assert all(hasattr(settings.networking, name) for name in ("request_timeout", "connect_timeout")), ADVICE
 
 
-def test_what_1_45_brought_is_all_there_or_nothing_of_it_is(names: Any) -> None:
+def test_the_features_of_1_45_are_all_there_or_all_missing(names: Any) -> None:
     """So that one attribute tells. Each has a default that asks for nothing."""
     settings = kopf.OperatorSettings()
     brought = [
@@ -522,7 +522,7 @@ def test_kopf_run_is_a_click_command_with_the_namespaces_among_its_parameters(na
 # ---- Calling handlers.
 
 
-def test_wrapped_functions_decide_by_what_they_wrap_whether_they_are_async_and_their_id(names: Any) -> None:
+def test_wrapped_functions_take_their_id_and_async_kind_from_the_wrapped_one(names: Any) -> None:
     async def stands_for(**_: Any) -> None:
         pass
 
@@ -578,7 +578,7 @@ def test_daemons_have_a_stopper_to_wait_for_in_tasks_and_in_threads(names: Any) 
     assert issubclass(names.DaemonHandler, names.SpawningHandler), ADVICE
 
 
-def test_causes_are_told_apart_by_class(names: Any) -> None:
+def test_causes_are_distinguished_by_class(names: Any) -> None:
     for cause in (names.WatchingCause, names.DaemonCause, names.WebhookCause):
         assert issubclass(cause, names.ResourceCause), ADVICE
         assert "body" in cause.__dataclass_fields__, ADVICE

@@ -179,7 +179,7 @@ def test_a_vault_without_credentials_has_kopf_log_in_when_asked_to_and_at_no_oth
     asyncio.run(main())
 
 
-def test_credentials_say_what_a_session_needs() -> None:
+def test_credentials_give_all_that_a_session_needs() -> None:
     info = names.ConnectionInfo(server="https://x", token="t", proxy_url="http://p", trust_env=True)
     assert info.as_http_headers() == {"Authorization": "Bearer t"}, ADVICE
     assert (info.proxy_url, info.trust_env, info.as_ssl_context().check_hostname) == (

@@ -75,7 +75,7 @@ def test_20_only_a_sentence_of_ours_that_kopf_does_not_raise_itself_is_repeated(
     assert (str(result.exception), getattr(result.exception, "__notes__", [])) == (error, notes)
 
 
-def test_20_what_the_check_at_the_start_finds_is_repeated(tmp_path: Path) -> None:
+def test_20_findings_of_the_check_at_the_start_are_repeated(tmp_path: Path) -> None:
     controls = CLIControls(registry=kopf.OperatorRegistry(), settings=kopf.OperatorSettings())
     file = write(tmp_path, RIGHT, "is_ready")
     file.write_text(

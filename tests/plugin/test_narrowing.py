@@ -265,7 +265,7 @@ def test_default_namespaces_do_not_narrow_a_kind_that_may_be_cluster_scoped(
 
 @NARROWS
 @pytest.mark.parametrize("setting", ["label_selectors", "field_selectors"])
-def test_a_selector_of_the_users_own_is_kept(
+def test_a_selector_of_the_users_own_stays(
     setting: str, registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture
 ) -> None:
     watched(registry)

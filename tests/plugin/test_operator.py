@@ -90,7 +90,7 @@ def test_only_the_named_kinds_are_waited_for(registry: kopf.OperatorRegistry) ->
     run(main())
 
 
-def test_a_kind_that_cannot_be_kept_holds_nobody_up(registry: kopf.OperatorRegistry) -> None:
+def test_a_kind_that_cannot_be_cached_holds_nobody_up(registry: kopf.OperatorRegistry) -> None:
     @kopf.on.create("pods", registry=registry)
     @with_cache
     def create(cache: Any, **_: Any) -> list[str]:
@@ -151,7 +151,9 @@ def test_waiting_holds_no_thread(registry: kopf.OperatorRegistry) -> None:
 
 
 @pytest.mark.parametrize("decorator", [kopf.daemon, functools.partial(kopf.timer, interval=1)])
-def test_what_is_stopped_while_it_waits_does_not_run(decorator: Any, registry: kopf.OperatorRegistry) -> None:
+def test_a_handler_that_is_stopped_while_it_waits_does_not_run(
+    decorator: Any, registry: kopf.OperatorRegistry
+) -> None:
     decorator("pods", registry=registry)(with_cache(lambda **_: pytest.fail("it ran")))
 
     async def main() -> None:
@@ -329,7 +331,7 @@ def test_two_operators_at_once_have_two_caches(registry: kopf.OperatorRegistry) 
     run(main())
 
 
-def test_a_runtime_that_cannot_be_made_is_told_to_readers_and_logged_once(
+def test_a_runtime_that_cannot_be_made_is_raised_to_readers_and_logged_once(
     registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture
 ) -> None:
     kopf.on.create("pods", registry=registry)(with_cache(lambda cache, **_: names_of(cache)))
@@ -386,7 +388,7 @@ def test_a_report_never_fails() -> None:
     run(main())
 
 
-def test_35_no_answer_is_read_beyond_what_is_declared() -> None:
+def test_35_no_answer_is_read_beyond_the_declared_size() -> None:
     async def main() -> None:
         settings = declaring(pods="")
         settings_of(settings).max_page_bytes = "16Mi"
@@ -403,7 +405,7 @@ def test_35_no_answer_is_read_beyond_what_is_declared() -> None:
     run(main())
 
 
-def test_what_is_declared_comes_before_what_kopf_has_set() -> None:
+def test_declared_settings_come_before_those_of_kopf() -> None:
     async def main() -> None:
         settings = declaring(pods="")
         (

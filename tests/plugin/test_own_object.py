@@ -163,7 +163,7 @@ def seen_in_event(settings: kopf.OperatorSettings, type_: str, body: dict[str, A
 @NARROWS
 @each_row("settings", NARROWED)
 @each_row("name", ["web-1", "new"])
-def test_what_leaves_a_selector_of_kopfs_is_neither_gone_nor_there_but_as_the_stream_has_it(
+def test_an_object_that_leaves_a_selector_of_kopfs_is_shown_as_the_stream_has_it(
     settings: Callable[[], kopf.OperatorSettings],
     name: str,
 ) -> None:
@@ -173,7 +173,7 @@ def test_what_leaves_a_selector_of_kopfs_is_neither_gone_nor_there_but_as_the_st
 
 
 @pytest.mark.parametrize("settings", [pytest.param(NARROWED[0], marks=NARROWS), IN_FULL[0]])
-def test_whether_what_departed_is_gone_the_server_is_asked_while_the_stream_still_has_it(
+def test_the_server_tells_if_a_departed_object_is_gone_while_the_stream_has_it(
     settings: Callable[[], kopf.OperatorSettings],
 ) -> None:
     registry, answers = kopf.OperatorRegistry(), []
@@ -266,7 +266,7 @@ def test_a_daemon_reads_its_own_object_as_it_is_by_then(
 
 @NARROWS
 @pytest.mark.parametrize("decorator", [kopf.daemon, functools.partial(kopf.timer, interval=1)])
-def test_daemons_and_timers_of_what_may_have_left_read_the_stream(
+def test_daemons_and_timers_of_an_object_that_may_have_left_read_the_stream(
     decorator: Any, registry: kopf.OperatorRegistry
 ) -> None:
     """They outlive their object's stay in the selector, with its last body."""

@@ -96,7 +96,7 @@ def peered(**options: Any) -> kopf.OperatorSettings:
         ({CLUSTER: 1}, {"standalone": True}, None, "the peering is mandatory, but --standalone turns it off"),
     ],
 )
-def test_20_what_a_peering_lacks_is_told(
+def test_20_the_missing_part_of_a_peering_is_named(
     answers: dict[str, int], options: dict[str, Any], namespaces: list[str] | None, what: str
 ) -> None:
     unmet = asyncio.run(unmet_peering(Server(answers), peered(**options), namespaces))
@@ -117,7 +117,7 @@ def test_20_the_remedy_names_a_namespace_of_the_operator() -> None:
 
 
 @each_row("answer", [200, 403, 503])
-def test_a_refusal_does_not_tell_what_a_peering_lacks(answer: int) -> None:
+def test_a_refusal_does_not_show_that_a_peering_is_missing(answer: int) -> None:
     with pytest.raises(Refused):
         asyncio.run(unmet_peering(Server({CLUSTER: answer}), peered(), None))
 

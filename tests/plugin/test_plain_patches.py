@@ -80,7 +80,7 @@ def sent(value: Any) -> Any:
         lambda cache: tuple(cache.list("pods", as_="view")),
     ],
 )
-def test_20_what_reads_return_becomes_plain_json(read: Callable[[Any], Any], cache: FakeCache) -> None:
+def test_20_results_of_reads_become_plain_json(read: Callable[[Any], Any], cache: FakeCache) -> None:
     made = plain("it", {"pods": read(cache)})
     assert json.loads(json.dumps(made))["pods"][0]["spec"] == WEB["spec"]
 
@@ -131,7 +131,7 @@ def _circular() -> Any:
         ({"a": "\ud800"}, "it: the value has a text that can't be sent: UnicodeEncodeError"),
     ],
 )
-def test_20_what_cannot_be_json_is_an_error_with_its_path_and_type(value: Any, text: str) -> None:
+def test_20_a_value_that_cannot_be_json_is_an_error_with_its_path_and_type(value: Any, text: str) -> None:
     with pytest.raises(InvalidObject) as raised:
         plain("it", value)
     assert raised.value.what == text

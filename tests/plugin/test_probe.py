@@ -97,7 +97,7 @@ def test_it_tells_how_each_cache_is_doing_and_succeeds(health: Health) -> None:
 
 
 @pytest.mark.parametrize("health", [health for health in Health if health is not Health.STALE])
-def test_where_that_is_wanted_it_fails_while_a_cache_is_stalled_unauthorized_or_forbidden(
+def test_if_configured_it_fails_while_a_cache_is_stalled_unauthorized_or_forbidden(
     health: Health, caplog: pytest.LogCaptureFixture
 ) -> None:
     """And not in states that a restart would only prolong: it is tests/informer/test_informers_health.py that

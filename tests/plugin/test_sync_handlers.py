@@ -182,7 +182,7 @@ async def remedy_in_thread(cache: Any, **_: Any) -> str:
     return await asyncio.to_thread(remedy_in, cache)
 
 
-def test_20_remedies_say_what_to_write_in_the_handler_where_they_are_read(fake: FakeCache) -> None:
+def test_20_remedies_give_the_call_to_write_in_the_handler_where_they_are_read(fake: FakeCache) -> None:
     in_sync: Any = with_cache(remedy_in)
     in_async: Any = with_cache(async_remedy_in)
     in_thread: Any = with_cache(remedy_in_thread)
@@ -192,7 +192,7 @@ def test_20_remedies_say_what_to_write_in_the_handler_where_they_are_read(fake: 
     assert remedy_in(fake).endswith(f"To find out: cache.blocking.fetch{CALL}")
 
 
-def test_20_a_fetch_that_fails_in_a_sync_handler_says_what_to_write_there(fake: FakeCache) -> None:
+def test_20_a_call_that_fails_in_a_sync_handler_names_the_call_to_write_there(fake: FakeCache) -> None:
     @with_cache
     def handle(cache: SyncCache, **_: Any) -> str:
         with pytest.raises(selectcache.AlreadyExists) as raised:
@@ -251,7 +251,7 @@ def test_20_a_plain_map_has_them_too_and_an_async_one_awaits(fake: FakeCache) ->
 # ---- The current one, and tests.
 
 
-def test_the_current_cache_is_that_of_the_handler_or_of_the_class_that_is_wanted(fake: FakeCache) -> None:
+def test_the_current_cache_is_that_of_the_handler_or_of_the_class_asked_for(fake: FakeCache) -> None:
     @with_cache
     def handle(cache: SyncCache, **_: Any) -> None:
         assert selectcache.current() is cache

@@ -63,7 +63,7 @@ def test_20_two_handlers_that_declare_a_kind_differently_are_an_error_with_both_
     assert "labels='app=db' at db.py:2" in str(caught.value)
 
 
-def test_20_two_files_of_one_name_are_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_20_two_files_of_one_name_are_distinguished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     web = module("web", "select['pods'] = 'app=web'", folder=tmp_path / "shop")
     db = module("web", "select['pods'] = 'app=db'", folder=tmp_path / "blog")
@@ -102,7 +102,7 @@ def test_20_a_handler_may_declare_a_kind_again_and_so_may_its_retry() -> None:
     assert settings_of(settings).selectors["pods"] == Selector("app=d")
 
 
-def test_20_what_is_set_before_the_operator_starts_is_one_place() -> None:
+def test_20_settings_before_the_operator_starts_are_one_place() -> None:
     settings = kopf.OperatorSettings()
     for app in ("web", "web2"):
         module("main", f"select['pods'] = 'app={app}'")(settings_of(settings).selectors)
@@ -111,7 +111,7 @@ def test_20_what_is_set_before_the_operator_starts_is_one_place() -> None:
         started(DB, settings=settings)
 
 
-def test_20_a_handler_may_remove_what_another_has_declared() -> None:
+def test_20_a_handler_may_remove_the_declaration_of_another() -> None:
     removing = module("removing", "del select['pods']")
     assert started(WEB, removing, DB)["pods"] == Selector("app=db")
 
@@ -128,7 +128,7 @@ AGAIN = module("again", "select.add('pods', 'app=more')", "select.add('pods', 'a
 
 
 @pytest.mark.parametrize("order", [*itertools.permutations([WEB, MORE, AGAIN])])
-def test_20_what_is_added_is_an_or_in_any_order(order: Any) -> None:
+def test_20_additions_are_an_or_in_any_order(order: Any) -> None:
     branches = started(*order, order[0])["pods"].branches
     assert len(branches) == 2
     assert {*branches} == {Selector("app=web"), Selector("app=more")}

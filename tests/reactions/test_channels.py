@@ -63,7 +63,7 @@ def test_an_event_whose_metadata_is_a_text_does_not_end_its_channel() -> None:
     run(main())
 
 
-def test_20_what_has_no_name_of_an_object_needs_a_map_and_ends_nothing(
+def test_20_an_event_without_the_name_of_an_object_needs_a_map_and_ends_nothing(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def main() -> None:

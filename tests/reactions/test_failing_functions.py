@@ -81,7 +81,7 @@ def test_a_predicate_that_fails_drops_nothing(
 
 
 @pytest.mark.parametrize("raised", [KeyboardInterrupt, SystemExit])
-def test_what_ends_the_process_is_not_an_error_of_a_function(raised: type[BaseException]) -> None:
+def test_an_exit_of_the_process_is_not_an_error_of_a_function(raised: type[BaseException]) -> None:
     let_exit(ValueError("no"))
     with pytest.raises(raised):
         let_exit(raised())

@@ -41,7 +41,7 @@ PAIRS = {
 
 
 @pytest.mark.parametrize("name", PAIRS)
-def test_a_predicate_admits_updates_of_its_value_and_what_is_no_update(name: str) -> None:
+def test_a_predicate_admits_updates_of_its_value_and_all_other_changes(name: str) -> None:
     predicate, old, new = PAIRS[name]
     assert predicate.admits(Change.of("updated", old, new))
     assert not predicate.admits(Change.of("updated", new, new | {"status": {}}))
@@ -251,7 +251,7 @@ DERIVE = "Derive it from selectcache.predicates.Predicate"
         (MyPredicate, "MyPredicate is a class", "Give an instance: MyPredicate()"),
     ],
 )
-def test_20_what_is_not_a_predicate_says_what_is_wrong_with_it(given: Any, what: str, remedy: str) -> None:
+def test_20_the_error_for_an_invalid_predicate_names_the_mistake(given: Any, what: str, remedy: str) -> None:
     with pytest.raises(DeclarationError) as raised:
         p.predicate_of(given)
     assert raised.value.line == f"predicates=: {what}. {remedy}."
@@ -265,7 +265,7 @@ def test_20_what_is_not_a_predicate_says_what_is_wrong_with_it(given: Any, what:
         (["pods"], "['pods'] is not a function", ""),
     ],
 )
-def test_20_what_is_not_a_map_says_what_is_wrong_with_it(given: Any, what: str, remedy: str) -> None:
+def test_20_the_error_for_an_invalid_map_names_the_mistake(given: Any, what: str, remedy: str) -> None:
     remedy = remedy or "Give a function that takes an object"
     with pytest.raises(DeclarationError) as raised:
         mapping_of(given)

@@ -474,7 +474,7 @@ def test_a_function_that_returns_an_awaitable_is_called_again_until_it_does_not(
     run(main())
 
 
-def test_a_mapping_that_is_cancelled_by_what_it_awaits_is_called_again() -> None:
+def test_a_mapping_that_is_cancelled_by_the_call_it_awaits_is_called_again() -> None:
     async def main() -> None:
         calls = 0
 
@@ -548,7 +548,7 @@ def test_a_kind_that_nobody_has_declared_is_an_error_at_the_start() -> None:
     run(main())
 
 
-def test_what_a_source_reads_must_be_stored() -> None:
+def test_the_fields_a_source_reads_must_be_stored() -> None:
     async def main() -> None:
         cache = FakeCache([], {"pods": Cached("app=web", keep=["spec"])})
         with pytest.raises(DeclarationError, match="which the cache does not store"):

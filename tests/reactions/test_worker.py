@@ -126,7 +126,7 @@ def test_failed_runs_are_repeated_with_backoff_and_succeeded_ones_when_they_ask(
     ]
 
 
-def test_a_stop_that_drains_runs_what_is_ready() -> None:
+def test_a_stop_that_drains_runs_the_ready_keys() -> None:
     async def main() -> None:
         async with Works(limit=1) as works:
             for key in (A, B):
@@ -156,7 +156,7 @@ def test_a_worker_that_waits_for_a_delay_stops_at_once() -> None:
     run(main())
 
 
-def test_a_stop_cancels_what_runs_after_the_deadline(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_stop_cancels_calls_that_run_after_the_deadline(caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
         async with Works() as works:
             for key in (A, B, C):

@@ -232,7 +232,7 @@ def admission(running: tuple[Operator, Admission]) -> Admission:
 # ---- Reads.
 
 
-def test_what_the_cache_holds_decides_who_is_admitted(admission: Admission, operator: Operator) -> None:
+def test_the_cache_decides_which_objects_are_admitted(admission: Admission, operator: Operator) -> None:
     assert admission.refused({"for": "secret"}, needs="late") == (422, "There is no Secret 'late'")
     made = admission.create({"for": "secret"}, needs="ca")
     path = f"/api/v1/namespaces/{admission.namespace}/configmaps/{made['metadata']['name']}"
@@ -246,7 +246,7 @@ def test_what_the_cache_holds_decides_who_is_admitted(admission: Admission, oper
     admission.api.request("DELETE", path)
 
 
-def test_what_the_cache_holds_is_written_into_what_is_admitted(admission: Admission) -> None:
+def test_a_value_from_the_cache_is_written_into_the_admitted_object(admission: Admission) -> None:
     made = admission.create({"for": "pod"}, pod="web-1")
     assert made["metadata"]["labels"]["tier"] == "gold"
 
@@ -270,7 +270,7 @@ def test_reads_answer_as_in_any_handler(admission: Admission, how: str) -> None:
     )
 
 
-def test_what_is_not_held_is_fetched(admission: Admission) -> None:
+def test_an_object_not_held_is_fetched(admission: Admission) -> None:
     fetch = f"fetch('pods', 'db-1', namespace='{admission.namespace}')['metadata']['name']"
     assert admission.ask(f"cache.{fetch}", how="sync") == "db-1"
     assert (
@@ -282,7 +282,7 @@ def test_what_is_not_held_is_fetched(admission: Admission) -> None:
 
 
 @pytest.mark.parametrize("labels", [{"for": "pod"}, {"asks": "async"}])
-def test_what_the_filter_hides_is_a_refusal_that_says_so(
+def test_a_hidden_object_is_a_refusal_that_names_the_filter(
     admission: Admission, labels: dict[str, str]
 ) -> None:
     """Neither "there is no such pod", which would be a guess, nor "internal error"."""

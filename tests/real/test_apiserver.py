@@ -93,7 +93,7 @@ def test_an_error_has_the_status_and_the_body(real_api: ApiServer) -> None:
     assert caught.value.body["reason"] == "NotFound"
 
 
-def test_what_is_no_json_is_given_as_text(real_api: ApiServer) -> None:
+def test_an_answer_that_is_no_json_is_given_as_text(real_api: ApiServer) -> None:
     assert real_api.request("GET", "/readyz") == "ok"
 
 
@@ -211,7 +211,7 @@ def test_a_watch_that_the_server_ends_is_over(real_api: ApiServer) -> None:
         assert list(watch) == []
 
 
-def test_a_watch_that_ends_before_what_was_waited_for_is_an_error(real_api: ApiServer) -> None:
+def test_a_watch_that_ends_before_the_awaited_event_is_an_error(real_api: ApiServer) -> None:
     with (
         real_api.watch(configmaps(real_api.namespace()), query={"timeoutSeconds": 1}) as watch,
         pytest.raises(AssertionError, match="the watch ended before"),
@@ -437,7 +437,7 @@ def test_a_killed_etcd_comes_back_with_its_data(start_api: StartApi) -> None:
     assert names_in(server, namespace) == {"a", "b"}
 
 
-def test_what_runs_is_not_started_twice(real_api: ApiServer) -> None:
+def test_a_running_server_is_not_started_twice(real_api: ApiServer) -> None:
     with pytest.raises(RuntimeError, match="kube-apiserver runs already"):
         real_api.apiserver.start()
 

@@ -174,7 +174,7 @@ def test_a_pod_that_moves_from_branch_to_branch_is_never_absent_and_never_goes_b
             assert len(versions) > MOVES // 5, "it was seen on the move"
 
 
-def test_what_leaves_all_branches_is_gone_and_what_leaves_one_stays(
+def test_an_object_leaves_with_its_last_branch_and_stays_with_any_other(
     api: Cluster, shop: str, infra: str, tmp_path: Path
 ) -> None:
     create(api, shop, *(pod(name, app="web", tier="gold") for name in ("stays", "leaves", "is-deleted")))
@@ -282,7 +282,7 @@ def test_a_right_that_one_branch_lacks_spoils_its_reads_alone_and_once_granted_t
 # ---- Which namespaces.
 
 
-def test_all_namespaces_that_the_operator_is_run_for_are_kept_and_no_others(
+def test_all_namespaces_that_the_operator_is_run_for_are_cached_and_no_others(
     api: Cluster, shop: str, infra: str, tmp_path: Path
 ) -> None:
     other = api.namespace()

@@ -137,7 +137,7 @@ def test_an_operator_with_the_printed_rights_and_no_others_does_its_work(
         assert "may not" not in operator.log
 
 
-def test_check_counts_what_a_cache_of_the_same_filter_holds(cluster: Cluster, commands: Commands) -> None:
+def test_check_counts_the_objects_of_a_cache_of_the_same_filter(cluster: Cluster, commands: Commands) -> None:
     namespace = cluster.namespace()
     for number in range(7):
         create(cluster, namespace, "secrets", f"key-{number}", kind="key" if number % 2 else "lock")

@@ -15,7 +15,7 @@ from tests.real.proxy import Fault, Proxy
 from tests.real.test_skeleton import create, pod
 
 
-def test_6_when_a_kind_under_an_or_disappears_and_returns_only_what_is_gone_departs(
+def test_6_when_a_kind_under_an_or_returns_only_the_objects_that_are_gone_depart(
     api: Cluster,
 ) -> None:
     namespace = api.namespace()

@@ -128,7 +128,7 @@ def test_objects_are_applied_on_the_server(kubectl: Kubectl) -> None:
     assert kubectl(*applied, given=_foo("red")) == "foo.example.com/f serverside-applied"
 
 
-def test_what_was_applied_by_kubectl_itself_is_applied_on_the_server(kubectl: Kubectl) -> None:
+def test_an_object_applied_by_kubectl_itself_is_applied_on_the_server(kubectl: Kubectl) -> None:
     assert kubectl("apply", "-f", "-", given=_config_map("1")) == "configmap/m created"
     changed = kubectl("apply", "--server-side", "-f", "-", given=_config_map("2"))
     assert changed == "configmap/m serverside-applied"

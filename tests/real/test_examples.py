@@ -154,7 +154,9 @@ def custom(cluster: Cluster, namespace: str, plural: str, name: str, **body: Any
     return f"{path}/{name}"
 
 
-def test_01_a_failed_run_is_explained_and_a_retried_one_is_told_apart(cluster: Cluster, start: Start) -> None:
+def test_01_a_failed_run_is_explained_and_a_retried_one_is_distinguished(
+    cluster: Cluster, start: Start
+) -> None:
     namespace = cluster.namespace()
     paths = load(cluster, "01-job-observer", "sample.yaml", namespace)
     operator = start("01-job-observer", namespace)

@@ -142,7 +142,7 @@ def test_the_server_accepts_the_field_labels_of_the_table_and_no_others(
 @pytest.mark.aside
 @pytest.mark.since("1.36", "the table is that of Kubernetes 1.36")
 @pytest.mark.timeout(1800)  # Without Go's build cache, half of Kubernetes is compiled.
-def test_the_generated_table_is_what_the_generator_gives() -> None:
+def test_the_generated_table_is_the_output_of_the_generator() -> None:
     try:
         go = Go.find()
     except NoServer as reason:
@@ -394,7 +394,7 @@ def test_the_server_selects_by_the_values_of_the_table(api: ApiServer, kind: Kin
                 )
 
 
-def test_1_present_and_absent_are_what_the_server_selects(real_api: ApiServer) -> None:
+def test_1_present_and_absent_are_selected_as_by_the_server(real_api: ApiServer) -> None:
     namespace = real_api.namespace()
     path = path_of("", "v1", "pods", namespace)
     for name, node, labels in (("a", "node01", {"team": "x"}), ("b", "node01", {}), ("c", "", {"team": ""})):
@@ -489,7 +489,7 @@ def schema_of(**properties: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def test_custom_resources_are_selected_by_what_is_there_and_by_nothing_where_it_is_absent(
+def test_custom_resources_are_selected_by_present_values_and_by_nothing_where_absent(
     real_api: ApiServer,
 ) -> None:
     schema = schema_of(

@@ -211,7 +211,9 @@ def is_gone(api: Cluster, namespace: str, name: str) -> bool:
     return False
 
 
-def test_every_kind_of_handler_reads_what_it_has_waited_for(real_api: ApiServer, tmp_path: Path) -> None:
+def test_every_kind_of_handler_reads_the_caches_it_has_waited_for(
+    real_api: ApiServer, tmp_path: Path
+) -> None:
     port = free_port()
     options = [f"--liveness=http://127.0.0.1:{port}/healthz"]
     with running(real_api, tmp_path, KINDS, early="old", options=options) as (
@@ -246,7 +248,9 @@ def test_every_kind_of_handler_reads_what_it_has_waited_for(real_api: ApiServer,
         assert (operator.folder / "cleanup").read_text() == "web-1"
 
 
-def test_every_shape_of_handler_reads_what_it_has_waited_for(real_api: ApiServer, tmp_path: Path) -> None:
+def test_every_shape_of_handler_reads_the_caches_it_has_waited_for(
+    real_api: ApiServer, tmp_path: Path
+) -> None:
     with running(real_api, tmp_path, SHAPES) as (operator, proxy, fault, namespace):
         make(real_api, namespace, "new")
         wait_until(lambda: fault.hits > 2, "the cache tries in vain")

@@ -20,7 +20,7 @@ from tests.conftest import without_server
     [(merge_types.written, _merge_table), (known_fields.written, _known_fields)],
     ids=["merge table", "known fields"],
 )
-def test_the_generated_table_is_what_the_generator_gives(
+def test_the_generated_table_is_the_output_of_the_generator(
     written: Callable[..., str], table: ModuleType
 ) -> None:
     try:

@@ -31,7 +31,7 @@ def config(name: str, **labels: str) -> dict[str, Any]:
     }
 
 
-def test_16_a_plan_is_what_the_change_does(real_api: ApiServer) -> None:
+def test_16_a_plan_matches_the_change(real_api: ApiServer) -> None:
     async def main() -> None:
         namespace, user = real_api.namespace(), real_api.user()
         real_api.grant(user, [RULE], namespace)

@@ -178,7 +178,7 @@ def test_watches_that_overlap_are_listed_as_of_one_version_whatever_is_written_m
         pytest.param({}, 60.0, id="by the audit, before the first bookmark has come"),
     ],
 )
-def test_after_a_restore_caches_start_anew_loudly_and_readers_see_one_world_or_the_other(
+def test_after_a_restore_caches_start_anew_loudly_and_readers_see_no_mix_of_states(
     start_api: StartApi, caplog: pytest.LogCaptureFixture, flags: Mapping[str, str], audit_interval: float
 ) -> None:
     async def main(api: ApiServer) -> None:
@@ -347,7 +347,7 @@ def test_a_definition_that_is_deleted_makes_its_kind_missing_until_it_is_there_a
 # ---- Comparing with the server.
 
 
-def test_an_audit_goes_through_the_pages_of_what_the_server_had_at_the_caches_version(
+def test_an_audit_pages_through_the_servers_state_at_the_caches_version(
     real_api: ApiServer,
 ) -> None:
     async def main() -> None:

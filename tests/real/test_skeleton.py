@@ -159,7 +159,7 @@ def test_a_filter_of_namespaces_proves_absence_inside_and_excludes_the_rest(
     assert operator.ask(f"cache.get('pods', 'x', namespace='{other}', default=None)").error == "OutsideFilter"
 
 
-def test_a_list_is_complete_or_refused_and_held_is_what_there_is(stage: Stage, run: Run) -> None:
+def test_a_list_is_complete_or_refused_and_list_cached_is_as_held(stage: Stage, run: Run) -> None:
     api = stage.api
     namespace = api.namespace()
     create(api, namespace, pod("web-1", app="web"), pod("db-1", app="db"))

@@ -120,7 +120,7 @@ def test_the_choice_is_retried_while_the_server_is_down() -> None:
     run(main())
 
 
-def test_events_of_the_group_have_what_the_server_requires() -> None:
+def test_events_of_the_group_have_the_fields_the_server_requires() -> None:
     async def main() -> None:
         server = EventServer()
         async with recording(server, api=f"{GROUP}/v1") as events:

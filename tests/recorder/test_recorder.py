@@ -36,7 +36,7 @@ async def written(recorder: Recorder) -> None:
     await until(lambda: recorder.stats().waiting == 0)
 
 
-def test_an_event_is_written_with_what_is_known_of_its_object() -> None:
+def test_an_event_is_written_with_the_known_data_of_its_object() -> None:
     async def main() -> None:
         async with caching("app=web") as environment:
             recorder = Recorder("webapps", environment.cache, host="node-1")

@@ -207,7 +207,7 @@ def test_an_operator_that_was_restarted_continues_its_events() -> None:
     run(main())
 
 
-def test_what_comes_while_an_event_is_continued_is_counted() -> None:
+def test_an_occurrence_while_an_event_is_continued_is_counted() -> None:
     async def main() -> None:
         server = EventServer()
         async with recording(server) as events:
@@ -587,7 +587,7 @@ def test_a_loop_that_is_closed_does_not_disturb_handlers() -> None:
     assert outcomes(made[0]) == {"waiting": 1}
 
 
-def test_the_end_writes_what_waits() -> None:
+def test_the_end_writes_the_waiting_events() -> None:
     async def main() -> None:
         server = EventServer()
         events = make(server, Limits(burst=2))

@@ -53,7 +53,7 @@ def test_functions_and_the_log_get_events(caplog: pytest.LogCaptureFixture) -> N
     assert "An Event of webapps is lost, because it raised ValueError. It is counted as failed." in lines
 
 
-def test_what_the_task_of_a_recorder_calls_is_not_bound_to_the_run_that_has_started_it() -> None:
+def test_the_sink_of_a_recorder_is_not_bound_to_the_run_that_has_started_its_task() -> None:
     left: list[float] = []
 
     def note(_: Event) -> None:

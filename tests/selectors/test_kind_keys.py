@@ -66,7 +66,7 @@ def test_a_key_that_can_name_no_kind_is_refused_with_the_likely_one(key: Any, me
         "deploymets.v1.example.com",
     ],
 )
-def test_what_may_be_a_custom_resource_is_for_the_cluster_to_judge(key: str) -> None:
+def test_a_possible_custom_resource_is_for_the_cluster_to_judge(key: str) -> None:
     assert checked_key(key) == key
 
 
@@ -77,7 +77,7 @@ def test_a_resource_of_kopf_is_a_key() -> None:
         key_of(WRONG)
 
 
-def test_the_key_that_was_probably_meant_is_among_those_that_are_declared() -> None:
+def test_a_probable_key_is_suggested_from_those_that_are_declared() -> None:
     assert (
         "Did you mean 'example.com/v1/webapps'?"
         in not_declared("webapp", ["v1/pods", "example.com/v1/webapps"]).remedy

@@ -80,7 +80,7 @@ def test_objects_of_all_forms_have_a_key(obj: Any) -> None:
         ("web-1", "", ValueError, "For a cluster-scoped object, write: Key('web-1')"),
     ],
 )
-def test_a_key_that_no_object_can_have_is_refused_with_what_to_write(
+def test_a_key_that_no_object_can_have_is_refused_with_a_remedy(
     name: Any, namespace: Any, error: type[Exception], text: str
 ) -> None:
     with pytest.raises(error) as caught:
@@ -100,7 +100,7 @@ def test_20_a_key_takes_its_namespace_by_keyword() -> None:
     ("obj", "error"),
     [(("shop", "web-1"), TypeError), ("web-1", TypeError), ({}, ValueError), (1, ValueError)],
 )
-def test_what_has_no_name_has_no_key(obj: object, error: type[Exception]) -> None:
+def test_a_value_without_a_name_has_no_key(obj: object, error: type[Exception]) -> None:
     with pytest.raises(error, match=r"Key\.of\(\)"):
         Key.of(obj)
 

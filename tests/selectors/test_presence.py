@@ -59,7 +59,7 @@ def test_a_selector_of_a_dict_is_that_of_its_text() -> None:
     }
 
 
-def test_1_filters_and_reads_select_what_is_present_or_absent() -> None:
+def test_1_filters_and_reads_select_by_present_or_absent_labels() -> None:
     cache = FakeCache(PODS, {"v1/pods": MIXED})
     assert names(cache.list("pods", labels=MIXED)) == ["fits"] == names(cache.list_cached("pods"))
     cache = FakeCache(PODS, {"v1/pods": ""})

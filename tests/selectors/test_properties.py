@@ -102,7 +102,7 @@ def test_disjoint_is_symmetric(one: Selector | AnyOf, two: Selector | AnyOf) -> 
 
 @laws
 @given(filters, filters, objects)
-def test_what_is_covered_is_matched(
+def test_objects_of_covered_requests_match(
     declared: Selector | AnyOf, request: Selector | AnyOf, an_object: dict[str, Any]
 ) -> None:
     if request.matches(**an_object):
@@ -143,7 +143,7 @@ def test_the_narrowest_request_is_covered_and_nothing_new(
 
 @laws
 @given(filters)
-def test_what_contradicts_itself_is_covered_by_everything_and_selects_nothing(one: Selector | AnyOf) -> None:
+def test_a_contradiction_is_covered_by_everything_and_selects_nothing(one: Selector | AnyOf) -> None:
     nothing = Selector("a,!a")
     assert (
         (one.contradiction() is not None) == (nothing.covers(one).answer is Answer.YES) == one.disjoint(one)

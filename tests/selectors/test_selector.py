@@ -233,7 +233,7 @@ def test_an_or_may_be_written_as_texts() -> None:
     assert AnyOf([AnyOf(["a", "b"]), "c"]) == AnyOf(["a", "b", "c"])
 
 
-def test_copies_of_what_was_compared_are_the_same() -> None:
+def test_copies_of_a_compared_selector_are_the_same() -> None:
     declared = Selector("app=web", fields="spec.nodeName=n", names=["a"], namespaces=["x"])
     assert declared.covers(declared, kind="pods")
     for again in (pickle.loads(pickle.dumps(declared)), copy.deepcopy(declared)):  # Our own.
@@ -242,7 +242,7 @@ def test_copies_of_what_was_compared_are_the_same() -> None:
         assert again.covers(declared, kind="pods")
 
 
-def test_what_is_worked_out_once_is_kept_with_the_selector_for_each_kind() -> None:
+def test_the_box_of_a_selector_is_computed_once_for_each_kind() -> None:
     declared = Selector("app=web", namespaces=["x"])
     pods, nodes = find("pods"), find("nodes")
     assert declared.box(pods) is declared.box(pods)

@@ -27,7 +27,7 @@ def test_a_call_that_fits_returns_its_result() -> None:
         ({}, "It takes name, limit="),
     ],
 )
-def test_a_call_that_does_not_fit_names_what_is_meant_or_lists_the_arguments(
+def test_a_call_that_does_not_fit_names_the_likely_argument_or_lists_them_all(
     options: dict[str, Any], remedy: str
 ) -> None:
     names = [] if not options else ["pods"]

@@ -320,7 +320,7 @@ def test_a_field_that_the_server_fills_in_is_never_empty(kind: str, field: str) 
     assert Selector("x").covers(Selector(fields=f"{field}="), kind=kind), "nothing is so"
 
 
-def test_what_all_branches_fail_is_told_once() -> None:
+def test_a_term_that_all_branches_fail_is_shown_once() -> None:
     verdict = AnyOf([Selector("app=web,x"), Selector("app=web,y")]).covers(Selector("app=db"))
     assert verdict.witness is not None
     assert verdict.witness.fails == ("app=web", "app=web")
@@ -350,7 +350,7 @@ def test_a_verdict_is_of_its_question() -> None:
     assert verdict.kind.plural == "pods"
 
 
-def test_verdicts_and_witnesses_can_be_kept_in_sets_and_not_be_changed() -> None:
+def test_verdicts_and_witnesses_are_hashable_and_immutable() -> None:
     ask = Selector(fields="spec.hostNetwork=true")
     verdicts = {WEB.covers(ask, kind="pods"), WEB.covers(ask, kind="pods"), WEB.covers(Selector("app=web"))}
     assert len(verdicts) == 2
@@ -364,7 +364,7 @@ def test_verdicts_and_witnesses_can_be_kept_in_sets_and_not_be_changed() -> None
     assert pickle.loads(pickle.dumps(witness)) == witness
 
 
-def test_what_a_verdict_is_about_is_of_public_types() -> None:
+def test_the_selectors_of_a_verdict_are_of_public_types() -> None:
     public = vars(kopf_selectcache) | vars(kopf_selectcache.types)
     hints = typing.get_type_hints(Verdict, public)
     assert hints["filter"] == hints["request"] == Selector | AnyOf

@@ -65,7 +65,7 @@ def test_a_part_outside_of_metadata_is_refused_where_it_is_declared(options: Any
         ({"index": {"note": "metadata.annotations.note"}}, "web-1"),
     ],
 )
-def test_parts_of_the_metadata_are_kept_and_dropped_as_of_whole_objects(
+def test_keep_and_drop_apply_to_parts_of_the_metadata_as_to_whole_objects(
     options: Any, note: str | None
 ) -> None:
     cache = cache_of(**options)

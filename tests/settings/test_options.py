@@ -127,7 +127,7 @@ def test_values_are_texts_dicts_and_selectors_also_in_a_list_of_one(value: Any) 
         ("pods", Selector(names=["A_B"]), BadSelector),
     ],
 )
-def test_a_filter_that_cannot_be_meant_is_refused_where_it_is_assigned(
+def test_an_invalid_filter_is_refused_where_it_is_assigned(
     key: Any, value: Any, error: type[Exception]
 ) -> None:
     selectors = Selectors()
@@ -152,7 +152,7 @@ def test_a_kind_is_declared_once_and_found_by_each_of_its_names() -> None:
     assert repr(selectors) == "<selectors {}>"
 
 
-def test_what_is_in_use_cannot_be_changed_and_can_be_declared_again() -> None:
+def test_selectors_in_use_cannot_be_changed_and_can_be_declared_again() -> None:
     selectors = Selectors()
     selectors["pods"] = "app=web"
     with selectors.in_use(), selectors.in_use():
@@ -272,7 +272,7 @@ def test_an_option_that_does_not_exist_is_no_new_attribute() -> None:
         misspelt.page_limits = 5
 
 
-def test_what_is_assigned_comes_before_the_defaults_of_kopf() -> None:
+def test_an_assigned_option_comes_before_the_defaults_of_kopf() -> None:
     declared = SelectCacheSettings()
     assert declared.with_defaults(page_limit=7, idle_timeout=None).page_limit == 7
     declared.page_limit = 500
@@ -282,7 +282,7 @@ def test_what_is_assigned_comes_before_the_defaults_of_kopf() -> None:
 
 
 @pytest.mark.parametrize("given", [None, kopf.OperatorSettings().watching, kopf.OperatorSettings])
-def test_what_is_not_the_settings_of_an_operator_has_no_declarations(given: Any) -> None:
+def test_a_value_other_than_operator_settings_has_no_declarations(given: Any) -> None:
     with pytest.raises(DeclarationError):
         settings_of(given)
 
@@ -322,7 +322,7 @@ def test_several_kinds_can_be_declared_at_once() -> None:
     )
 
 
-def test_what_others_have_declared_is_declared_with_how_it_is_kept() -> None:
+def test_declarations_of_others_are_taken_over_with_all_their_options() -> None:
     theirs, ours = Selectors(), Selectors()
     theirs["v1/secrets"] = Cached(Selector(names=["a", "b"]), drop=["data"], share_watches=True)
     ours |= theirs
@@ -373,7 +373,7 @@ def test_other_ways_to_declare_are_checked_as_well(write: Callable[[Any], Any]) 
     assert not settings.selectors
 
 
-def test_a_declaration_of_any_size_is_told_of_in_a_few_lines() -> None:
+def test_a_declaration_of_any_size_is_reported_in_a_few_lines() -> None:
     long = ",".join(f"v{number}" for number in range(9_000))
     for value in (f"app in ({long}),!app", f"app in ({long}", {"app": "x" * 60_000}, [long]):
         with pytest.raises(DeclarationError) as info:

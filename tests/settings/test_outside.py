@@ -223,7 +223,7 @@ def test_outer_streams_count_among_the_streams() -> None:
         ("app=web", {"outside": "all"}),
     ],
 )
-def test_what_takes_too_many_streams_cannot_be_split(filter_: Any, options: Any) -> None:
+def test_a_filter_that_takes_too_many_streams_cannot_be_split(filter_: Any, options: Any) -> None:
     with pytest.raises(DeclarationError, match="outside"):
         Cached(filter_, **({"outside": "metadata"} | options))
 
@@ -258,7 +258,7 @@ def test_each_object_is_inside_outside_or_absent(filter_: Any) -> None:
     assert where_is(cache, "web-1") == "absent"
 
 
-def test_the_error_has_the_labels_and_those_that_are_wanted() -> None:
+def test_the_error_has_the_labels_and_those_that_the_filter_requires() -> None:
     with pytest.raises(OutsideFilter) as raised:
         cache_of("app=web,tier=gold").get("pods", "db-1", namespace="shop", default=None)
     error = raised.value
@@ -289,7 +289,7 @@ def test_the_error_has_the_labels_and_those_that_are_wanted() -> None:
         (Selector(fields="spec.nodeName=n1,metadata.name=x"), ("name=x",)),
     ],
 )
-def test_a_field_that_no_metadata_shows_is_wanted_if_the_labels_fit(
+def test_a_field_that_no_metadata_shows_is_required_if_the_labels_fit(
     filter_: Any, wanted: tuple[str, ...]
 ) -> None:
     with pytest.raises(OutsideFilter) as raised:
@@ -324,7 +324,7 @@ def test_objects_on_both_sides_are_counted_by_names_and_labels() -> None:
         on_both_sides(FakeCache([], {"v1/pods": "app=web"}), "pods")
 
 
-def test_hidden_objects_are_found_by_owner_and_labels_with_what_they_fail() -> None:
+def test_hidden_objects_are_found_by_owner_and_labels_with_the_terms_they_fail() -> None:
     cache = cache_of("app=web,tier!=old")
     owner = cache.get("pods", "web-1", namespace="shop")
     reference = {"apiVersion": "v1", "kind": "Pod", "name": "web-1", "uid": owner["metadata"]["uid"]}
@@ -413,7 +413,7 @@ def test_a_cache_is_split_and_joined_by_a_change() -> None:
     asyncio.run(main())
 
 
-def test_subscribers_see_what_enters_and_leaves_and_nothing_outside() -> None:
+def test_subscribers_see_entries_and_departures_and_nothing_outside() -> None:
     async def main() -> None:
         cache = cache_of()
         changes = cache.changes("pods", initial=False)

@@ -29,12 +29,12 @@ SECRET: dict[str, Any] = {
 # ---- What is declared.
 
 
-def test_what_cannot_be_dropped_is_refused_where_it_is_declared() -> None:
+def test_a_field_that_cannot_be_dropped_is_refused_where_it_is_declared() -> None:
     with pytest.raises(DeclarationError):
         Cached("app=web", drop=["metadata.uid"])
 
 
-def test_once_it_is_used_what_is_kept_cannot_be_changed() -> None:
+def test_a_projection_in_use_cannot_be_changed() -> None:
     select = Selectors()
     select["secrets"] = Cached("app=web", drop=["data"])
     with select.in_use():
@@ -46,7 +46,7 @@ def test_once_it_is_used_what_is_kept_cannot_be_changed() -> None:
 # ---- What is held.
 
 
-def test_a_filter_by_a_field_that_is_dropped_is_kept_to() -> None:
+def test_a_filter_by_a_field_that_is_dropped_still_applies() -> None:
     pods = [
         {
             "apiVersion": "v1",
@@ -80,7 +80,7 @@ def raising(obj: dict[str, Any]) -> dict[str, Any]:
     return obj
 
 
-def test_a_transform_that_fails_is_told_with_its_object_and_line_and_nothing_is_held_in_part() -> None:
+def test_a_failing_transform_names_its_object_and_line_and_nothing_is_held_in_part() -> None:
     with pytest.raises(Stalled) as info:
         FakeCache(
             [SECRET | {"metadata": SECRET["metadata"] | {"name": "bad"}}],
@@ -89,7 +89,7 @@ def test_a_transform_that_fails_is_told_with_its_object_and_line_and_nothing_is_
     assert CANARY not in str(info.value)
 
 
-def test_a_transform_is_not_called_with_what_is_not_declared() -> None:
+def test_a_transform_is_not_called_with_undeclared_objects() -> None:
     """Names that share a watch bring all others."""
     called = []
 
@@ -124,7 +124,7 @@ def test_a_cache_stalled_by_a_transform_says_so_for_as_long_as_it_fails() -> Non
     run(main())
 
 
-def test_what_the_server_answered_is_not_taken_for_no_answer_where_a_transform_fails() -> None:
+def test_an_answer_of_the_server_is_not_taken_for_no_answer_if_a_transform_fails() -> None:
     cache = FakeCache(
         [secret("good", app="web"), secret("bad", app="db")],
         {"v1/secrets": Cached("app=web", transform=raising)},
@@ -139,7 +139,7 @@ def test_what_the_server_answered_is_not_taken_for_no_answer_where_a_transform_f
         assert read(whole=True)
 
 
-def test_a_transform_that_fails_later_leaves_what_was_held_and_says_why_it_is_not_followed() -> None:
+def test_a_transform_that_fails_later_leaves_the_store_as_it_is_and_reports_why() -> None:
     async def main() -> None:
         cut = Cached("app=web", transform=raising)
         bad = listed("120", pod("a", "90", app="web"), pod("bad", "110", app="web"))

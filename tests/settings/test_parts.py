@@ -68,7 +68,7 @@ def test_reads_that_several_watches_answer_together_are_not_spoiled_by_one_that_
     run(main())
 
 
-def test_what_a_read_needs_is_as_new_as_its_own_watches_are() -> None:
+def test_the_state_for_a_read_is_as_new_as_its_own_watches() -> None:
     """The watches of the other namespace have not heard of anything for long."""
 
     async def main() -> None:
@@ -117,7 +117,7 @@ async def never() -> Any:
     await asyncio.Event().wait()
 
 
-def test_what_the_cluster_does_not_serve_is_missing_while_it_is_asked_about() -> None:
+def test_a_kind_that_is_not_served_is_missing_while_the_cluster_is_asked_about_it() -> None:
     async def main() -> None:
         async with caching(APART, secret("a", app="web"), secret("ca", "infra")) as environment:
             await environment.cache.wait_synced()

@@ -193,14 +193,14 @@ TABLE: list[tuple[str, Selector | AnyOf, list[str] | None, list[str]]] = [
 
 
 @each_row(("promise", "declared", "watched", "streams"), TABLE, ids=[row[0] for row in TABLE])
-def test_what_keeps_a_filter(
+def test_each_filter_has_its_streams(
     promise: str, declared: Selector | AnyOf, watched: list[str] | None, streams: list[str]
 ) -> None:
     assert written(plan(declared, PODS, namespaces=watched)) == streams, promise
 
 
 @each_row(("promise", "declared", "watched", "streams"), TABLE, ids=[row[0] for row in TABLE])
-def test_the_streams_hold_just_what_the_filter_does(
+def test_the_streams_hold_no_more_and_no_less_than_the_filter(
     promise: str, declared: Selector | AnyOf, watched: list[str] | None, streams: list[str]
 ) -> None:
     planned = plan(declared, PODS, namespaces=watched)
@@ -233,7 +233,7 @@ def test_cluster_scoped_kinds_are_not_confined() -> None:
     assert written(plan(Selector(fields="metadata.namespace="), VOLUMES)) == ["*"]
 
 
-def test_what_the_definition_does_not_tell_is_taken_as_it_is_written() -> None:
+def test_fields_that_the_definition_does_not_list_are_taken_as_written() -> None:
     assert written(plan(Selector(fields="metadata.namespace=a,spec.color=red"), WIDGETS)) == [
         "a?&spec.color=red"
     ]
@@ -250,7 +250,7 @@ def test_names_share_a_watch_only_where_that_is_declared() -> None:
     ]
 
 
-def test_what_is_needless_is_told() -> None:
+def test_a_needless_branch_is_reported() -> None:
     planned = plan(either("app=web,tier=gold", Selector(names=["x"]), "app=web"), PODS)
     assert planned.needless == (Selector("app=web,tier=gold"),)
     assert plan(either("app=web", "app=db"), PODS).needless == ()
@@ -396,7 +396,7 @@ def test_the_keys_of_all_others_exclude_the_named_ones() -> None:
     assert not stream.keys.complete
 
 
-def test_a_hundred_streams_are_kept_and_what_folds_counts_once() -> None:
+def test_a_hundred_streams_are_allowed_and_folded_ones_count_once() -> None:
     assert len(plan(Selector(names=[f"n-{number}" for number in range(100)]), PODS).streams) == MOST_STREAMS
     assert (
         len(plan(Selector("app=web"), PODS, namespaces=[f"n-{number}" for number in range(100)]).streams)
@@ -427,7 +427,7 @@ def test_a_hundred_streams_are_kept_and_what_folds_counts_once() -> None:
         ),
     ],
 )
-def test_what_contradicts_itself_is_refused(
+def test_a_contradiction_is_refused(
     declared: Selector | AnyOf, of: Resource, watched: list[str] | None, what: str
 ) -> None:
     with pytest.raises(ConflictingSelectors, match=what):

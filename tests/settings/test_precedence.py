@@ -174,7 +174,7 @@ def test_each_namespace_has_its_own_levels() -> None:
     ]
 
 
-def test_each_branch_inherits_what_it_leaves_unset() -> None:
+def test_each_branch_inherits_the_parts_it_leaves_unset() -> None:
     settings = SelectCacheSettings()
     settings.defaults.labels = "team=a"
     settings.defaults.namespaces = ["shop"]
@@ -403,7 +403,7 @@ def mask(key: str, obj: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("transform", [partial(mask, "hunter2"), Mask("hunter2")])
-def test_what_a_transform_is_bound_to_is_not_shown(transform: Any) -> None:
+def test_arguments_bound_to_a_transform_are_not_shown(transform: Any) -> None:
     settings = kopf.OperatorSettings()
     ours = settings_of(settings)
     ours.defaults.transform = transform

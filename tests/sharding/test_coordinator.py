@@ -203,7 +203,7 @@ def test_a_replica_that_is_refused_can_leave() -> None:
 
 
 @pytest.mark.parametrize("change", ["delete", "edit"])
-def test_what_keeps_a_replica_from_going_on_is_a_warning(
+def test_the_reason_why_a_replica_cannot_go_on_is_a_warning(
     change: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", logger="kopf_selectcache")
@@ -249,7 +249,7 @@ def test_a_replica_that_slept_for_an_hour_writes_nothing_and_begins_anew() -> No
     run(main())
 
 
-def test_missing_permissions_are_told_once_and_nothing_is_handled(caplog: pytest.LogCaptureFixture) -> None:
+def test_missing_permissions_are_logged_once_and_nothing_is_handled(caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
         async with fleet() as replicas:
             token = replicas.cluster.user("nobody", [])
@@ -279,7 +279,7 @@ def test_three_replicas_send_few_requests() -> None:
     run(main())
 
 
-def test_a_bug_ends_what_a_replica_does_and_it_joins_again_under_another_identity(
+def test_a_bug_ends_a_replicas_work_and_it_joins_again_under_another_identity(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def main() -> None:
@@ -332,7 +332,7 @@ def test_answers_that_make_no_sense_end_no_replica(answer: bytes) -> None:
     run(main())
 
 
-def test_ranges_that_stay_without_an_owner_are_told_once_and_once_that_all_have_one(
+def test_ranges_that_stay_unowned_are_logged_once_and_once_that_all_have_an_owner(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -369,7 +369,7 @@ def test_ranges_that_stay_without_an_owner_are_told_once_and_once_that_all_have_
     run(main())
 
 
-def test_a_range_is_handled_once_the_caches_have_what_its_last_owner_wrote() -> None:
+def test_a_range_is_handled_once_the_caches_have_the_writes_of_its_last_owner() -> None:
     async def main() -> None:
         async with fleet() as replicas:
             replica, reached, versions = replicas.start("a"), asyncio.Event(), list[str]()
@@ -475,7 +475,7 @@ def test_ranges_whose_caches_do_not_come_on_wait_for_some_time_and_have_no_owner
     assert "All ranges of webapps have an owner again" in caplog.text
 
 
-def test_a_list_that_is_refused_is_told_and_keeps_ranges_waiting_for_some_time_only(
+def test_a_list_that_is_refused_is_logged_and_delays_ranges_for_some_time_only(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def main() -> None:

@@ -281,7 +281,7 @@ def test_a_namespace_that_appears_is_cached_by_the_replica_of_its_range() -> Non
     ],
     ids=lambda given: str(given)[:40],
 )
-def test_two_replicas_have_what_the_filter_selects_and_nothing_twice(
+def test_two_replicas_together_have_all_the_filter_selects_and_nothing_twice(
     declared: Any, wanted: list[str] | None
 ) -> None:
     async def main() -> None:
@@ -408,7 +408,7 @@ def test_an_operator_of_some_namespaces_divides_these() -> None:
     run(main())
 
 
-def test_a_replica_without_ranges_has_nothing_and_reads_of_what_is_cached_say_so() -> None:
+def test_a_replica_without_ranges_has_nothing_and_reads_of_its_cache_say_so() -> None:
     async def main() -> None:
         async with populated() as cluster, replica(cluster) as one:
             one.shards.cool(range(64))
@@ -425,7 +425,7 @@ def test_a_replica_without_ranges_has_nothing_and_reads_of_what_is_cached_say_so
     run(main())
 
 
-def test_a_namespace_that_does_not_exist_is_said_to_be_absent() -> None:
+def test_a_namespace_that_does_not_exist_is_reported_as_absent() -> None:
     async def main() -> None:
         async with populated() as cluster, replica(cluster) as one:
             with pytest.raises(OutsideFilter, match="there is no namespace 'absent'"):

@@ -99,7 +99,7 @@ def test_without_handlers_all_kinds_are_whole() -> None:
     assert not division_of("v1/secrets", Cached(EVERYTHING), "namespace", None).is_divided
 
 
-def test_what_has_no_namespaces_cannot_be_divided() -> None:
+def test_a_kind_without_namespaces_cannot_be_divided() -> None:
     select = SelectCacheSettings().selectors
     with pytest.raises(DeclarationError, match="nodes are cluster-scoped"):
         select["v1/nodes"] = Cached(EVERYTHING, sharded=True)

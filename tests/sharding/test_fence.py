@@ -270,7 +270,7 @@ def test_an_answered_write_keeps_no_range_from_being_clean() -> None:
     run(main())
 
 
-def test_what_a_handler_starts_for_all_keys_is_not_bound_to_its_own() -> None:
+def test_work_that_a_handler_starts_for_all_keys_is_not_bound_to_its_key() -> None:
     """A cache whose filter it changes goes on after its range has moved."""
     registry, lines, left = kopf.OperatorRegistry(), list[str](), dict[str, float]()
 

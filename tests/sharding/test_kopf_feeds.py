@@ -103,7 +103,7 @@ def test_ranges_that_come_together_cost_one_list() -> None:
     run(main())
 
 
-def test_only_what_comes_is_told_as_listed_and_of_the_rest_what_has_changed() -> None:
+def test_a_new_range_is_listed_and_of_the_others_only_changes_arrive() -> None:
     async def main() -> None:
         async with taking() as (replica, watch, taken, _):
             spaces = {SPACE, "other"}
@@ -159,7 +159,7 @@ def test_a_range_that_goes_during_a_list_is_not_taken_for_deleted() -> None:
 
 
 @pytest.mark.parametrize("is_deleted", [True, False])
-def test_what_waits_for_kopf_when_its_range_goes_is_not_told(*, is_deleted: bool) -> None:
+def test_events_that_wait_for_kopf_when_their_range_goes_are_dropped(*, is_deleted: bool) -> None:
     async def main() -> None:
         async with moved(kopf.OperatorRegistry(), "fed", "x") as replica:
             taken = Taken(replica, Watch())
@@ -203,7 +203,7 @@ def test_an_event_that_comes_with_a_range_is_left_to_the_list() -> None:
     run(main())
 
 
-def test_kopf_takes_objects_that_lack_what_they_must_have() -> None:
+def test_kopf_takes_objects_that_lack_required_fields() -> None:
     async def main() -> None:
         async with taking() as (_, watch, taken, _task):
             watch.lists(obj("x"))
@@ -228,7 +228,7 @@ def test_an_end_of_kopfs_own_watch_is_the_end_of_the_events(end: Exception | Non
     run(main())
 
 
-def test_without_caches_nobody_knows_what_other_replicas_do_and_kopf_gets_no_events() -> None:
+def test_without_caches_other_replicas_are_unknown_and_kopf_gets_no_events() -> None:
     def broken(*_: object, **__: object) -> Any:
         raise ZeroDivisionError
 
@@ -250,7 +250,7 @@ def test_without_caches_nobody_knows_what_other_replicas_do_and_kopf_gets_no_eve
     run(main())
 
 
-def test_objects_that_are_listed_when_their_range_goes_are_not_told() -> None:
+def test_objects_that_are_listed_when_their_range_goes_are_not_delivered() -> None:
     async def main() -> None:
         async with moved(kopf.OperatorRegistry(), "fed", "x", "y") as replica:
             taken = Taken(replica, Watch())

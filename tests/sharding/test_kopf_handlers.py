@@ -338,7 +338,7 @@ def test_a_handler_that_sleeps_for_a_retry_holds_no_range() -> None:
 
 
 @pytest.mark.parametrize("kind", ["handler", "daemon"])
-def test_what_does_not_end_in_time_is_cancelled_and_the_object_is_handled_later(
+def test_a_handler_that_exceeds_its_time_is_cancelled_and_its_object_handled_later(
     kind: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -378,7 +378,7 @@ def test_what_does_not_end_in_time_is_cancelled_and_the_object_is_handled_later(
     assert (told in caplog.messages) is (kind == "handler")
 
 
-def test_an_operator_that_ends_cancels_what_runs() -> None:
+def test_an_operator_that_ends_cancels_running_handlers() -> None:
     registry, begun, lines = kopf.OperatorRegistry(), asyncio.Event(), list[str]()
 
     @kopf.on.event("configmaps", registry=registry)
@@ -466,7 +466,7 @@ def test_a_daemon_begins_anew_once_the_one_of_an_earlier_term_has_ended() -> Non
     run(main())
 
 
-def test_what_the_replicas_write_is_left_to_them() -> None:
+def test_objects_that_replicas_write_are_left_to_them() -> None:
     """Else Kopf and the replicas would write the same ConfigMap in turn, for ever."""
     calls = Calls()
 
@@ -557,7 +557,7 @@ def test_the_handlers_of_a_divided_cache_are_fed_from_it(namespaces: list[str] |
     run(main())
 
 
-def test_what_waits_behind_a_thread_that_outlives_its_range_is_dropped() -> None:
+def test_events_behind_a_thread_that_outlives_its_range_are_dropped() -> None:
     registry, lines = kopf.OperatorRegistry(), list[tuple[str | None, str]]()
     begun, end = threading.Event(), threading.Event()
 

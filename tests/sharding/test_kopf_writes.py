@@ -89,7 +89,7 @@ def writes_to(cluster: EmbeddedCluster) -> list[Asked]:
     return [each for each in cluster.requests if each.name == "x" and each.verb == "patch"]
 
 
-def test_each_write_of_kopf_has_the_time_that_is_left_and_says_who_sends_it() -> None:
+def test_each_write_of_kopf_has_the_time_that_is_left_and_names_its_sender() -> None:
     def finalize(body: Any) -> None:
         body["metadata"]["finalizers"] = ["example.com/mine"]
         body.setdefault("status", {})["message"] = "seen"
@@ -176,7 +176,7 @@ def test_a_refusal_is_an_answer_to_kopf(code: int) -> None:
     run(main())
 
 
-def test_what_never_reached_a_server_is_not_waited_for() -> None:
+def test_a_write_that_never_reached_a_server_is_not_awaited() -> None:
     async def main() -> None:
         async with served() as (_, settings):
             settings.networking.error_backoffs = []
@@ -322,7 +322,7 @@ def test_all_requests_of_kopf_are_sent_by_one_function() -> None:
         assert "await request(" in inspect.getsource(each), ADVICE
 
 
-def test_kopf_looks_up_at_each_call_what_is_wrapped() -> None:
+def test_kopf_looks_up_wrapped_functions_at_each_call() -> None:
     posting, admission = _kopf.posting, _kopf.admission
     posts = (posting.event, posting.info, posting.warn, posting.exception, posting.K8sPoster.emit)
     managers = (admission.validating_configuration_manager, admission.mutating_configuration_manager)

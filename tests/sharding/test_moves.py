@@ -99,7 +99,7 @@ def told(*, initial: bool = True) -> tuple[kopf.OperatorRegistry, list[str]]:
     return registry, lines
 
 
-def test_an_object_that_departs_while_its_range_is_warm_is_told_to_the_new_owner() -> None:
+def test_a_new_owner_learns_of_an_object_that_departed_while_its_range_was_warm() -> None:
     registry, lines = told()
 
     async def main() -> None:
@@ -122,7 +122,7 @@ def test_an_object_that_departs_while_its_range_is_warm_is_told_to_the_new_owner
     run(main())
 
 
-def test_what_departs_while_a_range_is_warm_is_forgotten_once_it_is_cooled() -> None:
+def test_a_departure_while_a_range_is_warm_is_forgotten_once_it_is_cooled() -> None:
     registry, lines = told()
 
     async def main() -> None:
@@ -143,7 +143,7 @@ def test_what_departs_while_a_range_is_warm_is_forgotten_once_it_is_cooled() -> 
     run(main())
 
 
-def test_a_change_of_a_warm_range_is_told_to_a_handler_that_is_not_told_of_what_is_there() -> None:
+def test_a_change_of_a_warm_range_reaches_a_handler_that_skips_existing_objects() -> None:
     registry, lines = told(initial=False)
 
     async def main() -> None:
@@ -191,7 +191,7 @@ def test_a_range_is_run_although_the_names_of_kinds_are_not_known() -> None:
     run(main())
 
 
-def test_what_is_kept_of_an_object_is_dropped_with_its_range() -> None:
+def test_the_state_of_an_object_is_dropped_with_its_range() -> None:
     registry, memos, lines = kopf.OperatorRegistry(), list[Any](), list[str]()
 
     @selectcache.reconcile("configmaps", registry=registry)
@@ -225,7 +225,7 @@ def test_what_is_kept_of_an_object_is_dropped_with_its_range() -> None:
     run(main())
 
 
-def test_a_new_owner_sees_what_the_previous_one_has_written_before_it_writes() -> None:
+def test_a_new_owner_sees_the_writes_of_the_previous_one_before_it_writes() -> None:
     handled = list[str]()
 
     def replica(name: str) -> tuple[kopf.OperatorRegistry, Callable[[kopf.OperatorSettings], None]]:
@@ -341,7 +341,7 @@ def test_a_cache_that_is_removed_meanwhile_keeps_no_range_waiting() -> None:
     run(main())
 
 
-def test_what_comes_and_goes_with_a_range_is_no_change_of_its_objects() -> None:
+def test_objects_that_come_and_go_with_a_range_have_not_changed() -> None:
     registry, lines = told(initial=False)
 
     async def main() -> None:
@@ -362,7 +362,7 @@ def test_what_comes_and_goes_with_a_range_is_no_change_of_its_objects() -> None:
     run(main())
 
 
-def test_what_a_channel_sends_for_a_key_of_another_replica_is_told_once(
+def test_a_message_of_a_channel_for_a_key_of_another_replica_is_logged_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level("INFO", logger="kopf_selectcache")

@@ -60,7 +60,7 @@ def test_the_answer_is_200_while_there_is_no_problem() -> None:
     run(main())
 
 
-def test_a_port_that_is_in_use_is_told_and_the_replica_goes_on(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_port_that_is_in_use_is_logged_and_the_replica_goes_on(caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
         port = free_port()
         async with readiness(port, lambda: "", LOGGER), readiness(port, lambda: "of the second", LOGGER):

@@ -45,7 +45,7 @@ from .processes import configmap, lease
         ({"ready_port": "8081"}, "ready_port='8081'"),
     ],
 )
-def test_what_makes_no_sense_is_refused_where_it_is_given(given: dict[str, Any], said: str) -> None:
+def test_a_senseless_option_is_refused_where_it_is_given(given: dict[str, Any], said: str) -> None:
     with pytest.raises(DeclarationError) as caught:
         Sharding(**given)
     assert said in str(caught.value)
@@ -169,7 +169,7 @@ def test_a_lease_that_nobody_needs_is_deleted_as_it_was_read() -> None:
     run(main())
 
 
-def test_a_replica_that_ends_gives_up_what_it_prepares() -> None:
+def test_a_replica_that_ends_gives_up_its_preparations() -> None:
     async def main() -> None:
         async with fleet() as replicas:
             replica, ended = replicas.start("a"), asyncio.Event()

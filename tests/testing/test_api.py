@@ -25,14 +25,14 @@ def test_a_wrong_token_is_unauthorized_whatever_is_asked(api: Asked) -> None:
         assert (status["code"], status["reason"], status["message"]) == (401, "Unauthorized", "Unauthorized")
 
 
-def test_rights_come_before_what_there_is(api: Asked) -> None:
+def test_rights_are_checked_before_existence(api: Asked) -> None:
     api.api.users.add(JOE, User("joe"))
     for path in (MAPS, "/api/v1/nothing", "/apis/example.com/v1/nothing", "/nothing"):
         status = api.refused("GET", path, token=JOE)
         assert (status["code"], status["reason"]) == (403, "Forbidden")
 
 
-def test_rights_come_before_what_is_wrong_with_the_request(api: Asked) -> None:
+def test_rights_are_checked_before_errors_in_the_request(api: Asked) -> None:
     api.api.users.add(JOE, User("joe"))
     assert api.refused("GET", MAPS, token=JOE, query={"limit": "x"})["code"] == 403
     assert api.refused("POST", MAPS, b"{", token=JOE)["code"] == 403
@@ -79,7 +79,7 @@ def test_it_says_which_version_it_does_as(api: Asked) -> None:
     assert (version["major"], version["minor"], version["gitVersion"]) == ("1", "36", "v1.36.3")
 
 
-def test_its_root_lists_what_can_be_asked_for(api: Asked) -> None:
+def test_its_root_lists_the_available_paths(api: Asked) -> None:
     api.define()
     paths = api.get("/")["paths"]
     assert {
@@ -94,7 +94,7 @@ def test_its_root_lists_what_can_be_asked_for(api: Asked) -> None:
 
 
 @pytest.mark.parametrize("path", ["/api", "/apis/apps/v1", MAPS, f"{MAPS}/a", f"{MAPS}/none"])
-def test_what_it_answers_is_a_line(api: Asked, path: str) -> None:
+def test_each_answer_is_a_single_line(api: Asked, path: str) -> None:
     api.create("a")
     body = api.ask("GET", path).body
     assert (body[-2:], body.count(b"\n")) == (b"}\n", 1)
@@ -120,7 +120,7 @@ def test_it_can_be_discovered(api: Asked) -> None:
         "/apis/apps/v9/deployments",
     ],
 )
-def test_what_is_not_served_is_not_found(api: Asked, path: str) -> None:
+def test_an_unserved_resource_is_not_found(api: Asked, path: str) -> None:
     status = api.refused("GET", path)
     assert (status["code"], status["reason"], status["message"], status["details"]) == (
         404,
@@ -131,7 +131,7 @@ def test_what_is_not_served_is_not_found(api: Asked, path: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["/nothing", "/livez/nothing", "/apis/example.com/v1/nothing"])
-def test_what_nobody_feels_responsible_for_is_plainly_not_found(api: Asked, path: str) -> None:
+def test_a_path_of_no_known_api_is_plainly_not_found(api: Asked, path: str) -> None:
     answer = api.ask("GET", path)
     assert (answer.code, answer.body, answer.content_type) == (
         404,
@@ -178,7 +178,7 @@ def test_methods_without_sense_are_not_allowed(api: Asked, method: str, path: st
         "/api/v1/watch/pods",
     ],
 )
-def test_what_only_a_cluster_has_is_said_to_be_missing(api: Asked, path: str) -> None:
+def test_a_feature_of_real_clusters_is_reported_as_missing(api: Asked, path: str) -> None:
     status = api.refused("GET", path)
     assert (status["code"], status["reason"]) == (501, "NotImplemented")
     assert status["message"].startswith("the embedded API server does not have ")
@@ -255,7 +255,7 @@ def test_an_object_that_is_held_is_shown_with_the_time_of_its_deletion(api: Aske
         ({}, {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Orphan"}),
     ],
 )
-def test_how_to_delete_is_said_in_the_query_or_in_the_body(
+def test_options_of_a_deletion_come_in_the_query_or_in_the_body(
     api: Asked, query: dict[str, str], body: object
 ) -> None:
     api.create("a")
@@ -279,7 +279,7 @@ def test_many_are_deleted_as_they_are_listed(api: Asked) -> None:
     assert names(api.get(MAPS)) == ["c"]
 
 
-def test_a_limit_limits_what_is_deleted(api: Asked) -> None:
+def test_a_limit_limits_the_number_of_deletions(api: Asked) -> None:
     api.create("a", "b")
     assert names(read(api.ask("DELETE", MAPS, query={"limit": 1}))) == ["a"]
     assert names(api.get(MAPS)) == ["b"]
@@ -296,7 +296,7 @@ def test_a_limit_limits_what_is_deleted(api: Asked) -> None:
         ("DELETE", MAPS, None, {"dryRun": "All"}),
     ],
 )
-def test_nothing_is_kept_of_what_is_tried(
+def test_a_dry_run_stores_nothing(
     api: Asked, method: str, path: str, body: object, query: dict[str, str]
 ) -> None:
     version = api.create("a")

@@ -76,7 +76,7 @@ def test_events_of_the_newer_group_cannot_be_applied() -> None:
     assert caught.value.code == 501
 
 
-def test_items_without_keys_are_told_apart_by_their_values() -> None:
+def test_items_without_keys_are_distinguished_by_their_values() -> None:
     """The server has none of them, as it validates the fields of built-in kinds."""
     store = Store()
     spec = {"template": {"spec": {"containers": [{"image": "i"}, "text"]}}}

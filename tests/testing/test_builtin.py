@@ -32,7 +32,7 @@ def test_kinds_are_served_under_their_names(
     assert (served.singular, served.short_names, served.namespaced) == (singular, short, namespaced)
 
 
-def test_both_groups_of_events_are_kept_in_one_place() -> None:
+def test_both_groups_of_events_share_one_table() -> None:
     assert STORE.kind("events").table == STORE.kind("events.events.k8s.io").table
     tables = [served.table for served in STORE.kinds]
     assert len(tables) == len(set(tables)) + 1
@@ -157,7 +157,7 @@ def cells(kind: str, obj: dict[str, Any]) -> dict[str, Any]:
         ),
     ],
 )
-def test_columns_of_common_kinds_show_what_kubectl_shows(
+def test_columns_of_common_kinds_are_those_of_kubectl(
     kind: str, obj: dict[str, Any], expected: dict[str, Any]
 ) -> None:
     assert cells(kind, obj) == expected

@@ -89,7 +89,7 @@ class TestItsLife:
         assert all(now <= then for now, then in zip(left(), before, strict=True))
         assert list(tmp_path.iterdir()) == []
 
-    def test_without_the_extra_it_says_what_to_install_and_leaves_nothing_behind(
+    def test_without_the_extra_it_says_how_to_install_it_and_leaves_nothing_behind(
         self,
         tmp_path: Path,
         monkeypatch: pytest.MonkeyPatch,
@@ -144,11 +144,11 @@ class TestItsLife:
         watch.close()
         client.close()
 
-    def test_what_a_test_raises_comes_through(self) -> None:
+    def test_an_error_of_a_test_comes_through(self) -> None:
         with pytest.raises(ZeroDivisionError), EmbeddedCluster(tls=False).in_thread():
             raise ZeroDivisionError
 
-    def test_a_port_that_is_taken_is_told(self, cluster: EmbeddedCluster) -> None:
+    def test_a_port_that_is_taken_raises_oserror(self, cluster: EmbeddedCluster) -> None:
         with (
             pytest.raises(OSError) as caught,
             EmbeddedCluster(tls=False, port=cluster.port).in_thread(),
@@ -157,7 +157,7 @@ class TestItsLife:
         assert caught.value.errno == errno.EADDRINUSE
 
     @each_row("port", [65536, -1, True, "8080"])
-    def test_what_is_no_port_is_told_at_once(self, port: Any) -> None:
+    def test_an_invalid_port_is_refused_at_once(self, port: Any) -> None:
         with pytest.raises(ValueError):
             EmbeddedCluster(port=port)
         with EmbeddedCluster(tls=False).in_thread() as cluster:
@@ -186,7 +186,7 @@ class TestItsLife:
         gc.collect()
         assert [str(warning.message) for warning in recwarn] == []
 
-    def test_what_needs_it_to_run_says_so(self) -> None:
+    def test_a_call_that_needs_it_to_run_says_so(self) -> None:
         cluster = EmbeddedCluster()
         with pytest.raises(RuntimeError):
             cluster.stop_listening()
@@ -243,7 +243,7 @@ class TestHowToGetThere:
         config = json.loads(cluster.kubeconfig(tmp_path / "config").read_text())
         assert config["clusters"][0]["cluster"] == {"server": cluster.url}
 
-    def test_a_client_that_does_not_trust_the_authority_is_no_trouble(self) -> None:
+    def test_a_client_that_does_not_trust_the_authority_does_no_harm(self) -> None:
         with EmbeddedCluster().in_thread() as cluster:
             with socket.create_connection(("127.0.0.1", cluster.port)) as plain:
                 plain.sendall(b"GET / HTTP/1.1\r\n\r\n")
@@ -288,7 +288,7 @@ class TestObjects:
             cluster.create({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "a"}})
         assert caught.value.code == 404
 
-    def test_what_its_node_would_have_to_end_is_gone_at_once_without_grace(
+    def test_a_pod_that_its_node_would_have_to_end_is_gone_at_once_without_grace(
         self, cluster: EmbeddedCluster, client: Served
     ) -> None:
         cluster.create({**pod("a"), "spec": {**pod("a")["spec"], "nodeName": "node01"}})
@@ -301,7 +301,7 @@ class TestObjects:
         assert client.names() == []
 
     @pytest.mark.parametrize("given", ["pods", [pod("a")], None])
-    def test_what_is_no_object_is_refused(self, cluster: EmbeddedCluster, given: Any) -> None:
+    def test_a_body_that_is_no_object_is_refused(self, cluster: EmbeddedCluster, given: Any) -> None:
         tries: list[Callable[[], object]] = [
             lambda: cluster.get(given),
             lambda: cluster.create(given),
@@ -322,7 +322,7 @@ class TestObjects:
         with pytest.raises(TypeError):
             cluster.apply(cast("Any", pod("a")))
 
-    def test_all_objects_are_never_meant_by_an_object_without_a_name(
+    def test_an_object_without_a_name_never_stands_for_all_objects(
         self, cluster: EmbeddedCluster, client: Served
     ) -> None:
         cluster.create(pod("a"))
@@ -330,7 +330,7 @@ class TestObjects:
             cluster.delete({"apiVersion": "v1", "kind": "Pod"})
         assert client.names() == ["a"]
 
-    def test_watches_see_what_is_done_without_http(self, cluster: EmbeddedCluster, client: Served) -> None:
+    def test_watches_see_writes_without_http(self, cluster: EmbeddedCluster, client: Served) -> None:
         with client.watch(PODS, query=FOLLOWED) as watch:
             cluster.create(pod("a"))
             assert told(watch, 1) == [("ADDED", "a")]
@@ -345,7 +345,7 @@ class TestObjects:
         again = cluster.apply(text.replace("red", "blue"))
         assert again[1]["data"] == {"color": "blue"}
 
-    def test_what_is_applied_again_keeps_what_others_have_added(self, cluster: EmbeddedCluster) -> None:
+    def test_an_object_applied_again_retains_additions_of_others(self, cluster: EmbeddedCluster) -> None:
         text = (
             "{apiVersion: v1, kind: ConfigMap, metadata: {name: a, labels: {app: web}}, data: {color: red}}"
         )
@@ -373,7 +373,7 @@ class TestObjects:
         (tmp_path / "b.yaml").write_text(json.dumps(pod("b")))
         assert [made["metadata"]["name"] for made in cluster.apply(tmp_path)] == ["a", "b"]
 
-    def test_a_user_may_what_the_rules_say_and_can_be_locked_out(self, cluster: EmbeddedCluster) -> None:
+    def test_a_user_has_the_rights_of_the_rules_and_can_be_locked_out(self, cluster: EmbeddedCluster) -> None:
         cluster.namespace("team")
         token = cluster.user(
             "ann", [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}], namespace="team"
@@ -423,7 +423,7 @@ class TestObjects:
         role = cluster.get({"kind": "ClusterRole", "metadata": {"name": "user-ann"}})
         assert role["rules"] == [{part: list(words) for part, words in rule.items()}]
 
-    def test_a_user_who_is_there_gets_one_more_token_and_other_rules(self, cluster: EmbeddedCluster) -> None:
+    def test_an_existing_user_gets_one_more_token_and_other_rules(self, cluster: EmbeddedCluster) -> None:
         first = cluster.user("ann", [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}])
         second = cluster.user("ann", [{"apiGroups": [""], "resources": ["secrets"], "verbs": ["list"]}])
         for token in (first, second):
@@ -434,7 +434,7 @@ class TestObjects:
 
 
 class TestWaiting:
-    def test_it_is_over_when_the_object_has_become_what_is_waited_for(self, cluster: EmbeddedCluster) -> None:
+    def test_a_wait_ends_when_the_object_meets_the_condition(self, cluster: EmbeddedCluster) -> None:
         # Each look is followed by a change: it takes one to be looked at again.
         changes: Iterator[Callable[[], object]] = iter(
             [
@@ -471,7 +471,7 @@ class TestWaiting:
             ([], {"kind": "Widget", "metadata": {"name": "a", "namespace": "shop"}}),
         ],
     )
-    def test_a_wait_for_what_does_not_come_has_an_end(
+    def test_a_wait_for_something_that_never_comes_has_an_end(
         self, cluster: EmbeddedCluster, existing: list[dict[str, Any]], awaited: dict[str, Any]
     ) -> None:
         cluster.create(*existing)
@@ -489,7 +489,7 @@ class TestWaiting:
         with pytest.raises(Exception, match="Widget"):
             cluster.wait_deleted({"kind": "Widget", "metadata": {"name": "a"}})
 
-    def test_a_long_status_is_clipped_and_no_data_is_told(self, cluster: EmbeddedCluster) -> None:
+    def test_a_long_status_is_clipped_and_no_data_is_shown(self, cluster: EmbeddedCluster) -> None:
         secret = {
             "kind": "Secret",
             "metadata": {"name": "a"},

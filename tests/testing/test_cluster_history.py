@@ -13,7 +13,7 @@ from tests.apiserver.cluster import Cluster
 from .serving import FOLLOWED, PODS, Served, pod
 
 
-def test_what_is_compacted_is_gone(cluster: EmbeddedCluster, client: Served) -> None:
+def test_a_compacted_version_is_gone(cluster: EmbeddedCluster, client: Served) -> None:
     before = cluster.version
     cluster.create(pod("a"))
     assert cluster.compact() == cluster.version

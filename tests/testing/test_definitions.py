@@ -119,7 +119,7 @@ def test_a_definition_that_cannot_be_served_is_refused(
 
 
 @pytest.mark.parametrize(("key", "value"), [("scope", "Cluster"), ("group", "example.org")])
-def test_what_a_definition_is_about_never_changes(store: Store, key: str, value: str) -> None:
+def test_the_scope_and_group_of_a_definition_never_change(store: Store, key: str, value: str) -> None:
     store.define()
     with pytest.raises(Problem) as caught:
         store.patch(DEFINITIONS, WIDGETS, {"spec": {key: value}})
@@ -193,7 +193,7 @@ def test_a_definition_stays_while_a_finalizer_holds_one_of_its_objects(store: St
     assert store.kinds.find("example.com", "v1", "widgets") is None
 
 
-def test_what_is_defined_again_begins_anew(store: Store) -> None:
+def test_a_kind_that_is_defined_again_is_empty(store: Store) -> None:
     store.define()
     store.create(WIDGETS, "a")
     store.delete(DEFINITIONS, WIDGETS)
@@ -228,7 +228,7 @@ def test_what_is_defined_again_begins_anew(store: Store) -> None:
         ),
     ],
 )
-def test_a_custom_object_must_say_what_it_is(
+def test_a_custom_object_must_state_its_type(
     store: Store, body: dict[str, Any], code: int, message: str
 ) -> None:
     store.define()
@@ -275,7 +275,7 @@ def test_a_write_of_a_status_writes_nothing_else(store: Store) -> None:
     assert not {"labels", "finalizers"} & changed["metadata"].keys()
 
 
-def test_numbers_without_a_fraction_are_kept_without_a_point(store: Store) -> None:
+def test_numbers_without_a_fraction_are_stored_without_a_point(store: Store) -> None:
     store.define()
     store.create(WIDGETS, "a", spec={"x": 1.0, "y": 1.5, "z": [2e3]})
     assert json.dumps(store.get(WIDGETS, "a")["spec"]) == '{"x": 1, "y": 1.5, "z": [2000]}'
@@ -321,7 +321,7 @@ def test_numbers_without_a_fraction_are_kept_without_a_point(store: Store) -> No
         ),
     ],
 )
-def test_a_schema_drops_what_it_does_not_have_and_fills_in_defaults(
+def test_a_schema_drops_unknown_fields_and_fills_in_defaults(
     store: Store, properties: dict[str, Any], sent: object, kept: object
 ) -> None:
     store.define(schema=schema_of(properties))
@@ -382,7 +382,7 @@ def test_a_schema_drops_what_it_does_not_have_and_fills_in_defaults(
         ),
     ],
 )
-def test_what_the_schema_forbids_is_refused(
+def test_a_value_that_the_schema_forbids_is_refused(
     store: Store, schema: dict[str, Any], value: object, message: str
 ) -> None:
     store.define(schema=schema_of({"a": schema}))

@@ -30,7 +30,7 @@ def events(store: Store, since: int, kind: str) -> list[tuple[str, dict[str, Any
     return told
 
 
-def test_what_nothing_holds_is_gone_at_once_and_shown_a_last_time_with_a_version_of_its_own(
+def test_an_unheld_object_goes_at_once_and_is_shown_a_last_time_with_its_own_version(
     store: Store,
 ) -> None:
     made = store.create("configmaps", "a")
@@ -41,7 +41,7 @@ def test_what_nothing_holds_is_gone_at_once_and_shown_a_last_time_with_a_version
     assert events(store, since, "configmaps") == [("DELETED", last["metadata"])]
 
 
-def test_a_finalizer_holds_what_is_deleted(store: Store) -> None:
+def test_a_finalizer_holds_a_deleted_object(store: Store) -> None:
     store.create("configmaps", "a", metadata=HELD)
     held, gone = store.delete("configmaps", "a")
     assert not gone
@@ -52,7 +52,7 @@ def test_a_finalizer_holds_what_is_deleted(store: Store) -> None:
     assert again == held == store.get("configmaps", "a")
 
 
-def test_the_last_finalizers_removal_is_the_end_and_shows_what_was_there_before(store: Store) -> None:
+def test_removing_the_last_finalizer_ends_the_object_and_shows_it_as_it_was_before(store: Store) -> None:
     store.create("configmaps", "a", metadata=HELD)
     held, _ = store.delete("configmaps", "a")
     since = store.history.version
@@ -65,7 +65,7 @@ def test_the_last_finalizers_removal_is_the_end_and_shows_what_was_there_before(
     assert store.names("configmaps") == []
 
 
-def test_nobody_adds_a_finalizer_to_what_is_being_deleted(store: Store) -> None:
+def test_an_object_that_is_being_deleted_takes_no_new_finalizer(store: Store) -> None:
     store.create("configmaps", "a", metadata=HELD)
     store.delete("configmaps", "a")
     with pytest.raises(Problem) as caught:
@@ -73,7 +73,7 @@ def test_nobody_adds_a_finalizer_to_what_is_being_deleted(store: Store) -> None:
     assert facts_of(caught.value) == (422, "Invalid", ["metadata.finalizers"] * 2)
 
 
-def test_the_name_of_what_is_being_deleted_is_still_taken(store: Store) -> None:
+def test_the_name_of_an_object_that_is_being_deleted_is_still_taken(store: Store) -> None:
     store.create("configmaps", "a", metadata=HELD)
     store.delete("configmaps", "a")
     with pytest.raises(Problem) as caught:
@@ -81,7 +81,7 @@ def test_the_name_of_what_is_being_deleted_is_still_taken(store: Store) -> None:
     assert facts_of(caught.value) == (409, "AlreadyExists", [])
 
 
-def test_other_changes_of_what_is_being_deleted_are_allowed(store: Store) -> None:
+def test_other_changes_of_an_object_that_is_being_deleted_are_allowed(store: Store) -> None:
     store.create("configmaps", "a", metadata=HELD)
     store.delete("configmaps", "a")
     assert store.patch("configmaps", "a", {"data": {"k": "v"}})["data"] == {"k": "v"}
@@ -120,7 +120,7 @@ def test_a_later_deletion_can_change_the_policy(store: Store) -> None:
 
 
 @pytest.mark.parametrize("kind", ["jobs.batch", "replicationcontrollers"])
-def test_of_some_kinds_dependents_are_orphaned_unless_it_is_said_otherwise(store: Store, kind: str) -> None:
+def test_of_some_kinds_dependents_are_orphaned_unless_a_policy_is_given(store: Store, kind: str) -> None:
     store.create(kind, "a")
     assert store.delete(kind, "a")[0]["metadata"]["finalizers"] == ["orphan"]
     store.create(kind, "b")
@@ -187,7 +187,7 @@ def test_without_its_finalizers_a_pod_still_waits_for_its_node(store: Store) -> 
 # ---- Many, and namespaces.
 
 
-def test_of_many_that_are_deleted_those_are_told_as_they_were(store: Store) -> None:
+def test_a_deletion_of_many_returns_those_deleted_as_they_were(store: Store) -> None:
     made = [store.create("configmaps", name, metadata={"labels": {"x": name}}) for name in "abc"]
     deleted = store.objects.delete_collection(
         store.kind("configmaps"), "default", lambda stored: stored.labels["x"] != "b"
@@ -216,7 +216,7 @@ def test_a_namespace_ends_with_all_that_is_in_it(store: Store) -> None:
     assert "n" not in store.names("namespaces")
 
 
-def test_what_a_finalizer_holds_holds_its_namespace_and_nothing_new_comes(store: Store) -> None:
+def test_an_object_held_by_a_finalizer_holds_its_namespace_and_nothing_new_comes(store: Store) -> None:
     store.create("namespaces", "n")
     store.create("configmaps", "a", "n", metadata=HELD)
     store.delete("namespaces", "n")

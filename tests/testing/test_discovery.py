@@ -281,7 +281,7 @@ def test_single_groups_have_no_aggregated_form(environment: Environment) -> None
         assert caught.value.code == 406
 
 
-def test_what_is_not_had_is_not_acceptable(environment: Environment) -> None:
+def test_an_unsupported_form_is_not_acceptable(environment: Environment) -> None:
     for accept in ("text/html", OLDER):
         with pytest.raises(Problem) as caught:
             answer(environment, "/apis", accept)

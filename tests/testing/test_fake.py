@@ -73,13 +73,13 @@ def web_and_db() -> FakeCache:
     return FakeCache([pod("web-1", app="web"), pod("db-1", app="db")], {"v1/pods": "app=web"})
 
 
-def test_holds_what_the_filter_lets_through_with_its_status() -> None:
+def test_holds_the_objects_of_the_filter_with_their_status() -> None:
     cache = web_and_db()
     assert names(cache.list_cached("pods")) == ["web-1"]
     assert cache.get("pods", "web-1", namespace="shop")["status"]["phase"] == "Running"
 
 
-def test_hides_what_production_hides() -> None:
+def test_hides_objects_as_production_does() -> None:
     with pytest.raises(OutsideFilter) as hidden:
         web_and_db().get("pods", "db-1", namespace="shop")
     assert hidden.value.reason is Reason.HIDDEN
@@ -258,7 +258,7 @@ def test_another_object_may_have_the_name_of_the_deleted_one() -> None:
         {"namespace": "shop"},
     ],
 )
-def test_what_it_is_told_of_the_handler_must_make_sense(given: Any) -> None:
+def test_its_arguments_about_the_handler_must_make_sense(given: Any) -> None:
     with pytest.raises((TypeError, ValueError)):
         FakeCache(**given)
 
@@ -288,7 +288,7 @@ def test_objects_are_there_as_a_backup_brings_them_back() -> None:
     assert names(cache.list_cached("pods", owner=app)) == ["web-1"]
 
 
-def test_a_namespace_that_ends_still_has_what_is_in_it() -> None:
+def test_a_namespace_that_ends_still_has_its_objects() -> None:
     ending = {**namespace("shop"), "status": {"phase": "Terminating"}}
     ending["metadata"]["deletionTimestamp"] = "2021-01-01T00:00:00Z"
     cache = FakeCache([pod("web-1"), ending], {"pods": Selector(namespaces=["shop"]), "namespaces": ""})
@@ -296,7 +296,7 @@ def test_a_namespace_that_ends_still_has_what_is_in_it() -> None:
     assert cache.get("namespaces", "shop")["status"]["phase"] == "Terminating"
 
 
-def test_objects_come_in_any_order_and_may_be_what_every_cluster_has() -> None:
+def test_objects_come_in_any_order_and_may_be_those_of_every_cluster() -> None:
     cache = FakeCache(
         [
             webapp("one", app="web"),
@@ -335,7 +335,7 @@ def test_objects_or_filters_of_another_type_are_refused(objects: Any, selectors:
         FakeCache(objects, selectors)
 
 
-def test_what_needs_a_server_is_refused() -> None:
+def test_a_call_that_needs_a_server_is_refused() -> None:
     cluster = FakeCache().cluster
     tries: list[Callable[[], object]] = [
         cluster.bookmark,
@@ -371,7 +371,7 @@ def test_filters_are_confined_to_the_namespaces_of_the_operator() -> None:
         both.count("pods", namespace="third", labels="app=web")
 
 
-def test_a_declared_namespace_confines_what_is_followed() -> None:
+def test_only_objects_of_a_declared_namespace_are_followed() -> None:
     cache = FakeCache([pod("web-1")], {"pods": Selector(namespaces=["shop"])})
     cache.cluster.namespace("other")
     cache.cluster.create(pod("web-2"), pod("web-3", "other"))
@@ -448,7 +448,7 @@ def test_a_kind_may_have_objects_of_several_versions() -> None:
     assert names(cache.list_cached("webapps")) == ["one", "two"]
 
 
-def test_what_is_declared_in_full_needs_no_object() -> None:
+def test_a_kind_declared_in_full_needs_no_object() -> None:
     cache = FakeCache(
         [webapp("one", app="web")], {"example.com/v1/webapps": "app=web", "example.com/v1/policies": ""}
     )
@@ -462,7 +462,7 @@ def test_two_declarations_of_one_resource_are_refused() -> None:
         FakeCache([webapp("one")], {"webapps": "", "webapps.example.com": ""})
 
 
-def test_changes_of_other_threads_wake_who_waits() -> None:
+def test_changes_of_other_threads_wake_waiting_tasks() -> None:
     async def main() -> None:
         cache = web_and_db()
         waiting = asyncio.create_task(

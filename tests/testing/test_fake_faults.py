@@ -70,7 +70,7 @@ def fake() -> FakeCache:
     ],
     ids=str,
 )
-def test_a_read_that_asks_the_server_is_refused_and_what_is_held_is_read(
+def test_a_fault_refuses_reads_of_the_server_and_not_those_of_the_cache(
     read: str, fault: Fault, error: type[ReadError]
 ) -> None:
     cache = fake()
@@ -103,7 +103,7 @@ def test_a_fault_happens_to_the_requests_that_it_is_planned_for() -> None:
     ]
 
 
-def test_what_the_server_asks_for_is_told() -> None:
+def test_the_retry_time_of_the_server_is_reported() -> None:
     cache = fake()
     cache.cluster.faults.add(Refuse(429, retry_after=7), resource="configmaps")
     with pytest.raises(Stalled) as caught:
@@ -111,7 +111,7 @@ def test_what_the_server_asks_for_is_told() -> None:
     assert caught.value.retry_after == 7
 
 
-def test_code_of_the_test_that_raises_is_told() -> None:
+def test_an_error_in_the_code_of_the_test_is_reported() -> None:
     cache = fake()
     cache.cluster.faults.add(
         Refuse(503), resource="configmaps", where=lambda asked: asked.query["nothing"] == ""

@@ -47,7 +47,7 @@ class TestConnections:
     @pytest.mark.parametrize(
         "fault", [Reset(after_bytes=100), Reset(after_events=1), Reset(after_events=1, mid_line=True)]
     )
-    def test_a_reset_is_a_reset_after_what_has_come(self, cluster: EmbeddedCluster, fault: Reset) -> None:
+    def test_a_reset_follows_the_data_that_was_sent(self, cluster: EmbeddedCluster, fault: Reset) -> None:
         cluster.create(pod("a"), pod("b"))
         planned = cluster.faults.add(fault, verb="watch")
         with RawRequest(cluster, watch=True) as request:
@@ -174,7 +174,7 @@ class TestConnections:
         assert b"chunked" in head
         assert int(chunks.partition(b"\r\n")[0], 16) >= 1500  # Bytes of the first chunk.
 
-    def test_a_buffering_proxy_passes_on_what_it_has_with_the_end(
+    def test_a_buffering_proxy_passes_on_its_buffer_with_the_end(
         self, cluster: EmbeddedCluster, client: Served
     ) -> None:
         cluster.create(pod("a"))

@@ -25,7 +25,7 @@ from .serving import FOLLOWED, INITIAL, PODS, Served, pod, told
 
 
 class TestEvents:
-    def test_a_lagging_replica_lists_and_watches_what_it_has_seen(
+    def test_a_lagging_replica_lists_and_watches_its_own_state(
         self, cluster: EmbeddedCluster, client: Served
     ) -> None:
         cluster.create(pod("a"))
@@ -38,7 +38,7 @@ class TestEvents:
             assert told(watch, 1) == [("ADDED", "b")]
         assert client.names(resourceVersion="0") == ["a", "b"]
 
-    def test_a_lagging_replica_lists_what_is_there_now_where_no_version_is_given(
+    def test_a_lagging_replica_lists_the_current_state_if_no_version_is_given(
         self, cluster: EmbeddedCluster, client: Served
     ) -> None:
         cluster.create(pod("a"))
@@ -49,7 +49,7 @@ class TestEvents:
         assert client.names(limit=1, **{"continue": first["metadata"]["continue"]}) == ["b"]
         assert client.names(resourceVersion=cluster.version, resourceVersionMatch="Exact") == ["a", "b"]
 
-    def test_a_lagging_replica_has_caught_up_for_a_watch_that_asks_for_what_is_there_now(
+    def test_a_lagging_replica_has_caught_up_for_a_watch_that_asks_for_the_current_state(
         self, cluster: EmbeddedCluster, client: Served
     ) -> None:
         cluster.create(pod("a"))
@@ -106,7 +106,7 @@ class TestEvents:
             cluster.create(pod("a"))
             assert told(watch, 1) == [("ADDED", "a")]
 
-    def test_the_end_of_the_initial_events_is_never_told(
+    def test_the_end_of_the_initial_events_is_never_sent(
         self, cluster: EmbeddedCluster, client: Served
     ) -> None:
         cluster.create(pod("a"))
@@ -176,7 +176,7 @@ class TestEvents:
             deletion = watch.until(is_deletion)[-1]
         assert deletion["object"]["metadata"]["resourceVersion"] == had
 
-    def test_what_leaves_a_selector_carries_the_version_that_it_had_inside(
+    def test_an_object_that_leaves_a_selector_has_the_version_that_it_had_inside(
         self, cluster: EmbeddedCluster, client: Served
     ) -> None:
         cluster.create(
@@ -220,7 +220,7 @@ class TestEvents:
             events = watch.until(lambda event: event["object"]["metadata"]["uid"] != old)
         assert {event["type"] for event in events} == {"MODIFIED"}
 
-    def test_a_deletion_that_nothing_makes_up_for_is_told_before_anything_else(
+    def test_a_deletion_that_nothing_makes_up_for_is_sent_before_anything_else(
         self, cluster: EmbeddedCluster, client: Served
     ) -> None:
         cluster.create(pod("a"), pod("b"))
@@ -259,7 +259,7 @@ class TestEvents:
             ("ADDED", "5"),
         ]
 
-    def test_a_deletion_that_is_kept_back_is_told_when_the_fault_is_released(
+    def test_a_deletion_that_is_held_back_is_sent_when_the_fault_is_released(
         self, cluster: EmbeddedCluster, client: Served
     ) -> None:
         cluster.create(pod("a"))

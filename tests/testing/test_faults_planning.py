@@ -84,7 +84,7 @@ class TestWhomItHappensTo:
             cluster.faults.add(Refuse(503), **match)  # type: ignore[arg-type]  # As above.
         assert list(cluster.faults) == []
 
-    def test_a_condition_says_what_else_there_is_to_say(
+    def test_a_condition_selects_requests_by_anything_else(
         self, cluster: EmbeddedCluster, client: Served
     ) -> None:
         cluster.faults.add(Refuse(503), where=lambda asked: asked.query.get("labelSelector") == "app=web")
@@ -135,7 +135,7 @@ class TestWhomItHappensTo:
         ],
         ids=lambda fault: type(fault).__name__,
     )
-    def test_a_plain_list_does_not_count_for_what_can_happen_to_pages_and_watches_alone(
+    def test_a_plain_list_does_not_count_for_faults_of_pages_and_watches_alone(
         self, cluster: EmbeddedCluster, client: Served, fault: Fault
     ) -> None:
         planned = cluster.faults.add(fault)
@@ -161,7 +161,7 @@ class TestWhomItHappensTo:
             assert client.refused().status == 503
             client.close()
 
-    def test_what_was_hit_can_be_awaited_on_any_loop(self, cluster: EmbeddedCluster, client: Served) -> None:
+    def test_a_hit_can_be_awaited_on_any_loop(self, cluster: EmbeddedCluster, client: Served) -> None:
         fault = cluster.faults.add(Refuse(503), verb="list")
 
         async def wait() -> str:
@@ -213,7 +213,7 @@ class TestMistakesOfTheTestItself:
         r"Refuse \(list, where=is_canary \(.*\)\) has raised KeyError\('labelSelector'\), about list /api/v1/"
     )
 
-    def test_an_error_of_a_condition_is_told_to_the_client_in_the_log_and_when_the_cluster_ends(
+    def test_an_error_of_a_condition_reaches_the_client_the_log_and_the_clusters_end(
         self, caplog: pytest.LogCaptureFixture
     ) -> None:
         refusals: list[ApiError] = []
@@ -223,11 +223,11 @@ class TestMistakesOfTheTestItself:
         assert isinstance(caught.value.__cause__, KeyError)
         assert "return asked.query" in caplog.text
 
-    def test_who_waits_for_the_fault_is_told_at_once(self) -> None:
+    def test_a_wait_for_a_broken_fault_fails_at_once(self) -> None:
         with pytest.raises(BrokenFault):
             run_into_a_mistake(lambda fault, _: fault.wait())
 
-    def test_it_is_told_beside_what_else_goes_wrong(self) -> None:
+    def test_it_is_reported_beside_other_errors(self) -> None:
         with pytest.raises(ZeroDivisionError) as caught:
             run_into_a_mistake(lambda *_: 1 / 0)
         assert [note.partition("(")[0] for note in caught.value.__notes__] == ["BrokenFault"]

@@ -44,7 +44,7 @@ class TestRefusals:
         }
 
     @pytest.mark.parametrize("code", [200, 100, 600, 0, True, "429"])
-    def test_what_is_the_code_of_no_refusal_is_refused(self, code: Any) -> None:
+    def test_a_code_of_no_refusal_is_refused(self, code: Any) -> None:
         with pytest.raises(ValueError, match=rf"Refuse\({code!r}\) is no refusal: give the code of one"):
             Refuse(code)
 
@@ -56,7 +56,7 @@ class TestRefusals:
             (Refuse(503, retry_after=2, in_header=False), b"", 2),
         ],
     )
-    def test_retry_after_is_told_in_the_header_and_in_the_details(
+    def test_retry_after_is_sent_in_the_header_and_in_the_details(
         self, cluster: EmbeddedCluster, fault: Refuse, header: bytes, details: int | None
     ) -> None:
         cluster.faults.add(fault)
@@ -74,7 +74,7 @@ class TestRefusals:
             assert b"Retry-After: 7\r\n" in request.to_the_end()
         assert client.refused().body == "Too many requests, please try again later.\n"
 
-    def test_a_429_of_which_more_is_said_is_a_status(self, cluster: EmbeddedCluster, client: Served) -> None:
+    def test_a_429_with_a_message_is_a_status(self, cluster: EmbeddedCluster, client: Served) -> None:
         cluster.faults.add(Refuse(429, message="storage is (re)initializing", retry_after=1))
         body = client.refused().body
         assert (body["reason"], body["message"]) == ("TooManyRequests", "storage is (re)initializing")
@@ -172,7 +172,7 @@ class TestPages:
         assert error.status == 410
         assert client.names(limit=5, **{"continue": error.body["metadata"]["continue"]}) == ["b", "c", "d"]
 
-    def test_an_empty_page_has_a_token_that_goes_on_to_what_was_left_out(
+    def test_an_empty_page_has_a_token_that_goes_on_to_the_skipped_objects(
         self, cluster: EmbeddedCluster, client: Served
     ) -> None:
         cluster.faults.add(EmptyPage(), nth=2, times=1)

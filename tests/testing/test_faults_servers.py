@@ -45,7 +45,7 @@ class TestServers:
         assert client.names() == ["a"]
         assert cluster.version == version
 
-    def test_watches_are_cut_all_or_those_that_are_meant(
+    def test_all_watches_are_cut_or_only_those_selected(
         self, cluster: EmbeddedCluster, client: Served
     ) -> None:
         with (

@@ -148,7 +148,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
     return Ran(tmp_path_factory.mktemp("users"), TESTS)
 
 
-def test_who_does_not_use_it_does_not_pay_for_it(tmp_path: Path) -> None:
+def test_a_test_without_it_does_not_pay_for_it(tmp_path: Path) -> None:
     Ran(
         tmp_path,
         {
@@ -163,7 +163,7 @@ def test_who_does_not_use_it_does_not_pay_for_it(tmp_path: Path) -> None:
     ).assert_passed("test_it", "test_it")
 
 
-def test_without_the_extra_only_the_cluster_fails_and_says_what_to_install(tmp_path: Path) -> None:
+def test_without_the_extra_only_the_cluster_fails_and_says_how_to_install_it(tmp_path: Path) -> None:
     blocked = tmp_path / "blocked"
     blocked.mkdir()
     (blocked / "trustme.py").write_text(

@@ -27,7 +27,7 @@ BETA = METADATA_LIST.replace("v=v1", "v=v1beta1")
         "application/json;as=Table;g=foo;v=v1,application/json",
     ],
 )
-def test_json_is_what_most_get(api: Asked, accept: str) -> None:
+def test_json_is_the_usual_form(api: Asked, accept: str) -> None:
     api.create("a")
     answer = api.ask("GET", f"{MAPS}/a", accept=accept)
     assert (read(answer)["kind"], answer.content_type) == ("ConfigMap", "application/json")
@@ -45,7 +45,7 @@ def test_json_is_what_most_get(api: Asked, accept: str) -> None:
         ),
     ],
 )
-def test_the_most_wanted_form_that_there_is_counts(api: Asked, accept: str, kind: str) -> None:
+def test_the_most_preferred_available_form_counts(api: Asked, accept: str, kind: str) -> None:
     assert api.get(MAPS, accept=accept)["kind"] == kind
 
 
@@ -110,7 +110,7 @@ def test_metadata_of_one_object_and_of_a_list_are_two_forms(api: Asked) -> None:
 # ---- Whole objects.
 
 
-def test_objects_say_what_they_are_and_those_in_lists_of_built_in_kinds_do_not(api: Asked) -> None:
+def test_objects_state_their_kind_and_those_in_lists_of_built_in_kinds_do_not(api: Asked) -> None:
     api.create("a")
     assert api.ask("GET", f"{MAPS}/a").body.startswith(
         b'{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a"'
@@ -185,7 +185,7 @@ def test_metadata_comes_in_pages_and_in_its_older_version(api: Asked) -> None:
     assert listed["items"][0]["apiVersion"] == "meta.k8s.io/v1beta1"
 
 
-def test_writes_answer_in_the_form_that_is_wanted(api: Asked) -> None:
+def test_writes_answer_in_the_requested_form(api: Asked) -> None:
     created = api.ask("POST", MAPS, {"metadata": {"name": "a"}, "data": {"k": "v"}}, accept=METADATA)
     patched = api.ask("PATCH", f"{MAPS}/a", {"metadata": {"labels": {"i": "1"}}}, accept=METADATA)
     assert [(answer.code, set(read(answer)), read(answer)["kind"]) for answer in (created, patched)] == [
@@ -213,7 +213,7 @@ def test_a_table_has_columns_rows_and_the_metadata_of_its_objects(api: Asked) ->
     assert row == {"cells": ["a", 1, "0s"], "object": api.get(f"{MAPS}/a", accept=METADATA)}
 
 
-def test_rows_hold_of_their_objects_what_is_wanted(api: Asked) -> None:
+def test_rows_hold_the_requested_part_of_their_objects(api: Asked) -> None:
     api.create("a", data={"k": "v"})
     for included, held in (("None", None), ("Object", api.get(f"{MAPS}/a"))):
         assert api.get(MAPS, accept=TABLE, query={"includeObject": included})["rows"][0]["object"] == held

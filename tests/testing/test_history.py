@@ -18,7 +18,7 @@ def versions_after(history: History, version: int) -> list[int]:
     return [change.version for change in history.since(version)]
 
 
-def test_what_is_new_takes_no_room_of_the_past() -> None:
+def test_a_new_change_takes_no_room_of_the_past() -> None:
     history = History(kept_bytes=100, kept_at_least=1)
     first = write(history, "a", size=1000)
     write(history, "b", size=1000)
@@ -45,7 +45,7 @@ def test_the_last_changes_are_remembered_however_big_they_are() -> None:
     assert versions_after(history, first + 1) == [first + 2, first + 3, first + 4]
 
 
-def test_no_more_changes_are_remembered_than_is_said() -> None:
+def test_no_more_changes_are_remembered_than_allowed() -> None:
     history = History(kept=2)
     first = write(history, "a")
     write(history, "b")
@@ -54,7 +54,7 @@ def test_no_more_changes_are_remembered_than_is_said() -> None:
     assert versions_after(history, first) == [first + 1, first + 2]
 
 
-def test_what_is_compacted_makes_room() -> None:
+def test_a_compaction_makes_room() -> None:
     history = History(kept_bytes=250, kept_at_least=1)
     write(history, "a")
     write(history, "a")

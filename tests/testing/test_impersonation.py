@@ -127,7 +127,7 @@ def test_a_service_account_is_asked_for_in_its_namespace(
         ("system:node:n", "arbitrary-node"),
     ],
 )
-def test_who_has_no_such_right_is_told_of_the_narrowest(
+def test_a_refusal_names_the_narrowest_missing_right(
     impersonation: Impersonation, name: str, mode: str
 ) -> None:
     assert (

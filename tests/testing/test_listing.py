@@ -199,13 +199,13 @@ def test_pages_go_on_across_namespaces(api: Asked) -> None:
     assert (seen, goes_on) == (["apps-2/a", "apps-2/b", "apps/a", "apps/b"], "")
 
 
-def test_pages_of_what_is_in_no_namespace_go_on(api: Asked) -> None:
+def test_pages_of_a_cluster_scoped_kind_go_on(api: Asked) -> None:
     first = api.get("/api/v1/namespaces", query={"limit": 3})
     second = api.get("/api/v1/namespaces", query={"limit": 3, "continue": first["metadata"]["continue"]})
     assert names(first) + names(second) == ["default", "kube-node-lease", "kube-public", "kube-system"]
 
 
-def test_with_selectors_nobody_counts_what_remains_nor_looks_whether_it_is_selected(api: Asked) -> None:
+def test_with_selectors_the_rest_is_neither_counted_nor_checked_against_them(api: Asked) -> None:
     api.create("a", labels={"i": "1"})
     api.create("b")
     first = api.get(MAPS, query={"limit": 1, "labelSelector": "i"})
@@ -258,7 +258,7 @@ def test_an_expired_token_is_gone_with_one_for_the_rest_as_it_is_now(api: Asked)
         (token(1, "a\0", "v2"), "server does not recognize this encoded version v2"),
     ],
 )
-def test_what_is_no_token_is_refused(api: Asked, given: str, message: str | None) -> None:
+def test_an_invalid_continue_token_is_refused(api: Asked, given: str, message: str | None) -> None:
     status = api.refused("GET", MAPS, query={"continue": given})
     assert (status["code"], status["reason"]) == (400, "BadRequest")
     start = "invalid continue token: continue key is not valid: "
@@ -269,7 +269,7 @@ def test_what_is_no_token_is_refused(api: Asked, given: str, message: str | None
 # ---- Versions.
 
 
-def test_exact_lists_what_was_there_at_that_version(api: Asked) -> None:
+def test_exact_lists_the_objects_of_that_version(api: Asked) -> None:
     version = api.create("a")
     api.create("b")
     api.delete("a")
@@ -305,7 +305,7 @@ def test_all_other_lists_are_of_now(api: Asked, query: dict[str, str]) -> None:
     assert (names(listed), listed["metadata"]) == (["a", "b"], {"resourceVersion": str(version)})
 
 
-def test_what_is_listed_from_memory_comes_in_one_page(api: Asked) -> None:
+def test_a_list_from_memory_comes_in_one_page(api: Asked) -> None:
     api.create("a", "b", "c")
     listed = api.get(MAPS, query={"resourceVersion": "0", "limit": 1})
     assert (names(listed), set(listed["metadata"])) == (["a", "b", "c"], {"resourceVersion"})
@@ -396,7 +396,7 @@ def test_initial_events_are_for_watches(api: Asked) -> None:
         ),
     ],
 )
-def test_what_is_no_number_is_refused(api: Asked, query: dict[str, str], message: str) -> None:
+def test_an_invalid_number_is_refused(api: Asked, query: dict[str, str], message: str) -> None:
     status = api.refused("GET", MAPS, query=query)
     assert (status["code"], status["reason"], status["message"]) == (400, "BadRequest", message)
 
@@ -404,21 +404,21 @@ def test_what_is_no_number_is_refused(api: Asked, query: dict[str, str], message
 # ---- A replica that lags behind.
 
 
-def test_a_replica_lists_what_it_has_seen(api: Asked) -> None:
+def test_a_replica_lists_the_state_it_has_seen(api: Asked) -> None:
     version = api.create("a")
     api.create("b")
     listed = api.get(MAPS, query={"resourceVersion": "0"}, seen=version)
     assert (names(listed), listed["metadata"]) == (["a"], {"resourceVersion": str(version)})
 
 
-def test_a_replica_asks_for_what_is_there_now_where_no_version_is_given(api: Asked) -> None:
+def test_a_replica_asks_for_the_current_state_if_no_version_is_given(api: Asked) -> None:
     version = api.create("a")
     later = api.create("b")
     listed = api.get(MAPS, seen=version)
     assert (names(listed), listed["metadata"]) == (["a", "b"], {"resourceVersion": str(later)})
 
 
-def test_a_replica_has_not_got_what_it_has_not_seen(api: Asked) -> None:
+def test_a_replica_lacks_a_version_it_has_not_seen(api: Asked) -> None:
     version = api.create("a")
     later = api.create("b")
     status = api.refused("GET", MAPS, query={"resourceVersion": later}, seen=version)
@@ -485,7 +485,7 @@ def test_a_number_is_too_large_however_many_digits_it_has(api: Asked, digits: st
         ('{"v":"meta.k8s.io/v1","rv":5}', "encoded start key empty (version meta.k8s.io/v1)"),
     ],
 )
-def test_what_is_no_token_is_refused_with_the_reason(api: Asked, text: str, why: str) -> None:
+def test_an_invalid_token_is_refused_with_the_reason(api: Asked, text: str, why: str) -> None:
     sent = base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
     status = api.refused("GET", MAPS, query={"continue": sent})
     assert status["code"] == 400

@@ -37,7 +37,7 @@ def test_items_of_an_answer_are_of_the_kind_of_their_list() -> None:
     assert list(read_text(text)) == [{"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "a"}}]
 
 
-def test_what_looks_like_a_time_stays_text() -> None:
+def test_a_text_like_a_time_stays_text() -> None:
     assert list(read_text("{kind: A, since: 2020-01-01, at: 2020-01-01T00:00:00Z}")) == [
         {"kind": "A", "since": "2020-01-01", "at": "2020-01-01T00:00:00Z"}
     ]
@@ -65,7 +65,7 @@ def test_a_folder_is_searched_for_manifests(tmp_path: Path) -> None:
     assert [file.name for file in files_in(tmp_path)] == ["a.yml", "b.yaml", "c.json"]
 
 
-def test_what_is_not_there_is_told(tmp_path: Path) -> None:
+def test_a_missing_path_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ManifestError):
         files_in(tmp_path / "nowhere")
 
@@ -74,21 +74,21 @@ def test_what_is_not_there_is_told(tmp_path: Path) -> None:
     "text",
     ["{kind: A}\n---\n{kind: [", "just text", "{metadata: {name: a}}", "{kind: List, items: [1]}"],
 )
-def test_what_is_no_manifest_is_told_with_its_place(tmp_path: Path, text: str) -> None:
+def test_an_invalid_manifest_is_reported_with_its_place(tmp_path: Path, text: str) -> None:
     file = tmp_path / "a.yaml"
     file.write_text(text)
     with pytest.raises(ManifestError):
         list(read_file(file))
 
 
-def test_broken_json_is_told_with_its_place(tmp_path: Path) -> None:
+def test_broken_json_is_reported_with_its_place(tmp_path: Path) -> None:
     file = tmp_path / "a.json"
     file.write_text('{"kind": "A"}{"kind": ')
     with pytest.raises(ManifestError):
         list(read_file(file))
 
 
-def test_it_is_told_how_much_was_read(tmp_path: Path) -> None:
+def test_the_amount_read_is_reported(tmp_path: Path) -> None:
     file = tmp_path / "a.yaml"
     file.write_text("---\n".join(json.dumps({"kind": "A", "text": "x" * 1000}) + "\n" for _ in range(100)))
     sizes: list[int] = []

@@ -133,7 +133,7 @@ def test_applying_twice_changes_nothing(history: Any, manager: str, spec: Any) -
 
 
 @given(histories, managers, specs)
-def test_an_object_has_what_was_applied_last(history: Any, manager: str, spec: Any) -> None:
+def test_an_object_has_the_last_applied_values(history: Any, manager: str, spec: Any) -> None:
     obj = applied(grown(history), manager, spec)
     removed, changed = merging.compare(
         obj["spec"], merging.merged(obj["spec"], spec, TYPE.field("spec")), TYPE.field("spec")
@@ -142,7 +142,7 @@ def test_an_object_has_what_was_applied_last(history: Any, manager: str, spec: A
 
 
 @given(histories, managers, specs)
-def test_a_manager_owns_what_it_applies_and_nothing_else(history: Any, manager: str, spec: Any) -> None:
+def test_a_manager_owns_the_fields_it_applies_and_no_others(history: Any, manager: str, spec: Any) -> None:
     obj = applied(grown(history), manager, spec)
     assert owned(obj)[manager] == field_sets.in_order(merging.fields_of({"spec": spec}, TYPE))
 
@@ -198,7 +198,7 @@ def test_an_apply_conflicts_with_the_managers_from_whom_force_takes_fields(histo
 
 
 @given(histories, specs)
-def test_an_ordinary_write_owns_what_it_changes(history: Any, spec: Any) -> None:
+def test_an_ordinary_write_owns_the_fields_it_changes(history: Any, spec: Any) -> None:
     before = applied(grown(history), "m", {})
     new = {**before, "spec": spec}
     writer = Writer(named="u")

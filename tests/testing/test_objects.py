@@ -28,7 +28,7 @@ def refused(code: int, reason: str, message: str, write: Callable[[], object]) -
 # ---- Creating.
 
 
-def test_a_new_object_gets_metadata_of_its_own_before_what_users_write(store: Store) -> None:
+def test_a_new_object_gets_metadata_of_its_own_before_that_of_users(store: Store) -> None:
     made = store.create("configmaps", "a", metadata={"labels": {"x": "y"}}, data={"k": "v"})
     assert list(made) == ["metadata", "data"]
     assert made["metadata"] == {
@@ -42,7 +42,7 @@ def test_a_new_object_gets_metadata_of_its_own_before_what_users_write(store: St
     assert list(made["metadata"])[:4] == ["name", "namespace", "uid", "resourceVersion"]
 
 
-def test_what_a_client_says_of_the_servers_own_metadata_is_ignored(store: Store) -> None:
+def test_server_metadata_that_a_client_sends_is_ignored(store: Store) -> None:
     made = store.create(
         "configmaps",
         "a",
@@ -63,7 +63,7 @@ def test_what_a_client_says_of_the_servers_own_metadata_is_ignored(store: Store)
     assert made["creationTimestamp"] == "2026-01-01T00:00:00Z"
 
 
-def test_a_write_changes_nothing_of_what_it_was_given(store: Store) -> None:
+def test_a_write_changes_nothing_of_its_input(store: Store) -> None:
     store.define(
         schema={
             "type": "object",
@@ -311,7 +311,7 @@ def test_an_object_keeps_its_name(store: Store, metadata: dict[str, Any], messag
         ),
     ],
 )
-def test_what_never_changes_is_refused_once_in_words_and_listed_twice(
+def test_a_change_of_a_constant_field_is_refused_once_in_words_and_listed_twice(
     store: Store, metadata: dict[str, Any], message: str
 ) -> None:
     store.create("configmaps", "a")
@@ -328,7 +328,7 @@ def test_what_never_changes_is_refused_once_in_words_and_listed_twice(
         ("events", {"involvedObject": {"namespace": "default"}}),
     ],
 )
-def test_a_put_creates_what_is_not_there_of_some_kinds(store: Store, kind: str, body: dict[str, Any]) -> None:
+def test_a_put_creates_missing_objects_of_some_kinds(store: Store, kind: str, body: dict[str, Any]) -> None:
     assert store.put(kind, {"metadata": {"name": "new"}, **body})["metadata"]["uid"] == "uid-5"
 
 
@@ -407,7 +407,7 @@ def test_how_much_metadata_is_written_with_a_status_depends_on_the_kind(
         ("configmaps", {"data": {"x": "y"}}, None),
     ],
 )
-def test_the_generation_counts_what_is_wanted(
+def test_the_generation_counts_desired_states(
     store: Store, kind: str, patch: object, generation: int | None
 ) -> None:
     store.create(kind, "a", metadata={"generation": 1})
@@ -426,7 +426,7 @@ def test_a_client_cannot_set_the_generation(store: Store) -> None:
 # ---- Single kinds.
 
 
-def test_texts_of_a_secret_are_encoded_and_kept_as_data(store: Store) -> None:
+def test_texts_of_a_secret_are_encoded_and_stored_as_data(store: Store) -> None:
     made = store.create("secrets", "s", stringData={"a": "b"})
     assert (made["data"], made["type"], "stringData" in made) == ({"a": "Yg=="}, "Opaque", False)
     assert store.patch("secrets", "s", {"stringData": {"c": "d"}})["data"] == {"a": "Yg==", "c": "ZA=="}

@@ -44,7 +44,7 @@ def test_each_kind_can_be_patched_and_validated(environment: Environment) -> Non
     assert all("fieldValidation" in names for names in patched.values())
 
 
-def test_built_in_kinds_are_patched_by_what_kubectl_knows_of_them(environment: Environment) -> None:
+def test_kubectl_patches_built_in_kinds_by_its_own_knowledge_of_them(environment: Environment) -> None:
     path = told(environment, "/openapi/v3/api/v1")["paths"]["/api/v1/namespaces/{namespace}/pods/{name}"]
     assert list(path["patch"]["requestBody"]["content"]) == ["application/merge-patch+json"]
 

@@ -183,7 +183,7 @@ def test_20_the_reason_is_the_last_line_of_an_operator(
     assert str(raised.value) == line
 
 
-def test_20_pytest_shows_what_the_operator_has_printed_and_where_it_has_failed(
+def test_20_pytest_shows_the_output_of_the_operator_and_where_it_has_failed(
     cluster: EmbeddedCluster, start: Callable[..., OperatorRun], capsys: pytest.CaptureFixture[str]
 ) -> None:
     with start(GREETING) as running:

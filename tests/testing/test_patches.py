@@ -28,7 +28,7 @@ def patched(obj: dict[str, Any], patch: object, content_type: str = patches.JSON
         ({"a": {"n": 1}, "b": 5}, {"a": {"n": 1}, "b": 5}),
     ],
 )
-def test_a_merge_patch_replaces_what_it_names_and_null_removes(patch: object, expected: object) -> None:
+def test_a_merge_patch_replaces_the_fields_it_names_and_null_removes(patch: object, expected: object) -> None:
     obj = {"a": 1, "b": {"c": 1, "d": [1]}}
     assert patched(obj, patch, patches.MERGE) == expected
     assert obj == {"a": 1, "b": {"c": 1, "d": [1]}}
@@ -139,7 +139,7 @@ def test_server_side_apply_of_scales_is_not_there_and_says_so() -> None:
     assert caught.value.code == 501
 
 
-def test_a_patch_after_which_an_object_cannot_be_read_is_told_as_the_patchs_fault() -> None:
+def test_a_patch_that_makes_an_object_unreadable_is_reported_as_the_patchs_fault() -> None:
     store = Store()
     store.create("configmaps", "a", data={"k": "v"})
     with pytest.raises(Problem) as caught:

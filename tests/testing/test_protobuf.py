@@ -69,7 +69,7 @@ def test_values_of_a_secret_are_bytes() -> None:
     }
 
 
-def test_lists_and_empty_texts_in_them_are_kept() -> None:
+def test_lists_and_empty_texts_in_them_are_retained() -> None:
     rule = field(1, b"get") + field(1, b"list") + field(2, b"") + field(3, b"pods")
     raw = field(1, field(1, b"r")) + field(2, rule)
     assert protobuf.decode(sent("rbac.authorization.k8s.io/v1", "Role", raw))["rules"] == [
@@ -77,7 +77,7 @@ def test_lists_and_empty_texts_in_them_are_kept() -> None:
     ]
 
 
-def test_a_zero_that_is_meant_is_kept() -> None:
+def test_an_explicit_zero_is_retained() -> None:
     assert protobuf.decode(sent("v1", "DeleteOptions", field(1, 0) + field(3, 0))) == {
         "apiVersion": "v1",
         "kind": "DeleteOptions",
@@ -87,7 +87,7 @@ def test_a_zero_that_is_meant_is_kept() -> None:
     assert protobuf.decode(sent("v1", "DeleteOptions", field(1, (1 << 64) - 5)))["gracePeriodSeconds"] == -5
 
 
-def test_what_is_unknown_is_passed_over() -> None:
+def test_an_unknown_field_is_passed_over() -> None:
     unknown = (
         bytes([15 << 3 | 1])
         + b"12345678"
@@ -101,7 +101,7 @@ def test_what_is_unknown_is_passed_over() -> None:
     ] == {"name": "n"}
 
 
-def test_other_kinds_are_refused_with_what_helps() -> None:
+def test_other_kinds_are_refused_with_a_remedy() -> None:
     for kind in ("Deployment", "ObjectMeta", ""):
         with pytest.raises(Problem) as caught:
             protobuf.decode(sent("apps/v1", kind, b""))
@@ -123,7 +123,7 @@ def test_other_kinds_are_refused_with_what_helps() -> None:
         b"k8s\0" + b"\xff" * 30,
     ],
 )
-def test_what_is_no_protobuf_is_a_bad_request(body: bytes) -> None:
+def test_an_invalid_protobuf_is_a_bad_request(body: bytes) -> None:
     with pytest.raises(Problem) as caught:
         protobuf.decode(body)
     assert caught.value.code in {400, 501}

@@ -224,7 +224,7 @@ def test_rights_go_back_with_the_history(environment: Environment) -> None:
         {"aggregationRule": {"clusterRoleSelectors": "all"}},
     ],
 )
-def test_what_is_misshapen_gives_no_rights_and_harms_no_others(
+def test_misshapen_roles_and_bindings_give_no_rights_and_harm_no_others(
     environment: Environment, role: dict[str, Any]
 ) -> None:
     environment.create(GROUP, "clusterroles", "bad", **role)
@@ -295,7 +295,7 @@ def test_roles_that_aggregate_each_other_end(environment: Environment) -> None:
         ("cluster-admin", call("create", "namespaces"), True),
     ],
 )
-def test_the_standard_roles_allow_what_they_should(
+def test_the_standard_roles_grant_the_expected_rights(
     environment: Environment, role: str, asked: Call, *, allowed: bool
 ) -> None:
     environment.grant("g", [], role=role)
@@ -372,7 +372,7 @@ def test_the_anonymous_see_no_more_than_version_and_health(environment: Environm
         ),
     ],
 )
-def test_a_refusal_says_who_may_not_do_what_and_where(
+def test_a_refusal_names_the_user_the_action_and_the_place(
     environment: Environment, asked: Call, message: str, details: dict[str, str]
 ) -> None:
     problem = refusal(environment, asked)
@@ -402,7 +402,7 @@ def test_a_refusal_names_the_roles_that_are_missing(environment: Environment) ->
     )
 
 
-def test_a_decision_tells_what_allows_it(environment: Environment) -> None:
+def test_a_decision_names_the_binding_behind_it(environment: Environment) -> None:
     environment.grant("g", [READING], namespace="ns")
     assert (
         environment.rbac.decide(JOE, call(namespace="ns")).reason

@@ -49,7 +49,7 @@ def test_a_request_is_understood_as_rights_see_it(
     )
 
 
-def test_requests_are_found_by_what_they_are() -> None:
+def test_requests_are_found_by_their_properties() -> None:
     requests = Requests()
     for path in ("/api/v1/pods", "/apis/batch/v1/jobs", "/api/v1/namespaces/ns/pods"):
         requests.add(asked(path))
@@ -146,7 +146,7 @@ def test_a_request_is_waited_for_until_it_is_answered() -> None:
     assert asyncio.run(run()) == 429
 
 
-def test_who_waits_no_more_is_forgotten() -> None:
+def test_a_wait_that_is_cancelled_is_forgotten() -> None:
     async def run() -> None:
         requests = Requests()
         waiting = asyncio.create_task(requests.until("list"))
@@ -167,7 +167,7 @@ def test_waiting_in_a_thread_has_an_end() -> None:
     assert requests.wait("list")[0].code == 200
 
 
-def test_who_waits_in_vain_is_told_what_for_and_what_came_instead() -> None:
+def test_a_wait_in_vain_names_the_missing_requests_and_those_that_came() -> None:
     requests = Requests()
     for number in range(5):
         requests.add(asked(f"/api/v1/namespaces/other/pods/a-{number}"))
@@ -201,7 +201,7 @@ def test_a_timeout_that_the_condition_raises_is_its_own() -> None:
     assert caught.value is own
 
 
-def test_an_error_of_a_condition_is_told_to_who_waits_and_not_to_the_server() -> None:
+def test_an_error_of_a_condition_goes_to_the_waiting_task_and_not_the_server() -> None:
     async def run() -> None:
         requests = Requests()
         wrong = asyncio.create_task(requests.until(where=lambda asked: asked.query["no such"] == "x"))
@@ -212,7 +212,7 @@ def test_an_error_of_a_condition_is_told_to_who_waits_and_not_to_the_server() ->
             await wrong
         assert caught.value.__notes__[0].startswith(
             "raised by"
-            f" where={test_an_error_of_a_condition_is_told_to_who_waits_and_not_to_the_server.__qualname__}"
+            f" where={test_an_error_of_a_condition_goes_to_the_waiting_task_and_not_the_server.__qualname__}"
         )
         assert len(await right) == 1
 
@@ -225,7 +225,7 @@ def test_a_condition_may_look_at_all_requests() -> None:
     assert requests.wait("list", where=lambda _: len(list(requests)) == 1, timeout=60)
 
 
-def test_what_nobody_waits_for_any_more_is_not_looked_at() -> None:
+def test_a_condition_is_not_checked_after_its_wait_has_ended() -> None:
     requests = Requests()
     looked: list[Asked] = []
 
@@ -239,7 +239,7 @@ def test_what_nobody_waits_for_any_more_is_not_looked_at() -> None:
     assert looked == []
 
 
-def test_what_is_recorded_may_be_printed() -> None:
+def test_a_recorded_request_may_be_printed() -> None:
     made = Asked.of(
         Request("POST", "/api/v1/secrets", {}, {"authorization": "Bearer hidden"}, b"hidden"), "admin"
     )

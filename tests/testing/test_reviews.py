@@ -85,7 +85,7 @@ def test_one_can_ask_for_ones_own_rights(environment: Environment) -> None:
     }
 
 
-def test_what_is_not_allowed_has_no_reason(environment: Environment) -> None:
+def test_a_denial_has_no_reason(environment: Environment) -> None:
     environment.grant("g", [GETTING], namespace="ns")
     assert may_joe(
         environment, resourceAttributes={"verb": "get", "resource": "pods", "namespace": "ns"}
@@ -125,7 +125,7 @@ def test_one_can_ask_for_a_path(environment: Environment) -> None:
     }
 
 
-def test_a_missing_role_is_told(environment: Environment) -> None:
+def test_a_missing_role_is_reported(environment: Environment) -> None:
     environment.grant("g", [], role="gone")
     assert may_joe(environment, resourceAttributes={"verb": "get"}) == {
         "allowed": False,
@@ -273,7 +273,7 @@ def test_all_rules_of_a_user_are_listed(environment: Environment) -> None:
 # ---- Who am I?
 
 
-def test_one_can_ask_who_one_is(environment: Environment) -> None:
+def test_a_user_can_ask_for_its_identity(environment: Environment) -> None:
     assert ask(environment, AUTHENTICATION, "selfsubjectreviews", {}) == {
         "kind": "SelfSubjectReview",
         "apiVersion": "authentication.k8s.io/v1",
@@ -419,7 +419,7 @@ def test_a_token_that_cannot_be_had_is_refused(
     assert (problem.code, problem.message) == (code, message)
 
 
-def test_a_token_is_for_an_account_that_is_there_and_meant(environment: Environment) -> None:
+def test_a_token_is_for_an_account_that_exists_and_matches(environment: Environment) -> None:
     def refused(name: str, metadata: dict[str, str]) -> tuple[int, str]:
         problem = refusal(
             environment,

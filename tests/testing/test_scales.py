@@ -122,14 +122,14 @@ def test_a_scale_of_nothing_is_nothing(api: Asked) -> None:
         ("DELETE", SCALE, None, 405, "the server does not allow this method on the requested resource"),
     ],
 )
-def test_what_is_no_scale_is_refused(
+def test_an_invalid_scale_is_refused(
     api: Asked, method: str, path: str, body: object, code: int, message: str
 ) -> None:
     status = api.refused(method, path, body)
     assert (status["code"], status["message"]) == (code, message)
 
 
-def test_it_can_be_discovered_what_has_a_scale(api: Asked) -> None:
+def test_discovery_shows_the_kinds_with_a_scale(api: Asked) -> None:
     found = [one for one in api.get("/apis/apps/v1")["resources"] if one["name"].endswith("/scale")]
     assert [one["name"] for one in found] == ["deployments/scale", "replicasets/scale", "statefulsets/scale"]
     assert (found[0]["group"], found[0]["version"], found[0]["kind"], found[0]["verbs"]) == (

@@ -71,7 +71,7 @@ def ready(process: subprocess.Popen[str], kubeconfig: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_it_serves_until_it_is_told_to_end(serve: Serve, tmp_path: Path, number: signal.Signals) -> None:
+def test_it_serves_until_a_signal_ends_it(serve: Serve, tmp_path: Path, number: signal.Signals) -> None:
     (tmp_path / "manifests").mkdir()
     (tmp_path / "manifests" / "all.yaml").write_text(
         "{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: prod}}\n"
@@ -146,7 +146,7 @@ def test_as_json_it_prints_where_it_listens_and_each_request(serve: Serve, tmp_p
 
 
 @pytest.mark.parametrize(("options", "left"), [([], []), (["--no-garbage-collection"], ["a"])])
-def test_it_collects_garbage_unless_told_not_to(
+def test_it_collects_garbage_unless_disabled(
     serve: Serve, tmp_path: Path, options: list[str], left: list[str]
 ) -> None:
     (tmp_path / "all.yaml").write_text(
@@ -277,7 +277,7 @@ def test_a_folder_that_is_not_there_ends_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("port", ["99999", "-1", "x", ""])
-def test_what_is_no_port_is_refused(tmp_path: Path, port: str) -> None:
+def test_an_invalid_port_is_refused(tmp_path: Path, port: str) -> None:
     assert main(["serve", "--kubeconfig", str(tmp_path / "config"), f"--port={port}"]) == 2
 
 

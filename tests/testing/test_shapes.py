@@ -33,7 +33,7 @@ def test_kind_and_version_are_texts(api: Asked, key: str, value: object, what: s
         assert status["message"].startswith(UNTYPED + unmarshal(what, f".{key}", "string"))
 
 
-def test_what_was_sent_is_quoted_by_its_start(api: Asked) -> None:
+def test_a_sent_body_is_quoted_by_its_start(api: Asked) -> None:
     assert api.refused("POST", MAPS, b'{"kind": 5}')["message"].endswith('({"kind": 5})')
     assert api.refused("POST", MAPS, b'{"kind": 5, "apiVersion": "v1", "metadata": {}}')["message"].endswith(
         '({"kind": 5, "apiVersion": "v1" ...)'
@@ -103,13 +103,13 @@ def test_fields_of_built_in_kinds_have_types(api: Asked, path: str, body: dict[s
 
 
 @pytest.mark.parametrize("body", [{"spec": 1}, {"spec": {"finalizers": 5}}, {"kind": 5}, {"apiVersion": {}}])
-def test_a_patch_to_what_cannot_be_read_is_a_fault_of_the_patch(api: Asked, body: dict[str, Any]) -> None:
+def test_a_patch_that_makes_an_object_unreadable_is_at_fault(api: Asked, body: dict[str, Any]) -> None:
     status = api.refused("PATCH", "/api/v1/namespaces/default", body)
     assert (status["code"], status["details"]["causes"][0]["field"]) == (422, "patch")
     assert "json: cannot unmarshal" in status["message"]
 
 
-def test_a_job_without_a_name_is_told_so(api: Asked) -> None:
+def test_a_job_without_a_name_is_refused_for_it(api: Asked) -> None:
     status = api.refused("POST", "/apis/batch/v1/namespaces/default/jobs", {"spec": {}})
     assert (status["code"], status["details"]["causes"][0]["field"]) == (422, "metadata.name")
 
@@ -216,7 +216,7 @@ def changed(path: str, value: object) -> dict[str, Any]:
         ),
     ],
 )
-def test_a_definition_of_the_wrong_types_is_refused_and_not_kept(
+def test_a_definition_of_the_wrong_types_is_refused_and_not_stored(
     api: Asked, path: str, value: object, why: str
 ) -> None:
     before = api.api.history.version
@@ -337,7 +337,7 @@ def test_how_to_delete_has_types(api: Asked, option: str, value: object, why: st
     ],
 )
 @pytest.mark.parametrize("depth", [250, 100_000])
-def test_what_is_too_deep_is_refused(
+def test_a_body_that_is_too_deep_is_refused(
     api: Asked, method: str, path: str, content_type: str, depth: int
 ) -> None:
     api.create("a")

@@ -39,7 +39,7 @@ def test_a_list_can_be_replaced() -> None:
     assert merged(containers("a"), patch) == {"containers": [{"name": "z"}]}
 
 
-def test_the_patch_can_set_the_order_and_others_stay_behind_what_they_stood_behind() -> None:
+def test_the_patch_can_set_the_order_and_others_stay_behind_their_predecessors() -> None:
     patch = {
         "$setElementOrder/containers": [{"name": "c"}, {"name": "a"}],
         "containers": [{"name": "c", "image": "X"}],
@@ -47,7 +47,7 @@ def test_the_patch_can_set_the_order_and_others_stay_behind_what_they_stood_behi
     assert order(merged(containers("a", "b", "c"), patch)) == "bca"
 
 
-def test_ports_of_containers_are_told_apart_by_their_own_port_and_those_of_services_by_theirs() -> None:
+def test_ports_of_containers_and_services_are_distinguished_by_their_own_fields() -> None:
     pod = {"containers": [{"name": "a", "ports": [{"containerPort": 80}, {"containerPort": 81}]}]}
     changed = merged(pod, {"containers": [{"name": "a", "ports": [{"containerPort": 81, "name": "x"}]}]})
     assert changed["containers"][0]["ports"] == [{"containerPort": 80}, {"containerPort": 81, "name": "x"}]

@@ -104,5 +104,5 @@ def test_ages_have_two_units_at_most(seconds: int, told: str) -> None:
 
 
 @each_row("text", [None, "", 5, "yesterday", "2020-01-01"])
-def test_what_is_no_time_has_no_age(text: object) -> None:
+def test_an_invalid_time_has_no_age(text: object) -> None:
     assert age(text, now=NOW) == "<unknown>"

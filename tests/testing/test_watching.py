@@ -41,7 +41,7 @@ def test_a_watch_shows_every_change_after_its_version(api: Asked) -> None:
     assert told(watch) == [("ADDED", "a", first), ("MODIFIED", "a", second), ("DELETED", "a", third)]
 
 
-def test_what_was_taken_does_not_come_again(api: Asked) -> None:
+def test_an_event_that_was_taken_does_not_come_again(api: Asked) -> None:
     watch = api.watch(MAPS, resourceVersion=api.create("a"))
     api.create("b")
     assert len(events(watch)) == 1
@@ -56,7 +56,7 @@ def test_a_watch_of_a_namespace_shows_nothing_of_others_nor_of_other_kinds(api: 
     assert events(watch) == []
 
 
-def test_what_leaves_a_selector_is_deleted_with_what_it_was_and_the_version_of_now(api: Asked) -> None:
+def test_an_object_leaving_a_selector_is_deleted_as_it_was_with_the_current_version(api: Asked) -> None:
     start = api.create("a", labels={"i": "1"}, data={"k": "v"})
     watch = api.watch(MAPS, resourceVersion=start, labelSelector="i=1")
     left = api.ask("PATCH", f"{MAPS}/a", {"metadata": {"labels": {"i": "2"}}, "data": {"k": "new"}})
@@ -68,20 +68,20 @@ def test_what_leaves_a_selector_is_deleted_with_what_it_was_and_the_version_of_n
     )
 
 
-def test_what_enters_a_selector_is_added(api: Asked) -> None:
+def test_an_object_that_enters_a_selector_is_added(api: Asked) -> None:
     watch = api.watch(MAPS, resourceVersion=api.create("a"), labelSelector="i=1")
     version = api.label("a", i="1")
     assert told(watch) == [("ADDED", "a", version)]
 
 
-def test_what_changes_outside_a_selector_is_not_shown(api: Asked) -> None:
+def test_changes_outside_a_selector_are_not_shown(api: Asked) -> None:
     watch = api.watch(MAPS, resourceVersion=api.create("a"), labelSelector="i=1")
     api.label("a", i="2")
     api.delete("a")
     assert events(watch) == []
 
 
-def test_what_is_deleted_is_shown_as_it_was_last_with_the_version_of_the_deletion(api: Asked) -> None:
+def test_a_deleted_object_is_shown_as_it_was_last_with_the_version_of_the_deletion(api: Asked) -> None:
     watch = api.watch(MAPS, resourceVersion=api.create("a", data={"k": "v"}), labelSelector="!x")
     version = api.delete("a")
     [event] = events(watch)
@@ -108,7 +108,7 @@ def test_fields_are_edges_as_labels_are(api: Asked) -> None:
     "query",
     [{}, {"resourceVersion": "0"}, {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}],
 )
-def test_a_watch_from_no_version_begins_with_what_is_there(api: Asked, query: dict[str, str]) -> None:
+def test_a_watch_from_no_version_begins_with_existing_objects(api: Asked, query: dict[str, str]) -> None:
     first, second = api.create("a"), api.create("b")
     watch = api.watch(MAPS, query)
     third = api.label("a", i="1")
@@ -218,7 +218,7 @@ def test_a_bookmark_tells_the_version_of_the_cluster(api: Asked) -> None:
     ]
 
 
-def test_no_bookmark_comes_to_who_did_not_ask_for_them(api: Asked) -> None:
+def test_a_watch_that_asked_for_no_bookmarks_gets_none(api: Asked) -> None:
     watch = api.watch(MAPS, resourceVersion=api.create("a"))
     watch.bookmark()
     assert events(watch) == []
@@ -227,7 +227,7 @@ def test_no_bookmark_comes_to_who_did_not_ask_for_them(api: Asked) -> None:
 # ---- Forms.
 
 
-def test_events_of_custom_resources_say_first_what_they_are(api: Asked) -> None:
+def test_events_of_custom_resources_begin_with_version_and_kind(api: Asked) -> None:
     api.define()
     api.widget("a", size=1)
     [line] = api.watch(WIDGETS).lines()
@@ -265,7 +265,7 @@ def test_a_bookmark_in_a_table_of_custom_resources_has_an_empty_name(api: Asked)
     assert bookmark["object"]["rows"][0]["cells"] == ["", None]
 
 
-def test_a_watch_of_what_no_event_can_be_ends_without_a_word(api: Asked) -> None:
+def test_a_watch_in_a_form_that_no_event_has_ends_without_a_word(api: Asked) -> None:
     api.create("a")
     watch = api.watch(MAPS, accept=METADATA_LIST)
     assert (events(watch), watch.ended) == ([], True)
@@ -297,7 +297,7 @@ def test_watches_of_one_form_share_the_bytes_of_an_event(api: Asked) -> None:
 # ---- What the shell does with a watch.
 
 
-def test_whoever_follows_is_woken_by_what_is_ready(api: Asked) -> None:
+def test_a_follower_is_woken_when_something_is_ready(api: Asked) -> None:
     watch = api.watch(MAPS, resourceVersion=api.create("a"))
     calls, wake = counted()
     watch.on_ready(wake)
@@ -330,7 +330,7 @@ def test_a_watch_can_be_ended_with_an_error(api: Asked) -> None:
     assert ([event["type"] for event in events(watch)], watch.ended) == (["ERROR"], True)
 
 
-def test_one_who_follows_badly_harms_no_later_watch(api: Asked) -> None:
+def test_a_broken_follower_harms_no_later_watch(api: Asked) -> None:
     bad = api.watch(MAPS)
 
     def broken() -> None:
@@ -355,7 +355,7 @@ def test_a_watch_of_a_client_that_does_not_read_ends_before_it_takes_all_memory(
     assert sum(map(len, slow.lines())) < 35_000_000
 
 
-def test_the_time_that_a_client_wants_to_watch_is_told(api: Asked) -> None:
+def test_a_watch_has_the_timeout_that_its_client_requests(api: Asked) -> None:
     assert api.watch(MAPS, timeoutSeconds="5").timeout == 5
     assert api.watch(MAPS).timeout is None
 

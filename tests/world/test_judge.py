@@ -93,7 +93,7 @@ def test_4_a_liar_is_caught_that_goes_back() -> None:
         judge.judge(replace(answer(history, 102), version=0))
 
 
-def test_4_a_liar_is_caught_that_brings_back_what_was_deleted() -> None:
+def test_4_a_liar_is_caught_that_brings_back_a_deleted_object() -> None:
     history = cluster()
     judge = Judge(history, [ONLY_WEB])
     judge.judge(answer(history, 103))
@@ -140,7 +140,7 @@ def test_8_a_liar_is_caught_about_which_object_is_unreadable() -> None:
         Judge(history, [ONLY_WEB]).judge(replace(right, shown={Z: history.states[Z][-1][1]}))  # type: ignore[dict-item]
 
 
-def test_4_what_a_restore_has_undone_may_be_shown_until_the_next_rest() -> None:
+def test_4_writes_that_a_restore_undid_may_be_shown_until_the_next_rest() -> None:
     history = cluster()
     before, judge = answer(history, 104), Judge(history, [ONLY_WEB])
     judge.judge(before)
@@ -194,7 +194,7 @@ def test_16_the_former_filter_is_a_lie_once_the_change_has_returned() -> None:
         Judge(history, [(Alternative(GOLD),)]).judge(Read("reader", {X: found}, 101))
 
 
-def test_5_what_differs_in_the_end_is_caught() -> None:
+def test_5_a_difference_in_the_end_is_caught() -> None:
     history = cluster()
     with pytest.raises(Lie, match=r"^5: "):
         Judge(history, [ONLY_WEB]).judge_end(answer(history, 104).shown)

@@ -164,20 +164,20 @@ def test_in_the_worlds_of_the_corpus_no_read_contradicts_the_history(world: Stor
 
 
 @named(each for each in STORED if each.broken)
-def test_in_an_unsolved_world_of_the_corpus_a_read_contradicts_the_history(world: Stored) -> None:
+def test_in_an_unsolved_simulation_of_the_corpus_a_read_contradicts_the_history(world: Stored) -> None:
     lie = world.play().lie
     assert lie is not None, "it passes: say so in corpus.txt"
     assert str(lie).startswith(f"{world.broken}:")
 
 
-def test_a_world_is_read_as_it_was_written() -> None:
+def test_a_simulation_is_read_as_it_was_written() -> None:
     for each in STORED:
         run = Run(each.filter, each.options)
         run.lines = [*each.steps]
         assert parsed(written(run, each.title)) == each
 
 
-def test_each_damage_is_met_in_a_world_of_the_corpus() -> None:
+def test_each_damage_is_met_in_a_simulation_of_the_corpus() -> None:
     met = {
         (step.split()[0], step.split()[-1]) for world in STORED if not world.broken for step in world.steps
     }
@@ -185,7 +185,7 @@ def test_each_damage_is_met_in_a_world_of_the_corpus() -> None:
     assert {(verb, how) for verb, hows in kinds.items() for how in hows} <= met
 
 
-def test_the_same_seed_is_the_same_world() -> None:
+def test_the_same_seed_gives_the_same_simulation() -> None:
     """Handlers that wait for the same may run in any order: the product has them in a set."""
     one, other = of_seed(3), of_seed(3)
     assert (one.lines, one.compared, str(one.lie)) == (other.lines, other.compared, str(other.lie))
@@ -246,7 +246,7 @@ def test_1_an_own_write_is_not_shown_once_a_split_cache_knows_that_the_object_ha
     assert run.lie is None, run.lie
 
 
-def test_9_a_deletion_that_another_client_hands_over_hides_what_was_there_before_the_object() -> None:
+def test_9_a_deletion_that_another_client_hands_over_hides_the_objects_predecessor() -> None:
     """Streams have not reported yet that the object of this name is a new one."""
     run = plays(["write a/z -", "write a/z app=db,tier=gold", "other a/z -"], IN_A_OR_GOLD)
     assert run.lie is None, run.lie
@@ -258,7 +258,7 @@ def test_9_a_deletion_that_another_client_hands_over_follows_an_own_write_of_the
     assert run.lie is None, run.lie
 
 
-def test_9_an_own_deletion_hides_what_a_split_cache_has_outside_of_the_object_before() -> None:
+def test_9_an_own_deletion_hides_the_predecessor_that_a_split_cache_has_outside() -> None:
     """No stream has reported yet that the object of this name is a new one."""
     run = plays(["write a/z -", "write a/z app=db", "own delete a/z", "answer 0"], "web|outside")
     assert run.lie is None, run.lie
@@ -314,7 +314,7 @@ def test_16_an_own_write_that_is_answered_late_hides_no_newer_state_after_a_filt
     assert run.lie is None, run.lie
 
 
-def test_9_an_own_deletion_hides_what_only_the_next_filter_has_listed() -> None:
+def test_9_an_own_deletion_hides_objects_that_only_the_next_filter_has_listed() -> None:
     """Somebody else has deleted the object since and created it again, before the operator deletes it."""
     lines = ["other a/x app=web", "change web|gold|db", "answer 0", "write a/y tier=gold", "answer 0"]
     lines += ["answer 0", "write a/y -", "write a/y tier=gold", "handle all", "own delete a/y", "answer 2"]

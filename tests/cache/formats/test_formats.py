@@ -54,7 +54,7 @@ CACHED: list[Callable[..., Any]] = [
 """Each read of an object that is held, the only one."""
 
 
-def test_the_default_stands_as_it_is_for_what_is_absent() -> None:
+def test_the_default_stands_as_it_is_for_an_absent_object() -> None:
     assert reading("").get("pods", "x", namespace="ns", default=None, as_=name_of) is None
     with pytest.raises(NotFound):
         reading("").get(V1Pod, "x", namespace="ns")
@@ -96,7 +96,7 @@ class AsyncCall:
     ],
 )
 @each_row("read", CACHED)
-def test_what_can_be_no_form_is_refused_with_what_can(read: Callable[..., Any], as_: Any) -> None:
+def test_an_impossible_form_is_refused_with_the_possible_ones(read: Callable[..., Any], as_: Any) -> None:
     with pytest.raises(ReadError):
         read(FakeCache([WEB], {"pods": ""}), "pods", as_=as_)
 
@@ -118,7 +118,7 @@ def test_a_class_of_another_kind_or_version_is_refused(as_: Any) -> None:
 
 
 @pytest.mark.parametrize("as_", [later, AsyncCall(), partial(later)])
-def test_what_is_to_be_awaited_is_refused_also_where_there_is_no_object(as_: Any) -> None:
+def test_an_async_form_is_refused_also_where_there_is_no_object(as_: Any) -> None:
     with pytest.raises(ReadError):
         reading("").list_cached("pods", as_=as_)
 
@@ -138,14 +138,14 @@ def test_what_is_to_be_awaited_is_refused_also_where_there_is_no_object(as_: Any
     ],
 )
 @each_row("read", CACHED)
-def test_a_wrong_class_is_told_with_the_right_one(
+def test_a_wrong_class_is_reported_with_the_right_one(
     read: Callable[..., Any], as_: Any, known: dict[str, list[type]]
 ) -> None:
     with imported(known), pytest.raises(ReadError):
         read(FakeCache([WEB], {"pods": ""}), "pods", as_=as_)
 
 
-def test_what_a_client_makes_nothing_of_is_told_without_a_value() -> None:
+def test_an_object_that_a_client_cannot_read_is_reported_without_a_value() -> None:
     class V1Strict(V1Pod):  # type: ignore[misc]  # The class is given as Any.
         @classmethod
         def from_dict(cls, obj: Obj) -> Any:
@@ -160,7 +160,7 @@ def test_what_a_client_makes_nothing_of_is_told_without_a_value() -> None:
     assert info.value.__context__ is info.value.__cause__ is None
 
 
-def test_where_a_client_finds_something_wrong_is_told_and_not_what_is_there() -> None:
+def test_the_place_of_an_error_in_a_client_is_shown_and_not_the_value() -> None:
     class ValidationError(ValueError):
         """As pydantic has it."""
 
@@ -208,7 +208,7 @@ def test_where_a_client_finds_something_wrong_is_told_and_not_what_is_there() ->
         lambda cache, **given: cache.wait_for("pods", bool, **given),
     ],
 )
-def test_13_where_a_part_is_kept_every_read_of_a_class_says_so(
+def test_13_where_a_part_is_stored_every_read_of_a_class_says_so(
     read: Callable[..., Any], as_: Any, projection: Projection
 ) -> None:
     async def main(environment: Environment) -> None:
@@ -227,7 +227,7 @@ def test_13_where_a_part_is_kept_every_read_of_a_class_says_so(
 
 
 @each_row("read", CACHED)
-def test_where_a_part_is_kept_it_is_returned_in_any_other_form(read: Callable[..., Any]) -> None:
+def test_where_a_part_is_stored_it_is_returned_in_any_other_form(read: Callable[..., Any]) -> None:
     cache = FakeCache([WEB], {"pods": Cached("", drop=["status"])})
     part = read(cache, "pods")
     assert "status" not in part
@@ -267,7 +267,7 @@ def test_whole_ones_are_asked_for() -> None:
         lambda cache: cache.list("pods", as_=bytes),
     ],
 )
-def test_what_to_write_instead_has_the_form_as_well(read: Callable[[Cache], Any]) -> None:
+def test_the_suggested_read_has_the_form_as_well(read: Callable[[Cache], Any]) -> None:
     async def main(environment: Environment) -> None:
         environment.declare("app=web").hold()
         with pytest.raises(OutsideFilter):

@@ -116,7 +116,7 @@ def test_13_a_part_is_equal_to_a_plain_dict_and_is_written_as_one() -> None:
         lambda found: {"spec": {}} | found,
     ],
 )
-def test_13_what_is_made_of_a_part_is_partial_as_well(made: Callable[[Any], Any]) -> None:
+def test_13_an_object_made_of_a_part_is_partial_as_well(made: Callable[[Any], Any]) -> None:
     found = cache_of(drop=["spec"]).get("pods", "web-1", namespace="shop")
     other = made(found)
     assert (type(other), part_of(other)) == (PartialObject, "drop=['spec']")

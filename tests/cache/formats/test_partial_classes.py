@@ -106,7 +106,7 @@ def raises_not_kept(model: Any, *names: str) -> None:
 
 
 @pytest.mark.parametrize("kind", CLASSES)
-def test_13_a_member_of_a_class_that_is_not_kept_raises(kind: Any) -> None:
+def test_13_a_member_of_a_class_that_is_not_stored_raises(kind: Any) -> None:
     pod = part(kind, keep=["spec.nodeName", "metadata"])
     raises_not_kept(pod, "status")
     assert isinstance(pod, kind)
@@ -122,7 +122,7 @@ def test_13_a_member_of_a_class_that_is_not_kept_raises(kind: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", CLASSES)
-def test_13_a_kept_path_leads_through_lists_of_a_class(kind: Any) -> None:
+def test_13_a_stored_path_leads_through_lists_of_a_class(kind: Any) -> None:
     pod = part(
         kind, keep=["spec.containers.name", "spec.containers.args", "spec.nodeSelector.a", "status.phase"]
     )
@@ -250,7 +250,7 @@ class Careless(Pod):
         self.node = obj["spec"]["nodeName"]
 
 
-def test_13_a_class_that_looks_at_a_member_that_is_not_kept_raises() -> None:
+def test_13_a_class_that_looks_at_a_member_that_is_not_stored_raises() -> None:
     assert part(Careless).node == "n1"
     with pytest.raises(NotKept):
         part(Careless, drop=["spec"])

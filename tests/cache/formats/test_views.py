@@ -60,7 +60,9 @@ def test_it_is_a_body(view: Any) -> None:
         lambda view: kopf.label(view["spec"], {"a": "b"}),
     ],
 )
-def test_whoever_changes_it_is_told_how_to_get_their_own(view: Any, change: Callable[[Any], Any]) -> None:
+def test_a_change_of_a_view_is_refused_with_how_to_get_a_copy(
+    view: Any, change: Callable[[Any], Any]
+) -> None:
     with pytest.raises(ReadOnly) as info:
         change(view)
     assert isinstance(info.value, TypeError)

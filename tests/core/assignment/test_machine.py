@@ -220,7 +220,7 @@ def test_a_clock_that_goes_back_is_a_clock_that_stands_still() -> None:
     assert replica.state.now == 6.0
 
 
-def test_21_two_pods_of_one_name_are_told_apart() -> None:
+def test_21_two_pods_of_one_name_are_distinguished() -> None:
     replica = Replica()
     for each in range(20):
         replica.at = 10.0 * each
@@ -325,7 +325,7 @@ def test_21_it_stops_when_somebody_gives_its_range_away(range_: int, owner: str)
     assert replica.acting() == [0, 1], "it has made the assignment anew"
 
 
-def test_21_it_does_not_act_on_what_somebody_gave_it() -> None:
+def test_21_it_does_not_act_on_a_range_that_somebody_gave_it() -> None:
     replica = working()
     assignment = replica.assignment.assignment
     assert assignment is not None
@@ -357,7 +357,7 @@ def test_21_a_renewal_whose_lease_was_taken_right_after_it_begins_a_new_life() -
     assert identity_of(replica.state) == "web-1/aa-2"
 
 
-def test_what_can_be_wrong_is_told_in_order() -> None:
+def test_possible_faults_are_reported_in_order() -> None:
     replica = working()
     seen = replica.state.seen
     assert seen is not None
@@ -402,7 +402,7 @@ def test_of_an_owner_without_a_lease_one_waits_for_the_time_of_a_lease(*, is_kno
     assert ({*other.leases}, [*other.state.others]) == ({"web-2"}, []), "it is forgotten"
 
 
-def test_a_mark_goes_when_the_range_is_meant_for_another_replica() -> None:
+def test_a_mark_goes_when_another_replica_should_own_the_range() -> None:
     replica = working()
     other = Replica("web-2", "bb")
     other.leases, other.assignment, other.version = replica.leases, replica.assignment, replica.version

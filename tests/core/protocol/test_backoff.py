@@ -42,6 +42,6 @@ def test_no_server_can_switch_a_cache_off_by_asking_for_endless_patience(asked: 
     assert delay(0, 1.0, at_least=asked) == ASKED + SHORTEST
 
 
-def test_what_only_a_person_can_mend_is_tried_slowly_from_the_start_but_never_faster_than_the_rest() -> None:
+def test_errors_only_a_person_can_fix_start_slow_and_never_retry_faster_than_others() -> None:
     assert delay(0, 1.0, slow=True) == SLOW
     assert delay(20, 1.0, slow=True) == LONGEST

@@ -177,7 +177,7 @@ def test_one_object_that_makes_no_sense_refuses_the_page() -> None:
     "data",
     [b"", b"{", b"[]", b"null", b"<html>", b"\xff\xfe", listing()[:-1], listing() + b"{}", b"[" * 100_000],
 )
-def test_what_is_no_json_or_cut_short_is_refused(data: bytes) -> None:
+def test_data_that_is_no_json_or_cut_short_is_refused(data: bytes) -> None:
     garbled(PODS.page, data)
     garbled(PODS.line, data)
     garbled(PODS.record, data)
@@ -186,7 +186,7 @@ def test_what_is_no_json_or_cut_short_is_refused(data: bytes) -> None:
 # ---- Objects.
 
 
-def test_a_record_has_what_reads_select_by() -> None:
+def test_a_record_has_all_that_reads_select_by() -> None:
     record = record_of(
         {
             "metadata": (
@@ -420,7 +420,7 @@ def test_an_object_of_another_kind_or_group_is_refused(object_: Any, why: str) -
         {"kind": "Job", "apiVersion": "batch/v1"},
     ],
 )
-def test_an_object_says_its_kind_and_version_when_decoded_whatever_the_list_said(
+def test_a_decoded_object_has_kind_and_version_whether_or_not_the_list_had_them(
     said: dict[str, str],
 ) -> None:
     decoded = record_of({**said, "metadata": METADATA, "spec": {"a": 1}}, JOBS).decode()
@@ -470,7 +470,7 @@ def test_a_record_does_not_keep_its_page_alive() -> None:
 
 @each_row("where", [b'"data":{"x":"\xff\xfe"}', b'"da\xffta":1', b'"metadata":{"labels":{"\xff":"x"}}'])
 @each_row("managed", [b"", b',"managedFields":[]'])
-def test_what_readers_could_not_decode_is_found_at_once(where: bytes, managed: bytes) -> None:
+def test_bytes_that_readers_could_not_decode_are_found_at_once(where: bytes, managed: bytes) -> None:
     start = b'{"kind":"Pod","apiVersion":"v1","metadata":' + dump(METADATA)[:-1] + managed + b"},"
     if b'"metadata"' in where:  # That is another one, which names nothing.
         garbled(PODS.record, start + where + b"}")
@@ -521,7 +521,7 @@ LEAKS: list[Any] = [
 
 
 @each_row("object_", LEAKS)
-def test_no_value_of_an_object_is_told_in_an_error_or_in_what_python_keeps_of_it(object_: Any) -> None:
+def test_no_value_of_an_object_is_in_an_error_or_its_traceback_or_context(object_: Any) -> None:
     for read, data in (
         (PODS.record, dump(object_)),
         (PODS.line, event("ADDED", object_)),
@@ -534,7 +534,7 @@ def test_no_value_of_an_object_is_told_in_an_error_or_in_what_python_keeps_of_it
             assert info.value.__context__ is None
 
 
-def test_no_value_of_an_object_is_told_by_the_text_of_what_was_read() -> None:
+def test_no_value_of_an_object_is_in_the_repr_of_a_parsed_answer() -> None:
     secret = {
         "kind": "Pod",
         "apiVersion": "v1",

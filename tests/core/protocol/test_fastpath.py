@@ -91,7 +91,7 @@ def test_keys_that_are_written_otherwise_are_cut_out_as_well(escaped: bytes) -> 
     }
 
 
-def test_what_is_cut_out_must_be_a_whole_value_that_stands_in_the_metadata() -> None:
+def test_only_a_whole_value_that_stands_in_the_metadata_is_cut_out() -> None:
     assert without_managed(b'{"metadata":{"a":1,"managedFields":[{"b":"]"}]}}', 12) is None
     assert without_managed(b'{"metadata":{"a":{"b":1,"managedFields":[{}]}}}', 12) is None
     assert without_managed(b'{"metadata":{,"managedFields":[{}]"a":1}}', 12) is None
@@ -143,7 +143,7 @@ def test_a_list_is_taken_apart_wherever_its_items_stand() -> None:
         b'{"items":[{"metadata":{}}],"it\\u0065ms":1}',
     ],
 )
-def test_what_is_not_certain_is_not_taken_apart(data: bytes) -> None:
+def test_an_uncertain_list_is_not_taken_apart(data: bytes) -> None:
     assert split_list(data, [BARE]) is None
 
 
@@ -156,7 +156,7 @@ def test_what_is_not_certain_is_not_taken_apart(data: bytes) -> None:
         {"a]": "]}"},
     ],
 )
-def test_items_that_hold_what_lists_hold_are_whole(spec: Any) -> None:
+def test_items_with_contents_like_those_of_lists_stay_whole(spec: Any) -> None:
     objects = [{"metadata": METADATA | {"name": name}, "spec": spec} for name in "abc"]
     page = PODS.page(listed(*map(dump, objects)))
     assert isinstance(page, Page)
@@ -200,7 +200,7 @@ def test_a_line_ends_with_its_object() -> None:
             PODS.line(line + end)
 
 
-def test_nothing_is_kept_of_what_is_not_wanted() -> None:
+def test_nothing_is_stored_of_an_object_not_accepted() -> None:
     one = Reader("v1", "Pod", accepts=lambda key: key != ("shop", "web-1")).record(
         dump(SAID | {"metadata": METADATA})
     )

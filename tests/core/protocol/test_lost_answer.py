@@ -99,7 +99,7 @@ def test_no_read_settles_a_creation_without_a_name_or_a_json_patch_without_a_ver
         (write(Verb.DELETE, {"preconditions": {"uid": "u", "resourceVersion": "5"}}), there("u"), Refuse),
     ],
 )
-def test_what_is_there_settles_a_write_or_not(given: Write, found: Any, step: type) -> None:
+def test_the_object_found_settles_a_write_or_not(given: Write, found: Any, step: type) -> None:
     assert type(judge(given, found)) is step
 
 
@@ -156,7 +156,7 @@ def test_an_apply_is_repeated_for_the_object_that_was_read() -> None:
         ({"spec": {"a": 1}}, {"spec": {"a": 1.0}}),
     ],
 )
-def test_an_object_contains_what_was_sent(found: Any, sent: Any) -> None:
+def test_an_object_contains_the_sent_body(found: Any, sent: Any) -> None:
     assert contains(found, sent)
 
 

@@ -78,7 +78,7 @@ def test_an_initial_stream_is_shown_at_its_end_marker_and_goes_on_as_the_watch()
 # ---- Each fault.
 
 
-def test_1_a_relist_asks_for_nothing_older_than_what_was_seen() -> None:
+def test_1_a_relist_asks_for_nothing_older_than_the_last_seen_version() -> None:
     assert watching().fail(GONE) == (Begin(), List(not_older_than="100"))
 
 
@@ -193,13 +193,13 @@ def test_3_failures_in_a_row_are_counted_until_the_version_moves() -> None:
     assert client.on(CUT)[-1] == Wait(0)
 
 
-def test_3_a_stream_that_lived_is_a_good_one_even_if_it_said_nothing() -> None:
+def test_3_a_stream_that_lived_is_a_good_one_even_if_it_brought_nothing() -> None:
     client = Client(Start(), page("100"))
     assert all(client.on(LIVED)[-1] == Wait(0) and client.on(Due()) == (Watch("100"),) for _ in range(50))
 
 
 @pytest.mark.parametrize("before", [(), (Opened(),)])
-def test_4_a_version_that_is_gone_is_listed_anew_beside_what_is_held(before: tuple[Input, ...]) -> None:
+def test_4_after_a_gone_version_all_is_listed_anew_beside_held_objects(before: tuple[Input, ...]) -> None:
     client = watching()
     client.fail(CUT)
     assert client.on(*before, GONE) == (Report(GONE), Wait(1))
@@ -323,14 +323,14 @@ def test_13_after_a_deletion_with_an_old_version_only_a_consistent_read_is_sure_
     assert client.on(Bookmark("99", complete=True)) == (Commit("99", restored=True), Report(None))
 
 
-def test_14_what_leaves_the_filter_may_return() -> None:
+def test_14_an_object_that_leaves_the_filter_may_return() -> None:
     client, left, came = watching(), seen("DELETED", "101"), seen("ADDED", "102")
     assert client.on(left) == (Leave(left.record), Progress("101"))
     assert client.on(came) == (Put(came.record), Progress("102"))
 
 
 @pytest.mark.parametrize("state", ["watch", "page", "initial"])
-def test_16_who_is_told_when_to_come_back_comes_back_then(state: str) -> None:
+def test_16_a_throttled_client_returns_when_the_server_asks_it_to(state: str) -> None:
     throttled = Refusal(429, "TooManyRequests", retry_after=7.0)
     client = {
         "watch": watching,
@@ -347,7 +347,7 @@ def test_16_a_watch_that_is_throttled_is_never_a_reason_to_list() -> None:
 
 
 @pytest.mark.parametrize("code", [500, 503, 504])
-def test_17_a_server_in_trouble_is_asked_again_less_and_less(code: int) -> None:
+def test_17_a_failing_server_is_asked_again_less_and_less(code: int) -> None:
     client = watching()
     assert client.on(Refusal(code)) == (Report(Refusal(code)), Wait(0))
     assert client.on(Due(), Refusal(code))[-1] == Wait(1)
@@ -368,7 +368,7 @@ def test_17_a_version_too_large_for_a_list_is_given_up_for_the_newest_that_there
     assert client.fail(Refusal(504, "Timeout")) == (Begin(), List())
 
 
-def test_18_what_makes_no_sense_is_asked_for_again_and_then_everything_is_listed() -> None:
+def test_18_a_garbled_answer_is_asked_for_again_and_then_everything_is_listed() -> None:
     client = watching()
     assert client.fail(GARBLED, PATIENCE) == (Watch("100"),)
     assert client.fail(GARBLED) == (Begin(), List())
@@ -409,7 +409,7 @@ def test_18_a_list_that_makes_no_sense_is_asked_for_again() -> None:
 
 
 @pytest.mark.parametrize("code", [403, 405])
-def test_21_a_missing_right_is_told_at_once_and_tried_slowly_and_the_version_is_kept(code: int) -> None:
+def test_21_a_missing_right_is_reported_at_once_retried_slowly_and_keeps_the_version(code: int) -> None:
     client, refusal = watching(), Refusal(code, "Forbidden")
     assert client.on(refusal) == (Report(refusal), Wait(0, slow=True))
     assert client.on(Due()) == (Watch("100"),)
@@ -496,9 +496,7 @@ def test_a_list_is_no_proof_that_its_version_can_be_watched() -> None:
 
 
 @pytest.mark.parametrize(("floor", "after"), [("90", "101"), ("100", "101"), ("500", "500")])
-def test_what_was_seen_to_be_the_newest_is_never_forgotten_for_something_older(
-    floor: str, after: str
-) -> None:
+def test_the_newest_version_seen_is_never_forgotten_for_an_older_one(floor: str, after: str) -> None:
     """A server that was restored comes from behind, and nothing that it says makes what was seen before it
     older."""
     stepped = step(Watching(Known(floor=floor), "100"), Bookmark("101"))
@@ -515,7 +513,7 @@ def test_what_was_seen_to_be_the_newest_is_never_forgotten_for_something_older(
     ],
     ids=["the first page", "a later page", "a watch", "an initial stream"],
 )
-def test_34_after_an_uncertain_field_the_next_request_waits_as_long_as_is_said(client: Client) -> None:
+def test_34_after_an_uncertain_field_the_next_request_waits_for_the_given_time(client: Client) -> None:
     *_, wait = client.on(Lost("it is not certain", garbled=True, at_least=7.0))
     assert wait == Wait(0, 7.0)
 

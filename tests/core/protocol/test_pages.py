@@ -125,7 +125,7 @@ def test_7_an_empty_page_with_a_token_is_not_the_last_and_is_followed_after_a_wa
     assert client.on(page("100", B)) == (Put(B), Commit("100"), Watch("100"))
 
 
-def test_7_a_server_in_trouble_is_spared_by_its_empty_pages_as_well() -> None:
+def test_7_empty_pages_of_a_failing_server_are_paced_as_well() -> None:
     client = Client(Start(), CUT, Due(), CUT, Due())
     assert client.on(page("100", then="1")) == (Report(PACED), Wait(2))
 

@@ -30,7 +30,7 @@ def test_as_many_as_come_again_are_remembered() -> None:
     assert listed(kept, texts + texts) == len(texts)
 
 
-def test_of_what_never_comes_again_only_few_are_remembered() -> None:
+def test_only_few_values_that_never_come_again_are_remembered() -> None:
     def held(count: int) -> int:
         kept = sharing()
         tracemalloc.start()

@@ -62,7 +62,7 @@ INPUTS: tuple[Input, ...] = (
 
 
 @each_row(("state", "input_"), list(product(STATES, INPUTS)), ids=lambda value: type(value).__name__)
-def test_what_the_table_does_not_name_is_a_mistake_of_ours(state: State, input_: Input) -> None:
+def test_an_input_that_the_table_does_not_name_raises_misuse(state: State, input_: Input) -> None:
     if (type(state).__name__, type(input_).__name__) in TRANSITIONS:
         assert (
             type(step(state, input_).state).__name__

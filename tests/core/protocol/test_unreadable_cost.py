@@ -141,7 +141,7 @@ def test_an_object_that_fails_on_the_stack_of_the_caller_is_decoded_again_in_a_t
     assert (counts.scans, counts.decodes) == ([], ["selectcache"])
 
 
-def test_no_thread_tries_what_is_certainly_too_deep_for_an_empty_stack(
+def test_no_thread_tries_data_certainly_too_deep_for_an_empty_stack(
     counts: Counts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(json_text, "STACK", 400 * 4_000)  # Of a larger one, too few tokens are counted.

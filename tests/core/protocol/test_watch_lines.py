@@ -167,7 +167,7 @@ def test_a_status_may_stand_in_a_watch_by_itself() -> None:
 @each_row(
     "rest", [b"", dump(STATUS)[:-1], dump([STATUS]), event("ADDED", {"kind": "Pod", "metadata": METADATA})]
 )
-def test_what_else_comes_after_the_last_newline_is_nothing(rest: bytes) -> None:
+def test_any_other_data_after_the_last_newline_is_ignored(rest: bytes) -> None:
     assert PODS.rest(rest) is None
 
 
@@ -181,7 +181,7 @@ def test_a_line_of_another_shape_is_refused(line: Any) -> None:
 # ---- Refusals of requests.
 
 
-def test_a_refusal_says_what_the_status_says_but_its_code_is_that_of_the_answer() -> None:
+def test_a_refusal_has_the_fields_of_the_status_but_the_code_of_the_answer() -> None:
     status = {
         "kind": "Status",
         "code": 200,
@@ -218,7 +218,7 @@ def test_a_status_that_asks_to_wait_for_less_than_no_time_asks_for_nothing() -> 
     assert read_refusal(429, dump({"details": {"retryAfterSeconds": -4}})) == Refusal(429)
 
 
-def test_what_a_server_says_is_one_line_for_people_to_read() -> None:
+def test_a_message_of_a_server_becomes_one_readable_line() -> None:
     said = {
         "kind": "Status",
         "code": 403,
@@ -229,7 +229,7 @@ def test_what_a_server_says_is_one_line_for_people_to_read() -> None:
 
 
 @pytest.mark.parametrize("length", [MOST_SAID + 1, 2 * MOST_SAID, 2_000_000])
-def test_what_a_server_says_has_an_end(length: int) -> None:
+def test_a_long_message_of_a_server_is_cut(length: int) -> None:
     said = {"kind": "Status", "code": 500, "reason": "M" * length, "message": "M" * length}
     for refusal in (
         PODS.rest(dump(said)),
@@ -272,7 +272,7 @@ def test_byte_by_byte_the_lines_are_the_same() -> None:
     ] == STREAM.splitlines()
 
 
-def test_half_a_line_is_kept_back() -> None:
+def test_half_a_line_is_held_back() -> None:
     lines = Lines()
     assert list(lines.feed(b'{"whole":1}\n{"half"')) == [b'{"whole":1}']
     assert list(lines.feed(b"")) == []
@@ -325,7 +325,7 @@ def test_an_endless_line_is_refused_with_the_name_of_the_object_and_no_other_val
         b'}}]]{"object":[{"metadata":{"name":"canary"',
     ],
 )
-def test_where_the_name_cannot_be_told_nothing_is(start: bytes) -> None:
+def test_where_the_name_is_uncertain_none_is_shown(start: bytes) -> None:
     assert endless(start) == "a line of a watch is longer than 1,000 bytes"
 
 

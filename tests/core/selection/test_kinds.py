@@ -118,7 +118,7 @@ def test_every_form_of_a_key_finds_a_kind_of_another_group(key: str | tuple[str,
         "*",
     ],
 )
-def test_what_names_no_kind_of_kubernetes_finds_nothing(key: str | tuple[str, ...]) -> None:
+def test_a_key_of_no_kind_of_kubernetes_finds_nothing(key: str | tuple[str, ...]) -> None:
     assert find(key) is None
 
 
@@ -225,7 +225,7 @@ def test_a_field_label_that_the_kind_lacks_is_refused_with_those_it_has() -> Non
     )
 
 
-def test_kinds_can_be_compared_and_kept_in_sets() -> None:
+def test_kinds_can_be_compared_and_stored_in_sets() -> None:
     assert kind_of("pods") == kind_of("po") != kind_of("nodes")
     assert len({kind_of("pods"), kind_of("po"), kind_of("nodes")}) == 2
 
@@ -233,7 +233,7 @@ def test_kinds_can_be_compared_and_kept_in_sets() -> None:
 # ---- Values
 
 
-def test_what_a_pod_lacks_has_the_defaults_of_the_server() -> None:
+def test_a_field_that_a_pod_lacks_has_the_default_of_the_server() -> None:
     assert kind_of("pods").values({"metadata": {"name": "web", "namespace": "apps"}}) == {
         "metadata.name": "web",
         "metadata.namespace": "apps",
@@ -304,7 +304,7 @@ def test_what_a_pod_lacks_has_the_defaults_of_the_server() -> None:
         ("persistentvolumes", "metadata.namespace", {"metadata": {"namespace": "ignored"}}, ""),
     ],
 )
-def test_a_value_is_what_the_server_compares(
+def test_a_value_is_the_one_that_the_server_compares(
     key: str, label: str, obj: dict[str, Any], expected: str
 ) -> None:
     assert kind_of(key).field(label).value(obj) == expected
@@ -353,7 +353,7 @@ def test_no_object_is_too_malformed_to_have_values(obj: dict[str, Any]) -> None:
         assert all(isinstance(text, str) for text in kind.values(obj).values())
 
 
-def test_what_is_not_of_its_type_counts_as_absent() -> None:
+def test_a_value_of_the_wrong_type_counts_as_absent() -> None:
     absent = kind_of("pods").values({})
     broken: object
     for broken in (None, [], "text", 7, True):
@@ -529,7 +529,7 @@ def test_no_definition_is_too_malformed_to_be_read() -> None:
         (None, NAMESPACE_OR_NONE, "apps"),
     ],
 )
-def test_an_unknown_kind_has_what_every_kind_has(
+def test_an_unknown_kind_has_the_fields_of_every_kind(
     *, namespaced: bool | None, domain: object, expected: str
 ) -> None:
     kind = Kind.unknown("example.com", "Thing", "things", namespaced=namespaced)

@@ -126,13 +126,13 @@ def test_the_longest_spelling_counts_as_much_as_the_shortest() -> None:
     assert ALL_SIXES[-1] in with_word
 
 
-def test_a_pick_is_what_somebody_mentioned_if_it_can_be() -> None:
+def test_a_pick_is_a_mentioned_value_if_it_can_be() -> None:
     assert pick(~(~LabelValues.only(["db"]) & PRESENT)) == "db"
     assert pick(~Strings.only(ANYTHING, ["other"])) == "other-1"
     assert pick(LabelValues.only(["b", "a"])) == "a"
 
 
-def test_comparisons_beyond_what_a_label_can_say() -> None:
+def test_comparisons_hold_beyond_the_range_of_labels() -> None:
     assert LabelValues.below(0).empty
     assert LabelValues.above(MAX_INT).empty
     assert (PRESENT & LabelValues.above(-1) & LabelValues.below(0)).empty
@@ -141,7 +141,7 @@ def test_comparisons_beyond_what_a_label_can_say() -> None:
     assert str(MAX_INT + 1) in ~LabelValues.above(0)
 
 
-def test_the_largest_integer_belongs_to_the_complement_of_what_is_below_it() -> None:
+def test_the_largest_integer_is_in_the_complement_of_the_integers_below_it() -> None:
     largest = ~LabelValues.below(MAX_INT) & LabelValues.above(0)
     assert largest.integers == ((MAX_INT, MAX_INT),)
     assert str(MAX_INT) in largest
@@ -210,7 +210,7 @@ def test_algebra_of_label_values(one: LabelValues, two: LabelValues) -> None:
         assert not any(value in one & two for value in LABEL_VALUES)
 
 
-def test_classes_tell_apart_what_the_rules_tell_apart() -> None:
+def test_classes_separate_values_that_the_rules_separate() -> None:
     assert list(LabelValues.classes([SIX, LabelValues.above(9)], frozenset(["6", "06", "other"]))) == [
         None,
         "other-1",

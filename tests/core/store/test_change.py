@@ -16,7 +16,7 @@ WEB = {
 }
 
 
-def test_what_is_sent_has_the_identity_of_its_object() -> None:
+def test_a_sent_change_has_the_identity_of_its_object() -> None:
     change = Change.sent(WEB)
     assert (change.cause, change.old, change.objects) == ("sent", None, ())
     assert change.new is change.body is WEB
@@ -24,7 +24,7 @@ def test_what_is_sent_has_the_identity_of_its_object() -> None:
     assert repr(change) == "<Change: shop/web sent>"
 
 
-def test_what_is_sent_need_not_be_an_object() -> None:
+def test_a_sent_value_need_not_be_an_object() -> None:
     change = Change.sent({"app": "web"})
     assert (change.name, change.namespace, change.version, change.new) == ("", None, "", {"app": "web"})
 
@@ -35,7 +35,7 @@ def test_a_change_is_shown_without_the_contents_of_its_object() -> None:
 
 
 @pytest.mark.parametrize("given", [None, "web", ["web"]])
-def test_20_what_is_sent_must_be_a_mapping(given: Any) -> None:
+def test_20_a_sent_value_must_be_a_mapping(given: Any) -> None:
     with pytest.raises(TypeError, match=f"what is sent must be a mapping, not {type(given).__name__}"):
         Change.sent(given)
     if given is not None:

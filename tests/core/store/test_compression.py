@@ -57,7 +57,7 @@ def taught(*, always: bool = False, word: str = "container") -> SiblingPacking:
     return packing
 
 
-def test_what_was_packed_is_unpacked_as_it_was() -> None:
+def test_packed_data_is_unpacked_as_it_was() -> None:
     packing = taught()
     for data in objects(50):
         stored = packing.pack(data)
@@ -79,21 +79,21 @@ def test_where_it_is_asked_for_even_the_first_is_packed() -> None:
     assert packing.unpack(packing.pack(data)) == data
 
 
-def test_what_is_packed_from_the_first_on_is_learned_from_all_the_same() -> None:
+def test_data_packed_from_the_first_on_is_learned_from_all_the_same() -> None:
     packing = Packing(always=True)
     for data in objects(2 * SAMPLES):
         packing.pack(data)
     assert not packing.fits
 
 
-def test_what_becomes_no_smaller_is_stored_as_it_is() -> None:
+def test_data_that_becomes_no_smaller_is_stored_as_it_is() -> None:
     packing = Packing(always=True)
     data = noise(1)[0]
     assert packing.pack(data) is data
     assert packing.unpack(data) is data
 
 
-def test_what_begins_with_spaces_is_told_from_what_is_packed() -> None:
+def test_data_with_leading_spaces_is_distinguished_from_packed_data() -> None:
     assert Packing().pack(b' \n{"a":1}') == b'{"a":1}'
 
 
@@ -109,7 +109,7 @@ def test_kinds_for_which_it_is_not_worthwhile_are_left_as_they_are() -> None:
     assert packing.fits, "it is not tried again at once"
 
 
-def test_what_has_nothing_in_common_teaches_nothing() -> None:
+def test_from_data_with_nothing_in_common_nothing_is_learned() -> None:
     packing = Packing()
     assert learned([]) is learned([b"{}"]) is None
     assert learned([b""] * 187 + objects(1) + [b""] * 12) is None, "one alone"
@@ -117,7 +117,7 @@ def test_what_has_nothing_in_common_teaches_nothing() -> None:
     assert not packing.packs
 
 
-def test_what_was_not_worthwhile_is_tried_again_after_twice_as_many() -> None:
+def test_learning_that_was_not_worthwhile_is_retried_after_twice_as_many() -> None:
     packing, data = Packing(), objects(1)[0]
     for rounds in (2, 4):
         packing.begin()

@@ -38,7 +38,7 @@ def test_15_no_change_is_joined_with_another_and_their_order_stays() -> None:
     assert not fifo.is_full
 
 
-def test_15_who_is_too_slow_is_told_and_receives_nothing_until_it_has_looked() -> None:
+def test_15_a_slow_subscriber_is_warned_and_receives_nothing_until_it_has_looked() -> None:
     added = list[bool]()
     fifo = Fifo(most=2, added=lambda: added.append(fifo.is_full))
     for change in CHANGES[:4]:
@@ -54,7 +54,7 @@ def test_15_who_is_too_slow_is_told_and_receives_nothing_until_it_has_looked() -
     assert taken(fifo) == CHANGES[5:]
 
 
-def test_15_departures_among_what_was_dropped_are_told_unless_the_object_is_unknown_or_came_back() -> None:
+def test_15_dropped_departures_are_reported_unless_of_an_unknown_or_returned_object() -> None:
     fifo = Fifo(most=9, knows=lambda uid: uid == "one")
     for change in CHANGES:
         fifo.add(change)

@@ -45,7 +45,7 @@ def test_a_declared_index_is_there_without_being_asked_for() -> None:
 
 
 @pytest.mark.parametrize("branches", [1, 2])
-def test_functions_are_called_under_no_lock_and_what_they_add_is_counted(branches: int) -> None:
+def test_functions_are_called_under_no_lock_and_the_values_they_add_are_counted(branches: int) -> None:
     tally, called = Tally(), []
     union = Union([Keys()] * branches, tally=tally)
 
@@ -77,7 +77,7 @@ def test_functions_are_called_under_no_lock_and_what_they_add_is_counted(branche
     assert tally.bytes == sum(map(weight, everything.values()))
 
 
-def test_what_is_staged_without_its_values_when_an_index_is_declared_is_found_once_it_is_shown() -> None:
+def test_an_object_staged_without_values_as_an_index_is_declared_is_found_once_shown() -> None:
     store = filled(3, lambda i: record(f"pod-{i}", spec={"node": "n0"}))
     store.begin()
     store.put(record("pod-1", "101", spec={"node": "n1"}))
@@ -114,7 +114,7 @@ def test_a_slice_is_so_many_entries_whatever_a_step_takes() -> None:
 
 
 @pytest.mark.parametrize("late", [False, True])
-def test_an_index_that_was_added_is_without_values_of_what_its_function_fails_for(late: bool) -> None:
+def test_an_added_index_has_no_values_of_objects_that_its_function_fails_for(late: bool) -> None:
     told: list[tuple[tuple[str, str], str]] = []
     by = Indexed(
         "it",
@@ -135,7 +135,7 @@ def test_an_index_that_was_added_is_without_values_of_what_its_function_fails_fo
         assert told == []
 
 
-def test_what_has_a_list_at_the_path_leaves_where_to_be_looked_at() -> None:
+def test_an_object_with_a_list_at_the_path_leaves_where_to_be_looked_at() -> None:
     store = filled(3, lambda i: record(f"pod-{i}", spec={"node": ["n1", "n2"] if i == 1 else "n1"}))
     store.declare(NODE)
     build(store)
@@ -213,7 +213,7 @@ def test_a_function_returns_a_text_or_texts_or_none(made: object, values: tuple[
         (lambda _: {"x": "y"}, "returned a value of the type dict"),
     ],
 )
-def test_what_else_a_function_does_is_told_without_its_words(
+def test_other_faults_of_a_function_are_reported_without_its_words(
     function: Callable[[Any], Any], why: str
 ) -> None:
     with pytest.raises(BadIndex, match=f"^the function of the index 'it' {why}") as info:

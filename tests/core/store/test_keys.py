@@ -39,7 +39,7 @@ def held(keys: Keys) -> set[tuple[str, str]]:
     }
 
 
-def test_keys_have_what_fits_each_restriction() -> None:
+def test_keys_have_all_that_fits_each_restriction() -> None:
     for keys in KEYS:
         assert {key for key in ALL if keys.have(key)} == held(keys)
 

@@ -47,7 +47,7 @@ def test_an_object_is_the_same_however_often_it_is_read(value: str) -> None:
     assert {repr(often.decode(record)) for _ in range(5)} == {repr(record.decode())}
 
 
-def test_readers_may_change_what_they_read() -> None:
+def test_readers_may_change_the_objects_they_read() -> None:
     often, record = OftenRead(), packed("a", value='{"replicas":1}')
     for _ in range(5):
         obj = often.decode(record)
@@ -89,7 +89,7 @@ def test_a_large_object_displaces_no_others() -> None:
     assert kept(often, small, large) == "small"
 
 
-def test_an_object_is_unpacked_once_for_each_read_also_if_it_is_not_kept(
+def test_an_object_is_unpacked_once_for_each_read_also_if_it_is_not_retained(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     often, large, unpacked = OftenRead(EIGHT), packed("large", size=SIZE + 1), list[bytes]()
@@ -104,7 +104,7 @@ def test_an_object_is_unpacked_once_for_each_read_also_if_it_is_not_kept(
     assert len(unpacked) == 4
 
 
-def test_objects_that_are_read_once_are_not_kept_and_hardly_remembered() -> None:
+def test_objects_that_are_read_once_are_not_retained_and_hardly_remembered() -> None:
     often, records = OftenRead(), [packed(str(number)) for number in range(READ_ONCE + 100)]
     read(often, *records, times=1)
     assert len(often._read_once) == READ_ONCE
@@ -160,7 +160,7 @@ def test_an_object_that_a_relist_leaves_as_it_is_stays() -> None:
     assert kept(often, record) == "a"
 
 
-def test_nothing_is_kept_where_bytes_are_limited() -> None:
+def test_nothing_is_retained_where_bytes_are_limited() -> None:
     """The limit is compared with the stored bytes."""
     assert Store(tally=Tally()).often_read is None
 
@@ -201,7 +201,7 @@ def test_threads_read_the_same() -> None:
     assert often.bytes == sum(len(each.data) + OFTEN_READ_ENTRY for each in often._entries.values()) <= EIGHT
 
 
-def test_a_store_that_is_dropped_frees_what_was_read() -> None:
+def test_a_dropped_store_frees_the_objects_that_were_read() -> None:
     def make() -> None:
         store = Store()
         store.put(record := packed("a"))

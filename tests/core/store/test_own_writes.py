@@ -156,7 +156,7 @@ def test_a_write_stays_while_a_branch_that_is_behind_shows_an_older_object() -> 
     assert (active(union), resting(union)) == ([], [])
 
 
-def test_a_write_that_rests_hides_what_a_branch_reports_from_before_it() -> None:
+def test_a_write_that_rests_hides_older_reports_of_a_branch() -> None:
     union, a, b = two()
     union.lay(written(12))
     a.put(record(12))
@@ -382,7 +382,7 @@ def test_a_late_answer_does_not_bring_back_an_object_whose_deletion_rests() -> N
     assert (active(union), resting(union)) == (["14"], [])
 
 
-def test_what_was_shown_before_another_object_of_the_name_was_deleted_is_gone() -> None:
+def test_an_object_shown_before_another_of_its_name_was_deleted_is_gone() -> None:
     union, _ = one(record(9))
     union.lay(written(12, "u1"))
     union.lay(OwnWrite(KEY, "u2", "", None, at=0.0, deleted=frozenset({"u1"})))
@@ -567,7 +567,7 @@ def test_16_the_next_filter_inherits_writes_that_rest() -> None:
     assert active(following_union) == ["12"], "a read of the second alternative alone has the older one"
 
 
-def test_16_streams_that_the_next_filter_takes_over_have_passed_what_they_had_passed() -> None:
+def test_16_streams_that_the_next_filter_takes_over_keep_their_progress() -> None:
     present = Union([Keys("shop"), Keys("blog")])
     kept, _ = writers(present)
     listed(kept, 13, record(11, name="c"))
@@ -583,7 +583,7 @@ def test_16_streams_that_the_next_filter_takes_over_have_passed_what_they_had_pa
 
 
 @pytest.mark.parametrize("by", ["event", "list"])
-def test_a_reader_without_the_lock_never_sees_what_a_deletion_that_rests_hides(by: str) -> None:
+def test_a_reader_without_the_lock_never_sees_an_object_hidden_by_a_resting_deletion(by: str) -> None:
     union, branch = one(record(9))
     union.lay(deleted())
     branch.leave(record(11))

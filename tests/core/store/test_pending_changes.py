@@ -197,7 +197,7 @@ def test_an_update_of_an_object_whose_entry_nobody_wants_is_received() -> None:
     assert drained(queue) == [("updated", "1", "2")]
 
 
-def test_15_what_is_tried_again_is_joined_with_what_came_since() -> None:
+def test_15_a_retried_change_is_joined_with_the_changes_since() -> None:
     queue = PendingChanges()
     queue.add(updated(A1, A2))
     failed = queue.take(A1.key)

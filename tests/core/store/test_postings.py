@@ -224,7 +224,7 @@ def taken(target: Store | Writer, step: tuple[str, Any], build: Callable[[int], 
 
 @settings(max_examples=40)
 @given(STEPS, st.lists(LOOKUPS, max_size=5))
-def test_a_lookup_answers_what_a_scan_would_whatever_happens(
+def test_a_lookup_answers_like_a_scan_whatever_happens(
     steps: list[tuple[str, Any]], asked: list[Lookup]
 ) -> None:
     store = Store()
@@ -291,7 +291,7 @@ def test_the_first_read_scans_and_those_after_it_find_by_the_index() -> None:
     assert found(store, asked) == {each for each in store.records()[0] if each.labels["app"] == "app-3"}
 
 
-def test_what_looks_at_little_wants_no_index_and_what_only_explains_does_not() -> None:
+def test_a_lookup_that_is_small_or_only_explains_asks_for_no_index() -> None:
     store = filled(WORTH, lambda i: record(f"pod-{i}", app="web"))
     assert store.chosen(by_label("app=web")).missing is None
     store.put(record("one-more", "101", app="web"))
@@ -383,7 +383,7 @@ def test_there_is_an_end_of_indexes() -> None:
 # ---- Kept true.
 
 
-def test_what_comes_and_leaves_while_an_index_is_built_is_in_it_or_not() -> None:
+def test_arrivals_and_departures_while_an_index_is_built_are_reflected_in_it() -> None:
     store = filled(10, lambda i: record(f"pod-{i}", app="a"))
     with small():
         store.chosen(by_label("app=a"))
@@ -403,7 +403,7 @@ def test_what_comes_and_leaves_while_an_index_is_built_is_in_it_or_not() -> None
 
 
 @pytest.mark.parametrize("count", [2, 80])
-def test_what_left_and_came_back_while_an_index_is_built_is_in_it_once(count: int) -> None:
+def test_an_object_that_left_and_came_back_while_an_index_is_built_is_in_it_once(count: int) -> None:
     store = filled(count, lambda i: record(f"pod-{i}", app="a"))
     with small():
         store.chosen(by_label("app=a"))
@@ -448,7 +448,7 @@ def test_a_generation_that_is_another_has_its_indexes_built_anew_and_a_like_one_
     }
 
 
-def test_what_was_chosen_does_not_change_afterwards_and_has_what_is_beside_it() -> None:
+def test_a_choice_does_not_change_afterwards_and_has_the_object_beside_it() -> None:
     store = filled(20, lambda i: record(f"pod-{i}", app="a"))
     with small():
         store.chosen(by_label("app=a"))
@@ -463,7 +463,7 @@ def test_what_was_chosen_does_not_change_afterwards_and_has_what_is_beside_it() 
     assert store.chosen(by_label("app=a"), ("none", "pod-3")).beside is None
 
 
-def test_readers_in_other_threads_find_what_was_so_at_one_moment() -> None:
+def test_readers_in_other_threads_find_the_state_of_one_moment() -> None:
     # Each generation moves all records to another value at once, so that any mixture shows.
     store, ready, done = (
         filled(300, lambda i: record(f"pod-{i}", app="0")),

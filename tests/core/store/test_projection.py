@@ -90,11 +90,11 @@ IDENTITY_ALONE = {"kind": "Pod", "apiVersion": "v1", "metadata": METADATA}
 # ---- What is kept.
 
 
-def test_managed_fields_are_dropped_unless_something_else_is_said() -> None:
+def test_managed_fields_are_dropped_unless_something_else_is_declared() -> None:
     assert recorded(ALL).decode() == kept() == PLAIN
 
 
-def test_managed_fields_are_kept_by_name_alone() -> None:
+def test_managed_fields_are_stored_by_name_alone() -> None:
     assert kept(keep=["metadata"]) == {**IDENTITY_ALONE, "metadata": PLAIN["metadata"]}
     assert kept(keep=["metadata", "metadata.managedFields"]) == {
         **IDENTITY_ALONE,
@@ -105,17 +105,17 @@ def test_managed_fields_are_kept_by_name_alone() -> None:
     }
 
 
-def test_what_is_dropped_is_gone_and_everything_else_stays() -> None:
+def test_a_dropped_path_is_gone_and_everything_else_stays() -> None:
     assert kept(drop=["spec.nodeName"]) == without(PLAIN, "spec", "nodeName")
     assert kept(drop=["status"]) == without(PLAIN, "status")
 
 
-def test_only_what_is_kept_and_the_identity_stay() -> None:
+def test_only_the_paths_to_keep_and_the_identity_stay() -> None:
     assert kept(keep=["spec.nodeName"]) == IDENTITY_ALONE | {"spec": {"nodeName": "n-1"}}
     assert kept(keep=[]) == IDENTITY_ALONE
 
 
-def test_of_what_is_kept_a_part_may_be_dropped() -> None:
+def test_a_part_of_a_path_to_keep_may_be_dropped() -> None:
     assert kept(keep=["spec"], drop=["spec.containers"]) == IDENTITY_ALONE | {"spec": {"nodeName": "n-1"}}
 
 
@@ -131,7 +131,7 @@ def test_paths_lead_through_lists_to_each_item() -> None:
     }
 
 
-def test_an_item_of_which_nothing_is_kept_keeps_its_place() -> None:
+def test_an_item_of_which_nothing_is_stored_keeps_its_place() -> None:
     assert kept(keep=["spec.containers.env"])["spec"]["containers"] == [
         {"env": [{"name": "TOKEN", "value": CANARY}]},
         {},
@@ -163,7 +163,7 @@ def test_a_path_below_another_says_nothing_more_in_whichever_order(paths: tuple[
     assert Projection.of(drop=paths) == Projection.of(drop=sorted(paths))
 
 
-def test_what_is_kept_as_a_whole_keeps_its_bytes() -> None:
+def test_a_value_stored_as_a_whole_keeps_its_bytes() -> None:
     odd = b'{ "float":1.50, "big":12345678901234567890123, "text":"\\u00e9\\n\xc3\xa9", "empty":{ } }'
     data = (
         b'{"kind":"Pod","apiVersion":"v1","metadata":'
@@ -196,7 +196,7 @@ def test_a_projected_object_is_the_same_bytes_from_a_list_and_from_a_watch(
     "projection",
     [Projection.of(keep=[]), Projection.of(drop=["spec.nodeName"]), Projection.of(transform=lambda obj: obj)],
 )
-def test_what_reads_select_by_is_what_it_was(projection: Projection) -> None:
+def test_fields_that_reads_select_by_do_not_change(projection: Projection) -> None:
     was, became = recorded(ALL), recorded(projection)
     assert (became.key, became.uid, became.version, became.labels, became.owners) == (
         was.key,
@@ -239,7 +239,7 @@ def with_spec(spec: bytes) -> bytes:
         Projection.of(transform=lambda obj: obj),
     ],
 )
-def test_where_what_is_kept_cannot_be_decoded_the_object_is_unreadable(
+def test_an_object_is_unreadable_if_a_stored_value_cannot_be_decoded(
     bad: bytes, projection: Projection
 ) -> None:
     if projection.keep is not None and b'"a"' in bad:
@@ -267,7 +267,7 @@ def test_contract_8_lists_in_lists_that_are_nested_too_deeply_are_scanned_a_few_
 
 
 @pytest.mark.parametrize("decode", [parts_of, items_of])
-def test_what_is_neither_decoded_nor_scanned_raises_what_the_decoder_raises(
+def test_data_neither_decoded_nor_scanned_raises_the_error_of_the_decoder(
     decode: Callable[[msgspec.Raw], object],
 ) -> None:
     for bad in (b'{"a":[}', b'[{"a":]', b"1"):
@@ -336,7 +336,7 @@ def test_a_transform_that_makes_an_object_too_deep_makes_it_unreadable() -> None
     [*IDENTITY, ("metadata",), ("metadata", "labels", "app"), ("metadata", "ownerReferences", "controller")],
 )
 @each_row("keep", [None, ["metadata", "kind", "apiVersion"]])
-def test_the_identity_cannot_be_dropped_nor_what_it_is_in_nor_a_part_of_it(
+def test_neither_the_identity_nor_its_parents_nor_its_parts_can_be_dropped(
     path: Keys, keep: list[Path] | None
 ) -> None:
     with pytest.raises(BadPath) as info:
@@ -378,7 +378,7 @@ def test_equal_declarations_are_equal_and_different_ones_are_not() -> None:
     )
 
 
-def test_it_is_shown_by_what_is_said() -> None:
+def test_the_repr_shows_the_declared_paths() -> None:
     assert repr(ALL) == "Projection()"
     assert repr(Projection.of(keep=["a"], drop=["a.b"])) == "Projection(keep=(('a',),), drop=(('a', 'b'),))"
 
@@ -421,7 +421,7 @@ def test_it_is_written_as_it_is_declared() -> None:
         ("kinds", True, False),
     ],
 )
-def test_what_is_not_kept_is_known_and_what_it_is_a_part_of_and_what_is_in_it(
+def test_a_path_that_is_not_stored_is_known_and_so_are_its_parents_and_children(
     path: str, dropped: bool, chosen: bool
 ) -> None:
     assert Projection.of(drop=["spec.containers.env"]).stores(keys_of(path)) is dropped
@@ -438,12 +438,12 @@ def test_what_is_not_kept_is_known_and_what_it_is_a_part_of_and_what_is_in_it(
         ("spec.nodeName", None),
     ],
 )
-def test_what_was_said_to_be_dropped_is_told_where_a_path_is_not_kept(path: str, why: str | None) -> None:
+def test_the_declared_drop_is_reported_where_a_path_is_not_stored(path: str, why: str | None) -> None:
     dropping = Projection.of(drop=["status", "spec.containers.env"]).dropping(keys_of(path))
     assert dropping == (keys_of(why) if why is not None else None)
 
 
-def test_all_is_kept_but_for_managed_fields() -> None:
+def test_all_is_stored_but_for_managed_fields() -> None:
     assert ALL.stores(("spec",))
     assert not ALL.stores(("metadata",))
     assert not ALL.stores(())
@@ -510,7 +510,7 @@ def begins(path: Keys, prefixes: tuple[Keys, ...]) -> bool:
 
 
 @given(OBJECTS, projections())
-def test_exactly_those_values_are_kept_whose_paths_are(obj: Any, projection: Projection) -> None:
+def test_exactly_those_values_are_stored_whose_paths_are(obj: Any, projection: Projection) -> None:
     named = projection.keep
     expected = Counter(
         leaf
@@ -522,7 +522,7 @@ def test_exactly_those_values_are_kept_whose_paths_are(obj: Any, projection: Pro
 
 
 @given(OBJECTS, projections(), st.lists(KEYS, max_size=4).map(tuple))
-def test_what_is_said_to_be_kept_is_what_it_was(obj: Any, projection: Projection, path: Keys) -> None:
+def test_a_path_reported_as_stored_keeps_its_value(obj: Any, projection: Projection, path: Keys) -> None:
     if projection.stores(path):
         assert at(recorded(projection, obj).decode(), path) == at(obj, path)
 
@@ -540,11 +540,11 @@ def transformed(transform: Callable[[Any], Any], obj: Any = POD) -> Any:
     return recorded(Projection.of(transform=transform), obj).decode()
 
 
-def test_what_a_transform_returns_is_stored() -> None:
+def test_the_result_of_a_transform_is_stored() -> None:
     assert transformed(lambda obj: {**obj, "spec": {"ports": (80, 443)}})["spec"] == {"ports": [80, 443]}
 
 
-def test_a_transform_is_called_with_what_is_kept_so_far() -> None:
+def test_a_transform_receives_the_object_without_dropped_fields() -> None:
     seen: list[Any] = []
 
     def look(obj: Any) -> Any:
@@ -606,7 +606,7 @@ WRONG: list[tuple[Callable[[Any], Any], str]] = [
 
 
 @each_row(("wrong", "why"), WRONG)
-def test_a_transform_that_breaks_the_object_is_refused_with_what_it_did_and_without_values(
+def test_a_transform_that_breaks_the_object_is_refused_with_its_fault_but_no_values(
     wrong: Callable[[Any], Any], why: str
 ) -> None:
     with pytest.raises(Garbled, match="the transform of Pod, shop/web-1, ") as info:
@@ -652,7 +652,7 @@ def calls_or_why(data: bytes) -> object:
     return record.why if isinstance(record, UnreadableRecord) else record.decode()["calls"]
 
 
-def test_what_a_transform_makes_of_an_object_does_not_depend_on_the_stack_of_the_caller() -> None:
+def test_the_result_of_a_transform_does_not_depend_on_the_stack_of_the_caller() -> None:
     data = dump(nested((sys.getrecursionlimit() - 200) // 2))
     assert calls_or_why(data) == 1
     assert (
@@ -666,7 +666,7 @@ def test_an_object_into_which_a_transform_recurses_too_deeply_is_unreadable() ->
     assert calls_or_why(deep) == "its transform= recurses too deeply"
 
 
-def test_an_error_of_a_second_call_is_told_with_its_line() -> None:
+def test_an_error_of_a_second_call_is_reported_with_its_line() -> None:
     calls = list[int]()
 
     def failing(_: Any) -> Any:

@@ -123,7 +123,7 @@ def test_7_equal_bytes_of_two_groups_are_different_objects(learnt: Learnt) -> No
     assert first.is_same(record(None, pod("web", 0), "web", name="web-0"))
 
 
-def test_7_groups_that_resemble_each_other_are_kept_apart(learnt: Learnt) -> None:
+def test_7_groups_that_resemble_each_other_stay_apart(learnt: Learnt) -> None:
     packing = learnt()
     found = {
         (owner, number): record(packing, pod("web", number + at * 10), owner, name=f"{owner}-{number}")
@@ -426,7 +426,7 @@ def test_the_tally_has_each_template_once_and_in_the_end_nothing(learnt: Learnt)
     assert (tally.objects, tally.bytes) == (0, 0)
 
 
-def test_with_a_tally_an_object_that_is_held_no_more_is_not_kept_for_its_siblings(learnt: Learnt) -> None:
+def test_with_a_tally_an_object_held_no_more_is_not_retained_for_its_siblings(learnt: Learnt) -> None:
     packing, tally = learnt(), Tally()
     first, second, third = (
         record(packing, pod("web", number), "web", name=f"web-{number}") for number in range(3)

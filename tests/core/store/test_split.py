@@ -179,7 +179,7 @@ def record(version: str, labels: dict[str, str], kind: type[Record] = Record, ui
 
 
 @each_row("union", [complement(()), everything(())])
-def test_readers_and_subscribers_see_what_is_inside(union: Union) -> None:
+def test_readers_and_subscribers_see_the_objects_inside(union: Union) -> None:
     inner, outer = union.substores
     view = union.store
     assert isinstance(view, UnionView)

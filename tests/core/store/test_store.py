@@ -180,7 +180,7 @@ def test_a_commit_tells_the_difference_and_each_departure_once() -> None:
     assert store.commit("111") == []
 
 
-def test_a_departure_is_told_before_the_arrival_of_another_object_of_that_name() -> None:
+def test_a_departure_is_reported_before_the_arrival_of_another_object_of_that_name() -> None:
     store = committed(pod("a", "1", uid="one"))
     store.begin()
     store.put(pod("a", "2", uid="two"))
@@ -207,7 +207,7 @@ def test_a_restored_server_may_give_a_version_out_again_for_another_content() ->
     assert version == "96"
 
 
-def test_a_restored_server_may_differ_in_nothing_but_what_was_dropped() -> None:
+def test_a_restored_server_may_differ_in_nothing_but_dropped_fields() -> None:
     store = committed(replace(pod("a", "95"), fields=b'{"status.phase":"Failed"}'))
     store.begin()
     store.put(replace(pod("a", "95"), fields=b'{"status.phase":"Running"}'))
@@ -269,7 +269,7 @@ def test_while_a_generation_is_staged_the_order_of_versions_means_nothing(versio
     assert held(store) == {"a": "10"}
 
 
-def test_what_left_while_staged_is_not_brought_back_by_a_replay_of_what_it_was() -> None:
+def test_an_object_that_left_while_staged_is_not_brought_back_by_a_replay() -> None:
     store = Store()
     store.begin()
     store.put(pod("a", "5"))
@@ -279,7 +279,7 @@ def test_what_left_while_staged_is_not_brought_back_by_a_replay_of_what_it_was()
     assert held(store) == {}
 
 
-def test_what_left_while_staged_is_not_brought_back_by_what_comes_late() -> None:
+def test_an_object_that_left_while_staged_is_not_brought_back_by_a_late_report() -> None:
     store = Store()
     store.begin()
     store.leave(pod("a", "7"))
@@ -288,7 +288,7 @@ def test_what_left_while_staged_is_not_brought_back_by_what_comes_late() -> None
     assert held(store) == {}
 
 
-def test_what_left_while_staged_may_return() -> None:
+def test_an_object_that_left_while_staged_may_return() -> None:
     store = Store()
     store.begin()
     store.leave(pod("a", "7"))
@@ -333,7 +333,7 @@ def test_an_older_object_of_another_uid_does_not_come_back() -> None:
     assert held(store) == {"a": "10"}
 
 
-def test_a_deletion_and_creation_seen_as_one_change_is_told_as_both() -> None:
+def test_a_deletion_and_creation_seen_as_one_change_is_reported_as_both() -> None:
     old, new = pod("a", "9", uid="one"), pod("a", "10", uid="two")
     store = committed(old)
     assert store.put(new) == [
@@ -342,7 +342,7 @@ def test_a_deletion_and_creation_seen_as_one_change_is_told_as_both() -> None:
     ]
 
 
-def test_a_replayed_deletion_is_told_once() -> None:
+def test_a_replayed_deletion_is_reported_once() -> None:
     store = committed(pod("a", "9"))
     assert len(store.leave(pod("a", "10"))) == 1
     assert store.leave(pod("a", "10")) == []
@@ -394,7 +394,7 @@ def test_a_namespace_whose_last_object_left_holds_nothing_and_can_be_filled_agai
     assert held(store) == {"a": "5"}
 
 
-def test_what_a_reader_was_given_does_not_change_afterwards() -> None:
+def test_records_given_to_a_reader_do_not_change_afterwards() -> None:
     store = committed(pod("a", "1"))
     records, _ = store.records()
     store.put(pod("b", "101"))
@@ -402,7 +402,7 @@ def test_what_a_reader_was_given_does_not_change_afterwards() -> None:
 
 
 @pytest.mark.parametrize("branches", [1, 2])
-def test_i8_memory_stays_within_one_and_a_half_times_during_a_relist_of_what_has_not_changed(
+def test_i8_memory_stays_within_one_and_a_half_times_in_a_relist_without_changes(
     branches: int,
 ) -> None:
     """Page by page, as it comes: 960 objects of some 2 KB, in each of the branches."""

@@ -60,7 +60,7 @@ def test_an_event_costs_the_same_however_many_other_namespaces_there_are() -> No
     assert calls_for_some_events(over(100)) == calls_for_some_events(over(2))
 
 
-def test_what_a_branch_says_moves_the_version_of_no_other_group(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_report_of_a_branch_moves_the_version_of_no_other_group(monkeypatch: pytest.MonkeyPatch) -> None:
     groups = Counter[int]()
 
     def show(union: Union, changes: list[Change], said: Substore) -> Any:

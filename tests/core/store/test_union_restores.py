@@ -29,7 +29,7 @@ def test_readers_see_the_former_state_until_all_branches_have_been_listed() -> N
     assert (held(union), union.store.version, union.has_one_epoch) == ("510", "500", True)
 
 
-def test_all_branches_are_relisted_and_that_is_said_once() -> None:
+def test_all_branches_are_relisted_and_that_is_reported_once() -> None:
     union, _, b = restored()
     assert union.pop_streams_to_relist() == {b.substore: "restored"}
     listed(b, "505", restored=True)
@@ -51,7 +51,7 @@ def test_handlers_wait_while_readers_see_the_former_state() -> None:
     assert not union.has_unconfirmed_up_to("1", besides=("shop", "other"))
 
 
-def test_what_a_branch_says_that_was_not_listed_since_does_not_count() -> None:
+def test_reports_of_a_branch_that_was_not_listed_since_do_not_count() -> None:
     _union, a, b = restored()
     assert b.put(pod("1001")) == b.leave(pod("1002")) == b.progress("1003") == []
     assert told(listed(b, "500", restored=True)) == [("900", "450")]
@@ -134,13 +134,13 @@ def test_a_listed_object_that_is_older_than_the_visible_one_shows_that_the_serve
     assert told(listed(b, "110")) == [("10", "7")]
 
 
-def test_what_is_listed_otherwise_in_the_same_version_is_shown_as_it_was_listed() -> None:
+def test_an_object_listed_otherwise_in_the_same_version_is_shown_as_listed() -> None:
     union, a, _ = two(pod("9", data=b"old"))
     assert told(listed(a, "40", pod("9", data=b"new"))) == [("9", "9")]
     assert [record.data for record in union.store.records()[0]] == [b"new"]
 
 
-def test_a_branch_that_is_behind_what_is_shown_proves_nothing() -> None:
+def test_a_branch_that_is_behind_the_shown_version_proves_nothing() -> None:
     union, a, b = two(pod("7"))
     b.put(pod("20"))
     listed(a, "15", pod("7"))

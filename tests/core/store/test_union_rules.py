@@ -120,7 +120,7 @@ def test_a_deletion_of_an_unknown_version_is_shown_at_once_where_no_other_branch
     assert told(shop.leave(pod("1"))) == [("1", None)]
 
 
-def test_what_another_branch_still_holds_in_an_older_version_stays_as_new_as_it_was_seen() -> None:
+def test_an_object_another_branch_holds_in_an_older_version_stays_as_new_as_seen() -> None:
     union, a, b = two(pod("1"))
     listed(b, "10", pod("1"))
     a.put(pod("11"))
@@ -150,7 +150,7 @@ def test_a_relist_of_one_branch_is_seen_as_a_whole_and_its_departures_wait() -> 
     assert union.store.version == "12"
 
 
-def test_what_was_abandoned_changes_nothing_and_leaves_wait_on() -> None:
+def test_an_abandoned_list_changes_nothing_and_departures_wait_on() -> None:
     union, a, b = two(pod("1"))
     a.leave(pod("11"))
     b.begin()
@@ -176,7 +176,7 @@ def test_a_namespace_of_which_nothing_is_left_is_forgotten() -> None:
     assert told(b.put(pod("13"))) == [(None, "13")]
 
 
-def test_what_a_wider_watch_brings_is_not_taken_in() -> None:
+def test_objects_of_a_wider_watch_are_not_taken_in() -> None:
     union = Union([Keys("shop", frozenset({"it", "too"})), Keys("blog")])
     shop, _ = writers(union)
     listed(shop, "10", pod("1"))
@@ -298,7 +298,7 @@ def grouped() -> Union:
     )
 
 
-def test_what_several_branches_hold_is_known_when_all_have_told_that_could_hold_the_same() -> None:
+def test_objects_in_several_branches_are_known_when_all_possible_holders_reported() -> None:
     union = grouped()
     one, other, two, ca, tls = writers(union)
     shop, infra = union.needed([one.substore, two.substore]), union.needed([ca.substore, tls.substore])
@@ -318,7 +318,7 @@ def test_what_several_branches_hold_is_known_when_all_have_told_that_could_hold_
     assert {*union.near([ca.substore])} == {other.substore, ca.substore, tls.substore}
 
 
-def test_what_all_or_one_alone_could_hold_is_read_without_a_detour() -> None:
+def test_objects_that_all_or_one_alone_could_hold_are_read_without_a_detour() -> None:
     union = grouped()
     assert union.needed(union.substores) is union.store
     assert union.needed(union.substores[:2]) is union.store
@@ -349,7 +349,7 @@ def test_a_group_waits_for_no_list_or_departure_of_another() -> None:
 
 @each_row("uid", ["uid", "another"], ids=["changed", "recreated"])
 @each_row("there", [True, False])
-def test_an_object_never_goes_back_to_what_a_branch_holds_that_was_not_told_of_the_change(
+def test_an_object_never_goes_back_to_the_state_of_a_branch_that_missed_the_change(
     there: bool, uid: str
 ) -> None:
     union, a, b = two(pod("1"))
@@ -364,7 +364,7 @@ def test_an_object_never_goes_back_to_what_a_branch_holds_that_was_not_told_of_t
     assert union.pop_streams_to_relist() == {}
 
 
-def test_what_a_branch_was_not_told_of_is_unconfirmed_until_it_is_listed_anew() -> None:
+def test_a_change_that_a_branch_missed_is_unconfirmed_until_it_is_listed_anew() -> None:
     union, a, b = two(pod("1"))
     b.put(pod("12"))
     b.leave(pod("14"))
@@ -383,7 +383,7 @@ def test_what_a_branch_was_not_told_of_is_unconfirmed_until_it_is_listed_anew() 
     assert (union.unconfirmed, union.pop_streams_to_relist(), union.store.version) == ({}, {}, "22")
 
 
-def test_what_is_held_by_several_branches_is_counted_once() -> None:
+def test_an_object_held_by_several_branches_is_counted_once() -> None:
     union, _, b = two(pod("1"))
     b.put(pod("1"))
     assert [record.version for record in union.newest()] == ["1"]
