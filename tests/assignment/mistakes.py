@@ -295,7 +295,7 @@ def with_mistake(mistake: Mistake) -> Rules:
             copy = ModuleType(original.__name__)
             copy.__package__ = original.__package__
             # The text is that of the product, but for one sentence.
-            exec(compile(text, f"{original.__file__}, {mistake.name}", "exec"), copy.__dict__)  # noqa: S102
+            exec(compile(text, f"<{original.__name__}, {mistake.name}>", "exec"), copy.__dict__)  # noqa: S102
             for name, value in vars(original).items():
                 if isinstance(value, type) and issubclass(value, (Struct, Enum)):
                     setattr(copy, name, value)
