@@ -104,11 +104,16 @@ class World(ABC):
         """Delete a namespace and what is in it, as the controller of namespaces does."""
         path = path_of({"kind": "Namespace", "metadata": {"name": name}})
         self.api.request("DELETE", path)
-        with suppress(ApiError):  # The embedded server has ended it.
-            for each in self.api.request("GET", f"{path}/secrets")["items"]:
+        try:
+            secrets = self.api.request("GET", f"{path}/secrets")["items"]
+            self.api.request("GET", path)
+        except ApiError:
+            return  # The embedded server has ended it.
+        for each in secrets:
+            with suppress(ApiError):  # The operator has deleted it meanwhile.
                 self.api.request("DELETE", f"{path}/secrets/{each['metadata']['name']}")
-            ending = self.api.request("GET", path)
-            self.api.request("PUT", f"{path}/finalize", body={**ending, "spec": {"finalizers": []}})
+        ending = self.api.request("GET", path)
+        self.api.request("PUT", f"{path}/finalize", body={**ending, "spec": {"finalizers": []}})
 
     # ---- What happens between the server and the operator.
 
