@@ -69,7 +69,7 @@ NO_PRODUCT := $(addprefix --ignore=,tests/testing $(TOOLS)) \
 ENUMERATIONS := tests/oracle tests/hostile tests/model tests/assignment tests/world $(addprefix tests/,products selectors/test_containment.py selectors/test_properties.py) \
 	$(addprefix tests/core/,$(addprefix store/test_,union.py change_orders.py split.py) test_exploration.py) tests/faults/test_soak.py
 # What depends on the version of Python: its event loop, threads, regular expressions, messages and the syntax that commands read.
-VERSIONED := $(addprefix tests/,client reactions core/test_scanner.py cache/test_threads.py cache/test_misused.py plugin/test_signals.py plugin/test_told_to_kopf.py cli/test_rbac.py)
+VERSIONED := $(addprefix tests/,client reactions core/test_scanner.py cache/test_threads.py cache/test_misused.py products/test_filter_change_threads.py plugin/test_signals.py plugin/test_told_to_kopf.py cli/test_rbac.py)
 # A process for each processor, but for no more than make sense here. What ARGS ask for runs in one, to be seen and debugged.
 PARALLEL := --numprocesses=auto --maxprocesses=4 --dist=worksteal
 # Tests wait for each other's servers and processes as well: one more has something to do meanwhile.

@@ -5,6 +5,7 @@ The declaration changes at each line of a reader; and a reader is let in at each
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -142,6 +143,11 @@ def interrupted(change: Change, read: str, *, stride: int) -> None:
     assert lines > 5
 
 
+@pytest.mark.xfail(
+    sys.version_info >= (3, 14),
+    strict=False,
+    reason="A change at a line of a reader is sometimes without effect here, and nobody knows why yet.",
+)
 @pytest.mark.parametrize(
     ("change", "read"), [*zip(CHANGES, ["get", "list", "held", "count", "by index"], strict=True)]
 )
