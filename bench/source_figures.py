@@ -24,9 +24,9 @@ import grimp
 
 WIDTH = 110
 KIT = "testing"
-"""The folder of the package with the test kit, which is no part of the product's figures."""
+"""The folder of the test kit. Its lines are counted apart from the product's."""
 GENERATED = ("_field_table.py", "_known_fields.py", "_merge_table.py")
-"""Files that a program writes; their lines count with those of their folder."""
+"""Files that programs write. Their lines also count with their folder."""
 NO_ENTRIES = ("__init__", "__main__", "_errors", "_kopf")
 LOGGING = ("critical", "debug", "error", "exception", "info", "log", "warning")
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)

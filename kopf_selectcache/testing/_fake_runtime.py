@@ -128,6 +128,7 @@ class Held:
 
     def __init__(self, runtime: FakeRuntime, loop: OwnLoop) -> None:
         self._runtime = runtime
+        self.names = runtime.names  # Each read takes it.
         finalize(self, loop.end, loop.call(lambda: loop.create_task(runtime.run())))
 
     def __getattr__(self, name: str) -> Any:
