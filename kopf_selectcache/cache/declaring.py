@@ -24,7 +24,7 @@ from kopf_selectcache._errors import (
 from kopf_selectcache.client.reading import Refused
 from kopf_selectcache.core.errors import NO_VALUE
 from kopf_selectcache.core.protocol.messages import written
-from kopf_selectcache.core.redact import clipped, shown
+from kopf_selectcache.core.redact import clipped, counted, shown
 from kopf_selectcache.core.selection.kinds import KindKey, Resource, find
 from kopf_selectcache.core.store.index_spec import Function
 from kopf_selectcache.core.store.packing import Storage, weights_of
@@ -360,8 +360,9 @@ class ChangePlan:
         if self.objects is None or self.bytes is None:
             lines.append("  The objects can't be counted without these permissions.")
         else:
-            number = f"{self.objects:,} object{'' if self.objects == 1 else 's'}"
-            lines.append(f"  caches {number}, about {readable(self.bytes)} of memory")
+            lines.append(
+                f"  caches {counted(self.objects, 'object')}, about {readable(self.bytes)} of memory"
+            )
         return "\n".join(lines)
 
 

@@ -11,7 +11,7 @@ from sys import getsizeof
 from kopf_selectcache._errors import DeclarationError, NotKept, ReadError, awaited_call, call_of
 from kopf_selectcache.core.errors import NO_VALUE, BadField
 from kopf_selectcache.core.protocol.messages import written
-from kopf_selectcache.core.redact import clipped, shown
+from kopf_selectcache.core.redact import clipped, counted, shown
 from kopf_selectcache.core.selection.kinds import Resource
 from kopf_selectcache.core.store.claims import OwnWrites
 from kopf_selectcache.core.store.index_spec import Failing, Indexed
@@ -77,18 +77,17 @@ class Explanation:
         how = " and decodes those that fit so far" if self.decodes else ""
         found = [each for each in self.by if each not in ("names", "namespace")]
         which = f" that it finds by its {' and '.join(map(in_words, found))}," if found else ""
-        objects = f"{self.looks_at:,} cached object{'' if self.looks_at == 1 else 's'}"
         lines = [
             f"{self.elsewhere}." if self.elsewhere else str(self.verdict),
-            f"The cache looks at {objects}{which}{how}".rstrip(",") + ".",
+            f"The cache looks at {counted(self.looks_at, 'cached object')}{which}{how}".rstrip(",") + ".",
         ]
         if self.indexes:
             lines.append(f"The first such read builds an index of {self.indexes} for the next ones.")
         lines += [f"No cached object has a value in the index {each}." for each in self.nowhere]
         if self.laid_over:
             lines.append(
-                f"It shows {self.laid_over:,} object{'' if self.laid_over == 1 else 's'} newer than the watch"
-                " has reported: your own writes, and the object of the handler."
+                f"It shows {counted(self.laid_over, 'object')} newer than the watch has reported: your own"
+                " writes, and the object of the handler."
             )
         if self.lacks:
             lines.append(f"A read raises NotKept: {self.lacks}.")
@@ -356,8 +355,10 @@ class Memory:
     """The number of own writes that the watch has not reported yet. They are not counted above."""
 
     def __str__(self) -> str:
-        lines = [f"{self.objects:,} object{'' if self.objects == 1 else 's'}"]
-        lines.append(f"  {self.stored:,} bytes stored, of about {self.json:,} in JSON")
+        lines = [
+            counted(self.objects, "object"),
+            f"  {self.stored:,} bytes stored, of about {self.json:,} in JSON",
+        ]
         if self.values:
             lines.append(
                 f"  {self.values:,} bytes for values of declared indexes, and of fields that were"
@@ -445,9 +446,9 @@ class Info:
 
     def __str__(self) -> str:
         age = "" if self.age is None else f", {self.age:.0f} s old"
-        number = f"{self.objects:,} object{'' if self.objects == 1 else 's'}"
         trouble = f": {self.trouble}" if self.trouble else ""
-        return f"{self.kind} with {clipped(self.filter)}: {number}{age}, {self.state}{trouble}"
+        objects = counted(self.objects, "object")
+        return f"{self.kind} with {clipped(self.filter)}: {objects}{age}, {self.state}{trouble}"
 
 
 def info_of(informer: Informer) -> Info:

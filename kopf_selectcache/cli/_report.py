@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from kopf_selectcache.cache.estimates import Amount
 from kopf_selectcache.core.protocol.messages import written
-from kopf_selectcache.core.redact import one_line
+from kopf_selectcache.core.redact import counted, one_line
 from kopf_selectcache.plugin.feed_safety import SecondWatch, phrase
 from kopf_selectcache.settings.checks import readable
 from kopf_selectcache.settings.namespaces import Level, Origin
@@ -249,17 +249,13 @@ def _summary(report: Report) -> str:
     memory = sum(section.memory or 0 for section in largest.values())
     hints = len(report.unknown) + sum(len(section.hints) for section in report.sections)
     hints += sum(each.is_hint for section in report.sections for each in section.kopfs)
-    marked = [f"{_many(len(report.problems), 'problem')} (!)."] if report.problems else []
-    marked += [f"{_many(hints, 'hint')} (*)."] if hints else []
+    marked = [f"{counted(len(report.problems), 'problem')} (!)."] if report.problems else []
+    marked += [f"{counted(hints, 'hint')} (*)."] if hints else []
     return (
-        f"{_many(len(largest), 'cache')}, {_many(total, 'object')},"
+        f"{counted(len(largest), 'cache')}, {counted(total, 'object')},"
         f" {'under 1 MiB' if memory < 2**20 else f'about {readable(memory)}'}."
         f" {' '.join(marked) or 'No problems found.'}"
     )
-
-
-def _many(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def count(amount: Amount | None) -> str:

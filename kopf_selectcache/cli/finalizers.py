@@ -15,6 +15,7 @@ from kopf_selectcache.client.fetcher import metadata_of
 from kopf_selectcache.client.reading import Refused, Unreachable
 from kopf_selectcache.client.transport import METADATA, KopfTransport
 from kopf_selectcache.core.errors import Garbled
+from kopf_selectcache.core.redact import counted
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.plugin.patches import finalizers_of, is_terminating, removal_of
 
@@ -168,7 +169,7 @@ class Remover:
     def answer(self, done: Sequence[FinalizerResult], failure: CommandError | None) -> CommandResult:
         """Return all results, and their number."""
         count = sum(each.result in ("found", "removed") for each in done)
-        objects = f"{count:,} {'object' if count == 1 else 'objects'}"
+        objects = counted(count, "object")
         summary = f"No object has {self._finalizer}."
         if self._does_it:
             summary = f"Removed {self._finalizer} from {objects}."

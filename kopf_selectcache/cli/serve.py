@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 from urllib.parse import quote, urlencode, urlsplit
 
+from kopf_selectcache.core.redact import counted
+
 from . import output as out
 from .output import PROBLEM, CommandError, CommandResult, Progress, print_line
 
@@ -188,7 +190,7 @@ def _size(file: Path) -> int:
 def _greeting(url: str, kubeconfig: Path, count: int) -> str:
     file = shlex.quote(str(kubeconfig))
     return (
-        f"An API server with {count:,} loaded object{'' if count == 1 else 's'} listens on {url}\n"
+        f"An API server with {counted(count, 'loaded object')} listens on {url}\n"
         f"  kubectl --kubeconfig {file} get namespaces\n"
         f"  KUBECONFIG={file} kopf run -A app.py\n"
         "Press Ctrl-C to stop it."

@@ -27,6 +27,7 @@ from kopf_selectcache.core.assignment.records import (
 from kopf_selectcache.core.assignment.rendezvous import RANGES, desired_owners, range_of_key
 from kopf_selectcache.core.assignment.replica import Options
 from kopf_selectcache.core.errors import Garbled
+from kopf_selectcache.core.redact import counted
 from kopf_selectcache.core.selection.kinds import Resource, find
 from kopf_selectcache.settings.sharding import Sharding
 from kopf_selectcache.sharding.replica import timing_of
@@ -158,7 +159,7 @@ def _unserved(fleet: Fleet) -> str:
 
 def _summary(fleet: Fleet) -> str:
     acting = sum(each.acts for each in fleet.replicas)
-    alive = f"{acting} replica{'' if acting == 1 else 's'}"
+    alive = counted(acting, "replica")
     total = len(fleet.shares) or RANGES
     by = f" by {fleet.by}" if fleet.by else ""
     owned = f"{total - len(fleet.unowned)} of {total} ranges{by} have an owner that is alive"

@@ -47,6 +47,15 @@ def _type_of(given: object) -> str:
     return f"{'an' if name[0] in 'AEIOUaeiou' else 'a'} {name}"
 
 
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun.
+
+    >>> counted(1, 'object'), counted(1000, 'object')
+    ('1 object', '1,000 objects')
+    """
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def function_name(function: object) -> str:
     """Return the name of a function, or the type of another callable. The `repr` of that may have secrets, as
     that of a `functools.partial` has its arguments.

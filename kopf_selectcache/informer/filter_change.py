@@ -16,7 +16,7 @@ from copy import copy
 from dataclasses import dataclass, field
 
 from kopf_selectcache._errors import NotSynced, SelectCacheError, StateError, Superseded
-from kopf_selectcache.core.redact import clipped
+from kopf_selectcache.core.redact import clipped, counted
 from kopf_selectcache.selectors.selector import Branches
 from kopf_selectcache.settings.declaration import Cached
 from kopf_selectcache.settings.planner import Plan
@@ -256,7 +256,7 @@ class FilterChange:
         number, context = self._informer.state.held(), context_of(self._informer)
         self._environment.logger.info(
             "The filter of %(resource)s is now %(filter)s, with %(objects)s.",
-            context | {"objects": f"{number:,} object{'' if number == 1 else 's'}"},
+            context | {"objects": counted(number, "object")},
             extra=context,
         )
 

@@ -30,7 +30,7 @@ from kopf_selectcache.client.discovery import NotServed
 from kopf_selectcache.core.errors import MetricReason, ReasonLabel, TooLarge, Untransformed, reason_of_code
 from kopf_selectcache.core.protocol.machine import Lost, Silent
 from kopf_selectcache.core.protocol.messages import Refusal
-from kopf_selectcache.core.redact import NOTHING, Phrase, clipped
+from kopf_selectcache.core.redact import NOTHING, Phrase, clipped, counted
 from kopf_selectcache.core.selection.grammar import Unselected
 from kopf_selectcache.core.selection.kinds import Kind, KindKey
 from kopf_selectcache.selectors.kind_keys import SETTINGS, Site, assigned, unserved
@@ -344,15 +344,6 @@ def _facts_of_eviction(evicted: Evicted) -> Iterator[tuple[str, str]]:
     again = f"The cache retries about every {RETRY_EVICTED_SECONDS / 60:g} minutes"
     meanwhile = f"{again}\nMeanwhile, {call_of('fetch')} asks the server"
     yield "then", "The previous filter is still in use" if evicted.is_next else meanwhile
-
-
-def counted(number: int, noun: str) -> str:
-    """Return a number with its noun.
-
-    >>> counted(1, 'object'), counted(1000, 'object')
-    ('1 object', '1,000 objects')
-    """
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 # ---- The condition of one stream.

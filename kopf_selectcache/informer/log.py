@@ -9,13 +9,13 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from itertools import islice
 from typing import Protocol
 
-from kopf_selectcache.core.redact import Phrase, clipped, printable, printable_name
+from kopf_selectcache.core.redact import Phrase, clipped, counted, printable, printable_name
 from kopf_selectcache.core.store.record import UnreadableRecord
 from kopf_selectcache.core.store.store import Store
 from kopf_selectcache.selectors.selector import Branches, Selector
 from kopf_selectcache.settings.checks import readable
 
-from .health import Condition, Health, counted
+from .health import Condition, Health
 from .memory import bytes_of
 
 LOG_INTERVAL = 60.0

@@ -73,7 +73,7 @@ COMMANDS: tuple[Mutant, ...] = (
     Mutant(
         "say that nothing is wrong beside a hint",
         REPORT,
-        """marked += [f"{_many(hints, 'hint')} (*)."] if hints else []""",
+        """marked += [f"{counted(hints, 'hint')} (*)."] if hints else []""",
         "marked += []",
         20,
         (HINTS + "test_20_nothing_is_wrong_only_if_nothing_is_marked",),

@@ -11,7 +11,7 @@ import msgspec
 from kopf_selectcache import _kopf
 from kopf_selectcache._errors import ReadOnly
 from kopf_selectcache.core.json_text import decoded, with_room
-from kopf_selectcache.core.redact import shown
+from kopf_selectcache.core.redact import counted, shown
 from kopf_selectcache.core.selection.kinds import Resource
 from kopf_selectcache.core.store.projection import Tree
 from kopf_selectcache.core.store.record import PartialRecord, Record, compact_json
@@ -390,10 +390,7 @@ class Objects(Sequence[_T_co]):
         """Return the number and names of the objects, without their contents: they may be Secrets."""
         which = [str(key) for key in _keys_of(self._records[:5])]
         more = f" and {len(self) - len(which):,} more" if len(self) > len(which) else ""
-        return (
-            f"<{len(self):,}"
-            f" object{'' if len(self) == 1 else 's'}{': ' if which else ''}{', '.join(which)}{more}>"
-        )
+        return f"<{counted(len(self), 'object')}{': ' if which else ''}{', '.join(which)}{more}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Copies and pickles are lists of the objects."""
