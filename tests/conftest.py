@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import NoReturn
 
 import hypothesis
+import kopf
 import pytest
 from hypothesis.internal.conjecture import providers
 
@@ -272,6 +273,12 @@ def _open_files() -> set[tuple[str, int]]:
         with suppress(OSError):  # The listing itself is closed by now.
             found.add((each.name, each.stat().st_ino))
     return found
+
+
+@pytest.fixture
+def registry() -> kopf.OperatorRegistry:
+    """The handlers of an operator: none yet."""
+    return kopf.OperatorRegistry()
 
 
 @pytest.fixture

@@ -8,17 +8,9 @@ from typing import Any
 import pytest
 
 from kopf_selectcache import SelectCacheError
+from tests.objects import pod
 
 Obj = dict[str, Any]
-
-
-def pod(name: str = "web-1", namespace: str = "shop", **labels: str) -> Obj:
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "namespace": namespace, "labels": labels},
-        "spec": {"containers": [{"name": "main", "image": "example.com/web"}]},
-    }
 
 
 def secret(name: str = "s", **metadata: Any) -> Obj:

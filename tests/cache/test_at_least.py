@@ -26,12 +26,13 @@ from kopf_selectcache.testing import FakeCache
 from kopf_selectcache.testing.faults import Refuse, Silence
 from tests.cache.environment import Environment
 from tests.cache.environment import pod as held_pod
-from tests.cache.test_freshness import WEB, names, pod
+from tests.cache.test_freshness import WEB, names
 from tests.cache.test_freshness_ends import overlapping
 from tests.faults.environment import operating, until
 from tests.faults.server import Answer, Server, listed, streamed
 from tests.gated import Gated, gated, settle
 from tests.kopf_operators import run
+from tests.objects import pod
 from tests.rows import each_row
 
 Obj = dict[str, Any]

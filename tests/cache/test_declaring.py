@@ -28,15 +28,10 @@ from kopf_selectcache.testing.faults import Refuse, Silence
 from kopf_selectcache.testing.request_log import Match
 from tests.faults.environment import run, until
 from tests.gated import Gated, gated, settle
+from tests.objects import config_map
 from tests.rows import each_row
 
-
-def config(name: str, **labels: str) -> dict[str, Any]:
-    metadata = {"name": name, "namespace": "shop", "labels": labels}
-    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
-
-
-CONFIGS = [config("web", app="web"), config("db", app="db")]
+CONFIGS = [config_map("web", app="web"), config_map("db", app="db")]
 
 
 WEBAPPS = {
@@ -93,7 +88,7 @@ def test_a_declared_kind_is_synced_and_followed() -> None:
         await cache.declare("v1/configmaps", "app=web", index={"app": "metadata.labels.app"})
         assert names(cache.list("configmaps", labels="app=web")) == ["web"]
         assert names(cache.list_cached("cm", index={"app": "web"})) == ["web"]
-        gated.cluster.create(config("more", app="web"))
+        gated.cluster.create(config_map("more", app="web"))
         await until(lambda: names(cache.list_cached("ConfigMap")) == ["more", "web"])
         assert cache.info("configmaps").filter == Selector("app=web")
         assert set(gated.operator.report()) == {"pods", "v1/configmaps"}
@@ -479,7 +474,7 @@ def test_a_change_ends_when_its_kind_is_removed() -> None:
 
 
 def test_options_that_are_not_given_stay_as_they_are() -> None:
-    cache = FakeCache([config("web", app="web"), config("db", app="db")])
+    cache = FakeCache([config_map("web", app="web"), config_map("db", app="db")])
     change = partial(cache.blocking.declare, replace=True)
     cache.blocking.declare("configmaps", "app=web", keep=["data"], index={"app": "data.a"}, max_bytes="1Mi")
     change("configmaps", "app in (web,db)")
@@ -498,7 +493,7 @@ def test_options_that_are_not_given_stay_as_they_are() -> None:
 
 
 def test_names_share_a_watch_as_long_as_there_are_names() -> None:
-    cache = FakeCache([config("web", app="web")])
+    cache = FakeCache([config_map("web", app="web")])
     cache.blocking.declare("configmaps", Selector(names=["a", "b"], namespaces=["shop"]), share_watches=True)
     informer = cache._runtime.informer("configmaps")
     cache.blocking.declare("configmaps", Selector(names=["a", "c"], namespaces=["shop"]), replace=True)
@@ -511,7 +506,7 @@ def test_a_change_whose_index_fails_leaves_the_former_filter() -> None:
     def fail(_: Any) -> str:
         raise ValueError("no such value")
 
-    cache = FakeCache([config("web", app="web"), config("db", app="db")])
+    cache = FakeCache([config_map("web", app="web"), config_map("db", app="db")])
     cache.blocking.declare("configmaps", "app=web")
     state = cache._runtime.informer("configmaps").state
     with pytest.raises(ReadError):

@@ -20,6 +20,7 @@ from kopf_selectcache.testing.faults import Refuse, Silence
 from tests.faults.environment import until
 from tests.gated import gated, settle
 from tests.kopf_operators import admission, called, changing, indexing, only, run, spawned, watching
+from tests.objects import pod
 from tests.rows import each_row
 
 Obj = dict[str, Any]
@@ -31,14 +32,6 @@ KINDS: dict[str, tuple[Callable[..., Any], str, Callable[[Any], Any]]] = {
     "daemon": (kopf.daemon, "_spawning", spawned),
     "index": (kopf.index, "_indexing", indexing),
 }
-
-
-def pod(name: str, namespace: str = "shop", **labels: str) -> Obj:
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "namespace": namespace, "labels": labels},
-    }
 
 
 def names(cache: Any, **_: Any) -> list[str]:

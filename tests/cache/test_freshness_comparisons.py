@@ -18,13 +18,14 @@ from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.informer.streams import PAGES_AT_ONCE
 from kopf_selectcache.testing.faults import Silence
 from tests.cache.environment import PODS
-from tests.cache.test_freshness import WEB, handling, pod
+from tests.cache.test_freshness import WEB, handling
 from tests.cache.test_freshness_lists import is_comparison, pass_time
 from tests.faults.environment import operating, until
 from tests.faults.server import Answer, Obj, Server, bookmark, chunk, event, listed, streamed
 from tests.faults.server import pod as served
 from tests.gated import Gated, gated, settle
 from tests.kopf_operators import run
+from tests.objects import pod
 
 
 def make_other(environment: Gated, number: int) -> asyncio.Task[Any]:

@@ -25,10 +25,11 @@ from kopf_selectcache.core.store.union import Union
 from kopf_selectcache.errors import Oversized
 from kopf_selectcache.plugin.handlers import with_cache
 from kopf_selectcache.testing.faults import ExpiredToken, Refuse, Silence
-from tests.cache.test_freshness import WEB, handling, names, names_later, pod
+from tests.cache.test_freshness import WEB, handling, names, names_later
 from tests.faults.environment import until
 from tests.gated import Gated, gated, settle
 from tests.kopf_operators import called, changing, only, run, watching
+from tests.objects import pod
 
 BOTH = pytest.mark.parametrize("kind", ["event", "update"])
 

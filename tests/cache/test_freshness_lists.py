@@ -11,12 +11,13 @@ from kopf_selectcache import Selector
 from kopf_selectcache.core.errors import MetricReason
 from kopf_selectcache.testing.faults import Gone, Refuse, Silence
 from kopf_selectcache.testing.request_log import Asked
-from tests.cache.test_freshness import WEB, handling, names, pod
+from tests.cache.test_freshness import WEB, handling, names
 from tests.faults.environment import operating, until
 from tests.faults.server import Answer, Server, event, listed, streamed
 from tests.faults.server import pod as served
 from tests.gated import Gated, count_openings, gated, settle
 from tests.kopf_operators import run
+from tests.objects import pod
 
 
 def count_lists(environment: Gated) -> int:

@@ -19,11 +19,12 @@ from kopf_selectcache.core.errors import MetricReason
 from kopf_selectcache.informer.health import Health
 from kopf_selectcache.plugin.handlers import with_cache
 from kopf_selectcache.testing.faults import Gone, Lag, Refuse, Silence
-from tests.cache.test_freshness import WEB, handling, names, names_later, pod
+from tests.cache.test_freshness import WEB, handling, names, names_later
 from tests.cache.test_freshness_ends import overlapping, with_an_unconfirmed_leave
 from tests.faults.environment import until
 from tests.gated import Gated, gated, settle
 from tests.kopf_operators import called, changing, only, run, spawned
+from tests.objects import pod
 
 
 def is_done(call: asyncio.Task[Any]) -> bool:

@@ -31,7 +31,8 @@ from kopf_selectcache.testing import FakeCache, faults
 from kopf_selectcache.types import BodyView
 from tests.cache.clients import APIObject, earlier, imported, model
 from tests.cache.clients import Pod as PykubePod
-from tests.cache.live_objects import DB, NODE, WEB, Obj, pod, provoked, secret
+from tests.cache.live_objects import DB, NODE, WEB, Obj, provoked, secret
+from tests.objects import pod
 
 
 @pytest.fixture
@@ -149,7 +150,7 @@ def test_the_status_is_replaced_alone(cache: FakeCache) -> None:
     obj["spec"]["containers"][0]["image"] = "example.com/other"
     replaced = live.replace({**obj, "status": {"phase": "Running"}}, subresource="status")
     assert replaced["status"]["phase"] == "Running"
-    assert replaced["spec"]["containers"][0]["image"] == "example.com/web"
+    assert replaced["spec"]["containers"][0]["image"] == "none"
     updated = live.update(
         "pods",
         "web-1",

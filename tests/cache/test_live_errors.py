@@ -13,8 +13,9 @@ from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.protocol.messages import FieldCause
 from kopf_selectcache.errors import Expired, Missing, Stalled, Unauthorized, Unreadable
 from kopf_selectcache.testing import FakeCache, faults
-from tests.cache.live_objects import DB, NODE, WEB, pod, provoked, secret
+from tests.cache.live_objects import DB, NODE, WEB, provoked, secret
 from tests.canaries import CANARY
+from tests.objects import pod
 from tests.told import told
 
 

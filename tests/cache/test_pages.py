@@ -13,7 +13,8 @@ from kopf_selectcache import Objects
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.testing import FakeCache
 from kopf_selectcache.types import BodyView
-from tests.cache.test_freshness import WEB, pod
+from tests.cache.test_freshness import WEB
+from tests.objects import pod
 from tests.rows import each_row
 
 NAMES = [f"p-{number}" for number in range(7)]

@@ -21,10 +21,11 @@ from kopf_selectcache.informer.state import InformerState
 from kopf_selectcache.testing import FakeCache
 from tests.cache.clients import V1Pod
 from tests.cache.environment import NODES, Environment
-from tests.cache.test_freshness import WEB, pod
+from tests.cache.test_freshness import WEB
 from tests.faults.environment import until
 from tests.gated import gated, settle
 from tests.kopf_operators import run
+from tests.objects import pod
 
 Obj = dict[str, Any]
 OWNER = {"metadata": {"uid": "o-1", "namespace": "shop"}}

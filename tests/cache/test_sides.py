@@ -12,9 +12,10 @@ from kopf_selectcache.selectors.text import LabelSelector
 from kopf_selectcache.testing import FakeCache
 from kopf_selectcache.types import Reason
 from tests.both_sides import on_both_sides
-from tests.cache.test_freshness import WEB, pod
+from tests.cache.test_freshness import WEB
 from tests.gated import Gated, gated
 from tests.kopf_operators import run
+from tests.objects import pod
 
 Obj = dict[str, Any]
 SPLIT = Cached("app=web", outside="metadata")

@@ -15,9 +15,10 @@ from kopf_selectcache.testing.faults import Refuse
 from kopf_selectcache.types import Standing, Why
 from tests.cache.environment import PODS, Server
 from tests.cache.environment import pod as answered
-from tests.cache.test_freshness import WEB, pod
+from tests.cache.test_freshness import WEB
 from tests.gated import gated
 from tests.kopf_operators import run
+from tests.objects import pod
 
 DB = {"app": "db"}
 

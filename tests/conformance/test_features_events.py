@@ -25,11 +25,6 @@ def configs(place: Place) -> Place:
     return place.of("configmaps")
 
 
-@pytest.fixture
-def registry() -> kopf.OperatorRegistry:
-    return kopf.OperatorRegistry()
-
-
 @asynccontextmanager
 async def handling(place: Place) -> AsyncIterator[tuple[selectcache.Cache, Any]]:
     """Run an operator; return the cache and the object of a handler."""

@@ -31,11 +31,6 @@ def configs(place: Place) -> Place:
     return place.of("configmaps")
 
 
-@pytest.fixture
-def registry() -> kopf.OperatorRegistry:
-    return kopf.OperatorRegistry()
-
-
 def run(main: Coroutine[Any, Any, None]) -> None:
     async def closing() -> None:
         await main

@@ -18,24 +18,9 @@ from kopf_selectcache.testing import EmbeddedCluster
 from kopf_selectcache.testing.faults import Refuse
 from kopf_selectcache.testing.faults.injector import Planned
 from tests.faults.environment import keeping, run, until
+from tests.objects import custom_resource
 
 FIRST, SECOND = "a.example.com", "b.example.com"
-
-
-def definition(group: str) -> dict[str, Any]:
-    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"clusters.{group}"},
-        "spec": {
-            "group": group,
-            "scope": "Namespaced",
-            "names": {"plural": "clusters", "kind": "Cluster", "singular": "cluster"},
-            "versions": [version],
-        },
-    }
 
 
 def cluster_of(group: str) -> dict[str, Any]:
@@ -52,7 +37,7 @@ async def reading_clusters(
     with cluster.in_thread():
         cluster.namespace("shop")
         for group in (FIRST, SECOND):
-            cluster.create(definition(group))
+            cluster.create(custom_resource("Cluster", group=group))
             cluster.create(cluster_of(group))
         refusing = cluster.faults.add(Refuse(code), where=lambda asked: asked.path == path, times=times)
         vault = Vault({"login": kopf.ConnectionInfo(server=cluster.url, token=cluster.token)})

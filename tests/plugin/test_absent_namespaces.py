@@ -26,11 +26,6 @@ FILTERS = {"v1/configmaps": Selector(namespaces=["shop", "other"])}
 ASSIGNED = "'other' (named by settings.selectcache.selectors['v1/configmaps'])"
 
 
-@pytest.fixture
-def times(monkeypatch: pytest.MonkeyPatch) -> Times:
-    return Times(monkeypatch)
-
-
 def warned(caplog: pytest.LogCaptureFixture) -> list[str]:
     start = "Namespaces that do not exist: "
     return [text.removeprefix(start) for text in caplog.messages if text.startswith(start)]

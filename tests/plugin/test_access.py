@@ -31,11 +31,6 @@ from tests.kopf_operators import (
 from tests.rows import each_row
 
 
-@pytest.fixture
-def registry() -> kopf.OperatorRegistry:
-    return kopf.OperatorRegistry()
-
-
 def declare(settings: kopf.OperatorSettings) -> None:
     settings_of(settings).selectors["pods"] = ""
 

@@ -23,11 +23,6 @@ from tests.kopf_operators import PODS, Cluster, admission, declaring, launched, 
 LIST = "/api/v1/pods"
 
 
-@pytest.fixture
-def registry() -> kopf.OperatorRegistry:
-    return kopf.OperatorRegistry()
-
-
 async def reviewed(
     registry: kopf.OperatorRegistry, body: dict[str, Any], operation: str = "CREATE"
 ) -> dict[str, Any]:

@@ -40,16 +40,6 @@ ENDLESS = 2000
 """Calls after which a handler gives up, so that a test ends."""
 
 
-@pytest.fixture
-def registry() -> kopf.OperatorRegistry:
-    return kopf.OperatorRegistry()
-
-
-@pytest.fixture
-def times(monkeypatch: pytest.MonkeyPatch) -> Times:
-    return Times(monkeypatch)
-
-
 def warnings_in(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [each.getMessage() for each in caplog.records if "are delayed" in each.getMessage()]
 

@@ -21,11 +21,6 @@ from tests.kopf_operators import declaring, started
 from tests.told import told
 
 
-@pytest.fixture
-def registry() -> kopf.OperatorRegistry:
-    return kopf.OperatorRegistry()
-
-
 @pytest.mark.parametrize(
     ("declared", "options"),
     [

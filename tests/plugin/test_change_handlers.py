@@ -28,11 +28,6 @@ from tests.plugin.test_embedding import PEERING, PEERINGS
 from tests.secrets import labelled, secret
 
 
-@pytest.fixture
-def registry() -> kopf.OperatorRegistry:
-    return kopf.OperatorRegistry()
-
-
 @asynccontextmanager
 async def operating(
     registry: kopf.OperatorRegistry,

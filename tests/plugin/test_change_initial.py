@@ -20,11 +20,6 @@ from tests.secrets import labelled, secret
 
 
 @pytest.fixture
-def registry() -> kopf.OperatorRegistry:
-    return kopf.OperatorRegistry()
-
-
-@pytest.fixture
 def caches() -> list[selectcache.Cache]:
     return []
 

@@ -28,16 +28,6 @@ from tests.plugin.reconciling import APPS, app, operated, serving
 from tests.plugin.virtual import Times
 
 
-@pytest.fixture
-def registry() -> kopf.OperatorRegistry:
-    return kopf.OperatorRegistry()
-
-
-@pytest.fixture
-def times(monkeypatch: pytest.MonkeyPatch) -> Times:
-    return Times(monkeypatch)
-
-
 def test_18_a_cleanup_that_fails_keeps_the_finalizer_and_is_repeated(
     registry: kopf.OperatorRegistry, times: Times
 ) -> None:

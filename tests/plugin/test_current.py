@@ -36,11 +36,6 @@ from tests.plugin.test_handlers import KINDS
 from tests.told import told
 
 
-@pytest.fixture
-def registry() -> kopf.OperatorRegistry:
-    return kopf.OperatorRegistry()
-
-
 class WebApp:
     """A class of an operator, which has no cache."""
 

@@ -33,11 +33,6 @@ LATE: dict[str, Callable[[selectcache.Cache], Awaitable[Any]]] = {
 }
 
 
-@pytest.fixture
-def registry() -> kopf.OperatorRegistry:
-    return kopf.OperatorRegistry()
-
-
 class Holding:
     """A handler that holds up the stop without calling a cache, until the block that enters it ends."""
 

@@ -21,11 +21,6 @@ from tests.rows import each_row
 from tests.secrets import labelled, secret
 
 
-@pytest.fixture
-def registry() -> kopf.OperatorRegistry:
-    return kopf.OperatorRegistry()
-
-
 def test_a_handler_of_changes_goes_on_when_its_kind_is_declared_again(
     registry: kopf.OperatorRegistry,
 ) -> None:

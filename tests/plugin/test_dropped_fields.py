@@ -19,11 +19,6 @@ KIND = "webapps.example.com"
 DROPPED = "The server dropped status.nope from "
 
 
-@pytest.fixture
-def registry() -> kopf.OperatorRegistry:
-    return kopf.OperatorRegistry()
-
-
 @pytest.mark.parametrize("by_function", [False, True])
 def test_20_a_field_that_the_server_drops_from_a_patch_is_named_at_the_first_one(
     registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture, by_function: bool

@@ -20,11 +20,6 @@ from tests.plugin.test_change_handlers import operating
 from tests.secrets import labelled, secret
 
 
-@pytest.fixture
-def registry() -> kopf.OperatorRegistry:
-    return kopf.OperatorRegistry()
-
-
 def events_of(cluster: EmbeddedCluster) -> dict[tuple[str, str], int]:
     """Return how often each event about the Secrets has happened, by type and reason."""
     events = cluster._admin.ask("GET", "/api/v1/namespaces/shop/events")["items"]

@@ -42,11 +42,6 @@ HANDLED = "kopf.zalando.org/last-handled-configuration"
 
 
 @pytest.fixture
-def registry() -> kopf.OperatorRegistry:
-    return kopf.OperatorRegistry()
-
-
-@pytest.fixture
 def events(registry: kopf.OperatorRegistry) -> Events:
     events = Events()
     events.handle(registry)

@@ -38,11 +38,6 @@ def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def registry() -> kopf.OperatorRegistry:
-    return kopf.OperatorRegistry()
-
-
-@pytest.fixture
 def app_events(registry: kopf.OperatorRegistry) -> Events:
     events = Events()
     events.handle(registry, "webapps")

@@ -36,20 +36,10 @@ KEY, APPS = "v1/configmaps", "example.com/v1/webapps"
 
 
 @pytest.fixture
-def registry() -> kopf.OperatorRegistry:
-    return kopf.OperatorRegistry()
-
-
-@pytest.fixture
 def events(registry: kopf.OperatorRegistry) -> Events:
     events = Events()
     events.handle(registry)
     return events
-
-
-@pytest.fixture
-def times(monkeypatch: pytest.MonkeyPatch) -> Times:
-    return Times(monkeypatch)
 
 
 def shown(settings: kopf.OperatorSettings) -> str:

@@ -36,11 +36,6 @@ KEY = "v1/configmaps"
 
 
 @pytest.fixture
-def registry() -> kopf.OperatorRegistry:
-    return kopf.OperatorRegistry()
-
-
-@pytest.fixture
 def events(registry: kopf.OperatorRegistry) -> Events:
     events = Events()
     events.handle(registry)

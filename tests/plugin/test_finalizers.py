@@ -32,16 +32,6 @@ from tests.plugin.reconciling import APPS, app, operated, serving
 from tests.plugin.virtual import Times
 
 
-@pytest.fixture
-def registry() -> kopf.OperatorRegistry:
-    return kopf.OperatorRegistry()
-
-
-@pytest.fixture
-def times(monkeypatch: pytest.MonkeyPatch) -> Times:
-    return Times(monkeypatch)
-
-
 @pytest.mark.parametrize("name", ["done", "example.com/", "Example.com/done", "", 1, ["example.com/done"]])
 def test_18_a_finalizer_has_a_domain_and_a_name(name: Any, registry: kopf.OperatorRegistry) -> None:
     with pytest.raises(DeclarationError, match=r"finalizer is .*such as 'example.com/done'"):

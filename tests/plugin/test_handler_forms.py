@@ -47,11 +47,6 @@ async def handle(**_: Any) -> None:
     """Do nothing."""
 
 
-@pytest.fixture
-def registry() -> kopf.OperatorRegistry:
-    return kopf.OperatorRegistry()
-
-
 @pytest.mark.parametrize("is_async", [True, False])
 def test_7_a_handler_of_changes_gets_dicts_of_its_own(
     registry: kopf.OperatorRegistry, *, is_async: bool

@@ -37,11 +37,6 @@ from tests.kopf_operators import (
 PODS = "/api/v1/pods"
 
 
-@pytest.fixture
-def registry() -> kopf.OperatorRegistry:
-    return kopf.OperatorRegistry()
-
-
 # ---- Every kind of handler, in every shape.
 
 

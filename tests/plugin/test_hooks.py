@@ -32,11 +32,6 @@ from tests.kopf_operators import (
 PODS = "/api/v1/pods"
 
 
-@pytest.fixture
-def registry() -> kopf.OperatorRegistry:
-    return kopf.OperatorRegistry()
-
-
 # ---- Hooks.
 
 

@@ -28,16 +28,6 @@ OTHER = "example.com/other"
 LONG = 100.0
 
 
-@pytest.fixture
-def registry() -> kopf.OperatorRegistry:
-    return kopf.OperatorRegistry()
-
-
-@pytest.fixture
-def times(monkeypatch: pytest.MonkeyPatch) -> Times:
-    return Times(monkeypatch)
-
-
 def with_finalizers(*finalizers: str, name: str = "web") -> dict[str, Any]:
     obj = app(name)
     obj["metadata"]["finalizers"] = list(finalizers)

@@ -24,11 +24,6 @@ from tests.kopf_operators import (
 )
 
 
-@pytest.fixture
-def registry() -> kopf.OperatorRegistry:
-    return kopf.OperatorRegistry()
-
-
 def advice(
     registry: kopf.OperatorRegistry, settings: kopf.OperatorSettings, caplog: pytest.LogCaptureFixture
 ) -> list[str]:

@@ -56,11 +56,6 @@ PODS = "/api/v1/pods"
 SECRETS = "/api/v1/secrets"
 
 
-@pytest.fixture
-def registry() -> kopf.OperatorRegistry:
-    return kopf.OperatorRegistry()
-
-
 # ---- Which handlers Kopf calls again.
 
 

@@ -47,11 +47,6 @@ with_cache = any_with_cache(
 )  # What counts is the object alone, where the rest of its kind is older.
 
 
-@pytest.fixture
-def registry() -> kopf.OperatorRegistry:
-    return kopf.OperatorRegistry()
-
-
 @pytest.mark.parametrize(
     ("cause", "expected"),
     [

@@ -32,11 +32,6 @@ IN_A, IN_B, IN_ALL = (
 )
 
 
-@pytest.fixture
-def times(monkeypatch: pytest.MonkeyPatch) -> Times:
-    return Times(monkeypatch)
-
-
 class Server:
     """Has so many objects of the asked name at these paths, or answers with these codes."""
 

@@ -51,11 +51,6 @@ class Color(StrEnum):
 
 
 @pytest.fixture
-def registry() -> kopf.OperatorRegistry:
-    return kopf.OperatorRegistry()
-
-
-@pytest.fixture
 def cache() -> FakeCache:
     return FakeCache([WEB], {"pods": selectcache.EVERYTHING})
 

@@ -24,11 +24,6 @@ from tests.plugin.reconciling import APPS, app, config, operated, serving
 from tests.plugin.test_embedding import PEERING, PEERINGS
 
 
-@pytest.fixture
-def registry() -> kopf.OperatorRegistry:
-    return kopf.OperatorRegistry()
-
-
 @pytest.mark.parametrize("is_async", [True, False])
 def test_a_reconciler_gets_the_object_as_it_is_and_writes_by_its_patch(
     registry: kopf.OperatorRegistry, is_async: bool

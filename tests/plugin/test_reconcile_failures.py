@@ -27,11 +27,6 @@ from tests.kopf_operators import cycles
 from tests.plugin.reconciling import APPS, CRD, app, config, operated, serving
 
 
-@pytest.fixture
-def registry() -> kopf.OperatorRegistry:
-    return kopf.OperatorRegistry()
-
-
 def hurry(test: Coroutine[Any, Any, None]) -> None:
     """Run a test on a loop whose clock does not wait for pauses. It is the clock of the operator, too."""
 

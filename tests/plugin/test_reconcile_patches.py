@@ -15,11 +15,6 @@ from tests.faults.environment import run, until
 from tests.plugin.reconciling import APPS, app, operated, serving
 
 
-@pytest.fixture
-def registry() -> kopf.OperatorRegistry:
-    return kopf.OperatorRegistry()
-
-
 def count(obj: Any) -> None:
     obj.setdefault("status", {})["count"] = 1
 

@@ -73,11 +73,6 @@ class Waiting:
         await cycles()
 
 
-@pytest.fixture
-def registry() -> kopf.OperatorRegistry:
-    return kopf.OperatorRegistry()
-
-
 def slow(*more: dict[str, Any]) -> Cluster:
     cluster = Cluster(pod(), *more)
     cluster.hold(SECRETS)

@@ -26,11 +26,6 @@ WEB, DB = pod("web-1", app="web"), pod("db-1", app="db")
 
 
 @pytest.fixture
-def registry() -> kopf.OperatorRegistry:
-    return kopf.OperatorRegistry()
-
-
-@pytest.fixture
 def fake() -> FakeCache:
     return FakeCache([WEB, DB], {"v1/pods": "app=web"})
 

@@ -23,18 +23,10 @@ from kopf_selectcache.errors import ConflictingSelectors, Missing, NotSelectable
 from kopf_selectcache.testing import FakeCache
 from kopf_selectcache.testing.sample_objects import Population
 from kopf_selectcache.types import Reason
+from tests.objects import config_map, custom_resource, pod
 from tests.rows import each_row
 
 Obj = dict[str, Any]
-
-
-def pod(name: str, namespace: str = "shop", **labels: str) -> Obj:
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "namespace": namespace, "labels": labels},
-        "status": {"phase": "Running"},
-    }
 
 
 def webapp(name: str, **labels: str) -> Obj:
@@ -50,27 +42,14 @@ def namespace(name: str, **labels: str) -> Obj:
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
 
 
-def definition(kind: str, plural: str) -> Obj:
-    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{plural}.example.com"},
-        "spec": {
-            "group": "example.com",
-            "scope": "Namespaced",
-            "names": {"kind": kind, "plural": plural},
-            "versions": [{"name": "v1", "served": True, "storage": True, "schema": schema}],
-        },
-    }
-
-
 def names(objects: Sequence[Obj]) -> list[str]:
     return sorted(each["metadata"]["name"] for each in objects)
 
 
 def web_and_db() -> FakeCache:
-    return FakeCache([pod("web-1", app="web"), pod("db-1", app="db")], {"v1/pods": "app=web"})
+    return FakeCache(
+        [pod("web-1", phase="Running", app="web"), pod("db-1", app="db")], {"v1/pods": "app=web"}
+    )
 
 
 def test_holds_the_objects_of_the_filter_with_their_status() -> None:
@@ -113,9 +92,7 @@ def test_takes_the_settings_that_the_operator_configures() -> None:
 
 def test_a_field_that_only_the_cluster_knows_is_judged_by_its_definition() -> None:
     with pytest.raises(NotSelectable) as info:
-        FakeCache(
-            [definition("WebApp", "webapps")], {"example.com/v1/webapps": Selector(fields="spec.image=x")}
-        )
+        FakeCache([custom_resource("WebApp")], {"example.com/v1/webapps": Selector(fields="spec.image=x")})
     assert info.value.field == "spec.image"
 
 
@@ -300,7 +277,7 @@ def test_objects_come_in_any_order_and_may_be_those_of_every_cluster() -> None:
     cache = FakeCache(
         [
             webapp("one", app="web"),
-            definition("WebApp", "webapps"),
+            custom_resource("WebApp"),
             namespace("shop", team="a"),
             namespace("default", team="b"),
         ],
@@ -380,29 +357,29 @@ def test_only_objects_of_a_declared_namespace_are_followed() -> None:
 
 def test_follows_a_custom_resource_through_changes_of_its_definition() -> None:
     cache = FakeCache(
-        [definition("WebApp", "webapps"), webapp("one")],
+        [custom_resource("WebApp"), webapp("one")],
         {"example.com/v1/webapps": Selector(namespaces=["shop"])},
     )
-    cache.cluster.patch(definition("WebApp", "webapps"), {"spec": {"names": {"shortNames": ["wa"]}}})
+    cache.cluster.patch(custom_resource("WebApp"), {"spec": {"names": {"shortNames": ["wa"]}}})
     cache.cluster.create(webapp("two"))
     assert names(cache.list_cached("webapps")) == ["one", "two"]
-    cache.cluster.delete(definition("WebApp", "webapps"))
+    cache.cluster.delete(custom_resource("WebApp"))
     with pytest.raises(Missing):
         cache.list_cached("webapps")
-    cache.cluster.create(definition("WebApp", "webapps"))
+    cache.cluster.create(custom_resource("WebApp"))
     cache.cluster.create(webapp("three"))
     assert names(cache.list_cached("webapps")) == ["three"]
 
 
 def test_follows_after_its_version_was_forgotten() -> None:
     cache = FakeCache(
-        [definition("WebApp", "webapps"), webapp("one")],
+        [custom_resource("WebApp"), webapp("one")],
         {"example.com/v1/webapps": Selector(namespaces=["shop"])},
     )
     cache.cluster.create(pod("other"))
     cache.cluster.compact()
     cache.cluster.patch(
-        definition("WebApp", "webapps"), {"spec": {"names": {"shortNames": ["wa"]}}}
+        custom_resource("WebApp"), {"spec": {"names": {"shortNames": ["wa"]}}}
     )  # It ends the watch.
     cache.cluster.delete(webapp("one"))
     assert names(cache.list_cached("webapps")) == []
@@ -438,7 +415,7 @@ def test_a_plural_that_nobody_can_guess_is_asked_for() -> None:
     child = {**webapp("one"), "kind": "Child"}
     with pytest.raises(Missing):
         FakeCache([child], {"example.com/v1/children": ""})
-    cache = FakeCache([child, definition("Child", "children")], {"example.com/v1/children": ""})
+    cache = FakeCache([child, custom_resource("Child", plural="children")], {"example.com/v1/children": ""})
     assert names(cache.list_cached("children")) == ["one"]
 
 
@@ -515,16 +492,8 @@ def test_it_takes_more_objects_than_a_page_is_read_in_at_once() -> None:
 # ---- Kinds that come and go.
 
 
-def config(name: str, **labels: str) -> Obj:
-    return {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {"name": name, "namespace": "shop", "labels": labels},
-    }
-
-
 def test_kinds_are_declared_changed_and_removed_in_sync_tests() -> None:
-    cache = FakeCache([config("web", app="web"), config("db", app="db")])
+    cache = FakeCache([config_map("web", app="web"), config_map("db", app="db")])
     with pytest.raises(NotDeclared):
         cache.list_cached("configmaps")
     cache.blocking.declare("v1/configmaps", "app=web")
@@ -533,13 +502,13 @@ def test_kinds_are_declared_changed_and_removed_in_sync_tests() -> None:
         cache.blocking.declare("configmaps", "app=db")
     assert cache.list_cached("configmaps").keys() == [Key("web", namespace="shop")]
     cache.blocking.declare("configmaps", ["app=db", "app=cache"], replace=True)
-    cache.cluster.create(config("cache", app="cache"))
+    cache.cluster.create(config_map("cache", app="cache"))
     assert sorted(cache.list_cached("configmaps").keys()) == [
         Key("cache", namespace="shop"),
         Key("db", namespace="shop"),
     ]
     cache.blocking.undeclare("configmaps")
-    cache.cluster.create(config("more", app="cache"))
+    cache.cluster.create(config_map("more", app="cache"))
     with pytest.raises(NotDeclared) as caught:
         cache.list_cached("configmaps")
     assert "test_fake.py" in caught.value.what
@@ -569,7 +538,7 @@ def test_a_kind_without_a_definition_is_not_declared_later() -> None:
         cache.blocking.declare("example.com/v1/webapps", "")
     with pytest.raises(NotDeclared):
         cache.list("webapps")
-    cache.cluster.create(definition("WebApp", "webapps"))
+    cache.cluster.create(custom_resource("WebApp"))
     cache.blocking.declare("example.com/v1/webapps", "")
     cache.cluster.create(webapp("web"))
     assert cache.list("webapps").keys() == [Key("web", namespace="shop")]

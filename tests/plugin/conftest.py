@@ -1,0 +1,11 @@
+"""What several tests of operators need."""
+
+import pytest
+
+from tests.plugin.virtual import Times
+
+
+@pytest.fixture
+def times(monkeypatch: pytest.MonkeyPatch) -> Times:
+    """The times that Kopf's timestamps have in the test."""
+    return Times(monkeypatch)
