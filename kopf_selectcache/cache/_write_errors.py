@@ -26,9 +26,9 @@ from kopf_selectcache.client.writer import Unsettled
 from kopf_selectcache.core.protocol.messages import FieldCause, Refusal
 from kopf_selectcache.core.redact import clipped
 from kopf_selectcache.core.selection.kinds import Resource
-from kopf_selectcache.informer.health import cause_of
+from kopf_selectcache.informer.health import cause_of, row_of
 
-from .errors import NotFound, again, forbidden, not_served, target_of
+from .errors import OWN_LOGIN, NotFound, again, forbidden, not_served, target_of
 from .request import Request
 
 Changes: TypeAlias = Mapping[str, Any] | Sequence[Mapping[str, Any]]
@@ -114,8 +114,8 @@ def refused_write(
     error: type[ServerError] = ServerError
     match refusal.code, refusal.reason:
         case 401, _:
-            error, why = Unauthorized, ": the server does not accept the operator's credentials"
-            remedy = "Correct the operator's login"
+            row, facts = row_of(refusal), {"resource": request.subject, **OWN_LOGIN}
+            return Unauthorized(row.sentence % facts, remedy=row.asked % facts, **about)
         # Admission and quotas answer 403 as well; a missing permission is said with these words.
         case 403, _ if says and not ('User "' in refusal.message and '" cannot ' in refusal.message):
             error, why, remedy = (

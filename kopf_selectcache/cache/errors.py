@@ -23,27 +23,26 @@ from kopf_selectcache._errors import (
     NotKept,
     NotSynced,
     ReadError,
-    Rejected,
     Stale,
     Stalled,
     StateError,
     Target,
-    Unauthorized,
     awaited_call,
     call_of,
 )
 from kopf_selectcache.client.discovery import NotServed
-from kopf_selectcache.client.reading import NoCredentials, Refused, Unreachable
-from kopf_selectcache.core.errors import Garbled, TooLarge, Untransformed
+from kopf_selectcache.client.reading import Refused, Unreachable
+from kopf_selectcache.core.errors import Garbled
+from kopf_selectcache.core.protocol.machine import Lost
 from kopf_selectcache.core.protocol.messages import ASKED, Refusal
 from kopf_selectcache.core.redact import clipped
-from kopf_selectcache.core.selection.grammar import Unselected
 from kopf_selectcache.core.selection.kinds import Resource
 from kopf_selectcache.core.selection.regions import Answer, Witness
 from kopf_selectcache.core.store.projection import Keys, Projection, as_written
 from kopf_selectcache.core.store.record import Record, UnreadableRecord
-from kopf_selectcache.informer.health import NO_ANSWER, cause_of
-from kopf_selectcache.selectors.kind_keys import is_misspelt, key_of, unserved
+from kopf_selectcache.informer.health import ERRORS, Health, cause_of, row_of
+from kopf_selectcache.informer.stream_writer import failure_of
+from kopf_selectcache.selectors.kind_keys import SETTINGS, is_misspelt, key_of, unserved
 from kopf_selectcache.selectors.object_key import Key
 from kopf_selectcache.selectors.selector import Branches, Selector
 
@@ -64,6 +63,11 @@ _LONGEST_CALL = 200
 
 _LATER = 30
 """Seconds after which a read may be tried again, if the server names no time."""
+
+_NO_ANSWER = Cause(transient=True)
+
+OWN_LOGIN = {"whose": SETTINGS.whose, "login": SETTINGS.login}
+"""The names of the operator and its login, in the texts of `CAUSES`."""
 
 
 def _asking(request: Request, arguments: str = "") -> str:
@@ -453,45 +457,63 @@ def behind(request: Request, version: str, *, pinned: bool = False) -> Stale:
 
 def not_served(request: Request, cause: Cause = NO_CAUSE) -> Missing:
     """Return the error of a kind that the cluster does not know."""
-    key = key_of(request.kind)
-    return Missing(f"the cluster does not serve {request.kind_text}", remedy=unserved(key, None), cause=cause)
-
-
-def refused(request: Request, verb: str, resource: Resource | None, refusal: Refusal) -> StateError:
-    """Return the error of a request that the server refuses. Without a resource, the request was to find out
-    which resource a key means.
-    """
-    cause, code = cause_of(refusal), refusal.code
-    if code == 401:
-        return unauthorized(request, "the server does not accept the operator's credentials", cause)
-    if resource is None:
-        return unanswered(request, f"{code} {refusal.reason}".rstrip(), cause)
-    error: type[StateError] = Rejected
-    match code:
-        case 403:
-            where, target = request.region().namespaces, target_of(request, verb, resource)
-            return forbidden(verb, resource, where, cause=cause, target=target)
-        case 404:
-            return not_served(request, cause)
-        case 400 | 422:
-            why = f"the server refuses the request: {refusal.message}"
-            remedy = "Correct the selectors\nCompare a path with where="
-        case 405:
-            why, remedy = f"the server can't {verb} {resource}", "Remove this read"
-        case _:
-            error, why = Stalled, f"the server answers {code} {refusal.reason}".rstrip()
-            remedy = again(cause) if cause.transient else "Correct the server, or a proxy in front of it"
-    return error(f"{request.subject}: {why}", remedy=remedy, cause=cause)
+    row, advice = row_of(Refusal(404)), unserved(key_of(request.kind), None)
+    return Missing(
+        row.sentence % {"kind": request.kind_text}, remedy=row.asked % {"advice": advice}, cause=cause
+    )
 
 
 def forbidden(
     verb: str, resource: Resource, namespaces: Sequence[str] | None, text: str = "", **about: Any
 ) -> Forbidden:
     """Return the error of a missing permission. `text` names the handler whose patch it is."""
-    within = f" in {', '.join(namespaces)}" if namespaces is not None else ""
-    rule = f"apiGroups: [{resource.kind.group!r}], resources: [{resource.kind.plural!r}]"
-    what = f"{text and f'{text}: '}the operator does not have permission to {verb} {resource}{within}"
-    return Forbidden(what, remedy=f"Grant it the verb {verb}{within}: {rule}", **about)
+    facts = {
+        "whose": f"{text and f'{text}: '}{SETTINGS.whose}",
+        "verb": verb,
+        "kind": resource,
+        "where": f" in {', '.join(namespaces)}" if namespaces is not None else "",
+        "rule": f"apiGroups: [{resource.kind.group!r}], resources: [{resource.kind.plural!r}]",
+    }
+    row = row_of(Refusal(403))
+    return Forbidden(row.sentence % facts, remedy=row.asked % facts, **about)
+
+
+def failed(
+    request: Request, error: Exception, verb: str = "", resource: Resource | None = None
+) -> StateError:
+    """Return the error of a request that failed, in the words of `CAUSES`. Without a resource, a refused
+    request was to find out which resource a key means.
+    """
+    if isinstance(error, NotServed):
+        return not_served(request)
+    failure = failure_of(error)
+    row, cause = row_of(failure, "get" if resource is None else ""), cause_of(failure)
+    facts: dict[str, object] = {
+        "resource": request.subject,
+        "kind": resource,
+        "verb": verb,
+        "request": "the request",
+        "selector": "the selector",
+        **OWN_LOGIN,
+        "whole": _asking(request, "whole=True"),
+    }
+    if isinstance(failure, Lost):
+        facts |= {"why": failure.why, "argument": failure.argument, "besides": failure.besides}
+    else:
+        facts |= {"message": failure.message, "answer": f"{failure.code} {failure.reason}".rstrip()}
+        facts["later"] = again(cause) if cause.transient else "Correct the server, or a proxy in front of it"
+        if resource is None and row.health not in (Health.UNAUTHORIZED, Health.FORBIDDEN):
+            return unanswered(request, str(facts["answer"]), cause)
+        if row.health is Health.MISSING:
+            return not_served(request, cause)
+        if resource is not None and row.health is Health.FORBIDDEN:
+            where, target = request.region().namespaces, target_of(request, verb, resource)
+            return forbidden(verb, resource, where, cause=cause, target=target)
+    if not row.asked:
+        return unanswered(request, str(error), cause)
+    said = row.said % facts
+    what = f"{row.sentence % facts}{said and f': {said}'}"
+    return ERRORS.get(row.health, Stalled)(what, remedy=row.asked % facts, cause=cause)
 
 
 @contextmanager
@@ -499,10 +521,8 @@ def answering(request: Request, verb: str, resource: Resource | None) -> Iterato
     """Raise the errors of a request to the server as errors of the read."""
     try:
         yield
-    except NotServed:
-        raise not_served(request) from None
-    except Refused as error:
-        raise refused(request, verb, resource, error.refusal) from None
+    except (NotServed, Refused) as error:
+        raise failed(request, error, verb, resource) from None
     except (Unreachable, Garbled) as error:
         raise failed(request, error) from error
 
@@ -512,42 +532,11 @@ def target_of(request: Request, verb: str, resource: Resource) -> Target:
     return Target(verb, str(resource), request.name or "", request.namespace)
 
 
-def failed(request: Request, error: Unreachable | Garbled) -> StateError:
-    """Return the error of a request that got no answer, or none that makes sense."""
-    kind: type[StateError] = Stalled
-    match error:
-        case Untransformed():
-            return untransformed(request, error)
-        case Unselected():
-            kind, why = Rejected, "the server, or a proxy in front of it, ignores labelSelector"
-            remedy = "Correct that server or proxy\nLeave out labels=, and filter the answer"
-        case TooLarge():
-            why = "the answer is too large"
-            remedy = "Ask for less\nAllow larger answers: settings.selectcache.max_page_bytes = ..."
-        case NoCredentials():
-            return unauthorized(request, str(error), NO_ANSWER)
-        case _:
-            return unanswered(request, str(error))
-    return kind(f"{request.subject}: {why}: {error}", remedy=remedy, cause=cause_of(error))
-
-
-def unanswered(request: Request, why: str, cause: Cause = NO_ANSWER) -> Stalled:
+def unanswered(request: Request, why: str, cause: Cause = _NO_ANSWER) -> Stalled:
     """Return the error of a request without an answer."""
     within = "" if request.timeout is None else f" in {request.timeout:g} s"
     what = f"the server did not answer a request for {request.kind_text}{within}: {why}"
     return Stalled(what, remedy=again(cause), cause=cause)
-
-
-def unauthorized(request: Request, why: str, cause: Cause) -> Unauthorized:
-    """Return the error of a request whose credentials the server does not accept, or that had none."""
-    return Unauthorized(f"{request.subject}: {why}", remedy="Correct the operator's login", cause=cause)
-
-
-def untransformed(request: Request, error: Untransformed) -> Stalled:
-    """Return the error of an object for which a function of the declaration failed."""
-    correct = f"Correct {error.argument} of the declaration{error.besides}"
-    whole = f"To read whole objects: {_asking(request, 'whole=True')}"
-    return Stalled(f"{request.subject}: {error}", remedy=f"{correct}\n{whole}")
 
 
 def again(cause: Cause) -> str:

@@ -51,6 +51,7 @@ from .errors import (
     OutsideFilter,
     Unreadable,
     behind,
+    failed,
     for_request,
     no_hint,
     not_whole,
@@ -59,7 +60,6 @@ from .errors import (
     undeclared,
     unknown_field,
     unsynced,
-    untransformed,
 )
 from .formats.partial import object_of
 from .formats.views import BodyView, Objects
@@ -373,7 +373,7 @@ def _count_error(informer: Informer, request: Request, error: BaseException) -> 
     if isinstance(error, DeclarationError):
         raise as_read_error(request.verb, error) from error
     if isinstance(error, Untransformed):
-        raise untransformed(request, error) from None
+        raise failed(request, error) from None
 
 
 class Access:

@@ -27,19 +27,16 @@ from kopf_selectcache._errors import (
     call_of,
 )
 from kopf_selectcache.client.discovery import NotServed
-from kopf_selectcache.core.errors import MetricReason, ReasonLabel, TooLarge, Untransformed, reason_of_code
+from kopf_selectcache.core.errors import MetricReason, ReasonLabel, reason_of_code
 from kopf_selectcache.core.protocol.machine import Lost, Silent
 from kopf_selectcache.core.protocol.messages import Refusal
 from kopf_selectcache.core.redact import NOTHING, Phrase, clipped, counted
-from kopf_selectcache.core.selection.grammar import Unselected
 from kopf_selectcache.core.selection.kinds import Kind, KindKey
 from kopf_selectcache.selectors.kind_keys import SETTINGS, Site, assigned, unserved
 from kopf_selectcache.selectors.selector import Branches, Selector
 from kopf_selectcache.settings.checks import readable
 
 from .memory import RETRY_EVICTED_SECONDS, Evicted
-
-NO_ANSWER = Cause(transient=True)
 
 
 class Health(StrEnum):
@@ -67,7 +64,7 @@ class Health(StrEnum):
     serves."""
 
 
-_UNREADABLE: dict[Health, type[StateError]] = {
+ERRORS: dict[Health | None, type[StateError]] = {
     Health.STALLED: Stalled,
     Health.UNAUTHORIZED: Unauthorized,
     Health.FORBIDDEN: Forbidden,
@@ -107,7 +104,9 @@ Failure: TypeAlias = Refusal | Lost | Silent | NotServed | DeclarationError | Ev
 
 
 class Row(NamedTuple):
-    """One cause. The texts are `%` templates with the names of `_facts`."""
+    """One cause. The texts are `%` templates with the names of `_facts`. The error of a single request, such
+    as that of `fetch`, has the same sentence, with `asked` as its ways out.
+    """
 
     failure: type
     sentence: str
@@ -125,6 +124,8 @@ class Row(NamedTuple):
     """For metrics. Of a refusal, its status code is the reason."""
     repeats: bool = False
     """True if the same request would fail again, until a person helps."""
+    asked: str = ""
+    """The ways out of a single request; empty if there was no answer, so that it may be repeated."""
     meanwhile: str | None = ""
     """For a stalled cache: the arguments of `fetch`, which asks the server meanwhile; None if that would fail
     as well."""
@@ -158,37 +159,42 @@ CAUSES = (
         codes=(403,),
         verb="get",
         said="%(message)s",
+        asked="Bind it to the ClusterRole system:discovery",
     ),
     Row(
         Refusal,
-        "%(resource)s: %(whose)s does not have permission to %(verb)s them%(where)s",
+        "%(whose)s does not have permission to %(verb)s %(kind)s%(where)s",
         "Grant it the verbs list and watch%(role)s: %(rule)s (for %(declared)s, %(clipped)s)%(narrower)s"
         "%(check_all)s",
         Health.FORBIDDEN,
         codes=(403,),
         said="%(message)s",
+        asked="Grant it the verb %(verb)s%(where)s: %(rule)s",
     ),
     Row(
         Refusal,
-        "%(resource)s: the cluster does not serve them",
+        "the cluster does not serve %(kind)s",
         f"Install the definition of %(resource)s\nOr remove %(declared)s{LOOKED_FOR}",
         Health.MISSING,
         codes=(404,),
+        asked="%(advice)s",
     ),
     Row(
         Refusal,
-        "%(resource)s: the server refuses the filter %(filter)s",
+        "%(resource)s: the server refuses %(request)s",
         "Give %(declared)s a selector that the server supports for this kind%(check_one)s",
         Health.REJECTED,
         codes=(400, 422),
         said="%(message)s",
+        asked="Correct the selectors\nCompare a path with where=",
     ),
     Row(
         Refusal,
-        "%(resource)s: the server can't %(verb)s them",
+        "the server can't %(verb)s %(kind)s",
         "Remove %(declared)s\nTo ask the server: %(fetch)s",
         Health.REJECTED,
         codes=(405,),
+        asked="Remove this read",
     ),
     Row(
         Refusal,
@@ -197,11 +203,12 @@ CAUSES = (
         Health.UNAUTHORIZED,
         codes=(401,),
         said="%(message)s",
+        asked="Correct %(login)s",
     ),
-    Row(Refusal, "%(resource)s: the server answers %(answer)s", _RETRIED),
+    Row(Refusal, "%(resource)s: the server answers %(answer)s", _RETRIED, asked="%(later)s"),
     Row(
         Lost,
-        "%(resource)s: the server, or a proxy in front of it, ignores the selector %(filter)s",
+        "%(resource)s: the server, or a proxy in front of it, ignores %(selector)s",
         "Correct the server or proxy that ignores labelSelector or fieldSelector\n"
         "Or give %(declared)s a selector that it supports",
         Health.REJECTED,
@@ -209,6 +216,7 @@ CAUSES = (
         said="%(why)s",
         reason=MetricReason.OUTSIDE,
         repeats=True,
+        asked="Correct that server or proxy\nLeave out the selector, and filter the answer",
     ),
     Row(
         Lost,
@@ -217,6 +225,7 @@ CAUSES = (
         Health.UNAUTHORIZED,
         flag="unauthorized",
         reason=MetricReason.LOST,
+        asked="Correct %(login)s",
     ),
     Row(
         Lost,
@@ -225,6 +234,7 @@ CAUSES = (
         flag="transform",
         reason=MetricReason.TRANSFORM,
         repeats=True,
+        asked="Correct %(argument)s of the declaration%(besides)s\nTo read whole objects: %(whole)s",
         meanwhile="whole=True",
     ),
     Row(
@@ -235,6 +245,7 @@ CAUSES = (
         flag="too_large",
         reason=MetricReason.GARBLED,
         repeats=True,
+        asked="Ask for less\nAllow larger answers: settings.selectcache.max_page_bytes = ...",
         meanwhile=None,
     ),
     Row(Lost, "%(resource)s: %(why)s", _RETRIED, flag="garbled", reason=MetricReason.GARBLED),
@@ -258,16 +269,15 @@ def row_of(failure: Failure, verb: str = "") -> Row:
     )
 
 
-def cause_of(failure: Refusal | Lost | Silent | Exception) -> Cause:
-    """Return the cause of a failed request: a refusal, an invalid or incomplete answer, or no answer."""
-    if isinstance(failure, Refusal):
-        return Cause(failure.code, failure.reason, failure.retry_after, failure.is_transient)
-    repeats = (
-        row_of(failure).repeats
-        if isinstance(failure, Lost)
-        else isinstance(failure, (Untransformed, Unselected, TooLarge))
-    )
-    return NO_CAUSE if repeats else NO_ANSWER
+def cause_of(failure: Failure) -> Cause:
+    """Return the cause of a failure, as errors have it."""
+    match failure:
+        case Refusal(code, reason, _, retry_after):
+            return Cause(code, reason, retry_after, failure.is_transient)
+        case Lost() | Silent() if not row_of(failure).repeats:
+            return Cause(transient=True)
+        case _:
+            return NO_CAUSE
 
 
 def reason_of(failure: Refusal | Lost | Silent) -> ReasonLabel:
@@ -292,7 +302,8 @@ def _facts(
     failure: Failure, subject: Subject, key: KindKey, declared: str, verb: str, site: Site
 ) -> Iterator[tuple[str, object]]:
     """Yield what the texts of a row name."""
-    yield from (("resource", subject), ("filter", subject.filter), ("declared", declared), ("verb", verb))
+    yield from (("resource", subject), ("kind", subject), ("declared", declared), ("verb", verb))
+    yield from (("request", f"the filter {subject.filter}"), ("selector", f"the selector {subject.filter}"))
     yield "clipped", clipped(subject.filter, 200)
     # These become a part of the template, by which logs are grouped.
     yield from (("whose", Phrase(site.whose)), ("login", Phrase(site.login)))
@@ -457,10 +468,11 @@ class Condition:
     def error(self) -> StateError | None:
         """Return the error that reads must raise; None if they may be answered."""
         status = self._status
-        error = _UNREADABLE.get(status.health)
+        error = ERRORS.get(status.health)
         if error is None:
             return None
-        return error(str(self._message(status)), remedy=str(self._remedy(status)), cause=_cause(status))
+        cause = NO_CAUSE if status.failure is None else cause_of(status.failure)
+        return error(str(self._message(status)), remedy=str(self._remedy(status)), cause=cause)
 
     def until_stalled(self) -> float | None:
         """Return the seconds until the health becomes `stalled`; None if the first list is complete, or the
@@ -571,7 +583,7 @@ class Condition:
         if health is before.health:
             after = replace(after, began=before.began)
         self._status = after
-        self.readable = health not in _UNREADABLE
+        self.readable = health not in ERRORS
         if health is not before.health:
             # It may list for the first time now: what has failed was settled.
             (self._unsettled if self.readable else self._unreadable)()
@@ -629,7 +641,3 @@ class Condition:
 def _row(status: Status) -> Row:
     assert status.failure is not None, "there is a failure"
     return row_of(status.failure, status.verb)
-
-
-def _cause(status: Status) -> Cause:
-    return cause_of(status.failure) if isinstance(status.failure, (Refusal, Lost, Silent)) else NO_CAUSE

@@ -48,7 +48,7 @@ def test_21_a_right_that_is_revoked_is_named_within_seconds_and_the_watch_goes_o
             with pytest.raises(Forbidden) as caught:
                 environment.names()
             assert str(caught.value) == (
-                f"pods: the operator does not have permission to watch them: {DENIED} (the filter is"
+                f"the operator does not have permission to watch pods: {DENIED} (the filter is"
                 " labels='app=web')."
             )
             assert caught.value.__notes__ == [
@@ -96,7 +96,7 @@ def test_21_a_right_that_is_missing_from_the_start_holds_up_no_other_cache() -> 
                 assert [
                     one["metadata"]["name"] for one in environment.cache.list("secrets", labels="app=web")
                 ] == ["s"]
-                assert "does not have permission to list them" in environment.informer.state.message
+                assert "does not have permission to list pods" in environment.informer.state.message
                 await environment.informer.wait_until_settled()
                 granted.set()
                 await until(lambda: environment.informer.state.is_synced)

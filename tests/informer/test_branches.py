@@ -327,7 +327,7 @@ def test_a_right_that_one_watch_lacks_spoils_only_the_reads_that_need_it() -> No
             with pytest.raises(OutsideFilter):
                 environment.cache.get("secrets", "b", namespace="shop")
             missing = (
-                "does not have permission to list them in the namespace infra: (?s:.*)Grant it the verbs"
+                "does not have permission to list secrets in the namespace infra: (?s:.*)Grant it the verbs"
                 " list and watch"
                 " in the namespace infra: .*resourceNames: ..ca.."
             )

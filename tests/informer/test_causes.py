@@ -5,8 +5,6 @@ from __future__ import annotations
 import copy
 import pickle
 
-import pytest
-
 from kopf_selectcache import Forbidden, Selector, StateError
 from kopf_selectcache._errors import NO_CAUSE, Cause
 from kopf_selectcache.cache.errors import for_request
@@ -16,6 +14,7 @@ from kopf_selectcache.core.selection.grammar import FieldTerm, Unselected
 from kopf_selectcache.errors import Stalled
 from kopf_selectcache.informer.health import CAUSES, SEVERAL, Condition, Health, Mistake, cause_of
 from kopf_selectcache.informer.memory import Evicted, Excess
+from kopf_selectcache.informer.stream_writer import failure_of
 from tests.messages.states import Subject
 from tests.rows import each_row
 
@@ -97,16 +96,9 @@ def test_the_error_of_a_read_has_the_cause_of_its_cache() -> None:
         )
 
 
-@pytest.mark.parametrize(
-    "failure",
-    [
-        Lost("not selected", outside=True),
-        Unselected("shop", "a", "u", "5", FieldTerm("spec.nodeName", "n1"), {}),
-    ],
-    ids=["a stream", "a read"],
-)
-def test_a_selector_that_is_ignored_is_ignored_again(failure: Lost | Unselected) -> None:
-    assert cause_of(failure) == NO_CAUSE
+def test_a_selector_that_is_ignored_is_ignored_again() -> None:
+    error = Unselected("shop", "a", "u", "5", FieldTerm("spec.nodeName", "n1"), {})
+    assert cause_of(failure_of(error)) == NO_CAUSE
 
 
 def test_streams_repeat_slowly_the_requests_that_only_a_person_can_mend() -> None:

@@ -154,11 +154,11 @@ def test_each_change_of_health_is_logged_once(told: Callable[[], list[str]]) -> 
             *lines, last = told()
             assert lines == [
                 (
-                    "WARNING: pods: the operator does not have permission to watch them: no. The cache"
+                    "WARNING: the operator does not have permission to watch pods: no. The cache"
                     " keeps retrying: a server that has just started refuses everybody."
                 ),
                 (
-                    "WARNING: pods: the operator does not have permission to watch them: no. Grant it the"
+                    "WARNING: the operator does not have permission to watch pods: no. Grant it the"
                     " verbs list and watch in a ClusterRole: apiGroups: [''], resources: ['pods'] (for"
                     " settings.selectcache.selectors['pods'], labels='app=web'). Or, for a single namespace,"
                     " run it"
@@ -279,7 +279,7 @@ def test_a_right_that_is_missing_in_a_namespace_is_named_with_it() -> None:
                 informer = environment.runtime.informer("webapps.example.com")
                 await until(lambda: informer.state.health is Health.FORBIDDEN)
                 assert informer.state.message == (
-                    "webapps.example.com: the operator does not have permission to list them in the namespace"
+                    "the operator does not have permission to list webapps.example.com in the namespace"
                     " shop: no"
                 )
                 assert (

@@ -177,9 +177,9 @@ def test_a_missing_right_is_logged_again_when_it_is_for_another_verb(told: Calla
         ):
             await environment.synced()
             lines = told()
-            assert [line.split(": ")[1] for line in lines] == [
-                "the operator does not have permission to list them",
-                "the operator does not have permission to watch them",
+            assert [line.split(": no")[0] for line in lines] == [
+                "WARNING: the operator does not have permission to list pods",
+                "WARNING: the operator does not have permission to watch pods",
             ]
 
     run(main())
@@ -253,8 +253,8 @@ def test_a_cache_fails_the_probe_once_it_has_been_in_a_state_for_as_long_as_is_a
             assert (health(environment), fails()) == (Health.STALE, "")
             environment.time.now += 20
             assert fails().startswith(
-                "The cache of pods has been stale for 120 s or more: pods: the operator does not have"
-                " permission to watch them. "
+                "The cache of pods has been stale for 120 s or more: the operator does not have"
+                " permission to watch pods. "
             )
             up.set()
             await environment.synced()

@@ -124,7 +124,7 @@ def test_a_right_that_two_watches_lack_is_logged_once_and_so_is_its_grant(told: 
             )
             (line,) = told()
             assert line.startswith(
-                "WARNING: secrets: the operator does not have permission to list them in the namespace shop: "
+                "WARNING: the operator does not have permission to list secrets in the namespace shop: "
             )
             environment.cluster.user("reader", [RIGHT])
             await until(lambda: environment.informer.state.is_synced)
@@ -146,8 +146,8 @@ def test_rights_that_are_missing_in_two_namespaces_are_two_causes_and_end_one_by
                     == [Health.FORBIDDEN] * 2
                 )
             )
-            assert sorted(line.split(": ")[2] for line in told()) == [
-                f"the operator does not have permission to list them in the namespace {name}"
+            assert sorted(line.split(": ")[1] for line in told()) == [
+                f"the operator does not have permission to list secrets in the namespace {name}"
                 for name in ("infra", "shop")
             ]
             environment.cluster.user("reader", [RIGHT], namespace="shop")
@@ -253,7 +253,7 @@ def test_a_kind_that_goes_and_comes_back_is_logged_once_each_way(told: Told) -> 
                 )
                 (line,) = told()
                 assert line.startswith(
-                    "WARNING: widgets.example.com: the cluster does not serve them. Install the definition of"
+                    "WARNING: the cluster does not serve widgets.example.com. Install the definition of"
                     " widgets.example.com. Or remove "
                 )
                 environment.cluster.create(definition)
@@ -273,7 +273,7 @@ def test_of_the_caches_of_the_package_only_problems_and_their_ends_are_logged(to
             other = environment.runtime.follow("v1/services", Cached("app=web"), "a test")
             await until(lambda: other.state.message)
             (line,) = told()
-            assert line.startswith("WARNING: services: ")
+            assert line.startswith("WARNING: the operator does not have permission to list services: ")
             refused.release()
             environment.cluster.faults.clear()
             await until(lambda: other.state.is_synced)

@@ -138,7 +138,7 @@ STATES = {
         "secrets",
         "app=web",
         SECRETS,
-        "secrets: the operator does not have permission to list them: ",
+        "the operator does not have permission to list secrets: ",
         restarted=True,
         cause=(403, False),
     ),
