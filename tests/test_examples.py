@@ -1,5 +1,5 @@
-"""The text of the operators of examples/: short, explained, and each filter told once. What they do,
-tests/real/ tells."""
+"""The text of the operators of examples/: short, explained, and each filter told once. What they do, the
+tests beside them and tests/real/ tell."""
 
 import ast
 import runpy

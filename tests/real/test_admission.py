@@ -1,12 +1,9 @@
 """Admission through a real webhook server: what the clients of a real API server get from handlers that read
 caches."""
 
-import json
-import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +16,11 @@ from tests.apiserver.process import free_port
 from tests.apiserver.server import ApiServer
 from tests.apiserver.waiting import wait_until
 from tests.real.operators import Operator
-from tests.real.proxy import Fault, Proxy
+from tests.real.proxy import Proxy
 from tests.real.test_skeleton import create, pod
 
 ADMITTING = """
-import inspect, json, os, pathlib, threading
+import os, pathlib
 import kopf
 import kopf_selectcache as selectcache
 
@@ -62,29 +59,6 @@ def takes_the_tier_of_its_pod(cache, body, namespace, patch, **_):
     pod = cache.get('pods', body['data']['pod'], namespace=namespace)
     patch.metadata.labels['tier'] = pod['metadata']['labels']['tier']
 
-# ---- What a test asks is answered in the refusal.
-
-@kopf.on.validate('configmaps', labels=MINE | {'asks': 'async'})
-@selectcache.with_cache
-async def answer(cache, body, **kwargs):
-    value = eval(body['data']['ask'], globals() | {'cache': cache, 'kwargs': kwargs})
-    raise kopf.AdmissionError(json.dumps(await value if inspect.isawaitable(value) else value))
-
-@kopf.on.validate('configmaps', labels=MINE | {'asks': 'sync'})
-@selectcache.with_cache
-def answer_in_a_thread(cache, body, **kwargs):
-    raise kopf.AdmissionError(json.dumps(eval(body['data']['ask'], globals() | {'cache': cache, 'kwargs': kwargs})))
-
-@kopf.on.validate('configmaps', labels=MINE | {'asks': 'without-waiting'})
-@selectcache.with_cache(kinds=[])
-async def answer_at_once(cache, **_):
-    cache.list_cached('pods')
-
-@kopf.on.validate('configmaps', labels=MINE | {'asks': 'about-secrets'})
-@selectcache.with_cache(kinds=['secrets'])
-async def answer_about_secrets(cache, **_):
-    raise kopf.AdmissionError(json.dumps([secret['metadata']['name'] for secret in cache.list('secrets', namespace=NAMESPACE)]))
-
 @selectcache.with_cache
 def a_pod_has_its_tier(cache, body, **_):
     pathlib.Path('asked-when').touch()
@@ -109,23 +83,6 @@ async def look_at(cache, name, old, new, labels, operation, dryrun, **_):
                   'held': labels_in(cache).get(name), 'there': await cache.fetch('pods', name, namespace=NAMESPACE, default=None) is not None}
     if labels.get('denied') == operation:
         raise kopf.AdmissionError('denied')
-
-# ---- Two that answer only if both are called at once.
-
-both = threading.Barrier(2, timeout=20)
-
-@kopf.on.validate('configmaps', labels=MINE | {'for': 'both'})
-@selectcache.with_cache
-def one(cache, warnings, **_):
-    both.wait()
-    warnings.append(str(sorted(labels_in(cache))))
-
-@kopf.on.validate('configmaps', labels=MINE | {'for': 'both'})
-@selectcache.with_cache
-async def another(cache, **_):
-    import asyncio
-    await asyncio.to_thread(both.wait)
-    assert labels_in(cache)
 """  # The operator has long lines.  # noqa: E501
 
 
@@ -155,10 +112,6 @@ class Admission:
         said = caught.value.body["message"]
         assert said.startswith("admission webhook")
         return caught.value.status, said.partition(" denied the request: ")[2]
-
-    def ask(self, expression: str, *, how: str = "async") -> Any:
-        """Give what an expression comes to in an admission handler."""
-        return json.loads(self.refused({"asks": how}, ask=expression)[1])
 
     def pod(self, name: str, **labels: str) -> dict[str, Any]:
         return pod(name, **self.labels, **labels)
@@ -251,44 +204,9 @@ def test_a_value_from_the_cache_is_written_into_the_admitted_object(admission: A
     assert made["metadata"]["labels"]["tier"] == "gold"
 
 
-@pytest.mark.parametrize("how", ["async", "sync"])
-def test_reads_answer_as_in_any_handler(admission: Admission, how: str) -> None:
-    namespace = admission.namespace
-    assert (
-        admission.ask(f"cache.get('pods', 'web-1', namespace='{namespace}')['metadata']['name']", how=how)
-        == "web-1"
-    )
-    assert (
-        admission.ask(f"cache.get('secrets', 'nope', namespace='{namespace}', default=None)", how=how) is None
-    )
-    assert "web-1" in admission.ask("[pod['metadata']['name'] for pod in cache.list_cached('pods')]", how=how)
-    assert (
-        admission.ask(
-            f"list(cache.list('pods', namespace='{namespace}', labels='app=web,tier=iron'))", how=how
-        )
-        == []
-    )
-
-
-def test_an_object_not_held_is_fetched(admission: Admission) -> None:
-    fetch = f"fetch('pods', 'db-1', namespace='{admission.namespace}')['metadata']['name']"
-    assert admission.ask(f"cache.{fetch}", how="sync") == "db-1"
-    assert (
-        admission.ask(
-            f"cache.fetch('configmaps', 'nope', namespace='{admission.namespace}', default='absent')"
-        )
-        == "absent"
-    )
-
-
-@pytest.mark.parametrize("labels", [{"for": "pod"}, {"asks": "async"}])
-def test_a_hidden_object_is_a_refusal_that_names_the_filter(
-    admission: Admission, labels: dict[str, str]
-) -> None:
+def test_a_hidden_object_is_a_refusal_that_names_the_filter(admission: Admission) -> None:
     """Neither "there is no such pod", which would be a guess, nor "internal error"."""
-    code, text = admission.refused(
-        labels, pod="db-1", ask=f"cache.get('pods', 'db-1', namespace='{admission.namespace}')"
-    )
+    code, text = admission.refused({"for": "pod"}, pod="db-1")
     assert code == 500
     assert text.startswith(
         f"pods/db-1 in {admission.namespace} is not in the cache, which only has app=web. "
@@ -296,77 +214,25 @@ def test_a_hidden_object_is_a_refusal_that_names_the_filter(
     assert f"cache.fetch('pods', 'db-1', namespace='{admission.namespace}')." in text
 
 
-def test_when_decides_by_the_cache(admission: Admission) -> None:
-    admission.create({"for": "when"}, tier="iron")
-    assert admission.refused({"for": "when"}, tier="gold") == (500, "when= was true")
-
-
-def test_two_handlers_read_at_once(admission: Admission) -> None:
-    admission.create({"for": "both"})
-
-
 # ---- The object that is under admission.
 
 
-@dataclass(frozen=True)
-class Fate:
-    """The reason that an object is not stored: a dry run, or a refusal."""
-
-    dry: bool
-
-    def query(self, **query: object) -> dict[str, object]:
-        return query | ({"dryRun": "All"} if self.dry else {})
-
-    def labels(self, operation: str) -> dict[str, str]:
-        return {} if self.dry else {"denied": operation}
-
-    def meets(self) -> AbstractContextManager[object]:
-        return nullcontext() if self.dry else pytest.raises(ApiError, match="denied the request: denied")
-
-    def __str__(self) -> str:
-        return "dry" if self.dry else "denied"
-
-
-fates = pytest.mark.parametrize("fate", [Fate(dry=True), Fate(dry=False)], ids=str)
-
-
-def pods(admission: Admission, name: str = "") -> str:
-    return f"/api/v1/namespaces/{admission.namespace}/pods/{name}".removesuffix("/")
-
-
-@fates
-def test_a_created_object_that_is_not_stored_is_never_read(
-    admission: Admission, operator: Operator, fate: Fate
-) -> None:
-    name, labels = f"{fate}-1", {"app": "web"} | fate.labels("CREATE")
-    with fate.meets():
-        admission.api.request("POST", pods(admission), body=admission.pod(name, **labels), query=fate.query())
-    assert operator.ask(f"seen['{name}']").value == {
-        "operation": "CREATE",
-        "dry": fate.dry,
-        "old": None,
-        "new": labels | admission.labels,
-        "held": None,
-        "there": False,
-    }
-    assert operator.ask(f"labels_in(cache).get('{name}')").value is None
-
-
-@fates
+@pytest.mark.parametrize("dry", [True, False], ids=["dry", "denied"])
 def test_a_change_that_is_not_stored_is_never_read(
-    admission: Admission, operator: Operator, fate: Fate
+    admission: Admission, operator: Operator, *, dry: bool
 ) -> None:
     """The object is newer than the stream, which does not hold it: laid over the cache, it would come into
     the filter."""
-    name, old, new = f"{fate}-2", {"app": "db"} | admission.labels, {"app": "web"} | fate.labels("UPDATE")
+    name, old = f"changed-{dry}".lower(), {"app": "db"} | admission.labels
+    new = {"app": "web"} | ({} if dry else {"denied": "UPDATE"})
     create(admission.api, admission.namespace, admission.pod(name, app="db"))
-    with fate.meets():
-        admission.api.request(
-            "PATCH", pods(admission, name), body={"metadata": {"labels": new}}, query=fate.query()
-        )
+    path = f"/api/v1/namespaces/{admission.namespace}/pods/{name}"
+    with nullcontext() if dry else pytest.raises(ApiError, match="denied the request: denied"):
+        query = {"dryRun": "All"} if dry else {}
+        admission.api.request("PATCH", path, body={"metadata": {"labels": new}}, query=query)
     assert operator.ask(f"seen['{name}']").value == {
         "operation": "UPDATE",
-        "dry": fate.dry,
+        "dry": dry,
         "old": old,
         "new": old | new,
         "held": None,
@@ -375,55 +241,7 @@ def test_a_change_that_is_not_stored_is_never_read(
     assert operator.ask(f"labels_in(cache).get('{name}')").value is None
 
 
-@fates
-def test_a_deletion_that_does_not_come_about_is_never_read(
-    admission: Admission, operator: Operator, fate: Fate
-) -> None:
-    name, labels = f"{fate}-3", {"app": "web"} | fate.labels("DELETE")
-    create(admission.api, admission.namespace, admission.pod(name, **labels))
-    labels |= admission.labels
-    operator.until(f"labels_in(cache).get('{name}')", labels)
-    with fate.meets():
-        admission.api.request("DELETE", pods(admission, name), query=fate.query(gracePeriodSeconds=0))
-    assert operator.ask(f"seen['{name}']").value == {
-        "operation": "DELETE",
-        "dry": fate.dry,
-        "old": labels,
-        "new": None,
-        "held": labels,
-        "there": True,
-    }
-    assert operator.ask(f"labels_in(cache).get('{name}')").value == labels
-
-
 # ---- Before the caches are synced.
-
-
-def without(proxy: Proxy, plural: str) -> Fault:
-    """Let the API server fail to list or get a kind, until the fault is taken out."""
-    fault = Fault(
-        lambda request: f"/{plural}" in request.path and "watch" not in request.query, 503, times=sys.maxsize
-    )
-    proxy.faults.append(fault)
-    return fault
-
-
-def test_a_request_waits_for_a_bounded_time_and_is_turned_down_with_the_reason(
-    real_api: ApiServer, tmp_path: Path
-) -> None:
-    with Proxy(real_api) as proxy:
-        without(proxy, "pods")
-        with admitting(real_api, tmp_path, timeout=1, server=proxy.url) as (_, admission):
-            code, text = admission.refused({"for": "pod"}, pod="web-1")
-            assert (code, text) == (503, "The operator's caches are not synced yet, after 1 s. Try again.")
-            assert admission.refused({"for": "when"}, tier="gold")[0] == 503
-            code, text = admission.refused({"asks": "without-waiting"})
-            assert code == 503
-            assert "pods" in text
-            assert admission.refused({"asks": "about-secrets"}) == (
-                500,
-                '["ca"]',
-            ), "of the kinds, only those that it reads"
 
 
 def test_a_request_that_comes_early_is_answered_once_the_caches_are_synced(
@@ -442,12 +260,3 @@ def test_a_request_that_comes_early_is_answered_once_the_caches_are_synced(
             proxy.release()
             assert labelled.result(timeout=60)["metadata"]["labels"]["tier"] == "gold"
             assert none_of_when.result(timeout=60), "when= was true for want of an answer, and is asked again"
-
-
-def test_an_admission_asks_the_api_server_nothing(real_api: ApiServer, tmp_path: Path) -> None:
-    with Proxy(real_api) as proxy, admitting(real_api, tmp_path, server=proxy.url) as (_, admission):
-        admission.create({"for": "pod"}, pod="web-1")
-        faults = [without(proxy, "pods"), without(proxy, "secrets")]
-        admission.create({"for": "pod"}, pod="web-1")
-        admission.create({"for": "secret"}, needs="ca")
-        assert [fault.hits for fault in faults] == [0, 0]

@@ -1,8 +1,5 @@
 """The tests' own API server does what the other tests rely on."""
 
-import json
-import os
-import secrets
 import signal
 import socket
 import subprocess
@@ -13,16 +10,13 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-import urllib3
 
-from tests.apiserver.build import kubernetes_version, module_of
 from tests.apiserver.client import ApiError
 from tests.apiserver.process import StartError, free_port
 from tests.apiserver.server import ApiServer
 from tests.apiserver.waiting import wait_until
 
 StartApi = Callable[..., ApiServer]
-READ_CONFIGMAPS = {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "list", "watch"]}
 # A run that starts a server and never ends it.
 ORPHAN = """
 import pathlib, sys, time
@@ -44,10 +38,6 @@ def create(server: ApiServer, namespace: str, *names: str) -> None:
         server.request("POST", configmaps(namespace), body={"metadata": {"name": name}})
 
 
-def names_in(server: ApiServer, namespace: str) -> set[str]:
-    return {item["metadata"]["name"] for item in server.request("GET", configmaps(namespace))["items"]}
-
-
 def status_of(server: ApiServer, path: str, **options: Any) -> int:
     try:
         server.request("GET", path, **options)
@@ -62,124 +52,7 @@ def listens(url: str) -> bool:
         return sock.connect_ex((parts.hostname, parts.port)) == 0
 
 
-def old_versions(server: ApiServer) -> tuple[str, str, str]:
-    """Give a path, a continue token of it and its resourceVersion, after which something was written."""
-    namespace = server.namespace()
-    create(server, namespace, "a", "b", "c")
-    page = server.request("GET", configmaps(namespace), query={"limit": 2})
-    create(server, namespace, "d")
-    return configmaps(namespace), page["metadata"]["continue"], page["metadata"]["resourceVersion"]
-
-
-def first_of_watch(server: ApiServer, path: str, version: str) -> dict[str, Any]:
-    with server.watch(path, query={"resourceVersion": version}) as watch:
-        return next(watch)
-
-
-# --- requests
-
-
-@pytest.mark.skipif(
-    "KUBEBUILDER_ASSETS" in os.environ, reason="then the server is of whatever version was given"
-)
-def test_the_server_is_of_the_version_in_go_mod(real_api: ApiServer) -> None:
-    assert real_api.request("GET", "/version")["gitVersion"] == kubernetes_version(module_of())
-
-
-def test_an_error_has_the_status_and_the_body(real_api: ApiServer) -> None:
-    with pytest.raises(ApiError) as caught:
-        real_api.request("GET", configmaps("default") + "/none")
-    assert caught.value.status == 404
-    assert caught.value.body["reason"] == "NotFound"
-
-
-def test_an_answer_that_is_no_json_is_given_as_text(real_api: ApiServer) -> None:
-    assert real_api.request("GET", "/readyz") == "ok"
-
-
-def test_a_patch_is_a_merge_patch(real_api: ApiServer) -> None:
-    namespace = real_api.namespace()
-    create(real_api, namespace, "a")
-    patched = real_api.request("PATCH", configmaps(namespace) + "/a", body={"data": {"key": "value"}})
-    assert patched["data"] == {"key": "value"}
-
-
-def test_a_patch_can_be_of_another_type(real_api: ApiServer) -> None:
-    namespace = real_api.namespace()
-    create(real_api, namespace, "a")
-    patched = real_api.request(
-        "PATCH",
-        configmaps(namespace) + "/a",
-        content_type="application/json-patch+json",
-        body=[{"op": "add", "path": "/data", "value": {"key": "value"}}],
-    )
-    assert patched["data"] == {"key": "value"}
-
-
-def test_metadata_alone_can_be_asked_for(real_api: ApiServer) -> None:
-    answer = real_api.request(
-        "GET",
-        "/api/v1/namespaces/default",
-        accept="application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1",
-    )
-    assert answer["kind"] == "PartialObjectMetadata"
-
-
-def test_a_namespace_is_fresh_and_has_its_labels(real_api: ApiServer) -> None:
-    name, other = real_api.namespace({"team": "red"}), real_api.namespace()
-    assert name != other
-    assert real_api.request("GET", f"/api/v1/namespaces/{name}")["metadata"]["labels"]["team"] == "red"
-
-
-def test_pods_can_be_created_in_a_fresh_namespace(real_api: ApiServer) -> None:
-    pods = f"/api/v1/namespaces/{real_api.namespace()}/pods"
-    real_api.request(
-        "POST",
-        pods,
-        body={"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "none"}]}},
-    )
-    assert real_api.request("GET", f"{pods}/p")["status"]["phase"] == "Pending"
-
-
-def test_kubectl_works_with_the_kubeconfig(real_api: ApiServer, tmp_path: Path) -> None:
-    namespace = real_api.namespace()
-    create(real_api, namespace, "a")
-    config = real_api.kubeconfig(tmp_path / "config", namespace=namespace)
-    done = subprocess.run(
-        [real_api.assets / "kubectl", "get", "configmaps", "-o", "name"],
-        check=True,
-        text=True,
-        capture_output=True,
-        env={"KUBECONFIG": str(config), "HOME": str(tmp_path)},
-    )
-    assert done.stdout.split() == ["configmap/a"]
-
-
-def test_a_kubeconfig_can_be_of_another_user(real_api: ApiServer, tmp_path: Path) -> None:
-    user = real_api.user()
-    config = real_api.kubeconfig(tmp_path / "config", token=user.token)
-    done = subprocess.run(
-        [real_api.assets / "kubectl", "auth", "whoami", "-o", "json"],
-        check=True,
-        text=True,
-        capture_output=True,
-        env={"KUBECONFIG": str(config), "HOME": str(tmp_path)},
-    )
-    assert json.loads(done.stdout)["status"]["userInfo"]["username"] == user.name
-
-
 # --- watches
-
-
-def test_a_watch_gives_the_events(real_api: ApiServer) -> None:
-    namespace = real_api.namespace()
-    with real_api.watch(configmaps(namespace)) as watch:
-        create(real_api, namespace, "a", "b")
-        events = watch.until(lambda event: event["object"]["metadata"]["name"] == "b")
-    assert [(event["type"], event["object"]["metadata"]["name"]) for event in events] == [
-        ("ADDED", "a"),
-        ("ADDED", "b"),
-    ]
 
 
 def test_a_watch_without_events_ends_at_its_deadline(real_api: ApiServer) -> None:
@@ -206,143 +79,12 @@ def test_a_watch_with_events_ends_after_its_deadline(real_api: ApiServer) -> Non
         watch.until(change_again)  # Each event makes the next.
 
 
-def test_a_watch_that_the_server_ends_is_over(real_api: ApiServer) -> None:
-    with real_api.watch(configmaps(real_api.namespace()), query={"timeoutSeconds": 1}) as watch:
-        assert list(watch) == []
-
-
 def test_a_watch_that_ends_before_the_awaited_event_is_an_error(real_api: ApiServer) -> None:
     with (
         real_api.watch(configmaps(real_api.namespace()), query={"timeoutSeconds": 1}) as watch,
         pytest.raises(AssertionError, match="the watch ended before"),
     ):
         watch.until(lambda _: True)
-
-
-def test_a_watch_that_is_refused_is_an_error(real_api: ApiServer) -> None:
-    with pytest.raises(ApiError) as caught:
-        real_api.watch(configmaps("default"), token=real_api.user().token)
-    assert caught.value.status == 403
-
-
-# --- users and rights
-
-
-def test_a_new_user_has_no_rights(real_api: ApiServer) -> None:
-    assert status_of(real_api, configmaps("default"), token=real_api.user().token) == 403
-
-
-def test_an_unknown_token_is_refused(real_api: ApiServer) -> None:
-    assert status_of(real_api, configmaps("default"), token=secrets.token_hex()) == 401
-
-
-def test_rights_in_a_namespace_end_at_its_border(real_api: ApiServer) -> None:
-    namespace, user = real_api.namespace(), real_api.user()
-    real_api.grant(user, [READ_CONFIGMAPS], namespace)
-    assert status_of(real_api, configmaps(namespace), token=user.token) == 200
-    assert status_of(real_api, configmaps("default"), token=user.token) == 403
-
-
-def test_rights_without_a_namespace_are_for_all(real_api: ApiServer) -> None:
-    user = real_api.user()
-    real_api.grant(user, [READ_CONFIGMAPS])
-    assert status_of(real_api, "/api/v1/configmaps", token=user.token) == 200
-
-
-@pytest.mark.parametrize("everywhere", [True, False])
-def test_withdrawn_rights_are_gone_at_once(real_api: ApiServer, *, everywhere: bool) -> None:
-    namespace, user = real_api.namespace(), real_api.user()
-    given = real_api.grant(user, [READ_CONFIGMAPS], None if everywhere else namespace)
-    real_api.withdraw(given)
-    assert status_of(real_api, configmaps(namespace), token=user.token) == 403
-
-
-def test_of_two_grants_the_other_stays(real_api: ApiServer) -> None:
-    namespace, user = real_api.namespace(), real_api.user()
-    real_api.grant(user, [READ_CONFIGMAPS], namespace)
-    real_api.withdraw(real_api.grant(user, [READ_CONFIGMAPS]))
-    assert status_of(real_api, configmaps(namespace), token=user.token) == 200
-    assert status_of(real_api, configmaps("default"), token=user.token) == 403
-
-
-def test_a_user_keeps_name_and_rights_with_another_token_while_the_old_is_refused(
-    real_api: ApiServer,
-) -> None:
-    user = real_api.user()
-    real_api.grant(user, [READ_CONFIGMAPS])
-    again = real_api.new_token(user)
-    assert status_of(real_api, "/api/v1/configmaps", token=user.token) == 200
-    real_api.revoke(user.token)
-    assert status_of(real_api, "/api/v1/configmaps", token=user.token) == 401
-    assert status_of(real_api, "/api/v1/configmaps", token=again.token) == 200
-    assert again.name == user.name
-
-
-def test_a_user_can_be_impersonated(real_api: ApiServer) -> None:
-    real_api.grant("jane@example.com", [READ_CONFIGMAPS], namespace := real_api.namespace())
-    assert status_of(real_api, configmaps(namespace), as_user="jane@example.com") == 200
-    assert status_of(real_api, configmaps("default"), as_user="jane@example.com") == 403
-
-
-def test_groups_can_be_impersonated(real_api: ApiServer) -> None:
-    assert status_of(real_api, "/api/v1/secrets", as_user="jane", as_groups=["readers"]) == 403
-    assert (
-        status_of(real_api, "/api/v1/secrets", as_user="jane", as_groups=["readers", "system:masters"]) == 200
-    )
-
-
-# --- custom resources
-
-
-def test_a_custom_resource_is_served_with_its_selectable_fields_and_status(real_api: ApiServer) -> None:
-    text = {"type": "string"}
-    real_api.create_crd(
-        "paint.example.com",
-        "v1beta1",
-        "Wall",
-        "walls",
-        selectable_fields=[".spec.color"],
-        status=True,
-        short_names=["wl"],
-        schema={
-            "type": "object",
-            "properties": {
-                "spec": {"type": "object", "properties": {"color": text}},
-                "status": {"type": "object", "properties": {"dry": text}},
-            },
-        },
-    )
-    walls = f"/apis/paint.example.com/v1beta1/namespaces/{real_api.namespace()}/walls"
-    for color in ("red", "blue"):
-        real_api.request(
-            "POST",
-            walls,
-            body={
-                "apiVersion": "paint.example.com/v1beta1",
-                "kind": "Wall",
-                "metadata": {"name": color},
-                "spec": {"color": color},
-            },
-        )
-    real_api.request("PATCH", f"{walls}/red/status", body={"status": {"dry": "yes"}})
-    [red] = real_api.request("GET", walls, query={"fieldSelector": "spec.color=red"})["items"]
-    assert (red["metadata"]["name"], red["status"]) == ("red", {"dry": "yes"})
-
-
-def test_a_custom_resource_can_be_of_the_cluster_and_hold_anything(real_api: ApiServer) -> None:
-    real_api.create_crd("sky.example.com", "v1", "Star", "stars", namespaced=False)
-    stars = "/apis/sky.example.com/v1/stars"
-    real_api.request(
-        "POST",
-        stars,
-        body={
-            "apiVersion": "sky.example.com/v1",
-            "kind": "Star",
-            "metadata": {"name": "sun"},
-            "bright": {"very": True},
-        },
-    )
-    assert real_api.request("GET", f"{stars}/sun")["bright"] == {"very": True}
 
 
 # --- history that is gone
@@ -355,30 +97,6 @@ def uncached_api(assets: Path) -> Iterator[ApiServer]:
         yield server
 
 
-def test_after_expire_a_continue_token_and_an_old_watch_get_410(start_api: StartApi) -> None:
-    server = start_api()
-    path, token, version = old_versions(server)
-    server.expire()
-    with pytest.raises(ApiError) as caught:
-        server.request("GET", path, query={"limit": 2, "continue": token})
-    assert (caught.value.status, caught.value.body["reason"]) == (410, "Expired")
-    event = first_of_watch(server, path, version)
-    assert (event["type"], event["object"]["code"], event["object"]["reason"]) == ("ERROR", 410, "Expired")
-
-
-def test_after_compact_a_continue_token_of_an_uncached_kind_gets_410(uncached_api: ApiServer) -> None:
-    path, token, _ = old_versions(uncached_api)
-    uncached_api.compact()
-    assert status_of(uncached_api, path, query={"limit": 2, "continue": token}) == 410
-
-
-def test_after_compact_an_old_watch_of_an_uncached_kind_gets_410(uncached_api: ApiServer) -> None:
-    path, _, version = old_versions(uncached_api)
-    uncached_api.compact()
-    event = first_of_watch(uncached_api, path, version)
-    assert (event["type"], event["object"]["code"]) == ("ERROR", 410)
-
-
 def test_after_compact_even_the_version_of_the_last_write_is_too_old(uncached_api: ApiServer) -> None:
     namespace = uncached_api.namespace()
     create(uncached_api, namespace, "a", "b")
@@ -388,53 +106,7 @@ def test_after_compact_even_the_version_of_the_last_write_is_too_old(uncached_ap
     assert status_of(uncached_api, configmaps(namespace), query=query) == 410
 
 
-def test_after_compact_a_continue_token_of_a_cached_kind_gets_410_in_the_end(real_api: ApiServer) -> None:
-    path, token, _ = old_versions(real_api)
-    real_api.compact()
-    wait_until(
-        lambda: status_of(real_api, path, query={"limit": 2, "continue": token}) == 410,
-        "the token is too old",
-    )
-
-
-def test_after_compact_a_current_watch_goes_on(uncached_api: ApiServer) -> None:
-    namespace = uncached_api.namespace()
-    with uncached_api.watch(configmaps(namespace)) as watch:
-        uncached_api.compact()
-        create(uncached_api, namespace, "a")
-        assert next(watch)["object"]["metadata"]["name"] == "a"
-
-
 # --- servers that die
-
-
-def test_a_killed_api_server_comes_back_with_url_and_data(start_api: StartApi) -> None:
-    server = start_api()
-    namespace, url = server.namespace(), server.url
-    create(server, namespace, "a")
-    with server.watch(configmaps(namespace)) as watch:
-        next(watch)
-        server.apiserver.kill()
-        with pytest.raises(ConnectionError):
-            next(watch)
-    assert server.apiserver.pid is None
-    with pytest.raises(urllib3.exceptions.HTTPError):
-        server.request("GET", "/readyz")
-    server.apiserver.start()
-    assert server.url == url
-    assert names_in(server, namespace) == {"a"}
-
-
-def test_a_killed_etcd_comes_back_with_its_data(start_api: StartApi) -> None:
-    server = start_api()
-    namespace = server.namespace()
-    create(server, namespace, "a")
-    server.etcd.kill()
-    wait_until(lambda: status_of(server, "/readyz") == 500, "the API server sees it")
-    server.etcd.start()
-    server.wait_ready()
-    create(server, namespace, "b")
-    assert names_in(server, namespace) == {"a", "b"}
 
 
 def test_a_running_server_is_not_started_twice(real_api: ApiServer) -> None:

@@ -1,7 +1,6 @@
 """The commands `check` and `rbac` on the real API server and the embedded one: what they say of an operator
 is so when it runs."""
 
-import json
 import os
 import subprocess
 import sys
@@ -135,36 +134,3 @@ def test_an_operator_with_the_printed_rights_and_no_others_does_its_work(
         )
         assert annotation(cluster, config) == "True True 1", operator.log
         assert "may not" not in operator.log
-
-
-def test_check_counts_the_objects_of_a_cache_of_the_same_filter(cluster: Cluster, commands: Commands) -> None:
-    namespace = cluster.namespace()
-    for number in range(7):
-        create(cluster, namespace, "secrets", f"key-{number}", kind="key" if number % 2 else "lock")
-    code, output = commands.run("check", "-n", namespace, "-o", "json")
-    cache = next(each for each in json.loads(output)["caches"] if each["kind"] == "secrets")
-    assert (code, cache["cached"]["objects"], cache["all"]["objects"]) == (0, 3, 7)
-    listed = cluster.request(
-        "GET", f"/api/v1/namespaces/{namespace}/secrets", query={"labelSelector": "kind=key"}
-    )["items"]
-    assert cache["cached"]["bytes"] == pytest.approx(
-        sum(len(json.dumps(each, separators=(",", ":"))) for each in listed), rel=0.5
-    )
-
-
-def test_check_tells_the_rights_that_an_account_lacks(cluster: Cluster, commands: Commands) -> None:
-    namespace, user = cluster.namespace(), cluster.user()
-    cluster.grant(user, [{"apiGroups": [""], "resources": ["secrets"], "verbs": ["list"]}], namespace)
-    code, output = commands.run("check", "-n", namespace, "--account", f"{USERS}/{user.account}")
-    assert code == 1
-    assert f"permission is missing to watch secrets in {namespace}" in output
-    assert f"permission is missing to list, watch notes.example.com in {namespace}" in output
-
-
-def test_check_tells_a_field_that_the_server_cannot_select_by(commands: Commands) -> None:
-    commands.operator.write_text(
-        OPERATOR.replace("'kind=key'\n\n", "selectcache.Selector(fields='spec.color=red')\n\n")
-    )
-    code, output = commands.run("check")
-    assert code == 1
-    assert "spec.color" in output

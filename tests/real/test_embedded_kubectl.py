@@ -61,15 +61,6 @@ def kubectl(assets: Path, tmp_path: Path) -> Iterator[Kubectl]:
         yield run
 
 
-def _pod(image: str) -> dict[str, Any]:
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": "web"},
-        "spec": {"containers": [{"name": "c", "image": image}]},
-    }
-
-
 def _foo(color: str) -> dict[str, Any]:
     return {
         "apiVersion": "example.com/v1",
@@ -77,37 +68,6 @@ def _foo(color: str) -> dict[str, Any]:
         "metadata": {"name": "f"},
         "spec": {"color": color},
     }
-
-
-@pytest.mark.since("1.36", "kubectl 1.33 does not name the namespace of what it deletes")
-def test_built_in_kinds_are_applied_patched_labelled_described_and_deleted(kubectl: Kubectl) -> None:
-    assert kubectl("apply", "-f", "-", given=_pod("a")) == "pod/web created"
-    assert kubectl("apply", "-f", "-", given=_pod("a")) == "pod/web unchanged"
-    assert kubectl("apply", "-f", "-", given=_pod("b")) == "pod/web configured"
-    assert kubectl("get", "po", "web", "-o", "jsonpath={.spec.containers[*].image}") == "b"
-    assert kubectl("label", "pod", "web", "tier=gold") == "pod/web labeled"
-    assert (
-        kubectl("patch", "pod", "web", "-p", '{"metadata":{"labels":{"tier":"silver"}}}') == "pod/web patched"
-    )
-    assert kubectl("get", "pods", "-l", "tier=silver", "-o", "name") == "pod/web"
-    assert "tier=silver" in kubectl("describe", "pod", "web")
-    assert kubectl("delete", "pod", "web", "--now") == 'pod "web" deleted from default namespace'
-    assert kubectl("get", "pods") == "No resources found in default namespace."
-
-
-def test_custom_kinds_are_defined_created_and_applied(kubectl: Kubectl) -> None:
-    assert (
-        kubectl("apply", "-f", "-", given=DEFINITION)
-        == "customresourcedefinition.apiextensions.k8s.io/foos.example.com created"
-    )
-    assert kubectl("create", "-f", "-", given=_foo("red")) == "foo.example.com/f created"
-    assert kubectl("replace", "-f", "-", given=_foo("green")) == "foo.example.com/f replaced"
-    assert "foo.example.com/f configured" in kubectl("apply", "-f", "-", given=_foo("blue"))
-    assert kubectl("get", "fo", "f", "-o", "jsonpath={.spec.color}") == "blue"
-    assert (
-        kubectl("delete", "crd", "foos.example.com")
-        == 'customresourcedefinition.apiextensions.k8s.io "foos.example.com" deleted'
-    )
 
 
 def _config_map(value: str) -> dict[str, Any]:

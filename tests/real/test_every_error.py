@@ -50,7 +50,7 @@ READS = {
 }
 """An expression that raises each error. NS stands for the namespace. tests/messages has the wording."""
 ELSEWHERE = {
-    "Unauthorized": "it takes credentials that the server refuses, which are in test_states.py",
+    "Unauthorized": "it takes credentials that the server refuses: tests/informer/test_states.py",
     **dict.fromkeys(
         (
             "AlreadyExists",

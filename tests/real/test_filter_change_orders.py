@@ -1,18 +1,14 @@
-"""Changes to namespaces by label on a real API server: the last of two calls is in force, and who follows the
-cache sees each departure once."""
+"""Changes to namespaces by label on both servers: who follows the cache sees each departure once."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
 
-import pytest
-
-from kopf_selectcache import Selector, Superseded
+from kopf_selectcache import Selector
 from kopf_selectcache.selectors.text import LabelSelector
 from tests.apiserver.cluster import Cluster
 from tests.real.inprocess import operating, run, until
-from tests.real.proxy import Proxy
 from tests.real.test_filter_change import KIND, config
 
 BY_LABEL = Selector("app=web", namespaces=LabelSelector.parse("tenant=yes"))
@@ -21,26 +17,6 @@ NAMES = [f"web-{number}" for number in range(5)]
 
 def mark(api: Cluster, path: str, tenant: str | None) -> None:
     api.request("PATCH", path, body={"metadata": {"labels": {"tenant": tenant}}})
-
-
-def test_16_a_change_that_has_returned_is_in_force_on_a_real_server(api: Cluster) -> None:
-    """The earlier change still waits for the list of the namespaces with its label."""
-    namespace = api.namespace()
-
-    async def main() -> None:
-        with Proxy(api) as proxy:
-            async with operating(api, namespace, {KIND: "app=web"}, url=proxy.url) as operator:
-                cache = operator.cache
-                proxy.hold(lambda asked: asked.path == "/api/v1/namespaces")
-                earlier = asyncio.create_task(cache.declare(KIND, BY_LABEL, replace=True))
-                await until(lambda: operator.runtime.namespaces.labelled, "namespaces are followed")
-                await cache.declare(KIND, "app=web", replace=True)
-                proxy.release()
-                with pytest.raises(Superseded):
-                    await earlier
-                assert str(cache.info(KIND).filter) == str(Selector("app=web", namespaces=[namespace]))
-
-    run(main())
 
 
 def test_15_each_departure_by_a_change_to_namespaces_by_label_is_seen_once(api: Cluster) -> None:

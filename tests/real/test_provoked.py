@@ -6,19 +6,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
 import pytest
 
-from kopf_selectcache.errors import Stalled
 from tests.apiserver.client import ApiError
 from tests.apiserver.cluster import Cluster
 from tests.apiserver.server import ApiServer
 from tests.apiserver.waiting import wait_until
-from tests.real.inprocess import Seen, credentials, operating, run, until
+from tests.real.inprocess import Seen, operating, run, until
 from tests.real.proxy import Proxy
 
 StartApi = Callable[..., ApiServer]
@@ -134,38 +132,6 @@ def persistently(write: Callable[[], object]) -> None:
         return True
 
     wait_until(is_written, "it is written", deadline=120)
-
-
-# ---- A cluster that never stops writing.
-
-
-def test_watches_that_overlap_are_listed_as_of_one_version_whatever_is_written_meanwhile(
-    real_api: ApiServer,
-) -> None:
-    async def main(api: ApiServer) -> None:
-        namespace = api.namespace()
-        create(api, namespace, "both", app="web", tier="gold")
-        create(api, namespace, "mover", app="web")
-        moves = iter(range(1000))
-
-        def move() -> None:
-            relabel(
-                api,
-                namespace,
-                "mover",
-                **({"app": None, "tier": "gold"} if next(moves) % 2 else {"app": "web", "tier": None}),
-            )
-
-        async with operating(api, namespace, FILTERS, asked=move) as operator:
-            listed = [each.substore.listed for each in operator.runtime.informer(TWO).state.reflectors]
-            assert len(listed) == 2
-            assert len(set(listed)) == 1
-            assert next(moves) > 1, "something was written between the lists"
-            for kind in FILTERS:
-                await operator.in_step(kind)
-            assert all("mover" in names for names in operator.readers[TWO].names)
-
-    run(main(real_api))
 
 
 # ---- A restore: versions go back.
@@ -342,109 +308,3 @@ def test_a_definition_that_is_deleted_makes_its_kind_missing_until_it_is_there_a
 
     run(main())
     assert len(caplog.messages) <= 6, caplog.messages
-
-
-# ---- Comparing with the server.
-
-
-def test_an_audit_pages_through_the_servers_state_at_the_caches_version(
-    real_api: ApiServer,
-) -> None:
-    async def main() -> None:
-        namespace = real_api.namespace()
-        for number in range(7):
-            create(real_api, namespace, f"web-{number}", app="web", tier="gold")
-        async with operating(real_api, namespace, FILTERS, page_limit=2) as operator:
-            for kind, objects in ((ONE, 7), (TWO, 14)):
-                create(real_api, namespace, f"later-{kind}", app="web")
-                await operator.in_step(kind)
-                for _ in range(
-                    3
-                ):  # Of events that are on their way, the server knows nothing at that version, either.
-                    relabel(real_api, namespace, "web-3", seen=str(time.monotonic_ns()))
-                    create(real_api, namespace, f"other-{time.monotonic_ns()}", app="db")
-                    found = await operator.cache.audit(kind)
-                    assert found, str(found)
-                    assert found.objects == objects + (2 if kind == TWO else 1)
-            assert [operator.relists(kind) for kind in FILTERS] == [{}, {}]
-
-    run(main())
-
-
-def test_of_a_version_that_is_compacted_there_is_no_audit_and_nothing_is_changed(
-    start_api: StartApi, caplog: pytest.LogCaptureFixture
-) -> None:
-    """The server has no memory but that of etcd for this kind, so that it has forgotten the version at
-    once."""
-
-    async def main(api: ApiServer) -> None:
-        namespace = api.namespace()
-        create(api, namespace, "web-1", app="web")
-        async with operating(api, namespace, {ONE: "app=web"}, pace=PACE, audit_interval=60.0) as operator:
-            counts = operator.runtime.informer(ONE).counts
-            await until(lambda: counts.audits, "it is compared with the server regularly")
-            assert await operator.cache.audit(ONE)
-            api.compact()
-            with pytest.raises(Stalled):
-                await operator.cache.audit(ONE)
-            failed = counts.failures["audit"]
-            await until(lambda: counts.failures["audit"] > failed + 1, "the next regular audits are over")
-            assert (counts.drift, operator.relists(ONE)) == (0, {})
-            create(api, namespace, "web-2", app="web")
-            await operator.in_step(ONE)
-            assert await operator.cache.audit(ONE)
-            assert operator.readers[ONE].names == [{"web-1"}, {"web-1", "web-2"}]
-
-    run(main(start_api(flags={"watch-cache-sizes": f"{ONE}#0"})))
-    assert [record.getMessage() for record in caplog.records if record.levelno > logging.INFO] == []
-
-
-# ---- Credentials.
-
-
-def test_a_rotated_token_costs_one_login_for_all_branches_and_no_read(
-    real_api: ApiServer, caplog: pytest.LogCaptureFixture
-) -> None:
-    tokens: list[str] = []
-
-    async def main() -> None:
-        namespace = real_api.namespace()
-        user = await asyncio.to_thread(real_api.user)
-        await asyncio.to_thread(
-            real_api.grant,
-            user,
-            [{"apiGroups": [""], "resources": ["secrets"], "verbs": ["list", "watch"]}],
-            namespace,
-        )
-        create(real_api, namespace, "mover", app="web")
-        async with operating(real_api, namespace, {TWO: FILTERS[TWO]}, token=user.token) as operator:
-            fresh = await asyncio.to_thread(real_api.new_token, user)
-            logins = 0
-
-            async def log_in() -> None:
-                nonlocal logins
-                while True:
-                    await operator.vault.wait_for_emptiness()
-                    logins += 1
-                    await operator.vault.populate({"login": credentials(real_api, token=fresh.token)})
-
-            login = asyncio.create_task(log_in())
-            await asyncio.to_thread(real_api.revoke, user.token)
-            assert logins == 0, "what is open stays open"
-            informer = operator.runtime.informer(TWO)
-            # As after a pause in which connections may have died: each branch opens its watch anew.
-            informer.resume()
-            await until(lambda: informer.counts.watches >= 4 and logins, "both have logged in anew")
-            for number in range(5):
-                relabel(real_api, namespace, "mover", app=None, tier="gold", seen=str(number))
-                relabel(real_api, namespace, "mover", app="web", tier=None)
-                await operator.in_step(TWO)
-            login.cancel()
-            assert logins == 1
-            assert {frozenset(names) for names in operator.readers[TWO].names} == {frozenset({"mover"})}
-            assert operator.relists(TWO) == {}
-            tokens.extend([user.token, fresh.token])
-
-    run(main())
-    assert len(tokens) == 2
-    assert [token for token in tokens if token in caplog.text] == []

@@ -6,10 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import urllib3
 
 from tests.apiserver.cluster import Cluster, User
-from tests.apiserver.process import free_port
 from tests.apiserver.waiting import wait_until
 from tests.real.operators import Operator
 from tests.real.proxy import Fault, Proxy, status
@@ -122,74 +120,6 @@ def web(api: Cluster, namespace: str, run: Run) -> Operator:
     return run(api, WEB, namespaces=[namespace])
 
 
-def test_a_get_tells_held_from_hidden_and_fetch_asks_the_server(web: Operator, namespace: str) -> None:
-    held = web.ask(f"cache.get('pods', 'web-1', namespace='{namespace}')").value
-    assert (held["metadata"]["name"], held["kind"], held["apiVersion"]) == ("web-1", "Pod", "v1")
-    for name in ("db-1", "nope"):
-        hidden = web.ask(f"cache.get('pods', '{name}', namespace='{namespace}')")
-        assert (hidden.error, hidden.reason) == ("OutsideFilter", "hidden")
-        assert [
-            word for word in ("pods", name, namespace, "app=web", "cache.fetch(") if word not in hidden.text
-        ] == []
-    assert (
-        web.ask(f"cache.fetch('pods', 'db-1', namespace='{namespace}')").value["metadata"]["name"] == "db-1"
-    )
-    assert web.ask(f"cache.fetch('pods', 'nope', namespace='{namespace}')").error == "NotFound"
-    assert web.ask(f"cache.fetch('pods', 'nope', namespace='{namespace}', default=None)").value is None
-
-
-def test_a_filter_of_namespaces_proves_absence_inside_and_excludes_the_rest(
-    api: Cluster, namespace: str, run: Run
-) -> None:
-    other = api.namespace()
-    operator = run(
-        api,
-        WEB.replace("'app=web'", f"selectcache.Selector(namespaces=['{namespace}'])"),
-        namespaces=[namespace],
-    )
-    absent = operator.ask(f"cache.get('pods', 'x', namespace='{namespace}')")
-    assert absent.error == "NotFound"
-    version = operator.ask("cache._runtime.informer('pods').state.store.version").value
-    assert int(version) > 0
-    assert "version" in absent.text
-    excluded = operator.ask(f"cache.get('pods', 'x', namespace='{other}')")
-    assert (excluded.error, excluded.reason) == ("OutsideFilter", "excluded")
-    assert namespace in excluded.text
-    assert operator.ask(f"cache.get('pods', 'x', namespace='{namespace}', default=None)").value is None
-    assert operator.ask(f"cache.get('pods', 'x', namespace='{other}', default=None)").error == "OutsideFilter"
-
-
-def test_a_list_is_complete_or_refused_and_list_cached_is_as_held(stage: Stage, run: Run) -> None:
-    api = stage.api
-    namespace = api.namespace()
-    create(api, namespace, pod("web-1", app="web"), pod("db-1", app="db"))
-    web = run(api, WEB, namespaces=[namespace], options=["-A"])
-    refused = web.ask("list(cache.list('pods'))")
-    assert (refused.error, refused.reason) == ("OutsideFilter", "overlaps")
-    assert "cache.list_cached(" in refused.text
-    assert (
-        web.ask("[pod['metadata']['name'] for pod in cache.list('pods', labels='app=web,tier=gold')]").value
-        == []
-    )
-    assert web.ask("[pod['metadata']['name'] for pod in cache.list('pods', labels='app=web')]").value == [
-        "web-1"
-    ]
-    overlapping = web.ask("list(cache.list('pods', labels='app in (web,db)'))")
-    assert (overlapping.error, overlapping.witness) == ("OutsideFilter", {"app": "db"})
-    disjoint = web.ask("list(cache.list_cached('pods', labels='app=db'))")
-    assert (disjoint.error, disjoint.reason) == ("OutsideFilter", "excluded")
-    assert web.ask("[pod['metadata']['name'] for pod in cache.list_cached('pods')]").value == ["web-1"]
-
-
-def test_a_pod_that_is_relabelled_leaves_and_returns(web: Operator, api: Cluster, namespace: str) -> None:
-    get = f"cache.get('pods', 'web-1', namespace='{namespace}')['metadata']['name']"
-    web.until(get, "web-1")
-    relabel(api, namespace, "web-1", app="db")
-    web.until(get, "OutsideFilter")
-    relabel(api, namespace, "web-1", app="web")
-    web.until(get, "web-1")
-
-
 @pytest.mark.parametrize("initial", ["pages", "stream"])
 def test_a_compacted_history_costs_one_relist_and_nothing_half_made_is_seen(
     stage: Stage, run: Run, initial: str
@@ -277,39 +207,6 @@ def test_an_api_server_that_dies_is_waited_for_without_a_failed_read(stage: Stag
     assert list(dict.fromkeys(names_read(operator))) == ["web-1", "web-1,web-2"]  # And no error in between.
 
 
-def test_a_missing_right_is_named_and_once_granted_the_kind_syncs_by_itself(
-    api: Cluster, namespace: str, run: Run
-) -> None:
-    create(api, namespace, pod("web-1", app="web"))
-    user = api.user()
-    own = [
-        {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "list", "watch", "patch"]},
-        {"apiGroups": [""], "resources": ["events"], "verbs": ["create"]},
-        {"apiGroups": [""], "resources": ["secrets"], "verbs": ["list", "watch"]},
-        {"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]},
-    ]
-    api.grant(user, own, namespace=namespace)
-    kopf_may_look_around(api, user)
-    port = free_port()
-    operator = run(
-        api,
-        WEB + "    settings.selectcache.selectors['secrets'] = 'app=web'\n",
-        namespaces=[namespace],
-        token=user.token,
-        options=[f"--liveness=http://127.0.0.1:{port}/healthz"],
-    )
-    operator.until("len(list(cache.list_cached('secrets')))", 0)
-    operator.until("len(list(cache.list_cached('pods')))", "Forbidden")
-    refused = operator.ask("len(list(cache.list_cached('pods')))")
-    assert [word for word in ("pods", "watch", namespace, "Grant") if word not in refused.text] == []
-    assert "does not have permission to watch" in operator.log
-    probed = urllib3.request("GET", f"http://127.0.0.1:{port}/healthz").json()["selectcache.probe"]
-    assert (probed["v1/pods"]["health"], probed["secrets"]["health"]) == ("forbidden", "synced")
-    assert "does not have permission to watch" in probed["v1/pods"]["trouble"]
-    api.grant(user, [{"apiGroups": [""], "resources": ["pods"], "verbs": ["watch"]}], namespace=namespace)
-    operator.until(f"cache.get('pods', 'web-1', namespace='{namespace}')['metadata']['name']", "web-1")
-
-
 def test_a_revoked_token_costs_a_login_and_the_cache_goes_on(api: Cluster, namespace: str, run: Run) -> None:
     user = api.user()
     api.grant(
@@ -370,46 +267,3 @@ def test_faults_that_end_plain_kopf_cost_us_a_request(stage: Stage, run: Run) ->
         create(api, namespace, pod("web-4", app="web"))
         operator.until(names, ["web-1", "web-2", "web-3", "web-4"])
         assert not operator.ended
-
-
-@pytest.mark.aside
-@pytest.mark.parametrize("fault", ["410 on page 2", "500 in the stream"])
-def test_the_same_faults_on_plain_kopf(stage: Stage, run: Run, fault: str) -> None:
-    """Kopf 1.45 ends the operator when its own watch fails so. It is recorded here so that we notice a
-    change.
-    """
-    api = stage.api
-    namespace = api.namespace()
-    create(api, namespace, pod("web-1", app="web"), pod("web-2", app="web"), pod("web-3", app="web"))
-    with Proxy(api) as proxy:
-        if fault == "410 on page 2":
-            proxy.faults.append(
-                Fault(lambda request: request.path.endswith("/pods") and "continue" in request.query, 410)
-            )
-        operator = run(
-            api,
-            """
-import kopf
-
-@kopf.on.startup()
-def configure(settings, **_):
-    settings.watching.chunk_size = 2
-
-@kopf.on.event('pods')
-def seen(name, **_):
-    pass
-""",
-            namespaces=[namespace],
-            server=proxy.url,
-            asked=False,
-        )
-        if fault == "500 in the stream":
-            said = {"type": "ERROR", "object": status(500, "InternalError")}
-            wait_until(
-                lambda: proxy.say_in_streams(
-                    lambda request: request.path.endswith("/pods") and "watch" in request.query, said
-                ),
-                "Kopf to watch",
-            )
-        wait_until(lambda: operator.ended, "the operator to end", deadline=120)
-        assert operator.process.returncode != 0

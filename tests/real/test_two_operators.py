@@ -1,7 +1,6 @@
 """Several operators in one process, at once and one after the other: each has caches of its own, and leaves
 nothing."""
 
-import asyncio
 import gc
 import threading
 from collections.abc import Iterator
@@ -147,52 +146,3 @@ def test_two_runners_one_after_the_other_with_fresh_registries(namespace: str, t
         assert runner.exit_code == 0
         assert runner.exception is None
         assert tmp_path.joinpath(app).read_text() == expected
-
-
-# As above; and where startup fails, Kopf leaves coroutines that it has not started to the garbage collector.
-@pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")
-def test_a_second_operator_in_one_loop_with_the_same_settings_is_refused(
-    api: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    namespace = api.namespace()
-    create(api, namespace, pod("web-1", app="web"))
-    monkeypatch.setenv("KUBECONFIG", str(api.kubeconfig(tmp_path / "kubeconfig")))
-
-    async def main() -> None:
-        settings, stop = kopf.OperatorSettings(), asyncio.Event()
-        caches: list[selectcache.Cache] = []
-
-        async def run() -> None:
-            registry = kopf.OperatorRegistry()
-            kopf.on.login(registry=registry)(kopf.login_with_kubeconfig)
-
-            @kopf.on.startup(registry=registry)
-            def configure(settings: kopf.OperatorSettings, **_: object) -> None:
-                selectcache.settings_of(settings).selectors["v1/pods"] = selectcache.Selector(
-                    namespaces=[namespace]
-                )
-                caches.append(selectcache.cache_of(settings))
-
-            await kopf.operator(
-                registry=registry, settings=settings, standalone=True, namespaces=[namespace], stop_flag=stop
-            )
-
-        first = asyncio.create_task(run())
-        while not caches:  # Kopf calls the handler in a thread: there is no event for it.  # noqa: ASYNC110
-            await asyncio.sleep(0)
-        await caches[0].wait_synced()
-        assert caches[0].count("pods", namespace=namespace) == 1
-        with pytest.raises(
-            Exception, match="handlers failed"
-        ) as caught:  # The class is Kopf's own, and private.
-            await asyncio.create_task(run())
-        assert "these settings belong to another running operator" in str(caught.value.__cause__)
-        with pytest.raises(selectcache.ReadError, match="these settings belong to another running operator"):
-            caches[1].count("pods", namespace=namespace)
-        assert caches[0].count("pods", namespace=namespace) == 1
-        stop.set()
-        await asyncio.wait({first})
-        with pytest.raises(selectcache.ReadError, match="has ended"):
-            caches[0].count("pods", namespace=namespace)
-
-    asyncio.run(main())
