@@ -42,7 +42,7 @@ envs: $(INSTALLED) $(WITH_CLIENTS) $(WITH_LOWEST) $(WITH_OTHER_KOPF) $(WITH_SPHI
 	@for python in $$(tests/pythons); do \
 		env=.venv/$$($$python -c 'import sys; print("%d.%d" % sys.version_info[:2])'); \
 		[ -e $$env/.installed ] && continue; \
-		$$python -m venv --without-pip $$env && $(call INSTALL,$$env) -e '.[test]' ruff import-linter && touch $$env/.installed || exit 1; done
+		$$python -m venv --without-pip $$env && $(call INSTALL,$$env) -e '.[test,lint]' && touch $$env/.installed || exit 1; done
 
 # An environment without the tools of tests and lint. setuptools warns about each editable installation.
 $(WITH_DEMO): setup.cfg pyproject.toml
