@@ -30,6 +30,7 @@ PAGE = DOCS / "deploying.md"
 BOARD = DOCS / "grafana.json"
 ACCOUNT = "system:serviceaccount:my-operator:my-operator"
 PREFIX = "kopf_selectcache_"
+METRIC = re.compile(rf"(?:{PREFIX}|workqueue_)\w+")
 OF_EACH = {"group", "version", "resource"}
 OF_PROMETHEUS = {"le", "job", "instance"}
 
@@ -261,6 +262,11 @@ def documented() -> dict[str, set[str]]:
     }
 
 
+def queues() -> dict[str, set[str]]:
+    """Return the metrics of the queues of reconcilers in the page's table, with their label."""
+    return {name: {"name"} for name in re.findall(r"`(workqueue_\w+)`", PAGE.read_text())}
+
+
 def test_the_table_has_each_metric_and_its_labels(metrics: str) -> None:
     seen = exported(metrics)
     of_replicas = {name for name in documented() if name.startswith(f"{PREFIX}sharding_")}
@@ -288,20 +294,26 @@ def queries() -> list[str]:
 
 @each_row("query", queries())
 def test_alerts_and_board_use_documented_names(query: str) -> None:
-    names = re.findall(rf"{PREFIX}\w+", query)
+    known = documented() | queues()
+    names = [each.removesuffix("_bucket") for each in METRIC.findall(query)]
     labels = re.findall(r"(\w+)\s*(?:=~|!=|=)\s*\"", query) + [
         each.strip() for inner in re.findall(r"by \((.*?)\)", query) for each in inner.split(",")
     ]
     assert names
-    assert set(names) <= documented().keys()
-    assert all(set(labels) <= documented()[name] for name in names)
+    assert set(names) <= known.keys()
+    assert all(set(labels) - {"le"} <= known[name] for name in names)
+
+
+def test_each_metric_is_on_the_board() -> None:
+    shown = {each.removesuffix("_bucket") for each in METRIC.findall(BOARD.read_text())}
+    assert shown == documented().keys() | queues().keys()
 
 
 def test_legends_and_words_of_the_board_and_alerts_name_labels_that_there_are() -> None:
     named = set(re.findall(r"\{\{(\w+)\}\}", BOARD.read_text())) | set(
         re.findall(r"\$labels\.(\w+)", PAGE.read_text())
     )
-    assert named - OF_PROMETHEUS <= set().union(*documented().values())
+    assert named - OF_PROMETHEUS <= set().union(*documented().values(), *queues().values())
 
 
 def test_each_panel_of_the_board_has_its_own_id_and_place() -> None:
