@@ -27,6 +27,7 @@ from kopf_selectcache.core.selection.regions import Keys
 from kopf_selectcache.core.store.record import Record, UnreadableRecord
 from kopf_selectcache.core.store.union import Union
 from tests.cache.environment import PODS, Environment, pod
+from tests.rows import each_row
 
 T = TypeVar("T")
 FREE = 100
@@ -68,7 +69,7 @@ def with_free(free: int, work: Callable[[], T]) -> T:
 
 @pytest.fixture(scope="module")
 def deepest_levels() -> int:
-    low, high = 2, 40_000
+    low, high = 2, 8000  # From CPython 3.12 on, far more levels are possible.
     while high - low > 2:
         middle = (low + high) // 2
         low, high = (
@@ -121,7 +122,7 @@ def test_the_permitted_nesting_of_an_object_does_not_depend_on_its_reader(deepes
     assert with_free(FREE, lambda: READER.record(data)).data == data
 
 
-@pytest.mark.parametrize("form", [None, "view", bytes, Pod, lambda obj: obj])
+@each_row("form", [None, "view", bytes, Pod, lambda obj: obj])
 def test_no_read_of_the_deepest_object_raises_a_recursion_error(environment: Environment, form: Any) -> None:
     cache = environment.cache()
     reads: dict[str, Callable[[], Any]] = {
@@ -213,7 +214,7 @@ def test_a_body_that_no_json_can_be_made_of_is_not_laid_over_the_cache(
     )
 
 
-def test_a_handlers_own_object_with_a_lone_surrogate_is_not_laid_over_the_cache(
+def test_a_handlers_own_object_with_a_lone_surrogate_is_neither_shown_nor_waited_for(
     environment: Environment,
 ) -> None:
     body = pod("web", app="web", version="11")
@@ -221,16 +222,9 @@ def test_a_handlers_own_object_with_a_lone_surrogate_is_not_laid_over_the_cache(
     assert (
         environment.cache(own=body).get("pods", "web", namespace="ns")["metadata"]["resourceVersion"] == "5"
     )
-
-
-def test_a_handlers_own_object_with_a_lone_surrogate_is_not_waited_for() -> None:
-    body = pod("web", app="web", version="11")
-    body["metadata"]["annotations"] = {"a": "\ud800"}
-    event, stream = (
-        event_of(body),
-        SimpleNamespace(
-            substore=Union([Keys()]).substores[0], resource=PODS, filter=selectcache.Selector("app=web")
-        ),
+    event = event_of(body)
+    stream = SimpleNamespace(
+        substore=Union([Keys()]).substores[0], resource=PODS, filter=selectcache.Selector("app=web")
     )
     assert event is not None
     assert not event.is_delivered_by(cast("Any", stream))
@@ -290,24 +284,16 @@ def innermost(record: Record) -> Any:
     return found["a"]
 
 
-@pytest.mark.parametrize(
-    ("inner", "expected"),
-    [
-        (b"1e999", [INFINITE]),
-        (b"9" * 5000, [INFINITE]),
-        (b"-1E+400", [-INFINITE]),
-        (
-            b'"1e999",100000000000000001,[1e999,{"b":-1e999},0.%s,true],1e5,2.5' % (b"9" * 400),
-            ["1e999", 100000000000000001, [INFINITE, {"b": -INFINITE}, 1.0, True], 1e5, 2.5],
-        ),
-    ],
-)
-def test_contract_8_a_number_out_of_range_is_decoded_as_deeply_as_any(
-    inner: bytes, expected: list[Any], deepest_levels: int
-) -> None:
+def test_contract_8_a_number_out_of_range_is_decoded_as_deeply_as_any(deepest_levels: int) -> None:
+    inner = b'1e999,%s,-1E+400,"1e999",100000000000000001,[1e999,{"b":-1e999},0.%s,true],1e5,2.5' % (
+        b"9" * 5000,
+        b"9" * 400,
+    )
+    nested = [INFINITE, {"b": -INFINITE}, 1.0, True]
+    expected = [INFINITE, INFINITE, -INFINITE, "1e999", 100000000000000001, nested, 1e5, 2.5]
     plain = inner.replace(b"1e999", b"1").replace(b"9" * 5000, b"1").replace(b"-1E+400", b"1")
     compared = 0
-    for levels in range(deepest_levels - 10, deepest_levels + 80, 9):
+    for levels in range(deepest_levels - 10, deepest_levels + 80, 4):
         other, record = (on_bare_stack(partial(READER.record, deep(levels, each))) for each in (plain, inner))
         assert isinstance(other, UnreadableRecord) == isinstance(record, UnreadableRecord), (
             f"{levels} levels, {deepest_levels} at most; {sys.getrecursionlimit()} frames, {record!r}"
