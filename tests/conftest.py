@@ -5,6 +5,7 @@ Tests that need the real one are marked `real`: they run where that is asked for
 run."""
 
 import gc
+import inspect
 import os
 import signal
 import sys
@@ -27,6 +28,7 @@ from tests.apiserver.cluster import Cluster
 from tests.apiserver.server import ApiServer
 from tests.canaries import Canaries
 from tests.conformance.kubeconfig import from_environment
+from tests.faults.environment import run
 
 # How long it takes is no matter of a test: machines are shared.
 hypothesis.settings.register_profile(
@@ -102,6 +104,16 @@ def pytest_collection() -> Generator[None, object, object]:
         # bytecode would be the former's.
         sys.dont_write_bytecode = True
         os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run a test that is a coroutine on a loop of its own."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    names = inspect.signature(pyfuncitem.obj).parameters
+    run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names}))
+    return True
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -1,21 +1,23 @@
 """Tests of tables: all rows in one test, which names each row that fails.
 
 A test of its own for each row costs several milliseconds, of which most rows take none themselves. The
-decorator is written as `pytest.mark.parametrize`; fixtures, of which a row would see what earlier rows have
-left, stay with that.
+decorator is written as `pytest.mark.parametrize`, and takes coroutines as well; fixtures, of which a row
+would see what earlier rows have left, stay with that.
 """
 
 from __future__ import annotations
 
 import inspect
 import reprlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from functools import wraps
 from typing import Any
 
 import pytest
 
-Test = Callable[..., None]
+from tests.faults.environment import run
+
+Test = Callable[..., Coroutine[Any, Any, None] | None]
 SHORT = reprlib.Repr()
 SHORT.maxstring = SHORT.maxother = 100
 FAILURES = (Exception, pytest.fail.Exception)
@@ -41,7 +43,9 @@ def each_row(
             failed: list[tuple[str, BaseException]] = []
             for number, (values, name) in enumerate(table):
                 try:
-                    test(*args, **kwargs, **dict(zip(split, values, strict=True)))
+                    found = test(*args, **kwargs, **dict(zip(split, values, strict=True)))
+                    if found is not None:
+                        run(found)
                 except FAILURES as error:
                     failed.append((name or _named(number, values, ids), error))
             if failed:

@@ -525,7 +525,7 @@ def informers() -> int:
     return sum(isinstance(each, Informer) for each in gc.get_objects())
 
 
-def test_nothing_stays_of_a_hundred_kinds() -> None:
+async def test_nothing_stays_of_a_hundred_kinds() -> None:
     async def test(gated_: Gated, cache: Cache) -> None:
         runtime = gated_.operator.runtime
         kinds = ["configmaps", "secrets", "services", "serviceaccounts", "endpoints"]
@@ -554,11 +554,8 @@ def test_nothing_stays_of_a_hundred_kinds() -> None:
         assert {sample.labels["resource"] for sample in samples} == {"pods"}
         assert informers() <= before
 
-    async def main() -> None:
-        async with gated("app=web") as environment:
-            await test(environment, environment.cache)
-
-    asyncio.run(main())  # It takes long on a busy machine.
+    async with gated("app=web") as environment:
+        await test(environment, environment.cache)
 
 
 @pytest.mark.no_cover
@@ -597,18 +594,15 @@ def test_reading_threads_see_answers_or_no_kind() -> None:
     operated(test)
 
 
-def test_a_runtime_that_does_not_run_takes_kinds_as_well() -> None:
-    async def main() -> None:
-        runtime = Runtime(
-            SelectCacheSettings(),
-            cast("Any", None),
-            namespaces=None,
-            chance=lambda: 0.5,
-            logger=logging.getLogger("tests"),
-        )
-        informer = runtime.declare("pods", Cached("app=web"))
-        assert runtime.informer("pods") is informer
-        await runtime.remove(informer, "here:1")
-        assert not runtime.informers
-
-    run(main())
+async def test_a_runtime_that_does_not_run_takes_kinds_as_well() -> None:
+    runtime = Runtime(
+        SelectCacheSettings(),
+        cast("Any", None),
+        namespaces=None,
+        chance=lambda: 0.5,
+        logger=logging.getLogger("tests"),
+    )
+    informer = runtime.declare("pods", Cached("app=web"))
+    assert runtime.informer("pods") is informer
+    await runtime.remove(informer, "here:1")
+    assert not runtime.informers

@@ -344,12 +344,9 @@ ASKED: list[Callable[[Any], Any]] = [
 
 
 @each_row("ask", ASKED)
-def test_another_loop_is_refused(ask: Callable[[Any], Awaitable[Any]]) -> None:
-    async def elsewhere() -> None:
-        with pytest.raises(ReadError):
-            await ask(Environment().cache())
-
-    asyncio.run(elsewhere())
+async def test_another_loop_is_refused(ask: Callable[[Any], Awaitable[Any]]) -> None:
+    with pytest.raises(ReadError):
+        await ask(Environment().cache())
 
 
 @each_row("ask", ASKED)

@@ -24,7 +24,6 @@ from tests.faults.environment import operating, until
 from tests.faults.server import Answer, Obj, Server, bookmark, chunk, event, listed, streamed
 from tests.faults.server import pod as served
 from tests.gated import Gated, gated, settle
-from tests.kopf_operators import run
 from tests.objects import pod
 
 
@@ -36,127 +35,102 @@ def make_other(environment: Gated, number: int) -> asyncio.Task[Any]:
 # ---- Handlers that come one after another.
 
 
-def test_handlers_of_a_busy_stream_share_a_list_though_each_leaves_before_the_next_one_comes() -> None:
+async def test_handlers_of_a_busy_stream_share_a_list_though_each_leaves_before_the_next_one_comes() -> None:
     """Each handler leaves as soon as the stream passes its version, while the list is under way."""
-
-    async def main() -> None:
-        async with gated("app=web", pod("a", **WEB)) as environment:
-            comparison = environment.informer.state.reflectors[0].comparison
-            held = environment.cluster.faults.add(
-                Silence(), verb="list", resource="pods", where=is_comparison
-            )
-            for number in range(5):
-                call = make_other(environment, number)
-                await until(lambda: held.hits)
-                environment.cluster.create(pod(f"web-{number}", **WEB))
-                await until(call.done)
-                await settle()
-                assert comparison.is_listing, "nobody waits for the list, and it goes on"
-            assert len(environment.comparisons()) == 1
-            held.release()
-            await until(lambda: comparison.has_caught_up)
-            assert await make_other(environment, 5) == ["a", *(f"web-{number}" for number in range(5))]
-            assert len(environment.comparisons()) == 1
-
-    run(main())
-
-
-def test_a_comparison_whose_list_has_come_is_continued_for_a_later_handler() -> None:
-    async def main() -> None:
-        async with gated("app=web", pod("a", **WEB)) as environment:
-            silence = await environment.cut()
-            environment.cluster.create(pod("b", **WEB))
-            (body,) = environment.cluster.create(pod("other", app="db"))
-            first = handling("event")(body)
-            await environment.compared()
-            first.cancel()
+    async with gated("app=web", pod("a", **WEB)) as environment:
+        comparison = environment.informer.state.reflectors[0].comparison
+        held = environment.cluster.faults.add(Silence(), verb="list", resource="pods", where=is_comparison)
+        for number in range(5):
+            call = make_other(environment, number)
+            await until(lambda: held.hits)
+            environment.cluster.create(pod(f"web-{number}", **WEB))
+            await until(call.done)
             await settle()
-            second = handling("event")(body)
-            await settle()
-            assert not second.done(), "the watch has not delivered b"
-            silence.release()
-            await environment.clock.move_until(second.done)
-            assert await second == ["a", "b"]
-            assert len(environment.comparisons()) == 1
+            assert comparison.is_listing, "nobody waits for the list, and it goes on"
+        assert len(environment.comparisons()) == 1
+        held.release()
+        await until(lambda: comparison.has_caught_up)
+        assert await make_other(environment, 5) == ["a", *(f"web-{number}" for number in range(5))]
+        assert len(environment.comparisons()) == 1
 
-    run(main())
+
+async def test_a_comparison_whose_list_has_come_is_continued_for_a_later_handler() -> None:
+    async with gated("app=web", pod("a", **WEB)) as environment:
+        silence = await environment.cut()
+        environment.cluster.create(pod("b", **WEB))
+        (body,) = environment.cluster.create(pod("other", app="db"))
+        first = handling("event")(body)
+        await environment.compared()
+        first.cancel()
+        await settle()
+        second = handling("event")(body)
+        await settle()
+        assert not second.done(), "the watch has not delivered b"
+        silence.release()
+        await environment.clock.move_until(second.done)
+        assert await second == ["a", "b"]
+        assert len(environment.comparisons()) == 1
 
 
 # ---- What is compared, and how many streams at once.
 
 
-def test_a_list_for_a_departure_does_not_show_that_the_watch_has_caught_up() -> None:
+async def test_a_list_for_a_departure_does_not_show_that_the_watch_has_caught_up() -> None:
     """It is as of a version that another stream had, perhaps before the watch was opened."""
-
-    async def main() -> None:
-        async with gated("app=web", pod("a", **WEB)) as environment:
-            comparison = environment.informer.state.reflectors[0].comparison
-            environment.cluster.create(pod("other", app="db"))
-            waits = comparison.wait(str(environment.cluster.version), exact=True)
-            await until(waits.done)
-            assert (waits.result(), comparison.has_caught_up) == (True, False)
-            assert not environment.comparisons()
-            assert await make_other(environment, 1) == ["a"]
-            assert comparison.has_caught_up
-
-    run(main())
+    async with gated("app=web", pod("a", **WEB)) as environment:
+        comparison = environment.informer.state.reflectors[0].comparison
+        environment.cluster.create(pod("other", app="db"))
+        waits = comparison.wait(str(environment.cluster.version), exact=True)
+        await until(waits.done)
+        assert (waits.result(), comparison.has_caught_up) == (True, False)
+        assert not environment.comparisons()
+        assert await make_other(environment, 1) == ["a"]
+        assert comparison.has_caught_up
 
 
-def test_a_list_that_a_held_stream_equals_counts_once_the_stream_goes_on() -> None:
+async def test_a_list_that_a_held_stream_equals_counts_once_the_stream_goes_on() -> None:
     """A stream that ends with a change of the filter is held, and goes on if the change fails."""
-
-    async def main() -> None:
-        async with gated("app=web", pod("a", **WEB)) as environment:
-            (reflector,) = environment.informer.state.reflectors
-            reflector.hold()
-            environment.cluster.create(pod("other", app="db"))
-            waits = reflector.comparison.wait(str(environment.cluster.version))
-            await environment.compared()
-            assert not waits.done()
-            reflector.release()
-            assert waits.done(), "nothing else comes from the stream"
-            assert waits.result()
-            assert len(environment.comparisons()) == 1
-
-    run(main())
+    async with gated("app=web", pod("a", **WEB)) as environment:
+        (reflector,) = environment.informer.state.reflectors
+        reflector.hold()
+        environment.cluster.create(pod("other", app="db"))
+        waits = reflector.comparison.wait(str(environment.cluster.version))
+        await environment.compared()
+        assert not waits.done()
+        reflector.release()
+        assert waits.done(), "nothing else comes from the stream"
+        assert waits.result()
+        assert len(environment.comparisons()) == 1
 
 
-def test_a_departure_lets_a_stream_rest_and_a_handler_does_not_wait_for_that() -> None:
-    async def main() -> None:
-        async with gated("app=web", pod("a", **WEB)) as environment:
-            comparison = environment.informer.state.reflectors[0].comparison
-            held = environment.cluster.faults.add(Silence(), verb="list", resource="pods")
-            first = comparison.wait("1", exact=True, patient=True)
-            await until(lambda: held.hits)
-            await environment.clock.move(3)
-            held.release()
-            await until(first.done)
-            second = comparison.wait("2", exact=True, patient=True)
-            await environment.clock.move(29)
-            assert not second.done()
-            assert await make_other(environment, 1) == ["a"]
-            assert len(environment.comparisons()) == 1, "it did not wait for a bookmark"
-            await until(second.done)
-
-    run(main())
+async def test_a_departure_lets_a_stream_rest_and_a_handler_does_not_wait_for_that() -> None:
+    async with gated("app=web", pod("a", **WEB)) as environment:
+        comparison = environment.informer.state.reflectors[0].comparison
+        held = environment.cluster.faults.add(Silence(), verb="list", resource="pods")
+        first = comparison.wait("1", exact=True, patient=True)
+        await until(lambda: held.hits)
+        await environment.clock.move(3)
+        held.release()
+        await until(first.done)
+        second = comparison.wait("2", exact=True, patient=True)
+        await environment.clock.move(29)
+        assert not second.done()
+        assert await make_other(environment, 1) == ["a"]
+        assert len(environment.comparisons()) == 1, "it did not wait for a bookmark"
+        await until(second.done)
 
 
-def test_few_streams_of_a_kind_are_compared_at_once() -> None:
-    async def main() -> None:
-        namespaces = ["shop", "infra", *(f"ns-{number}" for number in range(PAGES_AT_ONCE))]
-        async with gated(Selector("app=web", namespaces=namespaces)) as environment:
-            held = environment.cluster.faults.add(
-                Silence(), verb="list", resource="pods", where=is_comparison
-            )
-            call = make_other(environment, 1)
-            await until(lambda: len(held.hits) >= PAGES_AT_ONCE)
-            await pass_time(environment, 2)
-            assert len(held.hits) == PAGES_AT_ONCE < len(namespaces)
-            held.release()
-            await environment.clock.move_until(call.done)
-            assert len(environment.comparisons()) == len(namespaces)
-
-    run(main())
+async def test_few_streams_of_a_kind_are_compared_at_once() -> None:
+    namespaces = ["shop", "infra", *(f"ns-{number}" for number in range(PAGES_AT_ONCE))]
+    async with gated(Selector("app=web", namespaces=namespaces)) as environment:
+        held = environment.cluster.faults.add(Silence(), verb="list", resource="pods", where=is_comparison)
+        call = make_other(environment, 1)
+        await until(lambda: len(held.hits) >= PAGES_AT_ONCE)
+        await pass_time(environment, 2)
+        assert len(held.hits) == PAGES_AT_ONCE < len(namespaces)
+        held.release()
+        await environment.clock.move_until(call.done)
+        assert len(environment.comparisons()) == len(namespaces)
 
 
 # ---- Versions that are no numbers.
@@ -177,40 +151,34 @@ class _Odd(Server):
         return listed("abc" if is_metadata else "101", served("a", "101"))
 
 
-def test_a_list_of_a_version_that_is_no_number_where_others_are_is_a_failure_that_is_paid_for() -> None:
-    async def main() -> None:
-        async with _Odd() as server, operating(server) as environment:
-            await environment.synced()
-            await until(lambda: environment.informer.state.version == "101")
-            comparison, began = environment.informer.state.reflectors[0].comparison, environment.time.now
-            waits = comparison.wait("500")
-            await until(lambda: server.comparisons == 10)
-            assert environment.time.now - began > 60
-            assert not waits.done()
-            waits.cancel()
-
-    run(main())
+async def test_a_list_of_a_version_that_is_no_number_where_others_are_is_a_failure_that_is_paid_for() -> None:
+    async with _Odd() as server, operating(server) as environment:
+        await environment.synced()
+        await until(lambda: environment.informer.state.version == "101")
+        comparison, began = environment.informer.state.reflectors[0].comparison, environment.time.now
+        waits = comparison.wait("500")
+        await until(lambda: server.comparisons == 10)
+        assert environment.time.now - began > 60
+        assert not waits.done()
+        waits.cancel()
 
 
 # The name is a sentence.
-def test_a_handler_waits_no_longer_than_for_a_new_list_where_comparisons_have_a_version_that_is_no_number() -> (  # noqa: E501
+async def test_a_handler_waits_no_longer_than_for_a_new_list_where_comparisons_have_a_version_that_is_no_number() -> (  # noqa: E501
     None
 ):
-    async def main() -> None:
-        async with _Odd() as server, operating(server) as environment:
-            await environment.synced()
-            await until(lambda: environment.informer.state.version == "101")
-            call = asyncio.create_task(
-                wait_until_fresh(
-                    [environment.informer], other_at("500"), patient=True, ending=environment.runtime.ending
-                )
+    async with _Odd() as server, operating(server) as environment:
+        await environment.synced()
+        await until(lambda: environment.informer.state.version == "101")
+        call = asyncio.create_task(
+            wait_until_fresh(
+                [environment.informer], other_at("500"), patient=True, ending=environment.runtime.ending
             )
-            await until(lambda: call.done() or server.comparisons > 100)
-            assert call.done()
-            assert server.comparisons < 20
-            assert environment.informer.counts.relists == {"behind": 1}
-
-    run(main())
+        )
+        await until(lambda: call.done() or server.comparisons > 100)
+        assert call.done()
+        assert server.comparisons < 20
+        assert environment.informer.counts.relists == {"behind": 1}
 
 
 def other_at(version: str) -> dict[str, Any]:
@@ -250,40 +218,36 @@ class _Textual(Server):
 @pytest.mark.parametrize(
     "now", [(served("a", "v8"), served("b", "v1")), (served("a", "v2"),)], ids=["changed", "deleted"]
 )
-def test_a_handler_does_not_read_an_old_state_where_versions_are_no_numbers(now: tuple[Obj, ...]) -> None:
-    async def main() -> None:
-        async with _Textual(*now) as server, operating(server) as environment:
-            await until(
-                lambda: (
-                    environment.informer.state.version == "v2"
-                    and environment.informer.state.reflectors[0].comparison.is_open
-                )
+async def test_a_handler_does_not_read_an_old_state_where_versions_are_no_numbers(
+    now: tuple[Obj, ...],
+) -> None:
+    async with _Textual(*now) as server, operating(server) as environment:
+        await until(
+            lambda: (
+                environment.informer.state.version == "v2"
+                and environment.informer.state.reflectors[0].comparison.is_open
             )
-            await wait_until_fresh(
-                [environment.informer], other_at("v9"), patient=True, ending=environment.runtime.ending
+        )
+        await wait_until_fresh(
+            [environment.informer], other_at("v9"), patient=True, ending=environment.runtime.ending
+        )
+        assert environment.names() == [
+            f"{each['metadata']['name']}@{each['metadata']['resourceVersion']}" for each in now
+        ]
+
+
+async def test_a_stream_that_holds_all_listed_objects_is_fresh_without_numeric_versions() -> None:
+    async with _Textual(served("a", "v2"), served("b", "v1")) as server, operating(server) as environment:
+        await until(
+            lambda: (
+                environment.informer.state.version == "v2"
+                and environment.informer.state.reflectors[0].comparison.is_open
             )
-            assert environment.names() == [
-                f"{each['metadata']['name']}@{each['metadata']['resourceVersion']}" for each in now
-            ]
-
-    run(main())
-
-
-def test_a_stream_that_holds_all_listed_objects_is_fresh_without_numeric_versions() -> None:
-    async def main() -> None:
-        async with _Textual(served("a", "v2"), served("b", "v1")) as server, operating(server) as environment:
-            await until(
-                lambda: (
-                    environment.informer.state.version == "v2"
-                    and environment.informer.state.reflectors[0].comparison.is_open
-                )
-            )
-            await wait_until_fresh(
-                [environment.informer], other_at("v9"), patient=True, ending=environment.runtime.ending
-            )
-            assert not environment.informer.counts.relists
-
-    run(main())
+        )
+        await wait_until_fresh(
+            [environment.informer], other_at("v9"), patient=True, ending=environment.runtime.ending
+        )
+        assert not environment.informer.counts.relists
 
 
 # ---- Which events a stream delivers.
@@ -318,29 +282,25 @@ def test_a_stream_may_deliver_any_event_once_a_field_of_its_selector_was_misread
 # ---- Bookmarks.
 
 
-def test_a_bookmark_that_comes_with_the_opening_of_the_watch_leaves_nothing_to_compare() -> None:
+async def test_a_bookmark_that_comes_with_the_opening_of_the_watch_leaves_nothing_to_compare() -> None:
     """A fast server, or a proxy that buffers, sends the headers and a bookmark in one segment."""
-
-    async def main() -> None:
-        gate, cut = asyncio.Event(), asyncio.Event()
-        first = Answer((*streamed(bookmark("101")).parts, cut, b"0\r\n\r\n"))
-        head = streamed().parts[0]
-        assert isinstance(head, bytes)
-        second = Answer((gate, head + chunk(bookmark("109"))), streamed().then)
-        lists = [listed("101", served("a", "101"))]
-        async with Server(lists=lists, watches=[first, second]) as server, operating(server) as environment:
-            await environment.synced()
-            comparison = environment.informer.state.reflectors[0].comparison
-            await until(lambda: comparison.has_caught_up)
-            cut.set()
-            await environment.watched(2)
-            waits = comparison.wait("105")
-            await settle()
-            assert not comparison.is_open
-            gate.set()
-            await until(waits.done)
-            await settle()
-            assert waits.result()
-            assert (comparison._task, comparison._failures, comparison._rested) == (None, 0, 0.0)
-
-    run(main())
+    gate, cut = asyncio.Event(), asyncio.Event()
+    first = Answer((*streamed(bookmark("101")).parts, cut, b"0\r\n\r\n"))
+    head = streamed().parts[0]
+    assert isinstance(head, bytes)
+    second = Answer((gate, head + chunk(bookmark("109"))), streamed().then)
+    lists = [listed("101", served("a", "101"))]
+    async with Server(lists=lists, watches=[first, second]) as server, operating(server) as environment:
+        await environment.synced()
+        comparison = environment.informer.state.reflectors[0].comparison
+        await until(lambda: comparison.has_caught_up)
+        cut.set()
+        await environment.watched(2)
+        waits = comparison.wait("105")
+        await settle()
+        assert not comparison.is_open
+        gate.set()
+        await until(waits.done)
+        await settle()
+        assert waits.result()
+        assert (comparison._task, comparison._failures, comparison._rested) == (None, 0, 0.0)

@@ -28,7 +28,7 @@ from kopf_selectcache.testing.faults import ExpiredToken, Refuse, Silence
 from tests.cache.test_freshness import WEB, handling, names, names_later
 from tests.faults.environment import until
 from tests.gated import Gated, gated, settle
-from tests.kopf_operators import called, changing, only, run, watching
+from tests.kopf_operators import called, changing, only, watching
 from tests.objects import pod
 
 BOTH = pytest.mark.parametrize("kind", ["event", "update"])
@@ -64,40 +64,35 @@ def deleting(body: dict[str, Any]) -> asyncio.Task[Any]:
 
 @BOTH
 @pytest.mark.parametrize("app", ["web", "db"])
-def test_a_body_beyond_the_server_is_waited_for_once_though_the_stream_moves(kind: str, app: str) -> None:
+async def test_a_body_beyond_the_server_is_waited_for_once_though_the_stream_moves(
+    kind: str, app: str
+) -> None:
     """It comes from before a restore. Kopf calls timers with it again and again."""
-
-    async def main() -> None:
-        async with gated("app=web", pod("a", **WEB)) as environment, busy(environment):
-            (lost,) = environment.cluster.create(pod("lost", app=app))
-            lost["metadata"]["resourceVersion"] = "999999"
-            began = environment.clock.now
-            call = handling(kind, names_later)(lost)
-            await environment.clock.move_until(call.done)
-            assert RELIST_AFTER_SECONDS <= environment.clock.now - began < 2 * RELIST_AFTER_SECONDS
-            again = handling(kind, names_later)(lost)
-            await settle()
-            assert again.done()
-            assert await again == await call
-            assert environment.informer.counts.relists == {"behind": 1}
-
-    run(main())
+    async with gated("app=web", pod("a", **WEB)) as environment, busy(environment):
+        (lost,) = environment.cluster.create(pod("lost", app=app))
+        lost["metadata"]["resourceVersion"] = "999999"
+        began = environment.clock.now
+        call = handling(kind, names_later)(lost)
+        await environment.clock.move_until(call.done)
+        assert RELIST_AFTER_SECONDS <= environment.clock.now - began < 2 * RELIST_AFTER_SECONDS
+        again = handling(kind, names_later)(lost)
+        await settle()
+        assert again.done()
+        assert await again == await call
+        assert environment.informer.counts.relists == {"behind": 1}
 
 
 @pytest.mark.parametrize("is_busy", [False, True])
-def test_a_version_that_is_no_number_and_that_the_stream_has_passed_is_waited_for_until_a_new_list(
+async def test_a_version_that_is_no_number_and_that_the_stream_has_passed_is_waited_for_until_a_new_list(
     is_busy: bool,
 ) -> None:
-    async def main() -> None:
-        async with gated("app=web", pod("a", **WEB), pod("z", **WEB)) as environment:
-            body = environment.cluster.get(pod("z"))
-            body["metadata"]["resourceVersion"] = "not-a-number"
-            async with busy(environment) if is_busy else nullcontext():
-                call = handling("event")(body)
-                await environment.clock.move_until(call.done)
-                assert await call == ["a", "z"]
-
-    run(main())
+    async with gated("app=web", pod("a", **WEB), pod("z", **WEB)) as environment:
+        body = environment.cluster.get(pod("z"))
+        body["metadata"]["resourceVersion"] = "not-a-number"
+        async with busy(environment) if is_busy else nullcontext():
+            call = handling("event")(body)
+            await environment.clock.move_until(call.done)
+            assert await call == ["a", "z"]
 
 
 # ---- Lists that do not come.
@@ -105,158 +100,129 @@ def test_a_version_that_is_no_number_and_that_the_stream_has_passed_is_waited_fo
 
 @BOTH
 @pytest.mark.parametrize("fault", [Refuse(403), Refuse(504), Refuse(429, retry_after=3600)])
-def test_a_comparison_that_fails_ends_with_the_stream(kind: str, fault: Refuse) -> None:
+async def test_a_comparison_that_fails_ends_with_the_stream(kind: str, fault: Refuse) -> None:
     """The stream relists as well. Its error names the cause, or says that it is stale."""
-
-    async def main() -> None:
-        async with gated("app=web", pod("a", **WEB)) as environment:
-            planned = environment.cluster.faults.add(fault, verb="list", resource="pods")
-            call = handling(kind)(environment.cluster.create(pod("other", app="db"))[0])
-            await environment.clock.move(60)
-            await settle()
-            if kind == "update" or fault.code == 403:
-                await environment.clock.move_until(call.done)
-                assert isinstance(call.exception(), (Forbidden, kopf.TemporaryError))
-            else:
-                assert not call.done()
-                planned.release()
-                await environment.clock.move_until(call.done, step=60, most=7200)
-                assert await call == ["a"]
-
-    run(main())
-
-
-def test_pages_that_expire_end_with_the_stream() -> None:
-    async def main() -> None:
-        async with gated(
-            "app=web", *(pod(f"a{number}", **WEB) for number in range(5)), page_limit=2
-        ) as environment:
-            environment.cluster.faults.add(ExpiredToken(), verb="list", resource="pods")
-            call = handling("event")(environment.cluster.create(pod("other", app="db"))[0])
+    async with gated("app=web", pod("a", **WEB)) as environment:
+        planned = environment.cluster.faults.add(fault, verb="list", resource="pods")
+        call = handling(kind)(environment.cluster.create(pod("other", app="db"))[0])
+        await environment.clock.move(60)
+        await settle()
+        if kind == "update" or fault.code == 403:
             await environment.clock.move_until(call.done)
-            assert len(await call) == 5
+            assert isinstance(call.exception(), (Forbidden, kopf.TemporaryError))
+        else:
+            assert not call.done()
+            planned.release()
+            await environment.clock.move_until(call.done, step=60, most=7200)
+            assert await call == ["a"]
 
-    run(main())
+
+async def test_pages_that_expire_end_with_the_stream() -> None:
+    async with gated(
+        "app=web", *(pod(f"a{number}", **WEB) for number in range(5)), page_limit=2
+    ) as environment:
+        environment.cluster.faults.add(ExpiredToken(), verb="list", resource="pods")
+        call = handling("event")(environment.cluster.create(pod("other", app="db"))[0])
+        await environment.clock.move_until(call.done)
+        assert len(await call) == 5
 
 
-def test_handlers_share_the_waits_between_comparisons() -> None:
-    async def main() -> None:
-        async with gated("app=web", pod("a", **WEB)) as environment:
-            environment.cluster.faults.add(Refuse(429, retry_after=30), verb="list", resource="pods")
-            calls = []
-            for number in range(30):
-                calls.append(
-                    handling("event")(environment.cluster.create(pod(f"other-{number}", app="db"))[0])
-                )
-                await environment.clock.move(0.1)
-            await until(environment.comparisons)
-            assert len(environment.comparisons()) == 1
-            for call in calls:
-                call.cancel()
-            await settle()
-            assert not [task for task in asyncio.all_tasks() if "comparison" in task.get_name()]
-
-    run(main())
+async def test_handlers_share_the_waits_between_comparisons() -> None:
+    async with gated("app=web", pod("a", **WEB)) as environment:
+        environment.cluster.faults.add(Refuse(429, retry_after=30), verb="list", resource="pods")
+        calls = []
+        for number in range(30):
+            calls.append(handling("event")(environment.cluster.create(pod(f"other-{number}", app="db"))[0]))
+            await environment.clock.move(0.1)
+        await until(environment.comparisons)
+        assert len(environment.comparisons()) == 1
+        for call in calls:
+            call.cancel()
+        await settle()
+        assert not [task for task in asyncio.all_tasks() if "comparison" in task.get_name()]
 
 
 # ---- Watches that close while they are compared.
 
 
-def test_a_watch_that_is_opened_anew_meanwhile_is_compared_anew() -> None:
-    async def main() -> None:
-        async with gated("app=web", pod("a", **WEB)) as environment:
-            others = environment.cluster.create(pod("other-1", app="db"), pod("other-2", app="db"))
-            held = environment.cluster.faults.add(Silence(), verb="list", resource="pods", times=1)
-            calls = [handling("event")(other) for other in others]
-            await until(lambda: held.hits)
-            await environment.cut()
-            environment.cluster.faults.clear()
-            await until(lambda: all(call.done() for call in calls))
-            assert len(environment.comparisons()) == 2
-
-    run(main())
+async def test_a_watch_that_is_opened_anew_meanwhile_is_compared_anew() -> None:
+    async with gated("app=web", pod("a", **WEB)) as environment:
+        others = environment.cluster.create(pod("other-1", app="db"), pod("other-2", app="db"))
+        held = environment.cluster.faults.add(Silence(), verb="list", resource="pods", times=1)
+        calls = [handling("event")(other) for other in others]
+        await until(lambda: held.hits)
+        await environment.cut()
+        environment.cluster.faults.clear()
+        await until(lambda: all(call.done() for call in calls))
+        assert len(environment.comparisons()) == 2
 
 
-def test_a_caller_that_joins_a_comparison_with_a_newer_body_awaits_another() -> None:
-    async def main() -> None:
-        async with gated("app=web", pod("a", **WEB)) as environment:
-            silence = await environment.cut()
-            held = environment.cluster.faults.add(Silence(), verb="list", resource="pods", times=1)
-            first = handling("event")(environment.cluster.create(pod("other-1", app="db"))[0])
-            await until(lambda: held.hits)
-            environment.cluster.create(pod("b", **WEB))
-            second = handling("event")(environment.cluster.create(pod("other-2", app="db"))[0])
-            await settle()
-            held.release()
-            await until(first.done)
-            await until(
-                lambda: second.done() or any(asked.code == 200 for asked in environment.comparisons())
-            )
-            assert not second.done()
-            await environment.compared()
-            assert not second.done()
-            silence.release()
-            await until(second.done)
-            assert await second == ["a", "b"]
-
-    run(main())
+async def test_a_caller_that_joins_a_comparison_with_a_newer_body_awaits_another() -> None:
+    async with gated("app=web", pod("a", **WEB)) as environment:
+        silence = await environment.cut()
+        held = environment.cluster.faults.add(Silence(), verb="list", resource="pods", times=1)
+        first = handling("event")(environment.cluster.create(pod("other-1", app="db"))[0])
+        await until(lambda: held.hits)
+        environment.cluster.create(pod("b", **WEB))
+        second = handling("event")(environment.cluster.create(pod("other-2", app="db"))[0])
+        await settle()
+        held.release()
+        await until(first.done)
+        await until(lambda: second.done() or any(asked.code == 200 for asked in environment.comparisons()))
+        assert not second.done()
+        await environment.compared()
+        assert not second.done()
+        silence.release()
+        await until(second.done)
+        assert await second == ["a", "b"]
 
 
-def test_a_comparison_that_fails_by_a_mistake_of_ours_is_made_again(
+async def test_a_comparison_that_fails_by_a_mistake_of_ours_is_made_again(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def main() -> None:
-        async with gated("app=web", pod("a", **WEB)) as environment:
-            comparison = environment.informer.state.reflectors[0].comparison
-            compare = comparison._compare
+    async with gated("app=web", pod("a", **WEB)) as environment:
+        comparison = environment.informer.state.reflectors[0].comparison
+        compare = comparison._compare
 
-            async def broken() -> None:
-                monkeypatch.setattr(comparison, "_compare", compare)
-                raise ZeroDivisionError
+        async def broken() -> None:
+            monkeypatch.setattr(comparison, "_compare", compare)
+            raise ZeroDivisionError
 
-            monkeypatch.setattr(comparison, "_compare", broken)
-            call = handling("event")(environment.cluster.create(pod("other", app="db"))[0])
-            await environment.clock.move_until(call.done)
-            assert await call == ["a"]
-            assert "ZeroDivisionError" in caplog.text
-
-    run(main())
+        monkeypatch.setattr(comparison, "_compare", broken)
+        call = handling("event")(environment.cluster.create(pod("other", app="db"))[0])
+        await environment.clock.move_until(call.done)
+        assert await call == ["a"]
+        assert "ZeroDivisionError" in caplog.text
 
 
-def test_a_comparison_of_a_cache_that_is_let_go_ends() -> None:
-    async def main() -> None:
-        async with gated("app=web", pod("a", **WEB), max_bytes="64Ki") as environment:
-            silence = await environment.cut()
-            large = pod("b", **WEB)
-            large["metadata"]["annotations"] = {"large": "x" * 200_000}
-            _, other = environment.cluster.create(large, pod("other", app="db"))
-            call = handling("event")(other)
-            await environment.compared()
-            environment.informer.state.reflectors[0].comparison.wait("1").cancel()  # One who waits no more.
-            assert not call.done()
-            silence.release()
-            await environment.clock.move_until(call.done)
-            with pytest.raises(Oversized):
-                environment.cache.list_cached("pods")
-
-    run(main())
+async def test_a_comparison_of_a_cache_that_is_let_go_ends() -> None:
+    async with gated("app=web", pod("a", **WEB), max_bytes="64Ki") as environment:
+        silence = await environment.cut()
+        large = pod("b", **WEB)
+        large["metadata"]["annotations"] = {"large": "x" * 200_000}
+        _, other = environment.cluster.create(large, pod("other", app="db"))
+        call = handling("event")(other)
+        await environment.compared()
+        environment.informer.state.reflectors[0].comparison.wait("1").cancel()  # One who waits no more.
+        assert not call.done()
+        silence.release()
+        await environment.clock.move_until(call.done)
+        with pytest.raises(Oversized):
+            environment.cache.list_cached("pods")
 
 
-def test_a_bookmark_releases_the_waits_for_earlier_versions() -> None:
-    async def main() -> None:
-        async with gated("app=web", pod("a", **WEB)) as environment:
-            comparison = environment.informer.state.reflectors[0].comparison
-            environment.cluster.faults.add(Silence(), verb="list", resource="pods")
-            gone, old, new = comparison.wait("1"), comparison.wait("2"), comparison.wait("999999")
-            gone.cancel()
-            environment.cluster.bookmark()
-            await until(old.done)
-            assert (old.result(), new.done()) == (True, False)
-            assert not comparison.has_caught_up, "the server may lag behind what is waited for"
-            new.cancel()
-            await environment.catch_up()
-
-    run(main())
+async def test_a_bookmark_releases_the_waits_for_earlier_versions() -> None:
+    async with gated("app=web", pod("a", **WEB)) as environment:
+        comparison = environment.informer.state.reflectors[0].comparison
+        environment.cluster.faults.add(Silence(), verb="list", resource="pods")
+        gone, old, new = comparison.wait("1"), comparison.wait("2"), comparison.wait("999999")
+        gone.cancel()
+        environment.cluster.bookmark()
+        await until(old.done)
+        assert (old.result(), new.done()) == (True, False)
+        assert not comparison.has_caught_up, "the server may lag behind what is waited for"
+        new.cancel()
+        await environment.catch_up()
 
 
 # ---- Leaves that nobody confirms.
@@ -279,42 +245,35 @@ async def with_an_unconfirmed_leave(environment: Gated) -> dict[str, Any]:
     return body
 
 
-def test_a_handler_goes_on_as_soon_as_the_leaves_before_its_event_are_confirmed() -> None:
+async def test_a_handler_goes_on_as_soon_as_the_leaves_before_its_event_are_confirmed() -> None:
     """Its own may be confirmed later."""
-
-    async def main() -> None:
-        async with overlapping() as environment:
-            body = await with_an_unconfirmed_leave(environment)
-            environment.cluster.faults.add(
-                Silence(),
-                verb="list",
-                resource="pods",
-                where=lambda asked: "metadata.name=c" in asked.query.get("fieldSelector", ""),
-            )
-            began = environment.clock.now
-            call = deleting(body)
-            await environment.clock.move_until(call.done, step=0.25)
-            assert environment.clock.now - began < RELIST_AFTER_SECONDS
-            assert await call == ["a", "d"]
-
-    run(main())
+    async with overlapping() as environment:
+        body = await with_an_unconfirmed_leave(environment)
+        environment.cluster.faults.add(
+            Silence(),
+            verb="list",
+            resource="pods",
+            where=lambda asked: "metadata.name=c" in asked.query.get("fieldSelector", ""),
+        )
+        began = environment.clock.now
+        call = deleting(body)
+        await environment.clock.move_until(call.done, step=0.25)
+        assert environment.clock.now - began < RELIST_AFTER_SECONDS
+        assert await call == ["a", "d"]
 
 
-def test_a_leave_at_an_unreported_version_is_awaited_before_all_others() -> None:
-    async def main() -> None:
-        async with overlapping() as environment:
-            doubts, waited = (
-                environment.informer.state.union._unclaimed,
-                environment.informer.awaited.wait("5"),
-            )
-            doubts["shop", "b"] = Row("")
-            environment.informer._release_confirmed()
-            assert not waited.done()
-            doubts.clear()
-            environment.informer._release_confirmed()
-            assert waited.done()
-
-    run(main())
+async def test_a_leave_at_an_unreported_version_is_awaited_before_all_others() -> None:
+    async with overlapping() as environment:
+        doubts, waited = (
+            environment.informer.state.union._unclaimed,
+            environment.informer.awaited.wait("5"),
+        )
+        doubts["shop", "b"] = Row("")
+        environment.informer._release_confirmed()
+        assert not waited.done()
+        doubts.clear()
+        environment.informer._release_confirmed()
+        assert waited.done()
 
 
 async def check_unconfirmed(environment: Gated, kind: str, call: asyncio.Task[Any]) -> None:
@@ -334,69 +293,57 @@ async def check_unconfirmed(environment: Gated, kind: str, call: asyncio.Task[An
 
 
 @BOTH
-def test_a_leave_that_is_not_confirmed_ends_with_an_error_or_is_read_as_it_was(kind: str) -> None:
-    async def main() -> None:
-        async with overlapping() as environment:
-            await with_an_unconfirmed_leave(environment)
-            environment.cluster.faults.add(Refuse(503), verb="list", resource="pods")
-            changed = environment.cluster.patch(pod("a"), {"metadata": {"annotations": {"seen": "new"}}})
-            await check_unconfirmed(environment, kind, handling(kind)(changed))
-
-    run(main())
+async def test_a_leave_that_is_not_confirmed_ends_with_an_error_or_is_read_as_it_was(kind: str) -> None:
+    async with overlapping() as environment:
+        await with_an_unconfirmed_leave(environment)
+        environment.cluster.faults.add(Refuse(503), verb="list", resource="pods")
+        changed = environment.cluster.patch(pod("a"), {"metadata": {"annotations": {"seen": "new"}}})
+        await check_unconfirmed(environment, kind, handling(kind)(changed))
 
 
 @BOTH
-def test_a_leave_at_the_version_of_the_event_is_waited_for_no_longer_while_the_stream_moves(
+async def test_a_leave_at_the_version_of_the_event_is_waited_for_no_longer_while_the_stream_moves(
     kind: str,
 ) -> None:
     """A list shows the leave, at the version of the newest change. Each event of the stream wakes those who
     wait for this version."""
-
-    async def main() -> None:
-        async with overlapping() as environment:
-            await environment.catch_up()
-            first, _ = environment.informer.state.reflectors
-            environment.cluster.inject(Silence(), "pods")
-            environment.cluster.delete(pod("b"), grace_period=0)
-            changed = environment.cluster.patch(pod("a"), {"metadata": {"annotations": {"seen": "new"}}})
-            first.relist(MetricReason.BEHIND)
-            await until(lambda: first.writer.commits == 2)
-            (((_, name), row),) = environment.informer.state.union.unconfirmed.items()
-            assert (name, row.left) == ("b", changed["metadata"]["resourceVersion"])
-            environment.cluster.faults.add(Refuse(503), verb="list", resource="pods")
-            async with busy(environment):
-                await check_unconfirmed(environment, kind, handling(kind)(changed))
-
-    run(main())
+    async with overlapping() as environment:
+        await environment.catch_up()
+        first, _ = environment.informer.state.reflectors
+        environment.cluster.inject(Silence(), "pods")
+        environment.cluster.delete(pod("b"), grace_period=0)
+        changed = environment.cluster.patch(pod("a"), {"metadata": {"annotations": {"seen": "new"}}})
+        first.relist(MetricReason.BEHIND)
+        await until(lambda: first.writer.commits == 2)
+        (((_, name), row),) = environment.informer.state.union.unconfirmed.items()
+        assert (name, row.left) == ("b", changed["metadata"]["resourceVersion"])
+        environment.cluster.faults.add(Refuse(503), verb="list", resource="pods")
+        async with busy(environment):
+            await check_unconfirmed(environment, kind, handling(kind)(changed))
 
 
 @BOTH
-def test_no_leave_is_waited_for_while_a_stream_cannot_be_maintained(kind: str) -> None:
-    async def main() -> None:
-        filters = [Selector("app=web", namespaces=["shop"]), Selector("app=db")]
-        async with gated(filters, pod("a", **WEB), pod("b", **WEB)) as environment:
-            environment.cluster.faults.add(
-                Refuse(403), resource="pods", where=lambda asked: not asked.namespace
+async def test_no_leave_is_waited_for_while_a_stream_cannot_be_maintained(kind: str) -> None:
+    filters = [Selector("app=web", namespaces=["shop"]), Selector("app=db")]
+    async with gated(filters, pod("a", **WEB), pod("b", **WEB)) as environment:
+        environment.cluster.faults.add(Refuse(403), resource="pods", where=lambda asked: not asked.namespace)
+        environment.cluster.cut("watch", "pods")
+        await environment.clock.move_until(lambda: environment.informer.state.health == "forbidden")
+        await environment.clock.move(10)
+        environment.cluster.patch(pod("b"), {"metadata": {"labels": {"app": "db"}}})
+        (c,) = environment.cluster.create(pod("c", **WEB))
+
+        def read(cache: Any, **_: Any) -> list[str]:
+            return sorted(
+                each["metadata"]["name"]
+                for each in cache.list_cached("pods", namespace="shop", labels="app=web")
             )
-            environment.cluster.cut("watch", "pods")
-            await environment.clock.move_until(lambda: environment.informer.state.health == "forbidden")
-            await environment.clock.move(10)
-            environment.cluster.patch(pod("b"), {"metadata": {"labels": {"app": "db"}}})
-            (c,) = environment.cluster.create(pod("c", **WEB))
 
-            def read(cache: Any, **_: Any) -> list[str]:
-                return sorted(
-                    each["metadata"]["name"]
-                    for each in cache.list_cached("pods", namespace="shop", labels="app=web")
-                )
-
-            began = environment.clock.now
-            call = handling(kind, read)(c)
-            await environment.clock.move_until(call.done, step=0.1)
-            assert environment.clock.now - began < RELIST_AFTER_SECONDS
-            assert await call == ["a", "c"]
-
-    run(main())
+        began = environment.clock.now
+        call = handling(kind, read)(c)
+        await environment.clock.move_until(call.done, step=0.1)
+        assert environment.clock.now - began < RELIST_AFTER_SECONDS
+        assert await call == ["a", "c"]
 
 
 def test_the_oldest_unconfirmed_leave_is_found_however_often_leaves_come_and_are_settled() -> None:
@@ -416,52 +363,46 @@ def test_the_oldest_unconfirmed_leave_is_found_however_often_leaves_come_and_are
 
 
 @pytest.mark.parametrize("options", [{"retries": 2}, {"timeout": 3600}])
-def test_a_stale_cache_uses_up_no_retries(options: dict[str, Any]) -> None:
-    async def main() -> None:
-        async with gated("app=web", pod("a", **WEB)) as environment:
-            refused = environment.cluster.faults.add(Refuse(503), resource="pods")
-            environment.cluster.cut("watch", "pods")
-            (b,) = environment.cluster.create(pod("b", **WEB))
-            ran: list[list[str]] = []
-            registry = kopf.OperatorRegistry()
+async def test_a_stale_cache_uses_up_no_retries(options: dict[str, Any]) -> None:
+    async with gated("app=web", pod("a", **WEB)) as environment:
+        refused = environment.cluster.faults.add(Refuse(503), resource="pods")
+        environment.cluster.cut("watch", "pods")
+        (b,) = environment.cluster.create(pod("b", **WEB))
+        ran: list[list[str]] = []
+        registry = kopf.OperatorRegistry()
 
-            async def run_it(cache: Any, **_: Any) -> None:
-                ran.append(names(cache))
+        async def run_it(cache: Any, **_: Any) -> None:
+            ran.append(names(cache))
 
-            kopf.on.update("pods", registry=registry, **options)(with_cache(run_it))
-            handler: Any = only(registry._changing)
-            state = progression.State.from_scratch().with_handlers([handler])
-            once = asyncio.create_task(
-                execution.execute_handler_once(
-                    settings=settings_var.get(),
-                    handler=handler,
-                    cause=changing(b),
-                    state=state[handler.id],
-                    lifecycle=None,
-                    default_errors=execution.ErrorsMode.TEMPORARY,
-                )
+        kopf.on.update("pods", registry=registry, **options)(with_cache(run_it))
+        handler: Any = only(registry._changing)
+        state = progression.State.from_scratch().with_handlers([handler])
+        once = asyncio.create_task(
+            execution.execute_handler_once(
+                settings=settings_var.get(),
+                handler=handler,
+                cause=changing(b),
+                state=state[handler.id],
+                lifecycle=None,
+                default_errors=execution.ErrorsMode.TEMPORARY,
             )
-            await environment.clock.move(120)
-            assert not once.done()
-            refused.release()
-            await environment.clock.move_until(once.done)
-            assert (once.result().final, ran) == (True, [["a", "b"]])
-
-    run(main())
+        )
+        await environment.clock.move(120)
+        assert not once.done()
+        refused.release()
+        await environment.clock.move_until(once.done)
+        assert (once.result().final, ran) == (True, [["a", "b"]])
 
 
 # ---- What waits leave behind.
 
 
-def test_bodies_of_another_epoch_are_forgotten_in_the_end() -> None:
-    async def main() -> None:
-        async with gated("app=web") as environment:
-            (reflector,) = environment.informer.state.reflectors
-            for number in range(1001):
-                reflector.note_foreign("uid", str(number))
-            assert reflector.foreign == {("uid", "1000")}
-
-    run(main())
+async def test_bodies_of_another_epoch_are_forgotten_in_the_end() -> None:
+    async with gated("app=web") as environment:
+        (reflector,) = environment.informer.state.reflectors
+        for number in range(1001):
+            reflector.note_foreign("uid", str(number))
+        assert reflector.foreign == {("uid", "1000")}
 
 
 # ---- Fields that only the cluster knows.

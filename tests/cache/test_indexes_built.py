@@ -79,49 +79,39 @@ async def until_found_by(union: Union, lookup: Lookup, by: str) -> int:
     raise AssertionError(f"{by} was never built")
 
 
-def test_an_index_for_a_thread_is_built_on_the_loop_slice_by_slice() -> None:
-    async def main() -> None:
-        indexing = IndexBuilder([])
-        union = filled(indexing, 20 * INDEXED_PER_SLICE)
-        asked = Lookup(labels=parse_labels("app=app-1"))
-        running = asyncio.create_task(indexing.run())
-        await asyncio.sleep(0)
-        with ThreadPoolExecutor(
-            1
-        ) as pool:  # The loop waits for it, and builds nothing before the turns are counted.
-            first = pool.submit(union.store.chosen, asked).result()
-        assert (len(first.records), first.by) == (20 * INDEXED_PER_SLICE, ())
-        assert await until_found_by(union, asked, "label app") >= 10, "others had their turns meanwhile"
-        union.store.chosen(Lookup(owner="x"))
-        await until_found_by(union, Lookup(owner="x"), "owners")
-        running.cancel()
-
-    asyncio.run(main())
+async def test_an_index_for_a_thread_is_built_on_the_loop_slice_by_slice() -> None:
+    indexing = IndexBuilder([])
+    union = filled(indexing, 20 * INDEXED_PER_SLICE)
+    asked = Lookup(labels=parse_labels("app=app-1"))
+    running = asyncio.create_task(indexing.run())
+    await asyncio.sleep(0)
+    with ThreadPoolExecutor(
+        1
+    ) as pool:  # The loop waits for it, and builds nothing before the turns are counted.
+        first = pool.submit(union.store.chosen, asked).result()
+    assert (len(first.records), first.by) == (20 * INDEXED_PER_SLICE, ())
+    assert await until_found_by(union, asked, "label app") >= 10, "others had their turns meanwhile"
+    union.store.chosen(Lookup(owner="x"))
+    await until_found_by(union, Lookup(owner="x"), "owners")
+    running.cancel()
 
 
-def test_an_index_declared_or_requested_before_is_built_from_the_start() -> None:
-    async def main() -> None:
-        indexing = IndexBuilder([NODE])
-        union = filled(indexing, WORTH + 1)
-        union.store.chosen(Lookup(owner="x"))
-        running = asyncio.create_task(indexing.run())
-        await until_found_by(union, Lookup(values=((NODE, "n1"),)), "index node")
-        await until_found_by(union, Lookup(owner="x"), "owners")
-        running.cancel()
-
-    asyncio.run(main())
+async def test_an_index_declared_or_requested_before_is_built_from_the_start() -> None:
+    indexing = IndexBuilder([NODE])
+    union = filled(indexing, WORTH + 1)
+    union.store.chosen(Lookup(owner="x"))
+    running = asyncio.create_task(indexing.run())
+    await until_found_by(union, Lookup(values=((NODE, "n1"),)), "index node")
+    await until_found_by(union, Lookup(owner="x"), "owners")
+    running.cancel()
 
 
-def test_reads_after_the_operator_has_ended_want_nothing_of_it() -> None:
+async def test_reads_after_the_operator_has_ended_want_nothing_of_it() -> None:
     indexing = IndexBuilder([])
     union = filled(indexing, WORTH + 1)
-
-    async def main() -> None:
-        running = asyncio.create_task(indexing.run())
-        await asyncio.sleep(0)
-        running.cancel()
-
-    asyncio.run(main())
+    running = asyncio.create_task(indexing.run())
+    await asyncio.sleep(0)
+    running.cancel()
     assert len(union.store.chosen(Lookup(owner="x")).records) == WORTH + 1
 
 
@@ -129,123 +119,103 @@ def test_reads_after_the_operator_has_ended_want_nothing_of_it() -> None:
 
 
 @pytest.mark.parametrize("running", [False, True])
-def test_indexes_added_at_once_are_all_there(running: bool) -> None:
-    async def main() -> None:
-        indexing, follows = IndexBuilder([NODE]), Follows()
-        union = filled(indexing, 3 * DECODED_PER_SLICE, follows)
-        builder = asyncio.create_task(indexing.run() if running else asyncio.sleep(0))
-        one, two = added("one", noded), added("two", noded)
-        await asyncio.gather(indexing.add([one]), indexing.add([two]))
-        assert list(indexing.indexes) == follows.reads == ["node", "one", "two"]
-        for each in (one, two):
-            chosen = union.store.chosen(Lookup(values=((each, "n1"),)))
-            assert (chosen.by, len(chosen.records)) == ((f"index {each.name}",), 3 * DECODED_PER_SLICE)
-        builder.cancel()
-
-    asyncio.run(main())
+async def test_indexes_added_at_once_are_all_there(running: bool) -> None:
+    indexing, follows = IndexBuilder([NODE]), Follows()
+    union = filled(indexing, 3 * DECODED_PER_SLICE, follows)
+    builder = asyncio.create_task(indexing.run() if running else asyncio.sleep(0))
+    one, two = added("one", noded), added("two", noded)
+    await asyncio.gather(indexing.add([one]), indexing.add([two]))
+    assert list(indexing.indexes) == follows.reads == ["node", "one", "two"]
+    for each in (one, two):
+        chosen = union.store.chosen(Lookup(values=((each, "n1"),)))
+        assert (chosen.by, len(chosen.records)) == ((f"index {each.name}",), 3 * DECODED_PER_SLICE)
+    builder.cancel()
 
 
-def test_of_one_name_there_is_one_whoever_is_first() -> None:
-    async def main() -> None:
-        indexing = IndexBuilder([])
-        union = filled(indexing, 3 * DECODED_PER_SLICE)
-        same = added("it", noded)
+async def test_of_one_name_there_is_one_whoever_is_first() -> None:
+    indexing = IndexBuilder([])
+    union = filled(indexing, 3 * DECODED_PER_SLICE)
+    same = added("it", noded)
 
-        def refuse() -> None:
-            assert indexing.indexes["it"] is same
-            raise ValueError("another one")
-
-        told = await asyncio.gather(
-            indexing.add([same]),
-            indexing.add([added("it", noded)]),
-            indexing.add([added("it", str)], refuse),
-            return_exceptions=True,
-        )
-        assert [*map(type, told)] == [type(None), type(None), ValueError]
+    def refuse() -> None:
         assert indexing.indexes["it"] is same
-        assert union.store.chosen(Lookup(values=((same, "n1"),))).size == 3 * DECODED_PER_SLICE
+        raise ValueError("another one")
 
-    asyncio.run(main())
+    told = await asyncio.gather(
+        indexing.add([same]),
+        indexing.add([added("it", noded)]),
+        indexing.add([added("it", str)], refuse),
+        return_exceptions=True,
+    )
+    assert [*map(type, told)] == [type(None), type(None), ValueError]
+    assert indexing.indexes["it"] is same
+    assert union.store.chosen(Lookup(values=((same, "n1"),))).size == 3 * DECODED_PER_SLICE
 
 
-def test_nothing_is_left_of_one_that_failed() -> None:
+async def test_nothing_is_left_of_one_that_failed() -> None:
     def late(obj: dict[str, Any]) -> str:
         seen.append(obj)
         return "wrong" if len(seen) < 2 * DECODED_PER_SLICE else failing(obj)
 
     seen: list[Any] = []
-
-    async def main() -> None:
-        indexing, follows = IndexBuilder([]), Follows()
-        union = filled(indexing, 3 * DECODED_PER_SLICE, follows)
-        told = await asyncio.gather(
-            indexing.add([added("it", late)]), indexing.add([added("good", noded)]), return_exceptions=True
-        )
-        assert [type(each) for each in told] == [IndexFailed, type(None)]
-        assert list(indexing.indexes) == follows.reads == ["good"]
-        assert listed(union, 3 * DECODED_PER_SLICE, "6") == [], "nothing has changed"
-        again = added("it", noded)
-        await indexing.add([again])
-        assert union.store.chosen(Lookup(values=((again, "n1"),))).size == 3 * DECODED_PER_SLICE
-        assert union.store.chosen(Lookup(values=((again, "wrong"),))).size == 0
-        assert len(seen) == 2 * DECODED_PER_SLICE
-
-    asyncio.run(main())
+    indexing, follows = IndexBuilder([]), Follows()
+    union = filled(indexing, 3 * DECODED_PER_SLICE, follows)
+    told = await asyncio.gather(
+        indexing.add([added("it", late)]), indexing.add([added("good", noded)]), return_exceptions=True
+    )
+    assert [type(each) for each in told] == [IndexFailed, type(None)]
+    assert list(indexing.indexes) == follows.reads == ["good"]
+    assert listed(union, 3 * DECODED_PER_SLICE, "6") == [], "nothing has changed"
+    again = added("it", noded)
+    await indexing.add([again])
+    assert union.store.chosen(Lookup(values=((again, "n1"),))).size == 3 * DECODED_PER_SLICE
+    assert union.store.chosen(Lookup(values=((again, "wrong"),))).size == 0
+    assert len(seen) == 2 * DECODED_PER_SLICE
 
 
-def test_of_several_that_are_added_in_one_call_none_is_left_where_one_fails() -> None:
-    async def main() -> None:
-        indexing, follows = IndexBuilder([]), Follows()
-        union = filled(indexing, 3, follows)
-        with pytest.raises(IndexFailed) as raised:
-            await indexing.add([added("good", noded), added("bad", failing)])
-        assert raised.value.name == "bad"
-        assert (indexing.indexes, follows.reads, listed(union, 3, "6")) == ({}, [], [])
-        await indexing.add([added("good", noded), added("other", noded)])
-        assert list(indexing.indexes) == ["good", "other"]
-
-    asyncio.run(main())
+async def test_of_several_that_are_added_in_one_call_none_is_left_where_one_fails() -> None:
+    indexing, follows = IndexBuilder([]), Follows()
+    union = filled(indexing, 3, follows)
+    with pytest.raises(IndexFailed) as raised:
+        await indexing.add([added("good", noded), added("bad", failing)])
+    assert raised.value.name == "bad"
+    assert (indexing.indexes, follows.reads, listed(union, 3, "6")) == ({}, [], [])
+    await indexing.add([added("good", noded), added("other", noded)])
+    assert list(indexing.indexes) == ["good", "other"]
 
 
-def test_a_store_begun_anew_meanwhile_has_the_index_too() -> None:
-    async def main() -> None:
-        indexing, follows = IndexBuilder([]), Follows()
-        filled(indexing, 3 * DECODED_PER_SLICE)
-        one = added("one", noded)
-        adding = asyncio.create_task(indexing.add([one]))
-        for _ in range(2):
-            await asyncio.sleep(0)
-        union = filled(indexing, 5, follows)
-        assert follows.reads == []
-        await adding
-        assert follows.reads == ["one"]
-        chosen = union.store.chosen(Lookup(values=((one, "n1"),)))
-        assert (chosen.by, len(chosen.records)) == (("index one",), 5)
-        assert union.tally is not None
-        assert union.tally.bytes == sum(map(weight, union.store.records()[0]))
-
-    asyncio.run(main())
+async def test_a_store_begun_anew_meanwhile_has_the_index_too() -> None:
+    indexing, follows = IndexBuilder([]), Follows()
+    filled(indexing, 3 * DECODED_PER_SLICE)
+    one = added("one", noded)
+    adding = asyncio.create_task(indexing.add([one]))
+    for _ in range(2):
+        await asyncio.sleep(0)
+    union = filled(indexing, 5, follows)
+    assert follows.reads == []
+    await adding
+    assert follows.reads == ["one"]
+    chosen = union.store.chosen(Lookup(values=((one, "n1"),)))
+    assert (chosen.by, len(chosen.records)) == (("index one",), 5)
+    assert union.tally is not None
+    assert union.tally.bytes == sum(map(weight, union.store.records()[0]))
 
 
-def test_a_function_is_called_once_for_each_held_object_and_its_values_are_counted() -> None:
+async def test_a_function_is_called_once_for_each_held_object_and_its_values_are_counted() -> None:
     def counting(obj: dict[str, Any]) -> str:
         calls.append(1)
         return str(obj["node"])
 
     calls: list[int] = []
-
-    async def main() -> None:
-        indexing = IndexBuilder([])
-        union = filled(indexing, 3 * INDEXED_PER_SLICE)
-        builder = asyncio.create_task(indexing.run())
-        await asyncio.sleep(0)
-        await indexing.add([added("it", counting)])
-        assert len(calls) == 3 * INDEXED_PER_SLICE
-        assert union.tally is not None
-        assert union.tally.bytes == sum(map(weight, union.store.records()[0]))
-        builder.cancel()
-
-    asyncio.run(main())
+    indexing = IndexBuilder([])
+    union = filled(indexing, 3 * INDEXED_PER_SLICE)
+    builder = asyncio.create_task(indexing.run())
+    await asyncio.sleep(0)
+    await indexing.add([added("it", counting)])
+    assert len(calls) == 3 * INDEXED_PER_SLICE
+    assert union.tally is not None
+    assert union.tally.bytes == sum(map(weight, union.store.records()[0]))
+    builder.cancel()
 
 
 def test_sections_of_several_branches_are_weighed_as_the_whole() -> None:

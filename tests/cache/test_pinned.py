@@ -24,7 +24,6 @@ from tests.cache.environment import NODES, Environment
 from tests.cache.test_freshness import WEB
 from tests.faults.environment import until
 from tests.gated import gated, settle
-from tests.kopf_operators import run
 from tests.objects import pod
 
 Obj = dict[str, Any]
@@ -85,26 +84,23 @@ def test_3_a_relist_does_not_reach_a_snapshot() -> None:
         assert (len(cache.list_cached("pods")), contents(now)) == (0, before)
 
 
-def test_3_a_snapshot_shows_the_own_writes_from_before_it() -> None:
-    async def main() -> None:
-        async with gated("app=web", pod("a", **WEB)) as environment:
-            await environment.cut()
-            cache = environment.cache
-            b, c = environment.cluster.create(pod("b", **WEB), pod("c", **WEB))
-            cache.remember(b)
-            with cache.snapshot("pods") as now:
-                cache.remember(c)
-                cache.forget(b)
-                assert sorted(now.list_cached("pods").keys()) == [
-                    Key("a", namespace="shop"),
-                    Key("b", namespace="shop"),
-                ]
-                assert sorted(cache.list_cached("pods").keys()) == [
-                    Key("a", namespace="shop"),
-                    Key("c", namespace="shop"),
-                ]
-
-    run(main())
+async def test_3_a_snapshot_shows_the_own_writes_from_before_it() -> None:
+    async with gated("app=web", pod("a", **WEB)) as environment:
+        await environment.cut()
+        cache = environment.cache
+        b, c = environment.cluster.create(pod("b", **WEB), pod("c", **WEB))
+        cache.remember(b)
+        with cache.snapshot("pods") as now:
+            cache.remember(c)
+            cache.forget(b)
+            assert sorted(now.list_cached("pods").keys()) == [
+                Key("a", namespace="shop"),
+                Key("b", namespace="shop"),
+            ]
+            assert sorted(cache.list_cached("pods").keys()) == [
+                Key("a", namespace="shop"),
+                Key("c", namespace="shop"),
+            ]
 
 
 def test_3_a_snapshot_shows_the_handlers_own_object_as_it_was() -> None:
@@ -177,43 +173,34 @@ def test_11_a_snapshot_keeps_no_object_after_its_end() -> None:
     assert kept() is None
 
 
-def test_11_a_snapshot_grows_old() -> None:
-    async def main() -> None:
-        async with gated("app=web", pod("a", **WEB)) as environment:
-            with environment.cache.snapshot("pods") as now:
-                version = now.versions["pods"]
-                assert now.list_cached("pods", max_age=10).version == version
-                assert now.count("pods", labels="app=web", at_least=version) == 1
-                (b,) = environment.cluster.create(pod("b", **WEB))
-                await until(lambda: len(environment.cache.list_cached("pods")) == 2)
-                with pytest.raises(Stale):
-                    now.list_cached("pods", at_least=b)
-                await environment.clock.move(11)
-                with pytest.raises(Stale):
-                    now.list_cached("pods", max_age=10)
-
-    run(main())
+async def test_11_a_snapshot_grows_old() -> None:
+    async with gated("app=web", pod("a", **WEB)) as environment:
+        with environment.cache.snapshot("pods") as now:
+            version = now.versions["pods"]
+            assert now.list_cached("pods", max_age=10).version == version
+            assert now.count("pods", labels="app=web", at_least=version) == 1
+            (b,) = environment.cluster.create(pod("b", **WEB))
+            await until(lambda: len(environment.cache.list_cached("pods")) == 2)
+            with pytest.raises(Stale):
+                now.list_cached("pods", at_least=b)
+            await environment.clock.move(11)
+            with pytest.raises(Stale):
+                now.list_cached("pods", max_age=10)
 
 
-def test_11_a_snapshot_is_as_new_as_its_cache_was_known_to_be() -> None:
+async def test_11_a_snapshot_is_as_new_as_its_cache_was_known_to_be() -> None:
     """No event of a watch reaches the version of an object outside of the filter: a comparison shows it."""
-
-    async def main() -> None:
-        async with gated("app=web", pod("a", **WEB)) as environment:
-            cache = environment.cache
-            (outside,) = environment.cluster.create(pod("db", app="db"))
-            call = asyncio.create_task(cache.fetch_list("pods", labels="app=web", at_least=outside))
-            await environment.clock.move_until(call.done)
-            assert (await call).version, "the cache has answered"
-            with cache.snapshot("pods") as now:
-                assert [each["metadata"]["name"] for each in now.list_cached("pods", at_least=outside)] == [
-                    "a"
-                ]
-                (later,) = environment.cluster.create(pod("later", app="db"))
-                with pytest.raises(Stale):
-                    now.list_cached("pods", at_least=later)
-
-    run(main())
+    async with gated("app=web", pod("a", **WEB)) as environment:
+        cache = environment.cache
+        (outside,) = environment.cluster.create(pod("db", app="db"))
+        call = asyncio.create_task(cache.fetch_list("pods", labels="app=web", at_least=outside))
+        await environment.clock.move_until(call.done)
+        assert (await call).version, "the cache has answered"
+        with cache.snapshot("pods") as now:
+            assert [each["metadata"]["name"] for each in now.list_cached("pods", at_least=outside)] == ["a"]
+            (later,) = environment.cluster.create(pod("later", app="db"))
+            with pytest.raises(Stale):
+                now.list_cached("pods", at_least=later)
 
 
 def test_11_unconfirmed_leaves_are_no_proof_of_a_newer_version() -> None:
@@ -234,85 +221,71 @@ def test_11_unconfirmed_leaves_are_no_proof_of_a_newer_version() -> None:
     assert version_reached(informer) == "12", "it has no order"
 
 
-def test_11_a_snapshot_shows_an_own_write_that_is_as_new() -> None:
-    async def main() -> None:
-        async with gated("app=web", pod("a", **WEB)) as environment:
-            cache = environment.cache
-            silence = await environment.cut()
-            written = await cache.live.create(pod("b", **WEB))
-            with cache.snapshot("pods") as now:
-                assert now.get("pods", "b", namespace="shop", at_least=written) == written
-                with pytest.raises(Stale):
-                    now.get("pods", "a", namespace="shop", at_least=written)
-            silence.release()
-
-    run(main())
+async def test_11_a_snapshot_shows_an_own_write_that_is_as_new() -> None:
+    async with gated("app=web", pod("a", **WEB)) as environment:
+        cache = environment.cache
+        silence = await environment.cut()
+        written = await cache.live.create(pod("b", **WEB))
+        with cache.snapshot("pods") as now:
+            assert now.get("pods", "b", namespace="shop", at_least=written) == written
+            with pytest.raises(Stale):
+                now.get("pods", "a", namespace="shop", at_least=written)
+        silence.release()
 
 
-def test_11_a_comparison_from_before_a_restore_proves_nothing() -> None:
+async def test_11_a_comparison_from_before_a_restore_proves_nothing() -> None:
     """The server is restored to a version from before a comparison, and has newer ones again since."""
-
-    async def main() -> None:
-        async with gated("app=web", pod("a", **WEB)) as environment:
-            cache, cluster = environment.cache, environment.cluster
-            backup = cluster.backup()
-            *_, outside = cluster.create(*(pod(f"db-{n}", app="db") for n in range(30)))
-            call = asyncio.create_task(cache.fetch_list("pods", labels="app=web", at_least=outside))
-            await environment.clock.move_until(call.done)
-            await call
-            with cache.snapshot("pods") as now:
-                assert now.list_cached("pods", at_least=outside)
-                cluster.restore(backup)
-                (b,) = cluster.create(pod("b", **WEB))
-                environment.informer.state.reflectors[0].relist(MetricReason.AUDIT)
-                await environment.clock.move_until(lambda: len(cache.list_cached("pods")) == 2)
-                cluster.create(*(pod(f"web-{n}", **WEB) for n in range(50)))
-                await until(lambda: len(cache.list_cached("pods")) == 52)
-                assert int(environment.informer.state.version) > int(now.versions["pods"]), "it tells nothing"
-                with pytest.raises(Stale):
-                    now.list_cached("pods", at_least=b)
-
-    run(main())
+    async with gated("app=web", pod("a", **WEB)) as environment:
+        cache, cluster = environment.cache, environment.cluster
+        backup = cluster.backup()
+        *_, outside = cluster.create(*(pod(f"db-{n}", app="db") for n in range(30)))
+        call = asyncio.create_task(cache.fetch_list("pods", labels="app=web", at_least=outside))
+        await environment.clock.move_until(call.done)
+        await call
+        with cache.snapshot("pods") as now:
+            assert now.list_cached("pods", at_least=outside)
+            cluster.restore(backup)
+            (b,) = cluster.create(pod("b", **WEB))
+            environment.informer.state.reflectors[0].relist(MetricReason.AUDIT)
+            await environment.clock.move_until(lambda: len(cache.list_cached("pods")) == 2)
+            cluster.create(*(pod(f"web-{n}", **WEB) for n in range(50)))
+            await until(lambda: len(cache.list_cached("pods")) == 52)
+            assert int(environment.informer.state.version) > int(now.versions["pods"]), "it tells nothing"
+            with pytest.raises(Stale):
+                now.list_cached("pods", at_least=b)
 
 
-def test_11_a_snapshot_from_before_a_restore_is_not_as_new_as_a_version() -> None:
-    async def main() -> None:
-        async with gated("app=web", pod("a", **WEB)) as environment:
-            cache, cluster = environment.cache, environment.cluster
-            backup = cluster.backup()
-            cluster.create(*(pod(f"lost-{n}", **WEB) for n in range(9)))
-            await until(lambda: len(cache.list_cached("pods")) == 10)
-            with cache.snapshot("pods") as now:
-                cluster.restore(backup)
-                (b,) = cluster.create(pod("b", **WEB))
-                environment.informer.state.reflectors[0].relist(MetricReason.AUDIT)
-                await environment.clock.move_until(lambda: len(cache.list_cached("pods")) == 2)
-                assert len(now.list_cached("pods")) == 10
-                with pytest.raises(Stale):
-                    now.list_cached("pods", at_least=b)
-
-    run(main())
+async def test_11_a_snapshot_from_before_a_restore_is_not_as_new_as_a_version() -> None:
+    async with gated("app=web", pod("a", **WEB)) as environment:
+        cache, cluster = environment.cache, environment.cluster
+        backup = cluster.backup()
+        cluster.create(*(pod(f"lost-{n}", **WEB) for n in range(9)))
+        await until(lambda: len(cache.list_cached("pods")) == 10)
+        with cache.snapshot("pods") as now:
+            cluster.restore(backup)
+            (b,) = cluster.create(pod("b", **WEB))
+            environment.informer.state.reflectors[0].relist(MetricReason.AUDIT)
+            await environment.clock.move_until(lambda: len(cache.list_cached("pods")) == 2)
+            assert len(now.list_cached("pods")) == 10
+            with pytest.raises(Stale):
+                now.list_cached("pods", at_least=b)
 
 
-def test_11_the_log_names_no_snapshot_that_was_dropped_without_its_end(
+async def test_11_the_log_names_no_snapshot_that_was_dropped_without_its_end(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.WARNING)
-
-    async def main() -> None:
-        async with gated("app=web", pod("a", **WEB)) as environment:
-            dropped = environment.cache.snapshot("pods").__enter__()
-            await environment.clock.move(LOG_AFTER_SECONDS / 2)
-            with environment.cache.snapshot("pods"):
-                del dropped
-                gc.collect()
-                await environment.clock.move(LOG_AFTER_SECONDS / 2 + 1)
-                assert [each for each in caplog.records if "snapshot" in each.getMessage()] == []
-
-    run(main())
+    async with gated("app=web", pod("a", **WEB)) as environment:
+        dropped = environment.cache.snapshot("pods").__enter__()
+        await environment.clock.move(LOG_AFTER_SECONDS / 2)
+        with environment.cache.snapshot("pods"):
+            del dropped
+            gc.collect()
+            await environment.clock.move(LOG_AFTER_SECONDS / 2 + 1)
+            assert [each for each in caplog.records if "snapshot" in each.getMessage()] == []
 
 
-def test_11_the_log_names_a_snapshot_that_is_held_for_minutes(caplog: pytest.LogCaptureFixture) -> None:
+async def test_11_the_log_names_a_snapshot_that_is_held_for_minutes(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING)
 
     def logged() -> list[str]:
@@ -321,26 +294,23 @@ def test_11_the_log_names_a_snapshot_that_is_held_for_minutes(caplog: pytest.Log
     def in_thread(cache: Cache) -> PinnedReads:
         return cache.snapshot("pods").__enter__()
 
-    async def main() -> None:
-        async with gated("app=web", pod("a", **WEB)) as environment:
-            ended = environment.cache.snapshot("pods")
-            with ended:
-                await environment.clock.move(LOG_AFTER_SECONDS - 1)
-            await environment.clock.move(LOG_AFTER_SECONDS)
-            assert logged() == []
-            kept = await asyncio.to_thread(in_thread, environment.cache)
-            with environment.cache.snapshot("pods"):
-                await environment.clock.move(LOG_AFTER_SECONDS + 1)
-            kept.__exit__(None, None, None)
-            assert len(logged()) == 2
-            assert "pods" in logged()[0]
-            assert "test_pinned.py:" in logged()[0]
-            await environment.clock.move(2 * LOG_AFTER_SECONDS)
-            assert len(logged()) == 2
-            with environment.cache.snapshot("pods"):
-                await settle()  # The operator ends first.
-
-    run(main())
+    async with gated("app=web", pod("a", **WEB)) as environment:
+        ended = environment.cache.snapshot("pods")
+        with ended:
+            await environment.clock.move(LOG_AFTER_SECONDS - 1)
+        await environment.clock.move(LOG_AFTER_SECONDS)
+        assert logged() == []
+        kept = await asyncio.to_thread(in_thread, environment.cache)
+        with environment.cache.snapshot("pods"):
+            await environment.clock.move(LOG_AFTER_SECONDS + 1)
+        kept.__exit__(None, None, None)
+        assert len(logged()) == 2
+        assert "pods" in logged()[0]
+        assert "test_pinned.py:" in logged()[0]
+        await environment.clock.move(2 * LOG_AFTER_SECONDS)
+        assert len(logged()) == 2
+        with environment.cache.snapshot("pods"):
+            await settle()  # The operator ends first.
 
 
 def test_11_a_snapshot_is_opened_though_the_loop_is_closed() -> None:

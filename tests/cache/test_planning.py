@@ -97,16 +97,13 @@ def sibling(group: int, number: int) -> dict[str, Any]:
     return made
 
 
-def test_16_a_plan_counts_the_templates_of_retained_objects() -> None:
-    async def main() -> None:
-        siblings = [sibling(group, number) for group in range(20) for number in range(6)]
-        async with gated(FILTER, *siblings, kind="configmaps") as environment:
-            records = environment.operator.runtime.informer("configmaps").state.store.records()[0]
-            plan = await environment.cache.plan("configmaps", FILTER)
-            assert plan.objects == len(records) == 120
-            assert plan.bytes == weights_of(records).total > 1.1 * sum(map(weight, records))
-
-    run(main())
+async def test_16_a_plan_counts_the_templates_of_retained_objects() -> None:
+    siblings = [sibling(group, number) for group in range(20) for number in range(6)]
+    async with gated(FILTER, *siblings, kind="configmaps") as environment:
+        records = environment.operator.runtime.informer("configmaps").state.store.records()[0]
+        plan = await environment.cache.plan("configmaps", FILTER)
+        assert plan.objects == len(records) == 120
+        assert plan.bytes == weights_of(records).total > 1.1 * sum(map(weight, records))
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,6 @@ from kopf_selectcache.types import Reason
 from tests.both_sides import on_both_sides
 from tests.cache.test_freshness import WEB
 from tests.gated import Gated, gated
-from tests.kopf_operators import run
 from tests.objects import pod
 
 Obj = dict[str, Any]
@@ -40,65 +39,54 @@ def sides(cache: Cache) -> tuple[int, int, list[str]]:
     return len(cache.list_cached("pods")), on_both_sides(cache, "pods"), hidden
 
 
-def test_9_a_handler_finds_its_own_object_on_the_side_where_it_is() -> None:
-    async def main() -> None:
-        async with gated(SPLIT, pod("a", **WEB), pod("b", **DB)) as environment:
-            await environment.cut()
-            created, cluster = environment.cluster.create(pod("c", **DB))[0], environment.cluster
-            assert sides(environment.cache) == (1, 2, ["b"])
-            assert sides(called_with(environment, created)) == (1, 3, ["b", "c"])
-            left = cluster.patch(pod("a"), {"metadata": {"labels": DB}})
-            assert sides(called_with(environment, left)) == (0, 2, ["a", "b"])
-            entered = cluster.patch(pod("b"), {"metadata": {"labels": WEB}})
-            assert sides(called_with(environment, entered)) == (2, 2, [])
-            gone = cluster.get(pod("b"))
-            cluster.delete(pod("b"), grace_period=0)
-            gone["metadata"]["resourceVersion"] = str(cluster.version)
-            assert sides(called_with(environment, gone, deleted=True)) == (1, 1, [])
-            assert sides(environment.cache) == (1, 2, ["b"])
-
-    run(main())
+async def test_9_a_handler_finds_its_own_object_on_the_side_where_it_is() -> None:
+    async with gated(SPLIT, pod("a", **WEB), pod("b", **DB)) as environment:
+        await environment.cut()
+        created, cluster = environment.cluster.create(pod("c", **DB))[0], environment.cluster
+        assert sides(environment.cache) == (1, 2, ["b"])
+        assert sides(called_with(environment, created)) == (1, 3, ["b", "c"])
+        left = cluster.patch(pod("a"), {"metadata": {"labels": DB}})
+        assert sides(called_with(environment, left)) == (0, 2, ["a", "b"])
+        entered = cluster.patch(pod("b"), {"metadata": {"labels": WEB}})
+        assert sides(called_with(environment, entered)) == (2, 2, [])
+        gone = cluster.get(pod("b"))
+        cluster.delete(pod("b"), grace_period=0)
+        gone["metadata"]["resourceVersion"] = str(cluster.version)
+        assert sides(called_with(environment, gone, deleted=True)) == (1, 1, [])
+        assert sides(environment.cache) == (1, 2, ["b"])
 
 
 @pytest.mark.parametrize("labels", [WEB, DB])
-def test_9_an_own_deletion_hides_no_later_object_of_that_name(labels: dict[str, str]) -> None:
-    async def main() -> None:
-        async with gated(SPLIT, pod("a", **WEB)) as environment:
-            await environment.cut()
-            await environment.cache.live.delete("pods", "a", namespace="shop", grace_period=0)
-            assert sides(environment.cache) == (0, 0, [])
-            (later,) = environment.cluster.create(pod("a", **labels))
-            cache = called_with(environment, later)
-            assert sides(cache) == ((1, 1, []) if labels is WEB else (0, 1, ["a"]))
-            assert sides(environment.cache) == (0, 0, [])
-            try:
-                assert cache.get("pods", "a", namespace="shop")["metadata"]["uid"] == later["metadata"]["uid"]
-            except (NotFound, OutsideFilter) as error:
-                found = (getattr(error, "reason", None), getattr(error, "uid", None))
-                assert (labels, *found) == (DB, Reason.OUTSIDE, later["metadata"]["uid"])
-            await environment.cache.live.delete("pods", "a", namespace="shop", grace_period=0)
-            with pytest.raises(NotFound):
-                cache.get("pods", "a", namespace="shop")
-            assert sides(cache) == (0, 0, [])
-
-    run(main())
+async def test_9_an_own_deletion_hides_no_later_object_of_that_name(labels: dict[str, str]) -> None:
+    async with gated(SPLIT, pod("a", **WEB)) as environment:
+        await environment.cut()
+        await environment.cache.live.delete("pods", "a", namespace="shop", grace_period=0)
+        assert sides(environment.cache) == (0, 0, [])
+        (later,) = environment.cluster.create(pod("a", **labels))
+        cache = called_with(environment, later)
+        assert sides(cache) == ((1, 1, []) if labels is WEB else (0, 1, ["a"]))
+        assert sides(environment.cache) == (0, 0, [])
+        try:
+            assert cache.get("pods", "a", namespace="shop")["metadata"]["uid"] == later["metadata"]["uid"]
+        except (NotFound, OutsideFilter) as error:
+            found = (getattr(error, "reason", None), getattr(error, "uid", None))
+            assert (labels, *found) == (DB, Reason.OUTSIDE, later["metadata"]["uid"])
+        await environment.cache.live.delete("pods", "a", namespace="shop", grace_period=0)
+        with pytest.raises(NotFound):
+            cache.get("pods", "a", namespace="shop")
+        assert sides(cache) == (0, 0, [])
 
 
-def test_9_the_newer_of_an_own_write_and_the_body_is_shown() -> None:
-    async def main() -> None:
-        async with gated(SPLIT, pod("a", **WEB)) as environment:
-            await environment.cut()
-            left = environment.cluster.patch(pod("a"), {"metadata": {"labels": DB | {"at": "1"}}})
-            cache = called_with(environment, left)
-            await cache.live.patch("pods", "a", {"metadata": {"labels": {"at": "2"}}}, namespace="shop")
-            assert [each.labels["at"] for each in cache.list_outside("pods")] == ["2"]
-            newest = environment.cluster.patch(pod("a"), {"metadata": {"labels": {"at": "3"}}})
-            assert [each.labels["at"] for each in called_with(environment, newest).list_outside("pods")] == [
-                "3"
-            ]
-            assert [each.labels["at"] for each in cache.list_outside("pods")] == ["2"]
-
-    run(main())
+async def test_9_the_newer_of_an_own_write_and_the_body_is_shown() -> None:
+    async with gated(SPLIT, pod("a", **WEB)) as environment:
+        await environment.cut()
+        left = environment.cluster.patch(pod("a"), {"metadata": {"labels": DB | {"at": "1"}}})
+        cache = called_with(environment, left)
+        await cache.live.patch("pods", "a", {"metadata": {"labels": {"at": "2"}}}, namespace="shop")
+        assert [each.labels["at"] for each in cache.list_outside("pods")] == ["2"]
+        newest = environment.cluster.patch(pod("a"), {"metadata": {"labels": {"at": "3"}}})
+        assert [each.labels["at"] for each in called_with(environment, newest).list_outside("pods")] == ["3"]
+        assert [each.labels["at"] for each in cache.list_outside("pods")] == ["2"]
 
 
 def test_hidden_objects_of_a_cluster_scoped_kind_have_an_owner_with_a_namespace() -> None:

@@ -4,7 +4,6 @@ it. Classes of other clients are in tests/clients/typed.py, which pyright looks 
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, assert_type
 
@@ -150,30 +149,27 @@ class Model:
     """A class of another client, as far as type checkers know it."""
 
 
-def test_live(cache: FakeCache) -> None:
-    async def main() -> None:
-        live = cache.live
-        assert_type(await live.get("pods", "a", namespace="ns"), Obj)
-        assert_type(await live.get("pods", "x", namespace="ns", default=None, timeout=1), Obj | None)
-        assert_type(await live.get("pods", "a", namespace="ns", as_="view"), BodyView)
-        assert_type(await live.get("pods", "a", namespace="ns", as_=name_of), str)
-        assert_type(await live.list("pods", namespace="ns"), Objects[Obj])
-        assert_type(await live.list("pods", as_="view", limit=1), Objects[BodyView])
-        assert_type(await live.list("pods", as_=PodInfo), list[PodInfo])
-        made = await live.ensure(POD)
-        assert_type(made, Obj)
-        assert_type(await live.replace(made, as_="view"), BodyView)
-        assert_type(await live.update("pods", "a", lambda obj: obj, namespace="ns"), Obj)
-        assert_type(await live.patch("pods", "a", {}, namespace="ns", as_=name_of, dry_run=True), str)
-        assert_type(await live.patch("pods", "a", [], namespace="ns", type="json"), Obj)
-        with pytest.raises(InvalidObject):
-            assert_type(await live.create(Model()), Model)
-        with pytest.raises(InvalidObject):
-            await live.patch("pods", "a", {}, namespace="ns", type="apply")  # type: ignore[call-overload]
-        assert_type(await live.apply(POD), Obj)
-        await live.delete("pods", "a", namespace="ns", propagation="background", timeout=5)
-
-    asyncio.run(main())
+async def test_live(cache: FakeCache) -> None:
+    live = cache.live
+    assert_type(await live.get("pods", "a", namespace="ns"), Obj)
+    assert_type(await live.get("pods", "x", namespace="ns", default=None, timeout=1), Obj | None)
+    assert_type(await live.get("pods", "a", namespace="ns", as_="view"), BodyView)
+    assert_type(await live.get("pods", "a", namespace="ns", as_=name_of), str)
+    assert_type(await live.list("pods", namespace="ns"), Objects[Obj])
+    assert_type(await live.list("pods", as_="view", limit=1), Objects[BodyView])
+    assert_type(await live.list("pods", as_=PodInfo), list[PodInfo])
+    made = await live.ensure(POD)
+    assert_type(made, Obj)
+    assert_type(await live.replace(made, as_="view"), BodyView)
+    assert_type(await live.update("pods", "a", lambda obj: obj, namespace="ns"), Obj)
+    assert_type(await live.patch("pods", "a", {}, namespace="ns", as_=name_of, dry_run=True), str)
+    assert_type(await live.patch("pods", "a", [], namespace="ns", type="json"), Obj)
+    with pytest.raises(InvalidObject):
+        assert_type(await live.create(Model()), Model)
+    with pytest.raises(InvalidObject):
+        await live.patch("pods", "a", {}, namespace="ns", type="apply")  # type: ignore[call-overload]
+    assert_type(await live.apply(POD), Obj)
+    await live.delete("pods", "a", namespace="ns", propagation="background", timeout=5)
 
 
 def test_live_in_threads(cache: FakeCache) -> None:

@@ -15,7 +15,7 @@ from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.testing import EmbeddedCluster
 from kopf_selectcache.testing.faults import Refuse
-from tests.faults.environment import keeping, run, until
+from tests.faults.environment import keeping, until
 
 DEFINITION = {
     "apiVersion": "apiextensions.k8s.io/v1",
@@ -82,29 +82,23 @@ async def called_with_newer(runtime: Runtime, **spec: str) -> Cache:
 
 
 @pytest.mark.parametrize("code", [429, 503])
-def test_contract_9_a_transient_refusal_of_the_definition_hides_no_field_and_no_own_object(code: int) -> None:
-    async def main() -> None:
-        async with reading_widgets(code, 1) as runtime:
-            resource = runtime.informer("widgets").state.resource
-            assert resource is not None
-            assert resource.fields_known
-            mine = await called_with_newer(runtime, note="new")
-            assert mine.get("widgets", "a", namespace="shop")["spec"]["note"] == "new"
-            left = await called_with_newer(runtime, env="dev")
-            assert left.list_cached("widgets").keys() == []
+async def test_contract_9_a_transient_refusal_of_the_definition_hides_no_field_and_no_own_object(
+    code: int,
+) -> None:
+    async with reading_widgets(code, 1) as runtime:
+        resource = runtime.informer("widgets").state.resource
+        assert resource is not None
+        assert resource.fields_known
+        mine = await called_with_newer(runtime, note="new")
+        assert mine.get("widgets", "a", namespace="shop")["spec"]["note"] == "new"
+        left = await called_with_newer(runtime, env="dev")
+        assert left.list_cached("widgets").keys() == []
 
-    run(main())
 
-
-def test_where_the_definition_is_forbidden_the_own_object_is_read_from_the_stream_under_a_field_filter() -> (
-    None
-):
-    async def main() -> None:
-        async with reading_widgets(403, None) as runtime:
-            resource = runtime.informer("widgets").state.resource
-            assert resource is not None
-            assert not resource.fields_known
-            mine = await called_with_newer(runtime, note="new")
-            assert mine.get("widgets", "a", namespace="shop")["spec"]["note"] == "old"
-
-    run(main())
+async def test_where_the_definition_is_forbidden_an_own_object_is_read_from_a_stream_with_a_field() -> None:
+    async with reading_widgets(403, None) as runtime:
+        resource = runtime.informer("widgets").state.resource
+        assert resource is not None
+        assert not resource.fields_known
+        mine = await called_with_newer(runtime, note="new")
+        assert mine.get("widgets", "a", namespace="shop")["spec"]["note"] == "old"

@@ -21,7 +21,6 @@ from tests.kopf_operators import (
     names_of,
     only,
     pod,
-    run,
     spawned,
     started,
 )
@@ -42,7 +41,7 @@ def handler_with_when(
 
 
 @pytest.mark.parametrize("expected", [True, False])
-def test_when_answers_true_before_there_is_an_answer_and_is_asked_again(
+async def test_when_answers_true_before_there_is_an_answer_and_is_asked_again(
     expected: bool, registry: kopf.OperatorRegistry
 ) -> None:
     @with_cache
@@ -50,57 +49,45 @@ def test_when_answers_true_before_there_is_an_answer_and_is_asked_again(
         return (name in names_of(cache)) is expected
 
     ran = handler_with_when(registry, when)
-
-    async def main() -> None:
-        cluster = Cluster(pod())
-        released = cluster.hold(PODS)
-        async with launched(declaring(pods=""), cluster):
-            await cycles()
-            cause = changing()
-            assert list(registry._changing.get_handlers(cause)) == [only(registry._changing)], (
-                "Kopf asks, and calls the handler"
-            )
-            task = asyncio.create_task(called(only(registry._changing), cause))
-            await cycles()
-            released.set()
-            assert await task is None
-            assert ran == (["ran"] if expected else [])
-            assert len(registry._changing.get_handlers(cause)) == expected, "now Kopf hears the truth"
-
-    run(main())
+    cluster = Cluster(pod())
+    released = cluster.hold(PODS)
+    async with launched(declaring(pods=""), cluster):
+        await cycles()
+        cause = changing()
+        assert list(registry._changing.get_handlers(cause)) == [only(registry._changing)], (
+            "Kopf asks, and calls the handler"
+        )
+        task = asyncio.create_task(called(only(registry._changing), cause))
+        await cycles()
+        released.set()
+        assert await task is None
+        assert ran == (["ran"] if expected else [])
+        assert len(registry._changing.get_handlers(cause)) == expected, "now Kopf hears the truth"
 
 
-def test_a_when_that_fails_to_read_fails_in_the_handler(registry: kopf.OperatorRegistry) -> None:
+async def test_a_when_that_fails_to_read_fails_in_the_handler(registry: kopf.OperatorRegistry) -> None:
     """Raised in the callback it would cost all handlers of the object the event."""
     handler_with_when(registry, with_cache(lambda cache, **_: cache.get("pods", "db-1", namespace="shop")))
-
-    async def main() -> None:
-        async with launched(declaring(pods="app=web"), Cluster()) as operator:
-            await operator.gate(None, None)
-            assert registry._changing.get_handlers(changing())
-            with pytest.raises(OutsideFilter):
-                await called(only(registry._changing), changing())
-
-    run(main())
+    async with launched(declaring(pods="app=web"), Cluster()) as operator:
+        await operator.gate(None, None)
+        assert registry._changing.get_handlers(changing())
+        with pytest.raises(OutsideFilter):
+            await called(only(registry._changing), changing())
 
 
-def test_a_daemon_whose_when_turns_out_false_sleeps_until_it_is_stopped(
+async def test_a_daemon_whose_when_turns_out_false_sleeps_until_it_is_stopped(
     registry: kopf.OperatorRegistry,
 ) -> None:
     """A daemon that returns is never started again for its object, even if `when=` comes true."""
     ran = handler_with_when(registry, with_cache(lambda **_: False), decorator=kopf.daemon)
-
-    async def main() -> None:
-        async with launched(declaring(), Cluster()):
-            cause = spawned()
-            task = asyncio.create_task(called(only(registry._spawning), cause))
-            await cycles()
-            assert not task.done()
-            cause.stopper.set()
-            assert await task is None
-            assert not ran
-
-    run(main())
+    async with launched(declaring(), Cluster()):
+        cause = spawned()
+        task = asyncio.create_task(called(only(registry._spawning), cause))
+        await cycles()
+        assert not task.done()
+        cause.stopper.set()
+        assert await task is None
+        assert not ran
 
 
 def test_when_of_a_handler_that_does_not_wait_is_refused_at_startup(registry: kopf.OperatorRegistry) -> None:

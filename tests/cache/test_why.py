@@ -17,7 +17,6 @@ from tests.cache.environment import PODS, Server
 from tests.cache.environment import pod as answered
 from tests.cache.test_freshness import WEB
 from tests.gated import gated
-from tests.kopf_operators import run
 from tests.objects import pod
 
 DB = {"app": "db"}
@@ -122,33 +121,27 @@ def test_a_server_that_does_not_answer_is_no_proof() -> None:
     assert asyncio.run(main()).standing is Standing.UNKNOWN
 
 
-def test_an_object_that_the_cache_has_not_received_yet_is_due() -> None:
-    async def main() -> None:
-        async with gated("app=web", pod("a", **WEB)) as environment:
-            await environment.cut()
-            (b,) = environment.cluster.create(pod("b", **WEB))
-            found = await environment.cache.why("pods", "b", namespace="shop")
-            assert (found.standing, fails(found)) == (Standing.DUE, [()])
-            assert found.object_version == b["metadata"]["resourceVersion"]
-            assert (found.state, found.since is not None) == ("synced", True)
-            assert ", but it is not cached yet:" in str(found)
-
-    run(main())
+async def test_an_object_that_the_cache_has_not_received_yet_is_due() -> None:
+    async with gated("app=web", pod("a", **WEB)) as environment:
+        await environment.cut()
+        (b,) = environment.cluster.create(pod("b", **WEB))
+        found = await environment.cache.why("pods", "b", namespace="shop")
+        assert (found.standing, fails(found)) == (Standing.DUE, [()])
+        assert found.object_version == b["metadata"]["resourceVersion"]
+        assert (found.state, found.since is not None) == ("synced", True)
+        assert ", but it is not cached yet:" in str(found)
 
 
-def test_the_state_of_a_cache_that_cannot_be_read_is_shown_with_its_reason() -> None:
-    async def main() -> None:
-        async with gated("app=web", pod("a", **WEB)) as environment:
-            environment.cluster.faults.add(Refuse(403), verb="list", resource="pods")
-            environment.cluster.faults.add(Refuse(403), verb="watch", resource="pods")
-            environment.cluster.cut("watch", "pods")
-            await environment.clock.move_until(lambda: environment.informer.state.part().error is not None)
-            found = await environment.cache.why("pods", "a", namespace="shop")
-            assert (found.standing, found.state) == (Standing.DUE, "forbidden")
-            assert "The cache is forbidden, for " in str(found)
-            assert found.message
-
-    run(main())
+async def test_the_state_of_a_cache_that_cannot_be_read_is_shown_with_its_reason() -> None:
+    async with gated("app=web", pod("a", **WEB)) as environment:
+        environment.cluster.faults.add(Refuse(403), verb="list", resource="pods")
+        environment.cluster.faults.add(Refuse(403), verb="watch", resource="pods")
+        environment.cluster.cut("watch", "pods")
+        await environment.clock.move_until(lambda: environment.informer.state.part().error is not None)
+        found = await environment.cache.why("pods", "a", namespace="shop")
+        assert (found.standing, found.state) == (Standing.DUE, "forbidden")
+        assert "The cache is forbidden, for " in str(found)
+        assert found.message
 
 
 def test_nothing_of_a_secret_but_its_labels_is_shown() -> None:
@@ -240,28 +233,25 @@ def test_20_no_namespace_is_asked_for_where_nothing_may_be_asked() -> None:
 # ---- Split caches.
 
 
-def test_a_split_cache_knows_an_object_outside_of_the_filter_and_asks_nothing() -> None:
-    async def main() -> None:
-        declared = Cached(["app=web,tier", Selector("app=db", fields="spec.nodeName=n1")], outside="metadata")
-        objects = [pod("web-1", **WEB, tier="gold"), pod("db-1", **DB)]
-        async with gated(declared, *objects) as environment:
-            cache, before = environment.cache, len(environment.cluster.requests)
-            found = await cache.why("pods", "db-1", namespace="shop")
-            assert (found.standing, fails(found)) == (
-                Standing.OUTSIDE,
-                [("app=web", "tier"), ("spec.nodeName=n1",)],
-            )
-            assert all(each.is_known for each in found.branches)
-            stored = environment.cluster.get(pod("db-1"))
-            assert found.object_version == stored["metadata"]["resourceVersion"]
-            assert (await cache.why("pods", "none", namespace="shop")).standing is Standing.ABSENT
-            assert (await cache.why("pods", "web-1", namespace="shop")).standing is Standing.CACHED
-            assert len(environment.cluster.requests) == before
-            await environment.cut()
-            cache.remember(*environment.cluster.create(pod("db-2", **DB)))
-            before = len(environment.cluster.requests)
-            found = await cache.why("pods", "db-2", namespace="shop")
-            assert (found.standing, fails(found)[1]) == (Standing.OUTSIDE, ("spec.nodeName=n1",))
-            assert len(environment.cluster.requests) == before
-
-    run(main())
+async def test_a_split_cache_knows_an_object_outside_of_the_filter_and_asks_nothing() -> None:
+    declared = Cached(["app=web,tier", Selector("app=db", fields="spec.nodeName=n1")], outside="metadata")
+    objects = [pod("web-1", **WEB, tier="gold"), pod("db-1", **DB)]
+    async with gated(declared, *objects) as environment:
+        cache, before = environment.cache, len(environment.cluster.requests)
+        found = await cache.why("pods", "db-1", namespace="shop")
+        assert (found.standing, fails(found)) == (
+            Standing.OUTSIDE,
+            [("app=web", "tier"), ("spec.nodeName=n1",)],
+        )
+        assert all(each.is_known for each in found.branches)
+        stored = environment.cluster.get(pod("db-1"))
+        assert found.object_version == stored["metadata"]["resourceVersion"]
+        assert (await cache.why("pods", "none", namespace="shop")).standing is Standing.ABSENT
+        assert (await cache.why("pods", "web-1", namespace="shop")).standing is Standing.CACHED
+        assert len(environment.cluster.requests) == before
+        await environment.cut()
+        cache.remember(*environment.cluster.create(pod("db-2", **DB)))
+        before = len(environment.cluster.requests)
+        found = await cache.why("pods", "db-2", namespace="shop")
+        assert (found.standing, fails(found)[1]) == (Standing.OUTSIDE, ("spec.nodeName=n1",))
+        assert len(environment.cluster.requests) == before

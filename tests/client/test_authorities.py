@@ -17,7 +17,7 @@ from kopf._cogs.structs.credentials import Vault
 from kopf_selectcache.client.reading import Unreachable
 from kopf_selectcache.client.transport import SOONEST, TRIES, KopfTransport
 from kopf_selectcache.testing.certificates import authority
-from tests.faults.environment import Time, operating, run, until
+from tests.faults.environment import Time, operating, until
 from tests.faults.server import PODS, Answer, Server, Then, answer, error, event, listed, pod, streamed
 from tests.faults.test_rights import log_in
 
@@ -64,70 +64,61 @@ async def logging_in(server: Server, tls: Rotating) -> AsyncIterator[tuple[Vault
         await vault.close()
 
 
-def test_the_next_login_knows_the_new_authority_although_its_credentials_are_equal(tmp_path: Path) -> None:
-    async def main() -> None:
-        tls = Rotating(tmp_path)
-        async with (
-            Server(lists=[closing(answer(b"{}"))] * 2, tls=tls.context) as server,
-            logging_in(server, tls) as (vault, info),
-        ):
-            transport = KopfTransport(vault, sleep=Time().pause)
-            assert await transport.get(PODS, {}) == b"{}"
-            tls.rotate()
-            tls.publish()
-            assert [*await asyncio.gather(transport.get(PODS, {}), return_exceptions=True)] == [b"{}"]
-            assert vault.select()[1].info == info
-
-    run(main())
-
-
-def test_a_connection_that_stays_unsafe_costs_few_tries_and_logins_until_the_authority_is_known(
+async def test_the_next_login_knows_the_new_authority_although_its_credentials_are_equal(
     tmp_path: Path,
 ) -> None:
-    async def main() -> None:
-        tls, time = Rotating(tmp_path), Time()
-        async with (
-            Server(lists=[closing(answer(b"{}"))] * 2, tls=tls.context) as server,
-            logging_in(server, tls) as (vault, _),
-        ):
-            transport = KopfTransport(vault, clock=time.clock, sleep=time.pause)
-            assert await transport.get(PODS, {}) == b"{}"
+    tls = Rotating(tmp_path)
+    async with (
+        Server(lists=[closing(answer(b"{}"))] * 2, tls=tls.context) as server,
+        logging_in(server, tls) as (vault, info),
+    ):
+        transport = KopfTransport(vault, sleep=Time().pause)
+        assert await transport.get(PODS, {}) == b"{}"
+        tls.rotate()
+        tls.publish()
+        assert [*await asyncio.gather(transport.get(PODS, {}), return_exceptions=True)] == [b"{}"]
+        assert vault.select()[1].info == info
+
+
+async def test_a_connection_that_stays_unsafe_costs_few_tries_and_logins_until_the_authority_is_known(
+    tmp_path: Path,
+) -> None:
+    tls, time = Rotating(tmp_path), Time()
+    async with (
+        Server(lists=[closing(answer(b"{}"))] * 2, tls=tls.context) as server,
+        logging_in(server, tls) as (vault, _),
+    ):
+        transport = KopfTransport(vault, clock=time.clock, sleep=time.pause)
+        assert await transport.get(PODS, {}) == b"{}"
+        tls.rotate()
+        for attempts in (TRIES + 1, 1, 1):
+            before, (_, item) = tls.connections, vault.select()
+            with pytest.raises(Unreachable):
+                await transport.get(PODS, {})
+            assert tls.connections - before == attempts
+            assert (vault.select()[1] is item) is (attempts == 1)
+        tls.publish()
+        time.now += SOONEST
+        assert await transport.get(PODS, {}) == b"{}"
+
+
+async def test_22_a_cache_follows_a_server_with_a_new_authority_and_needs_no_list(tmp_path: Path) -> None:
+    tls, over = Rotating(tmp_path), asyncio.Event()
+    watches = [
+        streamed(over, error(500), then=Then.CLOSE),
+        *[streamed(event("ADDED", pod("b", "105")))] * 2,
+    ]
+    async with (
+        Server(lists=[closing(listed("100", pod("a", "90")))], watches=watches, tls=tls.context) as server,
+        logging_in(server, tls) as (vault, _),
+    ):
+        server.scripts["/api/v1"].lists[:] = [closing(each) for each in server.scripts["/api/v1"].lists]
+        async with operating(server, vault=vault) as environment:
+            await environment.synced()
             tls.rotate()
-            for attempts in (TRIES + 1, 1, 1):
-                before, (_, item) = tls.connections, vault.select()
-                with pytest.raises(Unreachable):
-                    await transport.get(PODS, {})
-                assert tls.connections - before == attempts
-                assert (vault.select()[1] is item) is (attempts == 1)
+            over.set()
+            await until(lambda: "no safe connection can be made" in environment.informer.state.message)
+            assert environment.names() == ["a@90"]
             tls.publish()
-            time.now += SOONEST
-            assert await transport.get(PODS, {}) == b"{}"
-
-    run(main())
-
-
-def test_22_a_cache_follows_a_server_with_a_new_authority_and_needs_no_list(tmp_path: Path) -> None:
-    async def main() -> None:
-        tls, over = Rotating(tmp_path), asyncio.Event()
-        watches = [
-            streamed(over, error(500), then=Then.CLOSE),
-            *[streamed(event("ADDED", pod("b", "105")))] * 2,
-        ]
-        async with (
-            Server(
-                lists=[closing(listed("100", pod("a", "90")))], watches=watches, tls=tls.context
-            ) as server,
-            logging_in(server, tls) as (vault, _),
-        ):
-            server.scripts["/api/v1"].lists[:] = [closing(each) for each in server.scripts["/api/v1"].lists]
-            async with operating(server, vault=vault) as environment:
-                await environment.synced()
-                tls.rotate()
-                over.set()
-                await until(lambda: "no safe connection can be made" in environment.informer.state.message)
-                assert environment.names() == ["a@90"]
-                tls.publish()
-                await environment.holds("a@90", "b@105")
-                assert len(server.pods.listed) == 1
-
-    run(main())
+            await environment.holds("a@90", "b@105")
+            assert len(server.pods.listed) == 1

@@ -24,7 +24,7 @@ from kopf_selectcache.plugin.access import cache_of
 from kopf_selectcache.testing import EmbeddedCluster
 from kopf_selectcache.testing.certificates import authority
 from kopf_selectcache.testing.faults import Refuse
-from tests.faults.environment import Time, operating, reached, run, until
+from tests.faults.environment import Time, operating, reached, until
 from tests.faults.server import PODS, Server, answer, error, held, listed, refused, streamed
 from tests.faults.test_rights import logging_in
 from tests.kopf_operators import declaring, pod
@@ -67,340 +67,285 @@ async def fails(transport: KopfTransport) -> None:
     assert caught.value.refusal.code == 401
 
 
-def test_a_single_401_costs_a_try_and_no_login() -> None:
-    async def main() -> None:
-        async with (
-            Server(lists=[NO, answer(b"{}")]) as server,
-            operator_with(server) as (transport, time, logins),
-        ):
-            assert await transport.get(PODS, {}) == b"{}"
-            assert (logins, time.now) == ([], 1000.5), "it waits before it tries again"
-            assert len(server.headers) == 2
-
-    run(main())
+async def test_a_single_401_costs_a_try_and_no_login() -> None:
+    async with (
+        Server(lists=[NO, answer(b"{}")]) as server,
+        operator_with(server) as (transport, time, logins),
+    ):
+        assert await transport.get(PODS, {}) == b"{}"
+        assert (logins, time.now) == ([], 1000.5), "it waits before it tries again"
+        assert len(server.headers) == 2
 
 
-def test_a_login_that_gives_equal_credentials_is_good_enough() -> None:
-    async def main() -> None:
-        async with (
-            Server(lists=[*[NO] * TRIES, answer(b"{}")]) as server,
-            operator_with(server) as (transport, _, logins),
-        ):
-            assert [*await asyncio.gather(transport.get(PODS, {}), return_exceptions=True)] == [b"{}"]
-            assert len(logins) == 1
-
-    run(main())
+async def test_a_login_that_gives_equal_credentials_is_good_enough() -> None:
+    async with (
+        Server(lists=[*[NO] * TRIES, answer(b"{}")]) as server,
+        operator_with(server) as (transport, _, logins),
+    ):
+        assert [*await asyncio.gather(transport.get(PODS, {}), return_exceptions=True)] == [b"{}"]
+        assert len(logins) == 1
 
 
-def test_a_server_that_refuses_for_ever_costs_few_requests_and_ever_fewer_logins() -> None:
-    async def main() -> None:
-        async with Server(lists=[NO] * 999) as server, operator_with(server) as (transport, time, logins):
+async def test_a_server_that_refuses_for_ever_costs_few_requests_and_ever_fewer_logins() -> None:
+    async with Server(lists=[NO] * 999) as server, operator_with(server) as (transport, time, logins):
+        await fails(transport)
+        assert (len(logins), len(server.headers)) == (1, TRIES + 1)
+        await fails(transport)
+        assert (len(logins), len(server.headers)) == (1, TRIES + 2), "it is too early to drop them again"
+        began, times = time.now, []
+        while time.now < began + 3600:
+            time.now += 5
+            before = len(logins)
             await fails(transport)
-            assert (len(logins), len(server.headers)) == (1, TRIES + 1)
-            await fails(transport)
-            assert (len(logins), len(server.headers)) == (1, TRIES + 2), "it is too early to drop them again"
-            began, times = time.now, []
-            while time.now < began + 3600:
-                time.now += 5
+            times += [time.now] * (len(logins) - before)
+        pauses = [later - sooner for sooner, later in zip([began, *times], times, strict=False)]
+        assert SOONEST - 5 <= pauses[0] <= SOONEST + 10
+        assert sorted(pauses) == pauses or max(pauses) >= LATEST
+        assert max(pauses) <= LATEST + 10
+        assert len(times) <= 9
+
+
+async def test_different_credentials_that_are_refused_as_well_are_dropped_again_after_a_few_seconds() -> None:
+    numbers = iter(range(9))
+    async with (
+        Server(lists=[NO] * 99) as server,
+        operator_with(server, lambda info: replace(info, token=f"new-{next(numbers)}")) as (
+            transport,
+            time,
+            logins,
+        ),
+    ):
+        await fails(transport)
+        await fails(transport)
+        assert len(logins) == 1
+        time.now += 10
+        await fails(transport)
+        assert len(logins) == 2
+
+
+async def test_a_request_ends_although_each_login_outlasts_the_pause_and_gives_other_credentials() -> None:
+    async with Server(lists=[NO] * 99) as server:
+        time = Time()
+        given: list[str] = []
+
+        def log_in_slowly(info: kopf.ConnectionInfo) -> kopf.ConnectionInfo:
+            time.now += SLOW + 1
+            given.append(f"new-{len(given)}")
+            return replace(info, token=given[-1])
+
+        async with operator_with(server, log_in_slowly, time=time) as (transport, _, _logins):
+            request = asyncio.create_task(fails(transport))
+            await until(lambda: request.done() or len(given) > 3)
+            assert len(given) == 1
+            await request
+
+
+async def test_of_several_credentials_the_others_are_tried_before_a_login() -> None:
+    async with Server(lists=[answer(b"{}")]) as server:
+        server.token = "good"
+        bad, good = (
+            kopf.ConnectionInfo(server=server.url, token=token, priority=priority)
+            for token, priority in (("bad", 1), ("good", 0))
+        )
+        vault = Vault({"bad": bad, "good": good})
+        assert await KopfTransport(vault, sleep=Time().pause).get(PODS, {}) == b"{}"
+        assert [headers["authorization"] for headers in server.headers] == ["Bearer bad"] * TRIES + [
+            "Bearer good"
+        ]
+        await vault.close()
+
+
+async def test_requests_that_are_refused_at_the_same_time_cost_one_login() -> None:
+    async with (
+        Server(lists=[NO] * 3 * 10 + [answer(b"{}")] * 10) as server,
+        operator_with(server) as (transport, _, logins),
+    ):
+        answers = await asyncio.gather(*(transport.get(PODS, {}) for _ in range(10)), return_exceptions=True)
+        assert len(logins) == 1
+        assert {type(each) for each in answers} <= {bytes, Refused}
+        assert b"{}" in answers
+
+
+async def test_a_request_whose_credentials_another_one_drops_between_its_tries_goes_on_with_the_next() -> (
+    None
+):
+    async with (
+        Server(lists=[NO, answer(b"{}")]) as server,
+        operator_with(server) as (transport, time, logins),
+    ):
+        vault = transport._vault
+
+        async def drop(seconds: float) -> None:
+            if not logins:
+                await Logins(vault, clock=time.clock).drop(KEY, vault.select()[1].info)
+            await time.pause(seconds)
+
+        # Something happens meanwhile.
+        transport._sleep = drop  # type: ignore[method-assign, unused-ignore]
+        assert [*await asyncio.gather(transport.get(PODS, {}), return_exceptions=True)] == [b"{}"]
+        assert len(logins) == 1
+
+
+async def test_where_no_login_gives_credentials_another_one_is_tried_now_and_then() -> None:
+    given: list[Any] = []
+
+    async def has_no_credentials() -> None:
+        with pytest.raises(NoCredentials):
+            await transport.get(PODS, {})
+
+    async with (
+        Server(lists=[answer(b"{}")] * 9) as server,
+        operator_with(server, lambda _: given.pop() if given else None) as (transport, time, logins),
+    ):
+        vault = transport._vault
+        for outage in (0, 1000):
+            time.now += outage
+            await vault.invalidate(KEY, vault.select()[1].info)  # As Kopf does it.
+            logins.clear()
+            began = time.now
+            times = list[float]()
+            for _ in range(13):
                 before = len(logins)
-                await fails(transport)
-                times += [time.now] * (len(logins) - before)
-            pauses = [later - sooner for sooner, later in zip([began, *times], times, strict=False)]
-            assert SOONEST - 5 <= pauses[0] <= SOONEST + 10
-            assert sorted(pauses) == pauses or max(pauses) >= LATEST
-            assert max(pauses) <= LATEST + 10
-            assert len(times) <= 9
-
-    run(main())
-
-
-def test_different_credentials_that_are_refused_as_well_are_dropped_again_after_a_few_seconds() -> None:
-    async def main() -> None:
-        numbers = iter(range(9))
-        async with (
-            Server(lists=[NO] * 99) as server,
-            operator_with(server, lambda info: replace(info, token=f"new-{next(numbers)}")) as (
-                transport,
-                time,
-                logins,
-            ),
-        ):
-            await fails(transport)
-            await fails(transport)
-            assert len(logins) == 1
-            time.now += 10
-            await fails(transport)
-            assert len(logins) == 2
-
-    run(main())
-
-
-def test_a_request_ends_although_each_login_takes_longer_than_the_pause_and_gives_other_credentials() -> None:
-    async def main() -> None:
-        async with Server(lists=[NO] * 99) as server:
-            time = Time()
-            given: list[str] = []
-
-            def log_in_slowly(info: kopf.ConnectionInfo) -> kopf.ConnectionInfo:
-                time.now += SLOW + 1
-                given.append(f"new-{len(given)}")
-                return replace(info, token=given[-1])
-
-            async with operator_with(server, log_in_slowly, time=time) as (transport, _, _logins):
-                request = asyncio.create_task(fails(transport))
-                await until(lambda: request.done() or len(given) > 3)
-                assert len(given) == 1
-                await request
-
-    run(main())
-
-
-def test_of_several_credentials_the_others_are_tried_before_a_login() -> None:
-    async def main() -> None:
-        async with Server(lists=[answer(b"{}")]) as server:
-            server.token = "good"
-            bad, good = (
-                kopf.ConnectionInfo(server=server.url, token=token, priority=priority)
-                for token, priority in (("bad", 1), ("good", 0))
-            )
-            vault = Vault({"bad": bad, "good": good})
-            assert await KopfTransport(vault, sleep=Time().pause).get(PODS, {}) == b"{}"
-            assert [headers["authorization"] for headers in server.headers] == ["Bearer bad"] * TRIES + [
-                "Bearer good"
-            ]
-            await vault.close()
-
-    run(main())
-
-
-def test_requests_that_are_refused_at_the_same_time_cost_one_login() -> None:
-    async def main() -> None:
-        async with (
-            Server(lists=[NO] * 3 * 10 + [answer(b"{}")] * 10) as server,
-            operator_with(server) as (transport, _, logins),
-        ):
-            answers = await asyncio.gather(
-                *(transport.get(PODS, {}) for _ in range(10)), return_exceptions=True
-            )
-            assert len(logins) == 1
-            assert {type(each) for each in answers} <= {bytes, Refused}
-            assert b"{}" in answers
-
-    run(main())
-
-
-def test_a_request_whose_credentials_another_one_drops_between_its_tries_goes_on_with_the_next() -> None:
-    async def main() -> None:
-        async with (
-            Server(lists=[NO, answer(b"{}")]) as server,
-            operator_with(server) as (transport, time, logins),
-        ):
-            vault = transport._vault
-
-            async def drop(seconds: float) -> None:
-                if not logins:
-                    await Logins(vault, clock=time.clock).drop(KEY, vault.select()[1].info)
-                await time.pause(seconds)
-
-            # Something happens meanwhile.
-            transport._sleep = drop  # type: ignore[method-assign, unused-ignore]
-            assert [*await asyncio.gather(transport.get(PODS, {}), return_exceptions=True)] == [b"{}"]
-            assert len(logins) == 1
-
-    run(main())
-
-
-def test_where_no_login_gives_credentials_another_one_is_tried_now_and_then() -> None:
-    async def main() -> None:
-        given: list[Any] = []
-
-        async def has_no_credentials() -> None:
-            with pytest.raises(NoCredentials):
-                await transport.get(PODS, {})
-
-        async with (
-            Server(lists=[answer(b"{}")] * 9) as server,
-            operator_with(server, lambda _: given.pop() if given else None) as (transport, time, logins),
-        ):
-            vault = transport._vault
-            for outage in (0, 1000):
-                time.now += outage
-                await vault.invalidate(KEY, vault.select()[1].info)  # As Kopf does it.
-                logins.clear()
-                began = time.now
-                times = list[float]()
-                for _ in range(13):
-                    before = len(logins)
-                    await has_no_credentials()
-                    times += [time.now - began] * (len(logins) - before)
-                    time.now += 5
-                assert times == [SLOW, 2 * SLOW, 3 * SLOW, 4 * SLOW, 5 * SLOW, 6 * SLOW]
-                time.now += SLOW
-                given.append(kopf.ConnectionInfo(server=server.url, token=f"another-{outage}"))
-                assert await transport.get(PODS, {}) == b"{}"
-
-    run(main())
+                await has_no_credentials()
+                times += [time.now - began] * (len(logins) - before)
+                time.now += 5
+            assert times == [SLOW, 2 * SLOW, 3 * SLOW, 4 * SLOW, 5 * SLOW, 6 * SLOW]
+            time.now += SLOW
+            given.append(kopf.ConnectionInfo(server=server.url, token=f"another-{outage}"))
+            assert await transport.get(PODS, {}) == b"{}"
 
 
 @pytest.mark.parametrize("last", [None, "static"])
-def test_credentials_stay_although_the_refused_request_is_cancelled_during_a_login(
+async def test_credentials_stay_although_the_refused_request_is_cancelled_during_a_login(
     last: str | None,
 ) -> None:
-    async def main() -> None:
-        slow = asyncio.Event()
-        async with Server(lists=[*[NO] * TRIES, answer(b"{}")]) as server:
-            given = kopf.ConnectionInfo(server=server.url, token="static")
-            vault, time = Vault({KEY: given}), Time()
+    slow = asyncio.Event()
+    async with Server(lists=[*[NO] * TRIES, answer(b"{}")]) as server:
+        given = kopf.ConnectionInfo(server=server.url, token="static")
+        vault, time = Vault({KEY: given}), Time()
 
-            async def log_in() -> None:
+        async def log_in() -> None:
+            await vault.wait_for_emptiness()
+            await slow.wait()
+            await vault.populate({KEY: replace(given)} if last else {})
+
+        login = asyncio.create_task(log_in())
+        transport = KopfTransport(vault, clock=time.clock, sleep=time.pause)
+        request = asyncio.create_task(transport.get(PODS, {}))
+        await until(lambda: not vault._ready)
+        request.cancel()
+        await asyncio.wait({request})
+        assert not vault.is_empty()
+        slow.set()
+        assert await transport.get(PODS, {}) == b"{}"
+        await login
+        await vault.close()
+
+
+async def test_refused_credentials_that_equal_dropped_ones_do_not_hide_others() -> None:
+    async with Server(lists=[answer(b"{}")] * 9) as server:
+        bad = kopf.ConnectionInfo(server=server.url, token="bad", priority=1)
+        tokens = iter(f"good-{number}" for number in range(9))
+
+        def another() -> kopf.ConnectionInfo:
+            server.token = next(tokens)
+            return kopf.ConnectionInfo(server=server.url, token=server.token)
+
+        vault, time = Vault({"bad": bad, "good": another()}), Time()
+
+        async def log_in() -> None:
+            while True:
                 await vault.wait_for_emptiness()
-                await slow.wait()
-                await vault.populate({KEY: replace(given)} if last else {})
+                await vault.populate({"bad": replace(bad), "good": another()})
 
-            login = asyncio.create_task(log_in())
-            transport = KopfTransport(vault, clock=time.clock, sleep=time.pause)
-            request = asyncio.create_task(transport.get(PODS, {}))
-            await until(lambda: not vault._ready)
-            request.cancel()
-            await asyncio.wait({request})
-            assert not vault.is_empty()
-            slow.set()
-            assert await transport.get(PODS, {}) == b"{}"
-            await login
-            await vault.close()
-
-    run(main())
-
-
-def test_refused_credentials_that_equal_dropped_ones_do_not_hide_others() -> None:
-    async def main() -> None:
-        async with Server(lists=[answer(b"{}")] * 9) as server:
-            bad = kopf.ConnectionInfo(server=server.url, token="bad", priority=1)
-            tokens = iter(f"good-{number}" for number in range(9))
-
-            def another() -> kopf.ConnectionInfo:
-                server.token = next(tokens)
-                return kopf.ConnectionInfo(server=server.url, token=server.token)
-
-            vault, time = Vault({"bad": bad, "good": another()}), Time()
-
-            async def log_in() -> None:
-                while True:
-                    await vault.wait_for_emptiness()
-                    await vault.populate({"bad": replace(bad), "good": another()})
-
-            login = asyncio.create_task(log_in())
-            transport = KopfTransport(vault, clock=time.clock, sleep=time.pause)
-            for _ in range(3):
-                assert [*await asyncio.gather(transport.get(PODS, {}), return_exceptions=True)] == [b"{}"]
-                server.token = (
-                    "another"  # What is good expires, and the next login gives the bad ones as well.
-                )
-                time.now += 20
-            assert [headers["authorization"] for headers in server.headers].count("Bearer bad") == TRIES + 2
-            login.cancel()
-            await asyncio.wait({login})
-            await vault.close()
-
-    run(main())
-
-
-def test_credentials_of_another_login_handler_replace_refused_ones() -> None:
-    async def main() -> None:
-        async with Server(lists=[*[NO] * TRIES, answer(b"{}")]) as server:
-            vault = Vault({"one": kopf.ConnectionInfo(server=server.url, token="old", priority=1)})
-
-            async def log_in() -> None:
-                await vault.wait_for_emptiness()
-                await vault.populate({"other": kopf.ConnectionInfo(server=server.url, token="new")})
-
-            login = asyncio.create_task(log_in())
-            assert await KopfTransport(vault, sleep=Time().pause).get(PODS, {}) == b"{}"
-            assert [key async for key, _ in vault] == ["other"]
-            await login
-            await vault.close()
-
-    run(main())
-
-
-def test_an_outage_after_a_long_time_leads_to_logins_as_soon_as_the_first_one() -> None:
-    async def main() -> None:
-        async with (
-            Server(lists=[answer(b"{}")] * 999) as server,
-            operator_with(server) as (transport, time, logins),
-        ):
-            for _ in range(3):
-                server.token = "another"
-                await fails(transport)
-                before = len(logins)
-                time.now += SOONEST
-                await fails(transport)
-                assert len(logins) == before + 1
-                server.token = "static"
-                for _ in range(24):
-                    time.now += 3600
-                    assert await transport.get(PODS, {}) == b"{}"
-
-    run(main())
-
-
-def test_credentials_that_cannot_be_used_lead_to_a_login_at_once() -> None:
-    async def main() -> None:
-        async with (
-            Server(lists=[answer(b"{}")]) as server,
-            operator_with(server, lambda info: replace(info, ca_data=None), ca_data="no certificate") as (
-                transport,
-                time,
-                logins,
-            ),
-        ):
+        login = asyncio.create_task(log_in())
+        transport = KopfTransport(vault, clock=time.clock, sleep=time.pause)
+        for _ in range(3):
             assert [*await asyncio.gather(transport.get(PODS, {}), return_exceptions=True)] == [b"{}"]
-            assert (len(logins), time.now) == (1, 1000.0), "another try with the same credentials is needless"
-
-    run(main())
-
-
-def test_credentials_that_cannot_be_used_do_not_hide_others() -> None:
-    async def main() -> None:
-        async with Server(lists=[answer(b"{}")]) as server:
-            vault = Vault(
-                {
-                    "bad": kopf.ConnectionInfo(server=server.url, ca_path="/nowhere", priority=1),
-                    "good": kopf.ConnectionInfo(server=server.url),
-                }
-            )
-            assert [*await asyncio.gather(KopfTransport(vault).get(PODS, {}), return_exceptions=True)] == [
-                b"{}"
-            ]
-            await vault.close()
-
-    run(main())
+            server.token = "another"  # What is good expires, and the next login gives the bad ones as well.
+            time.now += 20
+        assert [headers["authorization"] for headers in server.headers].count("Bearer bad") == TRIES + 2
+        login.cancel()
+        await asyncio.wait({login})
+        await vault.close()
 
 
-def test_a_file_that_credentials_name_may_be_written_later(tmp_path: Path) -> None:
-    async def main() -> None:
-        file = tmp_path / "ca.crt"
-        async with (
-            Server(lists=[answer(b"{}")]) as server,
-            operator_with(server, ca_path=file) as (transport, _, logins),
-        ):
-            with pytest.raises(Unreachable, match="can't be used: FileNotFoundError"):
-                await transport.get(PODS, {})
-            authority(file)
-            assert await transport.get(PODS, {}) == b"{}"
-            assert len(logins) == 1
+async def test_credentials_of_another_login_handler_replace_refused_ones() -> None:
+    async with Server(lists=[*[NO] * TRIES, answer(b"{}")]) as server:
+        vault = Vault({"one": kopf.ConnectionInfo(server=server.url, token="old", priority=1)})
 
-    run(main())
+        async def log_in() -> None:
+            await vault.wait_for_emptiness()
+            await vault.populate({"other": kopf.ConnectionInfo(server=server.url, token="new")})
+
+        login = asyncio.create_task(log_in())
+        assert await KopfTransport(vault, sleep=Time().pause).get(PODS, {}) == b"{}"
+        assert [key async for key, _ in vault] == ["other"]
+        await login
+        await vault.close()
 
 
-def test_credentials_that_were_replaced_meanwhile_are_not_dropped() -> None:
-    async def main() -> None:
-        old, new = kopf.ConnectionInfo(server="https://old"), kopf.ConnectionInfo(server="https://new")
-        vault = Vault({KEY: new})
-        await Logins(vault, clock=Time().clock).drop(KEY, old)
-        assert vault.select()[1].info is new
+async def test_an_outage_after_a_long_time_leads_to_logins_as_soon_as_the_first_one() -> None:
+    async with (
+        Server(lists=[answer(b"{}")] * 999) as server,
+        operator_with(server) as (transport, time, logins),
+    ):
+        for _ in range(3):
+            server.token = "another"
+            await fails(transport)
+            before = len(logins)
+            time.now += SOONEST
+            await fails(transport)
+            assert len(logins) == before + 1
+            server.token = "static"
+            for _ in range(24):
+                time.now += 3600
+                assert await transport.get(PODS, {}) == b"{}"
 
-    run(main())
+
+async def test_credentials_that_cannot_be_used_lead_to_a_login_at_once() -> None:
+    async with (
+        Server(lists=[answer(b"{}")]) as server,
+        operator_with(server, lambda info: replace(info, ca_data=None), ca_data="no certificate") as (
+            transport,
+            time,
+            logins,
+        ),
+    ):
+        assert [*await asyncio.gather(transport.get(PODS, {}), return_exceptions=True)] == [b"{}"]
+        assert (len(logins), time.now) == (1, 1000.0), "another try with the same credentials is needless"
+
+
+async def test_credentials_that_cannot_be_used_do_not_hide_others() -> None:
+    async with Server(lists=[answer(b"{}")]) as server:
+        vault = Vault(
+            {
+                "bad": kopf.ConnectionInfo(server=server.url, ca_path="/nowhere", priority=1),
+                "good": kopf.ConnectionInfo(server=server.url),
+            }
+        )
+        assert [*await asyncio.gather(KopfTransport(vault).get(PODS, {}), return_exceptions=True)] == [b"{}"]
+        await vault.close()
+
+
+async def test_a_file_that_credentials_name_may_be_written_later(tmp_path: Path) -> None:
+    file = tmp_path / "ca.crt"
+    async with (
+        Server(lists=[answer(b"{}")]) as server,
+        operator_with(server, ca_path=file) as (transport, _, logins),
+    ):
+        with pytest.raises(Unreachable, match="can't be used: FileNotFoundError"):
+            await transport.get(PODS, {})
+        authority(file)
+        assert await transport.get(PODS, {}) == b"{}"
+        assert len(logins) == 1
+
+
+async def test_credentials_that_were_replaced_meanwhile_are_not_dropped() -> None:
+    old, new = kopf.ConnectionInfo(server="https://old"), kopf.ConnectionInfo(server="https://new")
+    vault = Vault({KEY: new})
+    await Logins(vault, clock=Time().clock).drop(KEY, old)
+    assert vault.select()[1].info is new
 
 
 # ---- In an operator.
@@ -409,121 +354,111 @@ def test_credentials_that_were_replaced_meanwhile_are_not_dropped() -> None:
 LISTED = listed("100", pod("a", version=90, app="web"))
 
 
-def test_a_cache_without_valid_credentials_is_unauthorized_and_follows_again_once_they_are_valid() -> None:
-    async def main() -> None:
-        valid = asyncio.Event()
-        async with Server(lists=[*[NO] * 40, held(valid, LISTED)], watches=[streamed()]) as server:
-            vault = Vault({KEY: kopf.ConnectionInfo(server=server.url, token="static")})
-            async with (
-                logging_in(vault, *[kopf.ConnectionInfo(server=server.url, token="static")] * 40),
-                operating(server, vault=vault) as environment,
-            ):
+async def test_a_cache_without_valid_credentials_is_unauthorized_and_follows_again_once_they_are_valid() -> (
+    None
+):
+    valid = asyncio.Event()
+    async with Server(lists=[*[NO] * 40, held(valid, LISTED)], watches=[streamed()]) as server:
+        vault = Vault({KEY: kopf.ConnectionInfo(server=server.url, token="static")})
+        async with (
+            logging_in(vault, *[kopf.ConnectionInfo(server=server.url, token="static")] * 40),
+            operating(server, vault=vault) as environment,
+        ):
+            await until(lambda: environment.informer.state.health is Health.UNAUTHORIZED)
+            with pytest.raises(Unauthorized) as caught:
+                environment.names()
+            assert (caught.value.code, caught.value.transient) == (401, False)
+            waits = len(environment.time.slept)
+            await until(lambda: len(environment.time.slept) >= waits + 3)
+            assert min(environment.time.slept[waits:]) >= 5, "there is no hurry"
+            valid.set()
+            await environment.synced()
+
+
+async def test_a_synced_cache_is_unauthorized_only_after_a_while() -> None:
+    over = asyncio.Event()
+    async with Server(lists=[LISTED], watches=[streamed(over, error(500)), *[NO] * 99]) as server:
+        vault = Vault({KEY: kopf.ConnectionInfo(server=server.url, token="static")})
+        async with (
+            logging_in(vault, *[kopf.ConnectionInfo(server=server.url, token="static")] * 40),
+            operating(server, vault=vault) as environment,
+        ):
+            await environment.synced()
+            began = environment.time.now
+            over.set()
+            await until(lambda: "does not accept the credentials" in environment.informer.state.message)
+            assert environment.informer.state.health in (Health.SYNCED, Health.STALE)
+            assert len(environment.names()) == 1
+            await until(lambda: environment.informer.state.health is Health.UNAUTHORIZED)
+            assert environment.time.now - began >= TOLERATED
+
+
+async def test_a_cache_without_any_credentials_is_unauthorized() -> None:
+    async with Server(lists=[LISTED]) as server:
+        vault = Vault({KEY: kopf.ConnectionInfo(server=server.url)})
+        async with logging_in(vault, *[None] * 99, kopf.ConnectionInfo(server=server.url, token="new")):
+            await vault.invalidate(KEY, vault.select()[1].info)
+            async with operating(server, vault=vault) as environment:
                 await until(lambda: environment.informer.state.health is Health.UNAUTHORIZED)
                 with pytest.raises(Unauthorized) as caught:
                     environment.names()
-                assert (caught.value.code, caught.value.transient) == (401, False)
-                waits = len(environment.time.slept)
-                await until(lambda: len(environment.time.slept) >= waits + 3)
-                assert min(environment.time.slept[waits:]) >= 5, "there is no hurry"
-                valid.set()
+                assert (caught.value.code, caught.value.transient) == (None, True)
+                with pytest.raises(Unauthorized):
+                    await environment.cache.fetch("pods", "a", namespace="shop")
                 await environment.synced()
-
-    run(main())
-
-
-def test_a_synced_cache_is_unauthorized_only_after_a_while() -> None:
-    async def main() -> None:
-        over = asyncio.Event()
-        async with Server(lists=[LISTED], watches=[streamed(over, error(500)), *[NO] * 99]) as server:
-            vault = Vault({KEY: kopf.ConnectionInfo(server=server.url, token="static")})
-            async with (
-                logging_in(vault, *[kopf.ConnectionInfo(server=server.url, token="static")] * 40),
-                operating(server, vault=vault) as environment,
-            ):
-                await environment.synced()
-                began = environment.time.now
-                over.set()
-                await until(lambda: "does not accept the credentials" in environment.informer.state.message)
-                assert environment.informer.state.health in (Health.SYNCED, Health.STALE)
-                assert len(environment.names()) == 1
-                await until(lambda: environment.informer.state.health is Health.UNAUTHORIZED)
-                assert environment.time.now - began >= TOLERATED
-
-    run(main())
-
-
-def test_a_cache_without_any_credentials_is_unauthorized() -> None:
-    async def main() -> None:
-        async with Server(lists=[LISTED]) as server:
-            vault = Vault({KEY: kopf.ConnectionInfo(server=server.url)})
-            async with logging_in(vault, *[None] * 99, kopf.ConnectionInfo(server=server.url, token="new")):
-                await vault.invalidate(KEY, vault.select()[1].info)
-                async with operating(server, vault=vault) as environment:
-                    await until(lambda: environment.informer.state.health is Health.UNAUTHORIZED)
-                    with pytest.raises(Unauthorized) as caught:
-                        environment.names()
-                    assert (caught.value.code, caught.value.transient) == (None, True)
-                    with pytest.raises(Unauthorized):
-                        await environment.cache.fetch("pods", "a", namespace="shop")
-                    await environment.synced()
-
-    run(main())
 
 
 @pytest.mark.parametrize("times", [1, TRIES])
-def test_an_operator_with_a_static_token_lives_on_after_401s_that_only_its_cache_receives(times: int) -> None:
-    async def main() -> None:
-        with EmbeddedCluster(tls=False).in_thread() as cluster:
-            registry, settings, stop = (
-                kopf.OperatorRegistry(),
-                declaring(**{"v1/secrets": "app=web"}),
-                asyncio.Event(),
+async def test_an_operator_with_a_static_token_lives_on_after_401s_that_only_its_cache_receives(
+    times: int,
+) -> None:
+    with EmbeddedCluster(tls=False).in_thread() as cluster:
+        registry, settings, stop = (
+            kopf.OperatorRegistry(),
+            declaring(**{"v1/secrets": "app=web"}),
+            asyncio.Event(),
+        )
+        logins: list[kopf.ConnectionInfo] = []
+
+        @kopf.on.login(registry=registry)
+        def log_in(**_: Any) -> kopf.ConnectionInfo:
+            logins.append(kopf.ConnectionInfo(server=cluster.url, token=cluster.token))
+            return logins[-1]
+
+        kopf.on.event("configmaps", registry=registry)(lambda **_: None)
+        cluster.faults.add(Refuse(401), verb="list", resource="secrets", times=times)
+        operator = asyncio.create_task(
+            kopf.operator(
+                registry=registry, settings=settings, clusterwide=True, standalone=True, stop_flag=stop
             )
-            logins: list[kopf.ConnectionInfo] = []
-
-            @kopf.on.login(registry=registry)
-            def log_in(**_: Any) -> kopf.ConnectionInfo:
-                logins.append(kopf.ConnectionInfo(server=cluster.url, token=cluster.token))
-                return logins[-1]
-
-            kopf.on.event("configmaps", registry=registry)(lambda **_: None)
-            cluster.faults.add(Refuse(401), verb="list", resource="secrets", times=times)
-            operator = asyncio.create_task(
-                kopf.operator(
-                    registry=registry, settings=settings, clusterwide=True, standalone=True, stop_flag=stop
-                )
-            )
-            cache = cache_of(settings)
-            await cache.wait_synced()
-            assert len(logins) == (1 if times < TRIES else 2)
-            assert cache.list_cached("secrets") == []
-            cluster.faults.add(Refuse(401), verb="get", resource="secrets", times=1)
-            assert await cache.fetch("secrets", "absent", namespace="default", default=None) is None
-            assert not operator.done()
-            stop.set()
-            await operator
-
-    run(main())
+        )
+        cache = cache_of(settings)
+        await cache.wait_synced()
+        assert len(logins) == (1 if times < TRIES else 2)
+        assert cache.list_cached("secrets") == []
+        cluster.faults.add(Refuse(401), verb="get", resource="secrets", times=1)
+        assert await cache.fetch("secrets", "absent", namespace="default", default=None) is None
+        assert not operator.done()
+        stop.set()
+        await operator
 
 
-def test_a_login_that_never_returns_is_a_failure_of_the_request(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_login_that_never_returns_is_a_failure_of_the_request(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Such as a plugin that hangs. The cache was `syncing`, and nothing was wrong with it."""
     monkeypatch.setattr(client_transport, "TIMEOUTS", 0.005)
-
-    async def main() -> None:
-        async with (
-            Server(lists=[NO] * 99) as server,
-            operating(
-                server,
-                vault=Vault({KEY: kopf.ConnectionInfo(server=server.url)}),
-                request_timeout=60,
-                sync_timeout=1,
-            ) as environment,
-        ):
-            # On a busy machine, the request may take too long before it is refused.
-            assert await reached(
-                lambda: "the operator's login takes too long" in environment.informer.state.message
-            )
-            await until(lambda: environment.informer.state.health is Health.STALLED)
-
-    run(main())
+    async with (
+        Server(lists=[NO] * 99) as server,
+        operating(
+            server,
+            vault=Vault({KEY: kopf.ConnectionInfo(server=server.url)}),
+            request_timeout=60,
+            sync_timeout=1,
+        ) as environment,
+    ):
+        # On a busy machine, the request may take too long before it is refused.
+        assert await reached(
+            lambda: "the operator's login takes too long" in environment.informer.state.message
+        )
+        await until(lambda: environment.informer.state.health is Health.STALLED)

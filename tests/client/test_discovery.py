@@ -413,12 +413,9 @@ def test_the_definition_of_another_kind_is_refused(other: Answer) -> None:
         resolved("wa", **{CRD: other})
 
 
-def test_a_caller_that_stops_waiting_for_an_answer_leaves_nothing_behind() -> None:
-    async def main() -> None:
-        async with Server() as server, connected(login(server)) as transport:
-            server.scripts = {"/api/v1": Script()}
-            with pytest.raises(TimeoutError):
-                async with asyncio.timeout(0.02):
-                    await resolve(transport, "pods")
-
-    run(main())
+async def test_a_caller_that_stops_waiting_for_an_answer_leaves_nothing_behind() -> None:
+    async with Server() as server, connected(login(server)) as transport:
+        server.scripts = {"/api/v1": Script()}
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.02):
+                await resolve(transport, "pods")

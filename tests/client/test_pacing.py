@@ -22,7 +22,7 @@ from kopf_selectcache.client.reading import (
     paced,
 )
 from tests.client.connections import connected, login
-from tests.faults.environment import run, until
+from tests.faults.environment import until
 from tests.faults.server import PODS, Part, Server, chunk, streamed
 
 EVENT = b'{"type":"ADDED"}\n'
@@ -63,92 +63,78 @@ class Delays:
         await self.done.wait()
 
 
-def test_events_of_a_busy_watch_stay_in_the_kernel_for_the_delay_and_are_read_together() -> None:
-    async def main() -> None:
-        gates = [asyncio.Event() for _ in range(3)]
-        later = [part for gate in gates for part in (gate, EVENT)]
-        delays = Delays()
-        async with (
-            answered(MANY, *later) as (response, open_),
-            aclosing(paced(response, delay=DELAY, clock=lambda: 1.0, sleep=delays.sleep)) as chunks,
-        ):
-            assert await anext(chunks) == MANY
-            following = asyncio.ensure_future(anext(chunks))
-            await delays.begun.wait()
-            try:
-                for number, gate in enumerate(gates, start=1):
-                    gate.set()
-                    came = number * len(chunk(EVENT))
-                    await until(lambda: unread(open_) >= came or response.content.total_bytes > len(MANY))  # noqa: B023  # It is awaited here.
-                    assert unread(open_) == came
-                assert not following.done()
-            finally:
-                delays.done.set()
-                together = await following
-            assert together == 3 * EVENT
-            assert delays.seconds == [DELAY]
-
-    run(main())
-
-
-def test_a_watch_with_few_events_is_never_delayed() -> None:
-    async def main() -> None:
-        times = iter(range(1, 100))
-        gates = [asyncio.Event() for _ in range(8)]
-        delays = Delays()
-        delays.done.set()
-        async with (
-            answered(*(part for gate in gates for part in (gate, 2 * EVENT))) as (response, _),
-            aclosing(
-                paced(
-                    response, delay=DELAY, clock=lambda: next(times) * RATE_WINDOW_SECONDS, sleep=delays.sleep
-                )
-            ) as chunks,
-        ):
-            for gate in gates:
+async def test_events_of_a_busy_watch_stay_in_the_kernel_for_the_delay_and_are_read_together() -> None:
+    gates = [asyncio.Event() for _ in range(3)]
+    later = [part for gate in gates for part in (gate, EVENT)]
+    delays = Delays()
+    async with (
+        answered(MANY, *later) as (response, open_),
+        aclosing(paced(response, delay=DELAY, clock=lambda: 1.0, sleep=delays.sleep)) as chunks,
+    ):
+        assert await anext(chunks) == MANY
+        following = asyncio.ensure_future(anext(chunks))
+        await delays.begun.wait()
+        try:
+            for number, gate in enumerate(gates, start=1):
                 gate.set()
-                assert await anext(chunks) == 2 * EVENT
-            assert delays.seconds == []
+                came = number * len(chunk(EVENT))
+                await until(lambda: unread(open_) >= came or response.content.total_bytes > len(MANY))  # noqa: B023  # It is awaited here.
+                assert unread(open_) == came
+            assert not following.done()
+        finally:
+            delays.done.set()
+            together = await following
+        assert together == 3 * EVENT
+        assert delays.seconds == [DELAY]
 
-    run(main())
 
-
-def test_without_a_delay_each_event_is_read_as_it_comes() -> None:
-    async def main() -> None:
-        gate = asyncio.Event()
-        delays = Delays()
-        async with (
-            answered(MANY, gate, EVENT) as (response, _),
-            aclosing(paced(response, delay=0.0, clock=lambda: 1.0, sleep=delays.sleep)) as chunks,
-        ):
-            assert await anext(chunks) == MANY
+async def test_a_watch_with_few_events_is_never_delayed() -> None:
+    times = iter(range(1, 100))
+    gates = [asyncio.Event() for _ in range(8)]
+    delays = Delays()
+    delays.done.set()
+    async with (
+        answered(*(part for gate in gates for part in (gate, 2 * EVENT))) as (response, _),
+        aclosing(
+            paced(response, delay=DELAY, clock=lambda: next(times) * RATE_WINDOW_SECONDS, sleep=delays.sleep)
+        ) as chunks,
+    ):
+        for gate in gates:
             gate.set()
-            assert await anext(chunks) == EVENT
-            assert delays.seconds == []
+            assert await anext(chunks) == 2 * EVENT
+        assert delays.seconds == []
 
-    run(main())
+
+async def test_without_a_delay_each_event_is_read_as_it_comes() -> None:
+    gate = asyncio.Event()
+    delays = Delays()
+    async with (
+        answered(MANY, gate, EVENT) as (response, _),
+        aclosing(paced(response, delay=0.0, clock=lambda: 1.0, sleep=delays.sleep)) as chunks,
+    ):
+        assert await anext(chunks) == MANY
+        gate.set()
+        assert await anext(chunks) == EVENT
+        assert delays.seconds == []
 
 
 @pytest.mark.parametrize("system", [("Darwin", "23.4.0"), ("Linux", "4.14.336"), ("Linux", "unknown")])
-def test_a_watch_is_not_delayed_whose_reader_might_not_be_woken(system: tuple[str, str]) -> None:
-    async def main() -> None:
-        gate, delays = asyncio.Event(), Delays()
-        async with (
-            Server(watches=[streamed(MANY, gate, EVENT)]) as server,
-            connected(
-                login(server), batch_delay=DELAY, clock=lambda: 1.0, sleep=delays.sleep, system=system
-            ) as transport,
-            transport.watch(PODS, {"watch": "true"}) as chunks,
-        ):
-            following = aiter(chunks)
-            assert await anext(following) == MANY
-            gate.set()
-            later = asyncio.ensure_future(anext(following))
-            await until(lambda: later.done() or delays.seconds)
-            delays.done.set()
-            assert (await later, delays.seconds) == (EVENT, [])
-
-    run(main())
+async def test_a_watch_is_not_delayed_whose_reader_might_not_be_woken(system: tuple[str, str]) -> None:
+    gate, delays = asyncio.Event(), Delays()
+    async with (
+        Server(watches=[streamed(MANY, gate, EVENT)]) as server,
+        connected(
+            login(server), batch_delay=DELAY, clock=lambda: 1.0, sleep=delays.sleep, system=system
+        ) as transport,
+        transport.watch(PODS, {"watch": "true"}) as chunks,
+    ):
+        following = aiter(chunks)
+        assert await anext(following) == MANY
+        gate.set()
+        later = asyncio.ensure_future(anext(following))
+        await until(lambda: later.done() or delays.seconds)
+        delays.done.set()
+        assert (await later, delays.seconds) == (EVENT, [])
 
 
 def test_a_server_that_sends_faster_than_its_events_are_read_is_not_slowed_down() -> None:
@@ -156,41 +142,34 @@ def test_a_server_that_sends_faster_than_its_events_are_read_is_not_slowed_down(
     assert not WatchPace().is_busy(b" " * LARGE_CHUNK_BYTES + MANY, 1.0)
 
 
-def test_the_delay_changes_one_option_of_the_socket_and_its_end_restores_that() -> None:
+async def test_the_delay_changes_one_option_of_the_socket_and_its_end_restores_that() -> None:
     """A watch may be ended meanwhile. The kernel must not enlarge its buffer for good."""
-
-    async def main() -> None:
-        delays = Delays()
-        async with (
-            answered(MANY) as (response, open_),
-            aclosing(paced(response, delay=DELAY, clock=lambda: 1.0, sleep=delays.sleep)) as chunks,
-        ):
-            await anext(chunks)
-            before = open_.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
-            following = asyncio.ensure_future(anext(chunks))
-            await delays.begun.wait()
-            assert open_.getsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT) > len(MANY)
-            assert open_.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) == before
-            following.cancel()
-            await asyncio.wait([following])
-            assert open_.getsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT) == 1
-
-    run(main())
+    delays = Delays()
+    async with (
+        answered(MANY) as (response, open_),
+        aclosing(paced(response, delay=DELAY, clock=lambda: 1.0, sleep=delays.sleep)) as chunks,
+    ):
+        await anext(chunks)
+        before = open_.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
+        following = asyncio.ensure_future(anext(chunks))
+        await delays.begun.wait()
+        assert open_.getsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT) > len(MANY)
+        assert open_.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) == before
+        following.cancel()
+        await asyncio.wait([following])
+        assert open_.getsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT) == 1
 
 
-def test_a_transport_has_the_delay_of_the_settings() -> None:
-    async def main() -> None:
-        delays = Delays()
-        async with (
-            Server(watches=[streamed(MANY)]) as server,
-            connected(login(server), batch_delay=DELAY, clock=lambda: 1.0, sleep=delays.sleep) as transport,
-            transport.watch(PODS, {"watch": "true"}) as chunks,
-        ):
-            assert await anext(aiter(chunks)) == MANY
-            following = asyncio.ensure_future(anext(aiter(chunks)))
-            await delays.begun.wait()
-            assert delays.seconds == [DELAY]
-            following.cancel()
-            await asyncio.wait([following])
-
-    run(main())
+async def test_a_transport_has_the_delay_of_the_settings() -> None:
+    delays = Delays()
+    async with (
+        Server(watches=[streamed(MANY)]) as server,
+        connected(login(server), batch_delay=DELAY, clock=lambda: 1.0, sleep=delays.sleep) as transport,
+        transport.watch(PODS, {"watch": "true"}) as chunks,
+    ):
+        assert await anext(aiter(chunks)) == MANY
+        following = asyncio.ensure_future(anext(aiter(chunks)))
+        await delays.begun.wait()
+        assert delays.seconds == [DELAY]
+        following.cancel()
+        await asyncio.wait([following])

@@ -16,7 +16,7 @@ from kopf_selectcache.client.transport import KopfTransport, _OneShot
 from kopf_selectcache.core.errors import TooLarge
 from kopf_selectcache.core.protocol.messages import FieldCause
 from tests.client.connections import connected, login
-from tests.faults.environment import Time, hurry, run, until
+from tests.faults.environment import Time, hurry, until
 from tests.faults.server import PODS, SILENCE, Answer, Server, Then, answer, refused, status
 from tests.rows import each_row
 
@@ -26,54 +26,44 @@ MERGE = "application/merge-patch+json"
 
 
 @each_row("method", METHODS)
-def test_a_write_is_sent_with_its_body_its_type_and_the_operators_credentials(method: str) -> None:
-    async def main() -> None:
-        async with (
-            Server(lists=[answer(b'{"b":2}', code=201)]) as server,
-            connected(login(server, token="secret")) as transport,
-        ):
-            assert await transport.send(method, PODS, {"dryRun": "All"}, BODY, MERGE) == b'{"b":2}'
-            assert server.requests == [(method, PODS, BODY)]
-            assert server.pods.listed == [{"dryRun": "All"}]
-            (headers,) = server.headers
-            assert headers["authorization"] == "Bearer secret"
-            assert headers["content-type"] == MERGE
-            assert headers["user-agent"] == "kopf-selectcache"
-
-    run(main())
+async def test_a_write_is_sent_with_its_body_its_type_and_the_operators_credentials(method: str) -> None:
+    async with (
+        Server(lists=[answer(b'{"b":2}', code=201)]) as server,
+        connected(login(server, token="secret")) as transport,
+    ):
+        assert await transport.send(method, PODS, {"dryRun": "All"}, BODY, MERGE) == b'{"b":2}'
+        assert server.requests == [(method, PODS, BODY)]
+        assert server.pods.listed == [{"dryRun": "All"}]
+        (headers,) = server.headers
+        assert headers["authorization"] == "Bearer secret"
+        assert headers["content-type"] == MERGE
+        assert headers["user-agent"] == "kopf-selectcache"
 
 
-def test_a_deletion_may_be_accepted_and_a_read_may_not() -> None:
-    async def main() -> None:
-        async with (
-            Server(lists=[answer(b"{}", code=202)] * 2) as server,
-            connected(login(server)) as transport,
-        ):
-            assert await transport.send("DELETE", PODS, {}, BODY) == b"{}"
-            with pytest.raises(Refused):
-                await transport.get(PODS, {})
-
-    run(main())
+async def test_a_deletion_may_be_accepted_and_a_read_may_not() -> None:
+    async with (
+        Server(lists=[answer(b"{}", code=202)] * 2) as server,
+        connected(login(server)) as transport,
+    ):
+        assert await transport.send("DELETE", PODS, {}, BODY) == b"{}"
+        with pytest.raises(Refused):
+            await transport.get(PODS, {})
 
 
-def test_a_refusal_has_the_causes_field_by_field() -> None:
+async def test_a_refusal_has_the_causes_field_by_field() -> None:
     causes = [{"field": "spec.x", "reason": "FieldValueInvalid", "message": "too\nlong"}]
-
-    async def main() -> None:
-        said = status(422, "Invalid", details={"causes": causes})
-        odd = status(422, "Invalid", details={"causes": {"field": 5}})
-        async with (
-            Server(lists=[answer(said, code=422), answer(odd, code=422)]) as server,
-            connected(login(server)) as transport,
-        ):
-            with pytest.raises(Refused) as first:
-                await transport.send("POST", PODS, {}, BODY)
-            assert first.value.refusal.causes == (FieldCause("spec.x", "FieldValueInvalid", "too long"),)
-            with pytest.raises(Refused) as second:
-                await transport.send("POST", PODS, {}, BODY)
-            assert (second.value.refusal.reason, second.value.refusal.causes) == ("Invalid", ())
-
-    run(main())
+    said = status(422, "Invalid", details={"causes": causes})
+    odd = status(422, "Invalid", details={"causes": {"field": 5}})
+    async with (
+        Server(lists=[answer(said, code=422), answer(odd, code=422)]) as server,
+        connected(login(server)) as transport,
+    ):
+        with pytest.raises(Refused) as first:
+            await transport.send("POST", PODS, {}, BODY)
+        assert first.value.refusal.causes == (FieldCause("spec.x", "FieldValueInvalid", "too long"),)
+        with pytest.raises(Refused) as second:
+            await transport.send("POST", PODS, {}, BODY)
+        assert (second.value.refusal.reason, second.value.refusal.causes) == ("Invalid", ())
 
 
 # ---- Not repeated.
@@ -82,85 +72,69 @@ def test_a_refusal_has_the_causes_field_by_field() -> None:
 @each_row("own", [False, True])
 @each_row("then", [Then.CLOSE, Then.RESET])
 @each_row("method", METHODS)
-def test_a_write_whose_reused_connection_breaks_is_not_repeated(
+async def test_a_write_whose_reused_connection_breaks_is_not_repeated(
     method: str, then: Then, *, own: bool
 ) -> None:
     """aiohttp repeats PUT and DELETE by itself: the server may have executed the first request. So does a
     session that a login handler gives.
     """
-
-    async def main() -> None:
-        broken = Answer((), then)
-        async with (
-            Server(lists=[answer(b"{}"), broken, answer(b"{}")]) as server,
-            aiohttp.ClientSession() as session,
-            connected(
-                AiohttpSession(aiohttp_session=session, server=server.url) if own else login(server)
-            ) as transport,
-        ):
-            await transport.get(PODS, {})  # The connection stays open for the write.
-            with pytest.raises(Unreachable) as raised:
-                await transport.send(method, PODS, {}, BODY)
-            assert raised.value.may_have_arrived
-            assert [each[0] for each in server.requests] == ["GET", method]
-            assert len(server.requests) == 2
-
-    run(main())
+    broken = Answer((), then)
+    async with (
+        Server(lists=[answer(b"{}"), broken, answer(b"{}")]) as server,
+        aiohttp.ClientSession() as session,
+        connected(
+            AiohttpSession(aiohttp_session=session, server=server.url) if own else login(server)
+        ) as transport,
+    ):
+        await transport.get(PODS, {})  # The connection stays open for the write.
+        with pytest.raises(Unreachable) as raised:
+            await transport.send(method, PODS, {}, BODY)
+        assert raised.value.may_have_arrived
+        assert [each[0] for each in server.requests] == ["GET", method]
+        assert len(server.requests) == 2
 
 
-def test_a_body_is_written_once() -> None:
+async def test_a_body_is_written_once() -> None:
     written = []
 
     class Writer:
         async def write(self, data: bytes) -> None:
             written.append(data)
 
-    async def main() -> None:
-        body = _OneShot(BODY)
-        assert (body.size, body.decode()) == (len(BODY), BODY.decode())
+    body = _OneShot(BODY)
+    assert (body.size, body.decode()) == (len(BODY), BODY.decode())
+    await body.write(Writer())  # type: ignore[arg-type]
+    with pytest.raises(aiohttp.ClientConnectionError):
         await body.write(Writer())  # type: ignore[arg-type]
-        with pytest.raises(aiohttp.ClientConnectionError):
-            await body.write(Writer())  # type: ignore[arg-type]
-        assert written == [BODY]
-
-    run(main())
+    assert written == [BODY]
 
 
-def test_a_write_that_the_server_does_not_accept_the_credentials_of_is_sent_again() -> None:
-    async def main() -> None:
-        time = Time()
-        async with (
-            Server(lists=[refused(401), answer(b"{}")]) as server,
-            connected(login(server), clock=time.clock, sleep=time.pause) as transport,
-        ):
-            assert await transport.send("POST", PODS, {}, BODY) == b"{}"
-            assert server.requests == [("POST", PODS, BODY)] * 2
-
-    run(main())
+async def test_a_write_that_the_server_does_not_accept_the_credentials_of_is_sent_again() -> None:
+    time = Time()
+    async with (
+        Server(lists=[refused(401), answer(b"{}")]) as server,
+        connected(login(server), clock=time.clock, sleep=time.pause) as transport,
+    ):
+        assert await transport.send("POST", PODS, {}, BODY) == b"{}"
+        assert server.requests == [("POST", PODS, BODY)] * 2
 
 
-def test_redirects_of_writes_are_not_followed() -> None:
-    async def main() -> None:
-        elsewhere = answer(b"{}", code=307, headers={"Location": "/elsewhere"})
-        async with Server(lists=[elsewhere]) as server, connected(login(server)) as transport:
-            with pytest.raises(Refused) as raised:
-                await transport.send("POST", PODS, {}, BODY)
-            assert raised.value.refusal.code == 307
-            assert len(server.requests) == 1
-
-    run(main())
+async def test_redirects_of_writes_are_not_followed() -> None:
+    elsewhere = answer(b"{}", code=307, headers={"Location": "/elsewhere"})
+    async with Server(lists=[elsewhere]) as server, connected(login(server)) as transport:
+        with pytest.raises(Refused) as raised:
+            await transport.send("POST", PODS, {}, BODY)
+        assert raised.value.refusal.code == 307
+        assert len(server.requests) == 1
 
 
-def test_an_answer_to_a_write_has_a_limit() -> None:
-    async def main() -> None:
-        async with (
-            Server(lists=[answer(b"x" * 2_000)]) as server,
-            connected(login(server), max_bytes=1_000) as transport,
-        ):
-            with pytest.raises(TooLarge):
-                await transport.send("POST", PODS, {}, BODY)
-
-    run(main())
+async def test_an_answer_to_a_write_has_a_limit() -> None:
+    async with (
+        Server(lists=[answer(b"x" * 2_000)]) as server,
+        connected(login(server), max_bytes=1_000) as transport,
+    ):
+        with pytest.raises(TooLarge):
+            await transport.send("POST", PODS, {}, BODY)
 
 
 # ---- Whether a write may have arrived.
@@ -182,14 +156,11 @@ ELSEWHERE: dict[str, Callable[[], KubeContext]] = {
 
 
 @pytest.mark.parametrize("why", ELSEWHERE)
-def test_a_write_that_was_never_sent_has_not_arrived(why: str) -> None:
-    async def main() -> None:
-        async with connected(ELSEWHERE[why]()) as transport:
-            with pytest.raises(Unreachable) as raised:
-                await transport.send("POST", PODS, {}, BODY)
-            assert not raised.value.may_have_arrived
-
-    run(main())
+async def test_a_write_that_was_never_sent_has_not_arrived(why: str) -> None:
+    async with connected(ELSEWHERE[why]()) as transport:
+        with pytest.raises(Unreachable) as raised:
+            await transport.send("POST", PODS, {}, BODY)
+        assert not raised.value.may_have_arrived
 
 
 def test_a_write_without_safe_connection_has_not_arrived() -> None:
@@ -219,25 +190,22 @@ def test_a_write_in_a_closed_session_has_not_arrived() -> None:
     hurry(main())
 
 
-def test_a_write_without_credentials_has_not_arrived() -> None:
-    async def main() -> None:
-        async with Server(lists=[refused(401)] * 9) as server:
-            time = Time()
-            vault = Vault()
-            transport = KopfTransport(vault, clock=time.clock, sleep=time.pause)
+async def test_a_write_without_credentials_has_not_arrived() -> None:
+    async with Server(lists=[refused(401)] * 9) as server:
+        time = Time()
+        vault = Vault()
+        transport = KopfTransport(vault, clock=time.clock, sleep=time.pause)
 
-            async def never() -> None:
-                await vault.populate({})
+        async def never() -> None:
+            await vault.populate({})
 
-            login = asyncio.create_task(never())
-            with pytest.raises(NoCredentials) as raised:
-                await transport.send("POST", PODS, {}, BODY)
-            assert not raised.value.may_have_arrived
-            assert not server.requests
-            await login
-            await vault.close()
-
-    run(main())
+        login = asyncio.create_task(never())
+        with pytest.raises(NoCredentials) as raised:
+            await transport.send("POST", PODS, {}, BODY)
+        assert not raised.value.may_have_arrived
+        assert not server.requests
+        await login
+        await vault.close()
 
 
 @each_row(

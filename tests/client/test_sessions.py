@@ -17,7 +17,7 @@ from kopf._cogs.structs.credentials import AiohttpSession, KubeContext, Vault
 from kopf_selectcache.client.reading import Refused, Unreachable
 from kopf_selectcache.client.transport import TRIES, KopfTransport
 from tests.client.connections import ask, connected, login
-from tests.faults.environment import Time, run, until
+from tests.faults.environment import Time, until
 from tests.faults.server import PODS, Server, answer, streamed
 from tests.faults.test_rights import logging_in
 from tests.rows import each_row
@@ -28,98 +28,78 @@ CANARY = b"canary-7f3a"
 # ---- Credentials.
 
 
-def test_credentials_that_are_not_accepted_are_dropped_and_the_request_goes_on_with_new_ones() -> None:
-    async def main() -> None:
-        async with Server(lists=[answer(b"{}")]) as server:
-            server.token = "new"
-            old, new = login(server, token="old"), login(server, token="new")
-            vault = Vault({"login": old})
-            async with logging_in(vault, new):
-                assert await KopfTransport(vault, sleep=Time().pause).get(PODS, {}) == b"{}"
-            assert [headers["authorization"] for headers in server.headers] == [
-                *["Bearer old"] * TRIES,
-                "Bearer new",
-            ]
-            assert vault.select()[1].info is new
-            await vault.close()
-
-    run(main())
+async def test_credentials_that_are_not_accepted_are_dropped_and_the_request_goes_on_with_new_ones() -> None:
+    async with Server(lists=[answer(b"{}")]) as server:
+        server.token = "new"
+        old, new = login(server, token="old"), login(server, token="new")
+        vault = Vault({"login": old})
+        async with logging_in(vault, new):
+            assert await KopfTransport(vault, sleep=Time().pause).get(PODS, {}) == b"{}"
+        assert [headers["authorization"] for headers in server.headers] == [
+            *["Bearer old"] * TRIES,
+            "Bearer new",
+        ]
+        assert vault.select()[1].info is new
+        await vault.close()
 
 
-def test_where_no_login_gives_other_credentials_the_refused_ones_are_tried_again() -> None:
-    async def main() -> None:
-        async with Server() as server:
-            server.token = "none has it"
-            vault = Vault({"login": login(server, token="old")})
-            async with logging_in(vault, None):
-                transport = KopfTransport(vault, sleep=Time().pause)
-                for tries in (TRIES + 1, TRIES + 2):
-                    with pytest.raises(Refused) as caught:
-                        await transport.get(PODS, {})
-                    assert (caught.value.refusal.code, len(server.headers)) == (401, tries)
-                assert [info.server async for _, info in vault] == [server.url], (
-                    "Kopf does not end for want of credentials"
-                )
-            await vault.close()
-
-    run(main())
+async def test_where_no_login_gives_other_credentials_the_refused_ones_are_tried_again() -> None:
+    async with Server() as server:
+        server.token = "none has it"
+        vault = Vault({"login": login(server, token="old")})
+        async with logging_in(vault, None):
+            transport = KopfTransport(vault, sleep=Time().pause)
+            for tries in (TRIES + 1, TRIES + 2):
+                with pytest.raises(Refused) as caught:
+                    await transport.get(PODS, {})
+                assert (caught.value.refusal.code, len(server.headers)) == (401, tries)
+            assert [info.server async for _, info in vault] == [server.url], (
+                "Kopf does not end for want of credentials"
+            )
+        await vault.close()
 
 
-def test_credentials_of_an_unknown_type_are_named() -> None:
+async def test_credentials_of_an_unknown_type_are_named() -> None:
     @dataclass(frozen=True)
     class Exotic(KubeContext):
         pass
 
-    async def main() -> None:
-        vault = Vault({"login": Exotic(server="http://127.0.0.1:9")})
-        async with logging_in(vault, None):
-            with pytest.raises(Unreachable, match="unknown type, Exotic"):
-                await KopfTransport(vault).get(PODS, {})
-
-    run(main())
+    vault = Vault({"login": Exotic(server="http://127.0.0.1:9")})
+    async with logging_in(vault, None):
+        with pytest.raises(Unreachable, match="unknown type, Exotic"):
+            await KopfTransport(vault).get(PODS, {})
 
 
-def test_a_session_of_the_user_is_used_and_not_closed() -> None:
-    async def main() -> None:
-        async with (
-            Server(lists=[answer(b"{}")]) as server,
-            aiohttp.ClientSession(headers={"X-Mine": "yes"}) as session,
-        ):
-            async with connected(
-                AiohttpSession(aiohttp_session=session, server=server.url + "/")
-            ) as transport:
-                assert await transport.get(PODS, {}) == b"{}"
-                assert server.headers[0]["x-mine"] == "yes"
-            assert not session.closed
-
-    run(main())
+async def test_a_session_of_the_user_is_used_and_not_closed() -> None:
+    async with (
+        Server(lists=[answer(b"{}")]) as server,
+        aiohttp.ClientSession(headers={"X-Mine": "yes"}) as session,
+    ):
+        async with connected(AiohttpSession(aiohttp_session=session, server=server.url + "/")) as transport:
+            assert await transport.get(PODS, {}) == b"{}"
+            assert server.headers[0]["x-mine"] == "yes"
+        assert not session.closed
 
 
-def test_a_session_that_the_user_has_closed_costs_a_login() -> None:
-    async def main() -> None:
-        async with Server(lists=[answer(b"{}")]) as server, aiohttp.ClientSession() as session:
-            vault = Vault({"login": AiohttpSession(aiohttp_session=session, server=server.url)})
-            await session.close()
-            async with logging_in(vault, login(server)):
-                time = Time()
-                assert await KopfTransport(vault, sleep=time.pause).get(PODS, {}) == b"{}"
-                assert time.now == Time().now, "another try in the closed session is needless"
-            await vault.close()
-
-    run(main())
+async def test_a_session_that_the_user_has_closed_costs_a_login() -> None:
+    async with Server(lists=[answer(b"{}")]) as server, aiohttp.ClientSession() as session:
+        vault = Vault({"login": AiohttpSession(aiohttp_session=session, server=server.url)})
+        await session.close()
+        async with logging_in(vault, login(server)):
+            time = Time()
+            assert await KopfTransport(vault, sleep=time.pause).get(PODS, {}) == b"{}"
+            assert time.now == Time().now, "another try in the closed session is needless"
+        await vault.close()
 
 
-def test_a_session_that_is_closed_and_no_login_replaces_is_unreachable() -> None:
-    async def main() -> None:
-        async with Server() as server, aiohttp.ClientSession() as session:
-            vault = Vault({"login": AiohttpSession(aiohttp_session=session, server=server.url)})
-            await session.close()
-            async with logging_in(vault, None, None):
-                for verb in ("get", "watch"):
-                    with pytest.raises(Unreachable, match="the session of the login was closed"):
-                        await ask(KopfTransport(vault, sleep=Time().pause), verb)
-
-    run(main())
+async def test_a_session_that_is_closed_and_no_login_replaces_is_unreachable() -> None:
+    async with Server() as server, aiohttp.ClientSession() as session:
+        vault = Vault({"login": AiohttpSession(aiohttp_session=session, server=server.url)})
+        await session.close()
+        async with logging_in(vault, None, None):
+            for verb in ("get", "watch"):
+                with pytest.raises(Unreachable, match="the session of the login was closed"):
+                    await ask(KopfTransport(vault, sleep=Time().pause), verb)
 
 
 UNUSABLE: dict[str, dict[str, Any]] = {
@@ -131,71 +111,58 @@ UNUSABLE: dict[str, dict[str, Any]] = {
 
 @each_row("verb", ["get", "watch"])
 @each_row("unusable", UNUSABLE)
-def test_credentials_that_cannot_be_used_are_reported_without_being_quoted(unusable: str, verb: str) -> None:
-    async def main() -> None:
-        async with Server() as server:
-            vault = Vault({"login": login(server, **UNUSABLE[unusable])})
-            transport = KopfTransport(vault)
-            async with logging_in(vault, None):
-                for _ in range(2):
-                    with pytest.raises(
-                        Unreachable, match=r"the credentials of the login can't be used: [A-Z][A-Za-z]+$"
-                    ) as caught:
-                        await ask(transport, verb)
-                    assert caught.value.__cause__ is None
-                    assert caught.value.__context__ is None, "nor in a traceback"
+async def test_credentials_that_cannot_be_used_are_reported_without_being_quoted(
+    unusable: str, verb: str
+) -> None:
+    async with Server() as server:
+        vault = Vault({"login": login(server, **UNUSABLE[unusable])})
+        transport = KopfTransport(vault)
+        async with logging_in(vault, None):
+            for _ in range(2):
+                with pytest.raises(
+                    Unreachable, match=r"the credentials of the login can't be used: [A-Z][A-Za-z]+$"
+                ) as caught:
+                    await ask(transport, verb)
+                assert caught.value.__cause__ is None
+                assert caught.value.__context__ is None, "nor in a traceback"
 
-    run(main())
+
+async def test_a_token_that_no_header_can_have_is_unreachable_and_not_quoted() -> None:
+    async with Server() as server, connected(login(server, token="canary\nX-Evil: yes")) as transport:
+        with pytest.raises(Unreachable, match=r"^the request can't be sent \(ValueError\)$"):
+            await transport.get(PODS, {})
+        assert server.headers == []
 
 
-def test_a_token_that_no_header_can_have_is_unreachable_and_not_quoted() -> None:
-    async def main() -> None:
-        async with Server() as server, connected(login(server, token="canary\nX-Evil: yes")) as transport:
-            with pytest.raises(Unreachable, match=r"^the request can't be sent \(ValueError\)$"):
+async def test_a_proxy_that_refuses_is_reported_without_its_password() -> None:
+    async with Server(lists=[]) as proxy:
+        given = kopf.ConnectionInfo(
+            server="https://kubernetes.invalid", proxy_url=proxy.url.replace("//", "//user:canary@")
+        )
+        async with connected(given) as transport:
+            with pytest.raises(Unreachable) as caught:
                 await transport.get(PODS, {})
-            assert server.headers == []
-
-    run(main())
+            assert str(caught.value) == "the proxy refuses (ClientHttpProxyError)"
 
 
-def test_a_proxy_that_refuses_is_reported_without_its_password() -> None:
-    async def main() -> None:
-        async with Server(lists=[]) as proxy:
-            given = kopf.ConnectionInfo(
-                server="https://kubernetes.invalid", proxy_url=proxy.url.replace("//", "//user:canary@")
-            )
-            async with connected(given) as transport:
-                with pytest.raises(Unreachable) as caught:
-                    await transport.get(PODS, {})
-                assert str(caught.value) == "the proxy refuses (ClientHttpProxyError)"
-
-    run(main())
+async def test_one_session_serves_all_requests_and_is_closed_with_the_vault() -> None:
+    async with Server(lists=[answer(b"{}")] * 3) as server:
+        async with connected(login(server)) as transport:
+            for _ in range(3):
+                await transport.get(PODS, {})
+            assert server.open == 1
+        await until(lambda: server.open == 0)
 
 
-def test_one_session_serves_all_requests_and_is_closed_with_the_vault() -> None:
-    async def main() -> None:
-        async with Server(lists=[answer(b"{}")] * 3) as server:
-            async with connected(login(server)) as transport:
-                for _ in range(3):
-                    await transport.get(PODS, {})
-                assert server.open == 1
-            await until(lambda: server.open == 0)
-
-    run(main())
-
-
-def test_a_session_is_not_closed_under_a_request_but_after_it() -> None:
-    async def main() -> None:
-        gate = asyncio.Event()
-        async with Server(watches=[streamed(gate, b"late")]) as server:
-            vault = Vault({"login": login(server)})
-            async with KopfTransport(vault).watch(PODS, {"watch": "true"}) as chunks:
-                await vault.close()
-                gate.set()
-                assert await anext(chunks) == b"late"
-            await until(lambda: server.open == 0)
-
-    run(main())
+async def test_a_session_is_not_closed_under_a_request_but_after_it() -> None:
+    gate = asyncio.Event()
+    async with Server(watches=[streamed(gate, b"late")]) as server:
+        vault = Vault({"login": login(server)})
+        async with KopfTransport(vault).watch(PODS, {"watch": "true"}) as chunks:
+            await vault.close()
+            gate.set()
+            assert await anext(chunks) == b"late"
+        await until(lambda: server.open == 0)
 
 
 # ---- On the way.
@@ -207,40 +174,31 @@ def authority(host: str = "127.0.0.1") -> tuple[trustme.CA, ssl.SSLContext]:
     return ca, context
 
 
-def test_the_server_is_known_by_the_authority_of_the_credentials() -> None:
-    async def main() -> None:
-        ca, context = authority()
-        trusted = base64.b64encode(ca.cert_pem.bytes()).decode()
-        async with (
-            Server(lists=[answer(b"{}")], tls=context) as server,
-            connected(login(server, ca_data=trusted)) as transport,
-        ):
+async def test_the_server_is_known_by_the_authority_of_the_credentials() -> None:
+    ca, context = authority()
+    trusted = base64.b64encode(ca.cert_pem.bytes()).decode()
+    async with (
+        Server(lists=[answer(b"{}")], tls=context) as server,
+        connected(login(server, ca_data=trusted)) as transport,
+    ):
+        assert await transport.get(PODS, {}) == b"{}"
+
+
+async def test_a_server_that_no_known_authority_speaks_for_gets_no_request() -> None:
+    _, context = authority()
+    stranger = base64.b64encode(trustme.CA().cert_pem.bytes()).decode()
+    async with Server(tls=context) as server:
+        vault = Vault({"login": login(server, ca_data=stranger)})
+        async with logging_in(vault, None):
+            with pytest.raises(Unreachable, match=r"^no safe connection can be made .*[Cc]ertificate"):
+                await KopfTransport(vault, sleep=Time().pause).get(PODS, {})
+        await vault.close()
+        assert server.headers == []
+
+
+async def test_requests_take_the_proxy_of_the_credentials() -> None:
+    async with Server(lists=[answer(b"{}")]) as proxy:
+        given = kopf.ConnectionInfo(server="http://kubernetes.invalid", proxy_url=proxy.url)
+        async with connected(given) as transport:
             assert await transport.get(PODS, {}) == b"{}"
-
-    run(main())
-
-
-def test_a_server_that_no_known_authority_speaks_for_gets_no_request() -> None:
-    async def main() -> None:
-        _, context = authority()
-        stranger = base64.b64encode(trustme.CA().cert_pem.bytes()).decode()
-        async with Server(tls=context) as server:
-            vault = Vault({"login": login(server, ca_data=stranger)})
-            async with logging_in(vault, None):
-                with pytest.raises(Unreachable, match=r"^no safe connection can be made .*[Cc]ertificate"):
-                    await KopfTransport(vault, sleep=Time().pause).get(PODS, {})
-            await vault.close()
-            assert server.headers == []
-
-    run(main())
-
-
-def test_requests_take_the_proxy_of_the_credentials() -> None:
-    async def main() -> None:
-        async with Server(lists=[answer(b"{}")]) as proxy:
-            given = kopf.ConnectionInfo(server="http://kubernetes.invalid", proxy_url=proxy.url)
-            async with connected(given) as transport:
-                assert await transport.get(PODS, {}) == b"{}"
-            assert proxy.headers[0]["host"] == "kubernetes.invalid"
-
-    run(main())
+        assert proxy.headers[0]["host"] == "kubernetes.invalid"

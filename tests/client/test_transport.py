@@ -19,7 +19,7 @@ from kopf_selectcache.client.reading import Refused, Unreachable
 from kopf_selectcache.core.errors import TooLarge
 from kopf_selectcache.core.protocol.messages import Refusal
 from tests.client.connections import ask, connected, login
-from tests.faults.environment import hurry, nothing_left, run, until
+from tests.faults.environment import hurry, nothing_left, until
 from tests.faults.server import (
     PODS,
     SILENCE,
@@ -41,128 +41,100 @@ CANARY = b"canary-7f3a"
 # ---- Answers.
 
 
-def test_an_answer_is_returned_whole_as_bytes_and_asked_for_with_the_operators_credentials() -> None:
-    async def main() -> None:
-        async with (
-            Server(lists=[answer(b'{"a":1}')]) as server,
-            connected(login(server, token="secret")) as transport,
-        ):
-            assert (
-                await transport.get(PODS, {"limit": "5", "labelSelector": "app in (web,db),x=1&2"})
-                == b'{"a":1}'
-            )
-            assert server.pods.listed == [{"limit": "5", "labelSelector": "app in (web,db),x=1&2"}]
-            (headers,) = server.headers
-            assert headers["authorization"] == "Bearer secret"
-            assert headers["accept"] == "application/json"
-            assert headers["user-agent"] == "kopf-selectcache"
-
-    run(main())
+async def test_an_answer_is_returned_whole_as_bytes_and_asked_for_with_the_operators_credentials() -> None:
+    async with (
+        Server(lists=[answer(b'{"a":1}')]) as server,
+        connected(login(server, token="secret")) as transport,
+    ):
+        assert (
+            await transport.get(PODS, {"limit": "5", "labelSelector": "app in (web,db),x=1&2"}) == b'{"a":1}'
+        )
+        assert server.pods.listed == [{"limit": "5", "labelSelector": "app in (web,db),x=1&2"}]
+        (headers,) = server.headers
+        assert headers["authorization"] == "Bearer secret"
+        assert headers["accept"] == "application/json"
+        assert headers["user-agent"] == "kopf-selectcache"
 
 
-def test_another_form_of_the_answer_may_be_asked_for() -> None:
-    async def main() -> None:
-        async with Server(lists=[answer(b"{}")]) as server, connected(login(server)) as transport:
-            await transport.get(PODS, {}, accept="application/json;as=PartialObjectMetadataList")
-            assert server.headers[0]["accept"] == "application/json;as=PartialObjectMetadataList"
-
-    run(main())
+async def test_another_form_of_the_answer_may_be_asked_for() -> None:
+    async with Server(lists=[answer(b"{}")]) as server, connected(login(server)) as transport:
+        await transport.get(PODS, {}, accept="application/json;as=PartialObjectMetadataList")
+        assert server.headers[0]["accept"] == "application/json;as=PartialObjectMetadataList"
 
 
 DROPPING = "application/json;drop=metadata.managedFields"
 
 
-def test_8_a_server_that_refuses_to_drop_managed_fields_is_asked_once_and_then_without() -> None:
-    async def main() -> None:
-        refusal = refused(406, "NotAcceptable")
-        async with (
-            Server(lists=[refusal, answer(b"{}"), answer(b"{}")], watches=[streamed(b"{}\n")]) as server,
-            connected(login(server)) as transport,
-        ):
-            assert await transport.get(PODS, {}, accept=DROPPING) == b"{}"
-            assert await transport.get(PODS, {"limit": "1"}, accept=DROPPING) == b"{}"
-            async with transport.watch(PODS, {"watch": "true"}, accept=DROPPING) as chunks:
-                assert await anext(chunks) == b"{}\n"
-            assert [each["accept"] for each in server.headers] == [DROPPING, *["application/json"] * 3]
-
-    run(main())
-
-
-def test_8_a_watch_that_may_not_drop_managed_fields_is_opened_without() -> None:
-    async def main() -> None:
-        refusal = refused(406, "NotAcceptable")
-        async with (
-            Server(watches=[refusal, streamed(b"{}\n")]) as server,
-            connected(login(server)) as transport,
-            transport.watch(PODS, {"watch": "true"}, accept=DROPPING) as chunks,
-        ):
+async def test_8_a_server_that_refuses_to_drop_managed_fields_is_asked_once_and_then_without() -> None:
+    refusal = refused(406, "NotAcceptable")
+    async with (
+        Server(lists=[refusal, answer(b"{}"), answer(b"{}")], watches=[streamed(b"{}\n")]) as server,
+        connected(login(server)) as transport,
+    ):
+        assert await transport.get(PODS, {}, accept=DROPPING) == b"{}"
+        assert await transport.get(PODS, {"limit": "1"}, accept=DROPPING) == b"{}"
+        async with transport.watch(PODS, {"watch": "true"}, accept=DROPPING) as chunks:
             assert await anext(chunks) == b"{}\n"
-            assert [each["accept"] for each in server.headers] == [DROPPING, "application/json"]
-
-    run(main())
+        assert [each["accept"] for each in server.headers] == [DROPPING, *["application/json"] * 3]
 
 
-def test_other_groups_are_still_asked_to_drop_managed_fields() -> None:
-    async def main() -> None:
-        jobs = "/apis/batch/v1/jobs"
-        async with (
-            Server(lists=[refused(406), answer(b"{}")]) as server,
-            connected(login(server)) as transport,
-        ):
-            server.scripts[jobs] = Script(lists=[answer(b"{}")])
-            await transport.get(PODS, {}, accept=DROPPING)
-            await transport.get(jobs, {}, accept=DROPPING)
-            assert server.headers[-1]["accept"] == DROPPING
-
-    run(main())
+async def test_8_a_watch_that_may_not_drop_managed_fields_is_opened_without() -> None:
+    refusal = refused(406, "NotAcceptable")
+    async with (
+        Server(watches=[refusal, streamed(b"{}\n")]) as server,
+        connected(login(server)) as transport,
+        transport.watch(PODS, {"watch": "true"}, accept=DROPPING) as chunks,
+    ):
+        assert await anext(chunks) == b"{}\n"
+        assert [each["accept"] for each in server.headers] == [DROPPING, "application/json"]
 
 
-def test_a_406_of_another_cause_is_an_error_after_one_more_request() -> None:
-    async def main() -> None:
-        async with (
-            Server(lists=[refused(406), refused(406), refused(406)]) as server,
-            connected(login(server)) as transport,
-        ):
-            for count in (2, 3):
-                with pytest.raises(Refused):
-                    await transport.get(PODS, {}, accept=DROPPING)
-                assert len(server.headers) == count
-
-    run(main())
+async def test_other_groups_are_still_asked_to_drop_managed_fields() -> None:
+    jobs = "/apis/batch/v1/jobs"
+    async with (
+        Server(lists=[refused(406), answer(b"{}")]) as server,
+        connected(login(server)) as transport,
+    ):
+        server.scripts[jobs] = Script(lists=[answer(b"{}")])
+        await transport.get(PODS, {}, accept=DROPPING)
+        await transport.get(jobs, {}, accept=DROPPING)
+        assert server.headers[-1]["accept"] == DROPPING
 
 
-def test_a_question_is_posted_as_another_user_where_that_is_asked_for() -> None:
-    async def main() -> None:
-        async with (
-            Server(lists=[answer(b"{}"), answer(b"{}")]) as server,
-            connected(login(server)) as transport,
-        ):
-            assert await transport.ask(PODS, b"[1]") == await transport.ask(PODS, b"[1]", impersonate="web")
-            assert [each.get("impersonate-user") for each in server.headers] == [None, "web"]
-            assert {each["content-length"] for each in server.headers} == {"3"}
-
-    run(main())
+async def test_a_406_of_another_cause_is_an_error_after_one_more_request() -> None:
+    async with (
+        Server(lists=[refused(406), refused(406), refused(406)]) as server,
+        connected(login(server)) as transport,
+    ):
+        for count in (2, 3):
+            with pytest.raises(Refused):
+                await transport.get(PODS, {}, accept=DROPPING)
+            assert len(server.headers) == count
 
 
-def test_lists_are_requested_uncompressed_with_gzip_false() -> None:
-    async def main() -> None:
-        async with Server(lists=[answer(b"{}")]) as server, connected(login(server), gzip=False) as transport:
-            assert await transport.get(PODS, {}) == b"{}"
-            assert server.headers[0]["accept-encoding"] == "identity"
+async def test_a_question_is_posted_as_another_user_where_that_is_asked_for() -> None:
+    async with (
+        Server(lists=[answer(b"{}"), answer(b"{}")]) as server,
+        connected(login(server)) as transport,
+    ):
+        assert await transport.ask(PODS, b"[1]") == await transport.ask(PODS, b"[1]", impersonate="web")
+        assert [each.get("impersonate-user") for each in server.headers] == [None, "web"]
+        assert {each["content-length"] for each in server.headers} == {"3"}
 
-    run(main())
+
+async def test_lists_are_requested_uncompressed_with_gzip_false() -> None:
+    async with Server(lists=[answer(b"{}")]) as server, connected(login(server), gzip=False) as transport:
+        assert await transport.get(PODS, {}) == b"{}"
+        assert server.headers[0]["accept-encoding"] == "identity"
 
 
-def test_lists_may_be_compressed_and_watches_never() -> None:
-    async def main() -> None:
-        zipped = answer(gzip.compress(b"{}"), headers={"Content-Encoding": "gzip"})
-        async with Server(lists=[zipped]) as server, connected(login(server)) as transport:
-            assert await transport.get(PODS, {}) == b"{}"
-            async with transport.watch(PODS, {"watch": "true"}):
-                assert "gzip" in server.headers[0]["accept-encoding"]
-                assert server.headers[1]["accept-encoding"] == "identity"
-
-    run(main())
+async def test_lists_may_be_compressed_and_watches_never() -> None:
+    zipped = answer(gzip.compress(b"{}"), headers={"Content-Encoding": "gzip"})
+    async with Server(lists=[zipped]) as server, connected(login(server)) as transport:
+        assert await transport.get(PODS, {}) == b"{}"
+        async with transport.watch(PODS, {"watch": "true"}):
+            assert "gzip" in server.headers[0]["accept-encoding"]
+            assert server.headers[1]["accept-encoding"] == "identity"
 
 
 # ---- Answers that are too large.
@@ -184,34 +156,30 @@ async def turns_while(task: asyncio.Task[Any]) -> int:
 
 @pytest.mark.parametrize("own", [False, True])
 @pytest.mark.parametrize("encoding", ["gzip", "deflate"])
-def test_35_a_compressed_answer_is_decompressed_piece_by_piece_and_the_loop_runs_in_between(
+async def test_35_a_compressed_answer_is_decompressed_piece_by_piece_and_the_loop_runs_in_between(
     encoding: str, *, own: bool
 ) -> None:
     """Also in a session that a login handler gives, with defaults of its own."""
-
-    async def main() -> None:
-        size = 20_000_000
-        body = zeros(size) if encoding == "gzip" else zlib.compress(bytes(size))
-        async with (
-            Server(lists=[answer(body, headers={"Content-Encoding": encoding})]) as server,
-            aiohttp.ClientSession(auto_decompress=False, read_bufsize=2**30) as session,
-            connected(
-                AiohttpSession(aiohttp_session=session, server=server.url) if own else login(server)
-            ) as transport,
-        ):
-            task = asyncio.create_task(transport.get(PODS, {}))
-            turns = await turns_while(task)
-            assert task.exception() is None
-            assert len(task.result()) == size
-            assert turns >= size // 1_000_000
-
-    run(main())
+    size = 20_000_000
+    body = zeros(size) if encoding == "gzip" else zlib.compress(bytes(size))
+    async with (
+        Server(lists=[answer(body, headers={"Content-Encoding": encoding})]) as server,
+        aiohttp.ClientSession(auto_decompress=False, read_bufsize=2**30) as session,
+        connected(
+            AiohttpSession(aiohttp_session=session, server=server.url) if own else login(server)
+        ) as transport,
+    ):
+        task = asyncio.create_task(transport.get(PODS, {}))
+        turns = await turns_while(task)
+        assert task.exception() is None
+        assert len(task.result()) == size
+        assert turns >= size // 1_000_000
 
 
 @pytest.mark.parametrize(
     ("most", "read"), [(None, 2_000_000), (1_000_000, 1_000_000), (4_000_000, 2_000_000)]
 )
-def test_35_a_compressed_answer_is_read_as_far_as_its_limit(
+async def test_35_a_compressed_answer_is_read_as_far_as_its_limit(
     most: int | None, read: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     decompressed = 0
@@ -233,100 +201,75 @@ def test_35_a_compressed_answer_is_read_as_far_as_its_limit(
             return getattr(self._inflater, name)
 
     monkeypatch.setattr("kopf_selectcache.client.reading.zlib.decompressobj", Counting)
-
-    async def main() -> None:
-        bomb = answer(zeros(8_000_000), headers={"Content-Encoding": "gzip"})
-        async with (
-            Server(lists=[bomb]) as server,
-            connected(login(server), max_bytes=2_000_000) as transport,
+    bomb = answer(zeros(8_000_000), headers={"Content-Encoding": "gzip"})
+    async with (
+        Server(lists=[bomb]) as server,
+        connected(login(server), max_bytes=2_000_000) as transport,
+    ):
+        with pytest.raises(
+            TooLarge,
+            match=(rf"^an answer has more than {read:,} bytes \(settings[.]selectcache[.]max_page_bytes\)$"),
         ):
-            with pytest.raises(
-                TooLarge,
-                match=(
-                    rf"^an answer has more than {read:,} bytes \(settings[.]selectcache[.]max_page_bytes\)$"
-                ),
-            ):
-                await transport.get(PODS, {}, most=most)
-            assert read < decompressed <= read + 2_000_000
-
-    run(main())
+            await transport.get(PODS, {}, most=most)
+        assert read < decompressed <= read + 2_000_000
 
 
 @pytest.mark.parametrize("body", [b"no gzip", zeros(1_000_000)[:-9]], ids=["none", "cut off"])
-def test_35_an_answer_that_cannot_be_decompressed_is_a_failure_of_its_request(body: bytes) -> None:
-    async def main() -> None:
-        spoiled = answer(body, headers={"Content-Encoding": "gzip"})
-        async with Server(lists=[spoiled]) as server, connected(login(server)) as transport:
-            with pytest.raises(Unreachable, match="the connection broke off"):
-                await transport.get(PODS, {})
-
-    run(main())
+async def test_35_an_answer_that_cannot_be_decompressed_is_a_failure_of_its_request(body: bytes) -> None:
+    spoiled = answer(body, headers={"Content-Encoding": "gzip"})
+    async with Server(lists=[spoiled]) as server, connected(login(server)) as transport:
+        with pytest.raises(Unreachable, match="the connection broke off"):
+            await transport.get(PODS, {})
 
 
 @pytest.mark.parametrize("size", [0, 1, 256 * 1024, 3 * 256 * 1024])
-def test_35_a_compressed_answer_is_read_to_its_last_byte(size: int) -> None:
+async def test_35_a_compressed_answer_is_read_to_its_last_byte(size: int) -> None:
     """Also one that ends where a piece does."""
-
-    async def main() -> None:
-        packed = answer(zeros(size), headers={"Content-Encoding": "gzip"})
-        async with Server(lists=[packed]) as server, connected(login(server)) as transport:
-            assert await transport.get(PODS, {}) == bytes(size)
-
-    run(main())
+    packed = answer(zeros(size), headers={"Content-Encoding": "gzip"})
+    async with Server(lists=[packed]) as server, connected(login(server)) as transport:
+        assert await transport.get(PODS, {}) == bytes(size)
 
 
-def test_35_an_answer_that_goes_on_and_on_is_read_as_far_as_its_limit() -> None:
-    async def main() -> None:
-        piece, head = chunk(b"x" * 100_000), b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
-        async with (
-            Server(lists=[Answer((head, *[piece] * 500, b"0\r\n\r\n"))]) as server,
-            connected(login(server), max_bytes=10_000_000) as transport,
-        ):
-            with pytest.raises(TooLarge):
-                await transport.get(PODS, {})
-            await until(lambda: not server.open)
-
-    run(main())
+async def test_35_an_answer_that_goes_on_and_on_is_read_as_far_as_its_limit() -> None:
+    piece, head = chunk(b"x" * 100_000), b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+    async with (
+        Server(lists=[Answer((head, *[piece] * 500, b"0\r\n\r\n"))]) as server,
+        connected(login(server), max_bytes=10_000_000) as transport,
+    ):
+        with pytest.raises(TooLarge):
+            await transport.get(PODS, {})
+        await until(lambda: not server.open)
 
 
-def test_an_answer_may_have_as_many_bytes_as_its_limit() -> None:
-    async def main() -> None:
-        async with (
-            Server(lists=[answer(b"x" * 1000)]) as server,
-            connected(login(server), max_bytes=1000) as transport,
-        ):
-            assert await transport.get(PODS, {}, most=1000) == b"x" * 1000
-
-    run(main())
+async def test_an_answer_may_have_as_many_bytes_as_its_limit() -> None:
+    async with (
+        Server(lists=[answer(b"x" * 1000)]) as server,
+        connected(login(server), max_bytes=1000) as transport,
+    ):
+        assert await transport.get(PODS, {}, most=1000) == b"x" * 1000
 
 
-def test_a_watch_gives_chunks_as_they_come_until_it_ends() -> None:
-    async def main() -> None:
-        gate = asyncio.Event()
-        stream = streamed(b"one", gate, b"two")
-        over = Answer((*stream.parts, b"0\r\n\r\n"))
-        async with (
-            Server(watches=[over]) as server,
-            connected(login(server)) as transport,
-            transport.watch(PODS, {"watch": "true"}) as chunks,
-        ):
-            assert await anext(chunks) == b"one"
-            gate.set()
-            assert [chunk async for chunk in chunks] == [b"two"]
-
-    run(main())
+async def test_a_watch_gives_chunks_as_they_come_until_it_ends() -> None:
+    gate = asyncio.Event()
+    stream = streamed(b"one", gate, b"two")
+    over = Answer((*stream.parts, b"0\r\n\r\n"))
+    async with (
+        Server(watches=[over]) as server,
+        connected(login(server)) as transport,
+        transport.watch(PODS, {"watch": "true"}) as chunks,
+    ):
+        assert await anext(chunks) == b"one"
+        gate.set()
+        assert [chunk async for chunk in chunks] == [b"two"]
 
 
 @pytest.mark.parametrize("verb", ["get", "watch"])
-def test_a_refusal_has_the_details_from_the_server(verb: str) -> None:
-    async def main() -> None:
-        no = refused(429, "TooManyRequests", message="come back later", retry_after="7")
-        async with Server(lists=[no], watches=[no]) as server, connected(login(server)) as transport:
-            with pytest.raises(Refused) as caught:
-                await ask(transport, verb)
-            assert caught.value.refusal == Refusal(429, "TooManyRequests", "come back later", 7.0)
-
-    run(main())
+async def test_a_refusal_has_the_details_from_the_server(verb: str) -> None:
+    no = refused(429, "TooManyRequests", message="come back later", retry_after="7")
+    async with Server(lists=[no], watches=[no]) as server, connected(login(server)) as transport:
+        with pytest.raises(Refused) as caught:
+            await ask(transport, verb)
+        assert caught.value.refusal == Refusal(429, "TooManyRequests", "come back later", 7.0)
 
 
 TEN, FORTY = "Wed, 21 Oct 2026 07:28:10 GMT", "Wed, 21 Oct 2026 07:28:40 GMT"
@@ -352,120 +295,100 @@ TEN, FORTY = "Wed, 21 Oct 2026 07:28:10 GMT", "Wed, 21 Oct 2026 07:28:40 GMT"
         ("", TEN, None),
     ],
 )
-def test_retry_after_may_be_a_fraction_or_a_date(header: str, date: str, seconds: float | None) -> None:
-    async def main() -> None:
-        no = answer(
-            b"",
-            code=503,
-            headers={"Retry-After": header.encode().decode("latin-1")} | ({"Date": date} if date else {}),
-        )
-        async with Server(lists=[no]) as server, connected(login(server)) as transport:
-            with pytest.raises(Refused) as caught:
-                await transport.get(PODS, {})
-            assert caught.value.refusal == Refusal(503, retry_after=seconds)
-
-    run(main())
+async def test_retry_after_may_be_a_fraction_or_a_date(header: str, date: str, seconds: float | None) -> None:
+    no = answer(
+        b"",
+        code=503,
+        headers={"Retry-After": header.encode().decode("latin-1")} | ({"Date": date} if date else {}),
+    )
+    async with Server(lists=[no]) as server, connected(login(server)) as transport:
+        with pytest.raises(Refused) as caught:
+            await transport.get(PODS, {})
+        assert caught.value.refusal == Refusal(503, retry_after=seconds)
 
 
 @each_row("verb", ["get", "watch"])
 @each_row("code", [202, 203, 206, 226])
-def test_a_status_that_no_list_or_watch_has_is_refused_although_it_is_below_300(code: int, verb: str) -> None:
+async def test_a_status_that_no_list_or_watch_has_is_refused_although_it_is_below_300(
+    code: int, verb: str
+) -> None:
     """A proxy may answer with a part, or with what it has transformed; the body looks like a list."""
-
-    async def main() -> None:
-        odd = answer(
-            b'{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"10"},"items":[]}', code=code
-        )
-        async with Server(lists=[odd], watches=[odd]) as server, connected(login(server)) as transport:
-            with pytest.raises(Refused) as caught:
-                await ask(transport, verb)
-            assert caught.value.refusal.code == code
-
-    run(main())
+    odd = answer(
+        b'{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"10"},"items":[]}', code=code
+    )
+    async with Server(lists=[odd], watches=[odd]) as server, connected(login(server)) as transport:
+        with pytest.raises(Refused) as caught:
+            await ask(transport, verb)
+        assert caught.value.refusal.code == code
 
 
-def test_a_cookie_of_the_server_is_not_sent_back() -> None:
-    async def main() -> None:
-        async with Server(lists=[answer(b"{}", headers={"Set-Cookie": "evil=1"})] * 2) as server:
-            by_name = kopf.ConnectionInfo(
-                server=server.url.replace("127.0.0.1", "localhost")
-            )  # No client takes cookies of addresses.
-            async with connected(by_name) as transport:
-                for _ in range(2):
-                    assert await transport.get(PODS, {}) == b"{}"
-            assert [headers.get("cookie") for headers in server.headers] == [None, None]
-
-    run(main())
+async def test_a_cookie_of_the_server_is_not_sent_back() -> None:
+    async with Server(lists=[answer(b"{}", headers={"Set-Cookie": "evil=1"})] * 2) as server:
+        by_name = kopf.ConnectionInfo(
+            server=server.url.replace("127.0.0.1", "localhost")
+        )  # No client takes cookies of addresses.
+        async with connected(by_name) as transport:
+            for _ in range(2):
+                assert await transport.get(PODS, {}) == b"{}"
+        assert [headers.get("cookie") for headers in server.headers] == [None, None]
 
 
-def test_a_refusal_may_come_in_pieces() -> None:
-    async def main() -> None:
-        (whole,) = answer(status(410, "Expired"), code=410).parts
-        assert isinstance(whole, bytes)
-        gate = asyncio.Event()
-        async with (
-            Server(lists=[Answer((whole[:-20], gate, whole[-20:]))]) as server,
-            connected(login(server)) as transport,
-        ):
-            asked = asyncio.create_task(transport.get(PODS, {}))
-            await until(lambda: server.pods.listed)
-            for _ in range(20):  # It reads what there is.
-                await asyncio.sleep(0)
-            gate.set()
-            with pytest.raises(Refused) as caught:
-                await asked
-            assert caught.value.refusal == Refusal(410, "Expired", "Expired")
-
-    run(main())
+async def test_a_refusal_may_come_in_pieces() -> None:
+    (whole,) = answer(status(410, "Expired"), code=410).parts
+    assert isinstance(whole, bytes)
+    gate = asyncio.Event()
+    async with (
+        Server(lists=[Answer((whole[:-20], gate, whole[-20:]))]) as server,
+        connected(login(server)) as transport,
+    ):
+        asked = asyncio.create_task(transport.get(PODS, {}))
+        await until(lambda: server.pods.listed)
+        for _ in range(20):  # It reads what there is.
+            await asyncio.sleep(0)
+        gate.set()
+        with pytest.raises(Refused) as caught:
+            await asked
+        assert caught.value.refusal == Refusal(410, "Expired", "Expired")
 
 
-def test_of_a_refusal_without_end_enough_is_read() -> None:
-    async def main() -> None:
-        head = b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 999999999\r\n\r\n"
-        async with (
-            Server(lists=[Answer((head, b"x" * 2_000_000), Then.SILENCE)]) as server,
-            connected(login(server)) as transport,
-        ):
-            asked = asyncio.create_task(transport.get(PODS, {}))
-            done, _ = await asyncio.wait({asked}, timeout=60)
-            assert done, "it reads on"
-            with pytest.raises(Refused) as caught:
-                await asked
-            assert caught.value.refusal == Refusal(502)
-
-    run(main())
+async def test_of_a_refusal_without_end_enough_is_read() -> None:
+    head = b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 999999999\r\n\r\n"
+    async with (
+        Server(lists=[Answer((head, b"x" * 2_000_000), Then.SILENCE)]) as server,
+        connected(login(server)) as transport,
+    ):
+        asked = asyncio.create_task(transport.get(PODS, {}))
+        done, _ = await asyncio.wait({asked}, timeout=60)
+        assert done, "it reads on"
+        with pytest.raises(Refused) as caught:
+            await asked
+        assert caught.value.refusal == Refusal(502)
 
 
-def test_a_refusal_whose_body_breaks_off_is_one_still() -> None:
-    async def main() -> None:
-        (whole,) = answer(status(503), code=503).parts
-        assert isinstance(whole, bytes)
-        async with (
-            Server(lists=[Answer((whole[:-20],), Then.CLOSE)]) as server,
-            connected(login(server)) as transport,
-        ):
-            with pytest.raises(Refused) as caught:
-                await transport.get(PODS, {})
-            assert caught.value.refusal == Refusal(503)
-
-    run(main())
+async def test_a_refusal_whose_body_breaks_off_is_one_still() -> None:
+    (whole,) = answer(status(503), code=503).parts
+    assert isinstance(whole, bytes)
+    async with (
+        Server(lists=[Answer((whole[:-20],), Then.CLOSE)]) as server,
+        connected(login(server)) as transport,
+    ):
+        with pytest.raises(Refused) as caught:
+            await transport.get(PODS, {})
+        assert caught.value.refusal == Refusal(503)
 
 
 @each_row("code", [301, 302, 307, 308])
-def test_redirects_are_not_followed_since_the_token_would_be_taken_along(code: int) -> None:
-    async def main() -> None:
-        async with (
-            Server(lists=[answer(b"{}")]) as elsewhere,
-            Server() as server,
-            connected(login(server, token="secret")) as transport,
-        ):
-            server.pods.lists += [answer(b"", code=code, headers={"Location": f"{elsewhere.url}{PODS}"})]
-            with pytest.raises(Refused) as caught:
-                await transport.get(PODS, {})
-            assert caught.value.refusal.code == code
-            assert elsewhere.headers == []
-
-    run(main())
+async def test_redirects_are_not_followed_since_the_token_would_be_taken_along(code: int) -> None:
+    async with (
+        Server(lists=[answer(b"{}")]) as elsewhere,
+        Server() as server,
+        connected(login(server, token="secret")) as transport,
+    ):
+        server.pods.lists += [answer(b"", code=code, headers={"Location": f"{elsewhere.url}{PODS}"})]
+        with pytest.raises(Refused) as caught:
+            await transport.get(PODS, {})
+        assert caught.value.refusal.code == code
+        assert elsewhere.headers == []
 
 
 # ---- What breaks off.
@@ -490,34 +413,30 @@ UNREADABLE = ("no HTTP", "a bad chunk")
 
 @each_row("verb", ["get", "watch"])
 @each_row("broken", BROKEN)
-def test_an_answer_that_breaks_off_is_unreachable_and_nothing_of_it_is_shown(broken: str, verb: str) -> None:
-    async def main() -> None:
-        async with (
-            Server(lists=[BROKEN[broken]] * 2, watches=[BROKEN[broken]] * 2) as server,
-            connected(login(server)) as transport,
+async def test_an_answer_that_breaks_off_is_unreachable_and_nothing_of_it_is_shown(
+    broken: str, verb: str
+) -> None:
+    async with (
+        Server(lists=[BROKEN[broken]] * 2, watches=[BROKEN[broken]] * 2) as server,
+        connected(login(server)) as transport,
+    ):
+        with pytest.raises(Unreachable) as caught:
+            await ask(transport, verb)
+        what = "the answer can't be read" if broken in UNREADABLE else "the connection broke off"
+        assert re.fullmatch(what + r" \([A-Z][A-Za-z]+\)", str(caught.value)), (
+            "in words, and nothing of what came"
+        )
+
+
+async def test_where_nobody_listens_the_address_is_shown() -> None:
+    async with Server() as server:
+        pass
+    async with connected(login(server)) as transport:
+        with pytest.raises(
+            Unreachable,
+            match=r"^can't connect to the server .*Cannot connect to host 127[.]0[.]0[.]1",
         ):
-            with pytest.raises(Unreachable) as caught:
-                await ask(transport, verb)
-            what = "the answer can't be read" if broken in UNREADABLE else "the connection broke off"
-            assert re.fullmatch(what + r" \([A-Z][A-Za-z]+\)", str(caught.value)), (
-                "in words, and nothing of what came"
-            )
-
-    run(main())
-
-
-def test_where_nobody_listens_the_address_is_shown() -> None:
-    async def main() -> None:
-        async with Server() as server:
-            pass
-        async with connected(login(server)) as transport:
-            with pytest.raises(
-                Unreachable,
-                match=r"^can't connect to the server .*Cannot connect to host 127[.]0[.]0[.]1",
-            ):
-                await transport.get(PODS, {})
-
-    run(main())
+            await transport.get(PODS, {})
 
 
 def test_an_answer_that_takes_too_long_is_given_up_and_a_watch_may_take_as_long_as_it_likes() -> None:
@@ -539,44 +458,35 @@ def test_an_answer_that_takes_too_long_is_given_up_and_a_watch_may_take_as_long_
     hurry(main())
 
 
-def test_a_server_that_does_not_even_accept_a_connection_is_given_up() -> None:
-    async def main() -> None:
-        with socket.socket() as full, socket.socket() as first, socket.socket() as second:
-            full.bind(("127.0.0.1", 0))
-            full.listen(0)
-            for client in (first, second):
-                client.setblocking(False)
-                client.connect_ex(full.getsockname())
-            given = kopf.ConnectionInfo(server=f"http://127.0.0.1:{full.getsockname()[1]}")
-            async with connected(given, connect_timeout=0.02) as transport:
-                with pytest.raises(Unreachable):
-                    await transport.get(PODS, {})
-                with pytest.raises(Unreachable):
-                    await ask(transport, "watch")
-
-    run(main())
+async def test_a_server_that_does_not_even_accept_a_connection_is_given_up() -> None:
+    with socket.socket() as full, socket.socket() as first, socket.socket() as second:
+        full.bind(("127.0.0.1", 0))
+        full.listen(0)
+        for client in (first, second):
+            client.setblocking(False)
+            client.connect_ex(full.getsockname())
+        given = kopf.ConnectionInfo(server=f"http://127.0.0.1:{full.getsockname()[1]}")
+        async with connected(given, connect_timeout=0.02) as transport:
+            with pytest.raises(Unreachable):
+                await transport.get(PODS, {})
+            with pytest.raises(Unreachable):
+                await ask(transport, "watch")
 
 
-def test_to_leave_a_watch_in_the_middle_ends_its_connection() -> None:
-    async def main() -> None:
-        async with Server(watches=[streamed(b"one")]) as server, connected(login(server)) as transport:
-            before = asyncio.all_tasks()
-            async with transport.watch(PODS, {"watch": "true"}) as chunks:
-                assert await anext(chunks) == b"one"
-                assert server.open == 1
-            await until(lambda: server.open == 0)
-            await nothing_left(before, server)
-
-    run(main())
+async def test_to_leave_a_watch_in_the_middle_ends_its_connection() -> None:
+    async with Server(watches=[streamed(b"one")]) as server, connected(login(server)) as transport:
+        before = asyncio.all_tasks()
+        async with transport.watch(PODS, {"watch": "true"}) as chunks:
+            assert await anext(chunks) == b"one"
+            assert server.open == 1
+        await until(lambda: server.open == 0)
+        await nothing_left(before, server)
 
 
-def test_an_error_of_the_reader_of_a_watch_is_not_taken_for_one_of_the_server() -> None:
-    async def main() -> None:
-        async with Server() as server, connected(login(server)) as transport:
-            own = TimeoutError()
-            with pytest.raises(TimeoutError) as caught:
-                async with transport.watch(PODS, {"watch": "true"}):
-                    raise own
-            assert caught.value is own
-
-    run(main())
+async def test_an_error_of_the_reader_of_a_watch_is_not_taken_for_one_of_the_server() -> None:
+    async with Server() as server, connected(login(server)) as transport:
+        own = TimeoutError()
+        with pytest.raises(TimeoutError) as caught:
+            async with transport.watch(PODS, {"watch": "true"}):
+                raise own
+        assert caught.value is own

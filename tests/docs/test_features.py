@@ -13,6 +13,8 @@ from tests.mutants.mutant import Mutant
 from tests.mutants.seeded import MUTANTS
 from tests.rows import each_row
 
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
 ROOT = Path(__file__).parents[2]
 STATES = ("works", "partly", "planned", "declined")
 OF_A_SERVER = {"server", "api", "place"}
@@ -22,14 +24,14 @@ BUGS = {bug.name: bug for bug in ALL}
 
 
 @cache
-def functions(file: str) -> dict[str, ast.FunctionDef]:
+def functions(file: str) -> dict[str, Function]:
     """Return the functions of a file, those of classes by `Class::function`."""
     return dict(_functions(ast.parse((ROOT / file).read_text(encoding="utf-8"))))
 
 
-def _functions(tree: ast.Module | ast.ClassDef, within: str = "") -> Iterator[tuple[str, ast.FunctionDef]]:
+def _functions(tree: ast.Module | ast.ClassDef, within: str = "") -> Iterator[tuple[str, Function]]:
     for each in tree.body:
-        if isinstance(each, ast.FunctionDef):
+        if isinstance(each, Function):
             yield within + each.name, each
         elif isinstance(each, ast.ClassDef):
             yield from _functions(each, f"{each.name}::")
@@ -47,7 +49,7 @@ def runs_on_both(test: str) -> bool:
     return _needs_server(functions(file), name)
 
 
-def _needs_server(known: dict[str, ast.FunctionDef], name: str) -> bool:
+def _needs_server(known: dict[str, Function], name: str) -> bool:
     arguments = {each.arg for each in known[name].args.args}
     return bool(arguments & OF_A_SERVER) or any(
         _needs_server(known, each) for each in arguments & known.keys() - {name}

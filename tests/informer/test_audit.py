@@ -38,7 +38,7 @@ from kopf_selectcache.testing.faults import (
 )
 from tests.cache.environment import builtin
 from tests.core.writers import writers
-from tests.faults.environment import Time, run, until
+from tests.faults.environment import Time, until
 from tests.rows import each_row
 from tests.secrets import Environment, caching, labelled, named, secret
 
@@ -66,48 +66,47 @@ async def lose(environment: Environment) -> None:
     await until(lambda: environment.informer.state.version != version)
 
 
-def test_changes_that_the_watch_has_lost_are_found_and_repaired(caplog: pytest.LogCaptureFixture) -> None:
-    async def main() -> None:
-        async with caching(EITHER, *OBJECTS, secret("gold", "infra", tier="gold")) as environment:
-            await lose(environment)
-            assert named(environment.cache.list_cached("secrets", namespace="shop")) == [
-                "changed",
-                "deleted",
-                "kept",
-                "recreated",
-                "relabelled",
-            ]
-            found = await environment.cache.audit("secrets")
-            assert not found
-            assert found.objects == 5
-            assert found.missing == (Key("created", namespace="shop"),)
-            assert sorted(found.extra) == [
-                Key("deleted", namespace="shop"),
-                Key("relabelled", namespace="shop"),
-            ]
-            assert sorted(found.outdated) == [
-                Key("changed", namespace="shop"),
-                Key("recreated", namespace="shop"),
-            ]
-            await until(
-                lambda: (
-                    named(environment.cache.list_cached("secrets", namespace="shop"))
-                    == ["changed", "created", "kept", "recreated"]
-                )
+async def test_changes_that_the_watch_has_lost_are_found_and_repaired(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with caching(EITHER, *OBJECTS, secret("gold", "infra", tier="gold")) as environment:
+        await lose(environment)
+        assert named(environment.cache.list_cached("secrets", namespace="shop")) == [
+            "changed",
+            "deleted",
+            "kept",
+            "recreated",
+            "relabelled",
+        ]
+        found = await environment.cache.audit("secrets")
+        assert not found
+        assert found.objects == 5
+        assert found.missing == (Key("created", namespace="shop"),)
+        assert sorted(found.extra) == [
+            Key("deleted", namespace="shop"),
+            Key("relabelled", namespace="shop"),
+        ]
+        assert sorted(found.outdated) == [
+            Key("changed", namespace="shop"),
+            Key("recreated", namespace="shop"),
+        ]
+        await until(
+            lambda: (
+                named(environment.cache.list_cached("secrets", namespace="shop"))
+                == ["changed", "created", "kept", "recreated"]
             )
-            await until(lambda: len(environment.watches()) == 4)
-            assert await environment.cache.audit("secrets")
-            assert (
-                environment.informer.counts.audits,
-                environment.informer.counts.drift,
-                environment.informer.counts.relists,
-            ) == (
-                4,
-                5,
-                {"audit": 1},
-            )
-
-    run(main())
+        )
+        await until(lambda: len(environment.watches()) == 4)
+        assert await environment.cache.audit("secrets")
+        assert (
+            environment.informer.counts.audits,
+            environment.informer.counts.drift,
+            environment.informer.counts.relists,
+        ) == (
+            4,
+            5,
+            {"audit": 1},
+        )
     (line,) = [line for line in caplog.messages if "drifted" in line]
     assert line.startswith(
         "The cache of secrets with labels='app=web', namespaces=['shop'] has drifted from the server: 1"
@@ -116,239 +115,205 @@ def test_changes_that_the_watch_has_lost_are_found_and_repaired(caplog: pytest.L
     assert line.endswith(". It is listed again.")
 
 
-def test_it_is_done_again_and_again_without_being_asked_for() -> None:
-    async def main() -> None:
-        async with caching(EITHER, *OBJECTS, audit_interval=400.0) as environment:
-            began = environment.time.now
-            await until(lambda: environment.informer.counts.audits >= 6)
-            assert environment.time.now - began >= 3 * 400.0 * 0.5
-            assert set(environment.time.slept) >= {600.0}
-            await lose(environment)
-            await until(
-                lambda: (
-                    environment.informer.counts.drift
-                    and named(environment.cache.list_cached("secrets"))
-                    == ["changed", "created", "kept", "recreated"]
-                )
+async def test_it_is_done_again_and_again_without_being_asked_for() -> None:
+    async with caching(EITHER, *OBJECTS, audit_interval=400.0) as environment:
+        began = environment.time.now
+        await until(lambda: environment.informer.counts.audits >= 6)
+        assert environment.time.now - began >= 3 * 400.0 * 0.5
+        assert set(environment.time.slept) >= {600.0}
+        await lose(environment)
+        await until(
+            lambda: (
+                environment.informer.counts.drift
+                and named(environment.cache.list_cached("secrets"))
+                == ["changed", "created", "kept", "recreated"]
             )
+        )
 
-    run(main())
 
-
-def test_of_names_that_share_a_watch_only_the_named_are_compared() -> None:
-    async def main() -> None:
-        declared = Cached(Selector(names=["ca", "tls"], namespaces=["infra"]), share_watches=True)
-        async with caching(declared, secret("ca", "infra"), secret("key", "infra")) as environment:
-            await environment.cache.wait_synced()
-            found = await environment.cache.audit("secrets")
-            assert found
-            assert found.objects == 1
-
-    run(main())
+async def test_of_names_that_share_a_watch_only_the_named_are_compared() -> None:
+    declared = Cached(Selector(names=["ca", "tls"], namespaces=["infra"]), share_watches=True)
+    async with caching(declared, secret("ca", "infra"), secret("key", "infra")) as environment:
+        await environment.cache.wait_synced()
+        found = await environment.cache.audit("secrets")
+        assert found
+        assert found.objects == 1
 
 
 @pytest.mark.parametrize("page_limit", [1, 2, 100])
-def test_an_audit_lists_names_and_versions_page_by_page_at_the_version_held(page_limit: int) -> None:
-    async def main() -> None:
-        async with caching("app=web", *OBJECTS, page_limit=page_limit) as environment:
-            await environment.cache.wait_synced()
-            await until(lambda: environment.informer.state.is_synced)
-            before, version = len(tuple(environment.cluster.requests)), environment.informer.state.version
-            environment.cluster.create(secret("unheard", "infra"))
-            assert str(await environment.cache.audit("secrets")) == "all 5 are as the server has them"
-            asked = [each for each in tuple(environment.cluster.requests)[before:] if each.verb == "list"]
-            assert len(asked) == -(-5 // page_limit)
-            assert (asked[0].query["resourceVersion"], asked[0].query["resourceVersionMatch"]) == (
-                version,
-                "Exact",
-            )
-            assert all(
-                each.query["labelSelector"] == "app=web" and each.query["limit"] == str(page_limit)
-                for each in asked
-            )
-
-    run(main())
+async def test_an_audit_lists_names_and_versions_page_by_page_at_the_version_held(page_limit: int) -> None:
+    async with caching("app=web", *OBJECTS, page_limit=page_limit) as environment:
+        await environment.cache.wait_synced()
+        await until(lambda: environment.informer.state.is_synced)
+        before, version = len(tuple(environment.cluster.requests)), environment.informer.state.version
+        environment.cluster.create(secret("unheard", "infra"))
+        assert str(await environment.cache.audit("secrets")) == "all 5 are as the server has them"
+        asked = [each for each in tuple(environment.cluster.requests)[before:] if each.verb == "list"]
+        assert len(asked) == -(-5 // page_limit)
+        assert (asked[0].query["resourceVersion"], asked[0].query["resourceVersionMatch"]) == (
+            version,
+            "Exact",
+        )
+        assert all(
+            each.query["labelSelector"] == "app=web" and each.query["limit"] == str(page_limit)
+            for each in asked
+        )
 
 
-def test_an_audit_that_cannot_be_done_says_why_and_changes_nothing() -> None:
-    async def main() -> None:
-        async with caching(EITHER, *OBJECTS) as environment:
-            await environment.cache.wait_synced()
-            await until(lambda: environment.informer.state.is_synced)
-            refused: dict[int, type[StateError]] = {403: Forbidden, 410: Stalled, 500: Stalled}
-            for code, error in refused.items():
-                environment.cluster.faults.add(Refuse(code), verb="list", resource="secrets", times=1)
-                with pytest.raises(error) as info:
-                    await environment.cache.audit("secrets")
-                assert info.value.code == code
-            assert len(environment.cache.list_cached("secrets")) == 5
-            assert environment.informer.counts.drift == 0
-
-    run(main())
+async def test_an_audit_that_cannot_be_done_says_why_and_changes_nothing() -> None:
+    async with caching(EITHER, *OBJECTS) as environment:
+        await environment.cache.wait_synced()
+        await until(lambda: environment.informer.state.is_synced)
+        refused: dict[int, type[StateError]] = {403: Forbidden, 410: Stalled, 500: Stalled}
+        for code, error in refused.items():
+            environment.cluster.faults.add(Refuse(code), verb="list", resource="secrets", times=1)
+            with pytest.raises(error) as info:
+                await environment.cache.audit("secrets")
+            assert info.value.code == code
+        assert len(environment.cache.list_cached("secrets")) == 5
+        assert environment.informer.counts.drift == 0
 
 
 @pytest.mark.parametrize(("before_1_34", "code"), [(False, 504), (True, 500)])
-def test_a_server_that_is_older_than_the_cache_was_restored_and_is_listed_anew(
+async def test_a_server_that_is_older_than_the_cache_was_restored_and_is_listed_anew(
     caplog: pytest.LogCaptureFixture, before_1_34: bool, code: int
 ) -> None:
     """The watch says nothing of it: it is silent, as it is on a server without bookmarks that has nothing to
     say."""
-
-    async def main() -> None:
-        async with caching("app=web", *OBJECTS) as environment:
-            await environment.cache.wait_synced()
-            backup = environment.cluster.backup()
-            environment.cluster.create(secret("lost", app="web"))
-            for seen in range(9):
-                environment.cluster.patch(secret("changed"), labelled(seen=str(seen)))
-            await until(lambda: len(environment.cache.list_cached("secrets", labels={"seen": "8"})) == 1)
-            environment.cluster.restore(backup)
-            await until(lambda: len(environment.watches()) == 2 and environment.informer.state.is_synced)
-            if before_1_34:
-                environment.cluster.faults.add(
-                    TooLargeVersion(before_1_34=True), verb="list", resource="secrets", times=1
-                )
-            with pytest.raises(Stalled) as info:
-                await environment.cache.audit("secrets")
-            assert info.value.code == code
-            await until(lambda: len(environment.watches()) == 3)
-            assert named(environment.cache.list_cached("secrets")) == sorted(named(OBJECTS))
-            assert named(environment.cache.list_cached("secrets", labels={"seen": "8"})) == []
-            assert await environment.cache.audit("secrets")
-
-    run(main())
+    async with caching("app=web", *OBJECTS) as environment:
+        await environment.cache.wait_synced()
+        backup = environment.cluster.backup()
+        environment.cluster.create(secret("lost", app="web"))
+        for seen in range(9):
+            environment.cluster.patch(secret("changed"), labelled(seen=str(seen)))
+        await until(lambda: len(environment.cache.list_cached("secrets", labels={"seen": "8"})) == 1)
+        environment.cluster.restore(backup)
+        await until(lambda: len(environment.watches()) == 2 and environment.informer.state.is_synced)
+        if before_1_34:
+            environment.cluster.faults.add(
+                TooLargeVersion(before_1_34=True), verb="list", resource="secrets", times=1
+            )
+        with pytest.raises(Stalled) as info:
+            await environment.cache.audit("secrets")
+        assert info.value.code == code
+        await until(lambda: len(environment.watches()) == 3)
+        assert named(environment.cache.list_cached("secrets")) == sorted(named(OBJECTS))
+        assert named(environment.cache.list_cached("secrets", labels={"seen": "8"})) == []
+        assert await environment.cache.audit("secrets")
     assert (
         "The server of secrets went back to an older state, so its cache is listed again." in caplog.messages
     )
 
 
-def test_before_it_is_synced_there_is_nothing_to_compare() -> None:
-    async def main() -> None:
-        async with caching(EITHER, *OBJECTS, held="infra") as environment:
-            with pytest.raises(NotSynced):
-                await environment.cache.audit("secrets")
-            for fault in environment.cluster.faults:
-                fault.release()
-            await environment.cache.wait_synced()
-
-    run(main())
+async def test_before_it_is_synced_there_is_nothing_to_compare() -> None:
+    async with caching(EITHER, *OBJECTS, held="infra") as environment:
+        with pytest.raises(NotSynced):
+            await environment.cache.audit("secrets")
+        for fault in environment.cluster.faults:
+            fault.release()
+        await environment.cache.wait_synced()
 
 
-def test_a_fake_cache_can_be_audited_as_well() -> None:
-    async def main() -> None:
-        cache = FakeCache([secret("a", app="web"), secret("b")], {"secrets": "app=web"})
-        found = await cache.audit("secrets")
-        assert found
-        assert found.objects == 1
-
-    run(main())
+async def test_a_fake_cache_can_be_audited_as_well() -> None:
+    cache = FakeCache([secret("a", app="web"), secret("b")], {"secrets": "app=web"})
+    found = await cache.audit("secrets")
+    assert found
+    assert found.objects == 1
 
 
-def test_however_many_ask_at_once_one_audit_is_made_and_one_relist_ordered() -> None:
-    async def main() -> None:
-        async with caching(EITHER, *OBJECTS) as environment:
-            await lose(environment)
-            found = await asyncio.gather(*(environment.cache.audit("secrets") for _ in range(60)))
-            assert {each.drift for each in found} == {5}
-            assert environment.informer.counts.audits == 2
-            await until(lambda: environment.informer.counts.relists == {"audit": 1})
-
-    run(main())
+async def test_however_many_ask_at_once_one_audit_is_made_and_one_relist_ordered() -> None:
+    async with caching(EITHER, *OBJECTS) as environment:
+        await lose(environment)
+        found = await asyncio.gather(*(environment.cache.audit("secrets") for _ in range(60)))
+        assert {each.drift for each in found} == {5}
+        assert environment.informer.counts.audits == 2
+        await until(lambda: environment.informer.counts.relists == {"audit": 1})
 
 
-def test_a_relist_is_interrupted_neither_by_another_audit_nor_by_a_gap_of_the_loop() -> None:
-    async def main() -> None:
-        async with caching(EITHER, *OBJECTS) as environment:
-            await lose(environment)
-            listed = environment.cluster.faults.add(
-                Silence(),
-                verb="list",
-                resource="secrets",
-                where=lambda asked: "resourceVersionMatch" not in asked.query,
-            )
+async def test_a_relist_is_interrupted_neither_by_another_audit_nor_by_a_gap_of_the_loop() -> None:
+    async with caching(EITHER, *OBJECTS) as environment:
+        await lose(environment)
+        listed = environment.cluster.faults.add(
+            Silence(),
+            verb="list",
+            resource="secrets",
+            where=lambda asked: "resourceVersionMatch" not in asked.query,
+        )
+        await environment.cache.audit("secrets")
+        environment.runtime.after_gap(100.0)
+        await listed.hit()
+        for _ in range(3):
             await environment.cache.audit("secrets")
             environment.runtime.after_gap(100.0)
-            await listed.hit()
-            for _ in range(3):
-                await environment.cache.audit("secrets")
-                environment.runtime.after_gap(100.0)
-            listed.release()
-            environment.cluster.faults.clear()
+        listed.release()
+        environment.cluster.faults.clear()
+        await until(
+            lambda: (
+                named(environment.cache.list_cached("secrets")) == ["changed", "created", "kept", "recreated"]
+            )
+        )
+        for watches in (3, 4):
             await until(
-                lambda: (
-                    named(environment.cache.list_cached("secrets"))
-                    == ["changed", "created", "kept", "recreated"]
-                )
+                # It is called before the loop continues.
+                lambda: sum(asked.namespace == "shop" for asked in environment.watches()) == watches  # noqa: B023
             )
-            for watches in (3, 4):
-                await until(
-                    # It is called before the loop continues.
-                    lambda: sum(asked.namespace == "shop" for asked in environment.watches()) == watches  # noqa: B023
-                )
-                environment.cluster.cut("watch", "secrets", namespace="shop")
-            assert environment.informer.counts.relists == {"audit": 1}
-            assert environment.informer.counts.lists == 3, (
-                "the first of each watch, and one that was not begun anew"
-            )
-
-    run(main())
+            environment.cluster.cut("watch", "secrets", namespace="shop")
+        assert environment.informer.counts.relists == {"audit": 1}
+        assert environment.informer.counts.lists == 3, (
+            "the first of each watch, and one that was not begun anew"
+        )
 
 
 # The name is a sentence.
-def test_a_relist_that_is_ordered_while_a_watch_is_waited_for_takes_its_place_and_asks_for_the_newest_state() -> (  # noqa: E501
+async def test_a_relist_that_is_ordered_while_a_watch_is_waited_for_takes_its_place_and_asks_for_the_newest_state() -> (  # noqa: E501
     None
 ):
-    async def main() -> None:
-        async with caching("app=web", *OBJECTS) as environment:
-            await environment.cache.wait_synced()
-            await until(lambda: len(environment.watches()) == 1)
-            refused = environment.cluster.faults.add(Refuse(503), verb="watch", resource="secrets")
-            environment.cluster.cut("watch", "secrets")
-            await until(
-                lambda: (
-                    refused.hits
-                    and isinstance(environment.informer.state.reflectors[0].writer.state, Waiting)
-                )
+    async with caching("app=web", *OBJECTS) as environment:
+        await environment.cache.wait_synced()
+        await until(lambda: len(environment.watches()) == 1)
+        refused = environment.cluster.faults.add(Refuse(503), verb="watch", resource="secrets")
+        environment.cluster.cut("watch", "secrets")
+        await until(
+            lambda: (
+                refused.hits and isinstance(environment.informer.state.reflectors[0].writer.state, Waiting)
             )
-            environment.informer.state.reflectors[0].relist(MetricReason.AUDIT)
-            environment.cluster.faults.clear()
-            await until(lambda: environment.informer.counts.relists == {"audit": 1})
-            listed = [
-                asked
-                for asked in environment.cluster.requests
-                if asked.verb == "list" and asked.resource == "secrets"
-            ]
-            assert "resourceVersion" not in listed[-1].query
-            for watches in (1, 2):
-                before = len(environment.watches())
-                await until(lambda: environment.informer.state.is_synced)
-                environment.cluster.cut("watch", "secrets")
-                # The lambda is called before the loop continues.
-                await until(lambda: len(environment.watches()) > before)  # noqa: B023
-                assert environment.informer.counts.relists == {"audit": 1}, (
-                    f"it was ordered once, {watches} watches ago"
-                )
-
-    run(main())
+        )
+        environment.informer.state.reflectors[0].relist(MetricReason.AUDIT)
+        environment.cluster.faults.clear()
+        await until(lambda: environment.informer.counts.relists == {"audit": 1})
+        listed = [
+            asked
+            for asked in environment.cluster.requests
+            if asked.verb == "list" and asked.resource == "secrets"
+        ]
+        assert "resourceVersion" not in listed[-1].query
+        for watches in (1, 2):
+            before = len(environment.watches())
+            await until(lambda: environment.informer.state.is_synced)
+            environment.cluster.cut("watch", "secrets")
+            # The lambda is called before the loop continues.
+            await until(lambda: len(environment.watches()) > before)  # noqa: B023
+            assert environment.informer.counts.relists == {"audit": 1}, (
+                f"it was ordered once, {watches} watches ago"
+            )
 
 
 @pytest.mark.parametrize("declared", [EITHER, EITHER[::-1]], ids=["the last", "the first"])
 @pytest.mark.parametrize("fault", FAILURES, ids=["refused", "garbled", "broken off"])
-def test_where_one_branch_cannot_be_compared_the_others_are(declared: list[Selector], fault: Fault) -> None:
-    async def main() -> None:
-        async with caching(declared, *OBJECTS) as environment:
-            await lose(environment)
-            environment.cluster.faults.add(fault, verb="list", resource="secrets", namespace="infra")
-            with pytest.raises(Stalled):
-                await environment.cache.audit("secrets")
-            assert (
-                environment.informer.counts.audits,
-                environment.informer.counts.failures["audit"],
-                environment.informer.counts.drift,
-            ) == (1, 1, 5)
-            await until(lambda: environment.informer.counts.relists == {"audit": 1})
-
-    run(main())
+async def test_where_one_branch_cannot_be_compared_the_others_are(
+    declared: list[Selector], fault: Fault
+) -> None:
+    async with caching(declared, *OBJECTS) as environment:
+        await lose(environment)
+        environment.cluster.faults.add(fault, verb="list", resource="secrets", namespace="infra")
+        with pytest.raises(Stalled):
+            await environment.cache.audit("secrets")
+        assert (
+            environment.informer.counts.audits,
+            environment.informer.counts.failures["audit"],
+            environment.informer.counts.drift,
+        ) == (1, 1, 5)
+        await until(lambda: environment.informer.counts.relists == {"audit": 1})
 
 
 @pytest.mark.parametrize(
@@ -356,26 +321,22 @@ def test_where_one_branch_cannot_be_compared_the_others_are(declared: list[Selec
     list(zip(FAILURES, ("the server answers 410 ", "", ""), strict=True)),
     ids=["refused", "garbled", "broken off"],
 )
-def test_a_periodic_audit_that_fails_is_logged_and_made_again_after_an_interval(
+async def test_a_periodic_audit_that_fails_is_logged_and_made_again_after_an_interval(
     fault: Fault,
     why: str,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO, "kopf_selectcache")
-
-    async def main() -> None:
-        async with caching("app=web", *OBJECTS, audit_interval=600.0) as environment:
-            await environment.cache.wait_synced()
-            environment.cluster.faults.add(
-                fault, verb="list", resource="secrets", times=4
-            )  # Of what breaks off, each is asked for twice.
-            await until(lambda: environment.informer.counts.failures["audit"] >= 2)
-            audits = environment.informer.counts.audits
-            await until(lambda: environment.informer.counts.audits > audits)
-            assert environment.informer.counts.failures["audit"] < environment.time.slept.count(900.0)
-            assert environment.informer.state.held() == 5
-
-    run(main())
+    async with caching("app=web", *OBJECTS, audit_interval=600.0) as environment:
+        await environment.cache.wait_synced()
+        environment.cluster.faults.add(
+            fault, verb="list", resource="secrets", times=4
+        )  # Of what breaks off, each is asked for twice.
+        await until(lambda: environment.informer.counts.failures["audit"] >= 2)
+        audits = environment.informer.counts.audits
+        await until(lambda: environment.informer.counts.audits > audits)
+        assert environment.informer.counts.failures["audit"] < environment.time.slept.count(900.0)
+        assert environment.informer.state.held() == 5
     assert any(
         message.startswith(f"The cache of secrets could not be compared with the server: {why}")
         and message.endswith(". This is retried.")
@@ -384,25 +345,22 @@ def test_a_periodic_audit_that_fails_is_logged_and_made_again_after_an_interval(
     assert not [message for message in caplog.messages if "mistake" in message]
 
 
-def test_a_branch_that_has_had_no_list_yet_is_not_compared() -> None:
-    async def main() -> None:
-        async with caching(EITHER, *OBJECTS, held="infra", audit_interval=600.0) as environment:
-            await until(lambda: environment.informer.counts.audits >= 2)
-            compared = {
-                asked.namespace
-                for asked in environment.cluster.requests
-                if asked.query.get("resourceVersionMatch") == "Exact"
-            }
-            assert compared == {"shop"}
-            assert not environment.informer.counts.failures["audit"]
-            for fault in environment.cluster.faults:
-                fault.release()
-            await environment.cache.wait_synced()
-
-    run(main())
+async def test_a_branch_that_has_had_no_list_yet_is_not_compared() -> None:
+    async with caching(EITHER, *OBJECTS, held="infra", audit_interval=600.0) as environment:
+        await until(lambda: environment.informer.counts.audits >= 2)
+        compared = {
+            asked.namespace
+            for asked in environment.cluster.requests
+            if asked.query.get("resourceVersionMatch") == "Exact"
+        }
+        assert compared == {"shop"}
+        assert not environment.informer.counts.failures["audit"]
+        for fault in environment.cluster.faults:
+            fault.release()
+        await environment.cache.wait_synced()
 
 
-def test_a_mistake_of_ours_in_an_audit_is_logged_and_the_next_one_is_made(
+async def test_a_mistake_of_ours_in_an_audit_is_logged_and_the_next_one_is_made(
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -410,13 +368,10 @@ def test_a_mistake_of_ours_in_an_audit_is_logged_and_the_next_one_is_made(
         monkeypatch.undo()
         raise KeyError("nobody has thought of this")
 
-    async def main() -> None:
-        monkeypatch.setattr("kopf_selectcache.informer.audit.audited", mistaken)
-        async with caching("app=web", *OBJECTS, audit_interval=600.0) as environment:
-            await until(lambda: environment.informer.counts.audits)
-            assert environment.informer.state.held() == 5
-
-    run(main())
+    monkeypatch.setattr("kopf_selectcache.informer.audit.audited", mistaken)
+    async with caching("app=web", *OBJECTS, audit_interval=600.0) as environment:
+        await until(lambda: environment.informer.counts.audits)
+        assert environment.informer.state.held() == 5
     assert any("failed because of a bug in kopf_selectcache" in message for message in caplog.messages)
 
 

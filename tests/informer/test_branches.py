@@ -18,7 +18,7 @@ from kopf_selectcache.informer.streams import PAGES_AT_ONCE
 from kopf_selectcache.settings.planner import MOST_STREAMS
 from kopf_selectcache.testing import EmbeddedCluster, FakeCache
 from kopf_selectcache.testing.faults import Disconnect, Fault, MalformedJSON, NotServed, Refuse, Silence
-from tests.faults.environment import operating, run, until
+from tests.faults.environment import operating, until
 from tests.faults.server import Script, Server, held, listed, pod
 from tests.secrets import caching, labelled, named, secret
 
@@ -66,159 +66,132 @@ def test_several_names_and_namespaces_are_held_and_absent_ones_are_proved_absent
 # ---- How it is kept.
 
 
-def test_a_break_before_a_relist_begins_is_not_the_reason_for_the_relist() -> None:
-    async def main() -> None:
-        async with caching(EITHER, secret("a", app="web")) as environment:
-            await environment.cache.wait_synced()
-            reflector = environment.informer.state.reflectors[0]
-            reflector.relist(MetricReason.AUDIT)
-            reflector.writer.report(Lost("the connection broke off"))
-            await until(lambda: environment.informer.counts.relists.total() > 0)
-            assert environment.informer.counts.relists == {"audit": 1}
-            assert environment.informer.counts.failures["lost"] == 1
-
-    run(main())
+async def test_a_break_before_a_relist_begins_is_not_the_reason_for_the_relist() -> None:
+    async with caching(EITHER, secret("a", app="web")) as environment:
+        await environment.cache.wait_synced()
+        reflector = environment.informer.state.reflectors[0]
+        reflector.relist(MetricReason.AUDIT)
+        reflector.writer.report(Lost("the connection broke off"))
+        await until(lambda: environment.informer.counts.relists.total() > 0)
+        assert environment.informer.counts.relists == {"audit": 1}
+        assert environment.informer.counts.failures["lost"] == 1
 
 
-def test_when_one_watch_finds_that_the_server_was_restored_the_others_are_listed_anew() -> None:
-    async def main() -> None:
-        async with caching(EITHER, secret("a", app="web")) as environment:
-            await environment.cache.wait_synced()
-            backup = environment.cluster.backup()
-            environment.cluster.create(secret("b", app="web"))
-            environment.cluster.create(secret("c", tier="gold"))
-            await until(lambda: named(environment.cache.list_cached("secrets")) == ["a", "b", "c"])
-            environment.cluster.restore(backup)
-            environment.informer.state.reflectors[0].relist(MetricReason.AUDIT)
-            await until(
-                lambda: [each.substore.epoch for each in environment.informer.state.reflectors] == [1, 1]
-            )
-            assert named(environment.cache.list_cached("secrets")) == ["a"]
-            assert environment.informer.counts.relists == {"audit": 1, "restored": 1}
-
-    run(main())
+async def test_when_one_watch_finds_that_the_server_was_restored_the_others_are_listed_anew() -> None:
+    async with caching(EITHER, secret("a", app="web")) as environment:
+        await environment.cache.wait_synced()
+        backup = environment.cluster.backup()
+        environment.cluster.create(secret("b", app="web"))
+        environment.cluster.create(secret("c", tier="gold"))
+        await until(lambda: named(environment.cache.list_cached("secrets")) == ["a", "b", "c"])
+        environment.cluster.restore(backup)
+        environment.informer.state.reflectors[0].relist(MetricReason.AUDIT)
+        await until(lambda: [each.substore.epoch for each in environment.informer.state.reflectors] == [1, 1])
+        assert named(environment.cache.list_cached("secrets")) == ["a"]
+        assert environment.informer.counts.relists == {"audit": 1, "restored": 1}
 
 
-def test_selectors_that_differ_in_one_label_share_one_watch() -> None:
-    async def main() -> None:
-        async with caching(
-            ["app=web", "app=db"], secret("a", app="web"), secret("b", app="db"), secret("c", app="x")
-        ) as environment:
-            await environment.cache.wait_synced()
-            assert named(environment.cache.list("secrets", labels="app in (web,db)")) == ["a", "b"]
-            await until(lambda: environment.informer.state.is_synced)
-            assert [asked.query["labelSelector"] for asked in environment.watches()] == ["app in (db,web)"]
-
-    run(main())
+async def test_selectors_that_differ_in_one_label_share_one_watch() -> None:
+    async with caching(
+        ["app=web", "app=db"], secret("a", app="web"), secret("b", app="db"), secret("c", app="x")
+    ) as environment:
+        await environment.cache.wait_synced()
+        assert named(environment.cache.list("secrets", labels="app in (web,db)")) == ["a", "b"]
+        await until(lambda: environment.informer.state.is_synced)
+        assert [asked.query["labelSelector"] for asked in environment.watches()] == ["app in (db,web)"]
 
 
-def test_a_watch_for_each_name_needs_no_more_than_a_role_with_these_names() -> None:
-    async def main() -> None:
-        def who(cluster: EmbeddedCluster) -> str:
-            return cluster.user("reader", [{**WATCHING, "resourceNames": ["ca", "tls"]}], namespace="infra")
+async def test_a_watch_for_each_name_needs_no_more_than_a_role_with_these_names() -> None:
+    def who(cluster: EmbeddedCluster) -> str:
+        return cluster.user("reader", [{**WATCHING, "resourceNames": ["ca", "tls"]}], namespace="infra")
 
-        declared = Selector(names=["ca", "tls"], namespaces=["infra"])
-        async with caching(declared, secret("ca", "infra"), secret("key", "infra"), who=who) as environment:
-            await environment.cache.wait_synced()
-            assert named(environment.cache.list_cached("secrets")) == ["ca"]
-            with pytest.raises(NotFound):
-                environment.cache.get("secrets", "tls", namespace="infra")
-            environment.cluster.create(secret("tls", "infra"))
-            await environment.cache.wait_for(
-                "secrets", lambda _: True, namespace="infra", fields="metadata.name=tls"
-            )
-            assert {asked.query["fieldSelector"] for asked in environment.watches()} == {
-                "metadata.name=ca",
-                "metadata.name=tls",
-            }
-
-    run(main())
+    declared = Selector(names=["ca", "tls"], namespaces=["infra"])
+    async with caching(declared, secret("ca", "infra"), secret("key", "infra"), who=who) as environment:
+        await environment.cache.wait_synced()
+        assert named(environment.cache.list_cached("secrets")) == ["ca"]
+        with pytest.raises(NotFound):
+            environment.cache.get("secrets", "tls", namespace="infra")
+        environment.cluster.create(secret("tls", "infra"))
+        await environment.cache.wait_for(
+            "secrets", lambda _: True, namespace="infra", fields="metadata.name=tls"
+        )
+        assert {asked.query["fieldSelector"] for asked in environment.watches()} == {
+            "metadata.name=ca",
+            "metadata.name=tls",
+        }
 
 
-def test_names_that_share_a_watch_take_the_wider_right_and_keep_no_more() -> None:
-    async def main() -> None:
-        declared = Cached(Selector(names=["ca", "tls"], namespaces=["infra"]), share_watches=True)
-        async with caching(declared, secret("ca", "infra"), secret("key", "infra")) as environment:
-            await environment.cache.wait_synced()
-            await until(lambda: environment.informer.state.is_synced)
-            assert [asked.query.get("fieldSelector") for asked in environment.watches()] == [None]
-            assert named(environment.cache.list_cached("secrets")) == ["ca"]
-
-    run(main())
+async def test_names_that_share_a_watch_take_the_wider_right_and_keep_no_more() -> None:
+    declared = Cached(Selector(names=["ca", "tls"], namespaces=["infra"]), share_watches=True)
+    async with caching(declared, secret("ca", "infra"), secret("key", "infra")) as environment:
+        await environment.cache.wait_synced()
+        await until(lambda: environment.informer.state.is_synced)
+        assert [asked.query.get("fieldSelector") for asked in environment.watches()] == [None]
+        assert named(environment.cache.list_cached("secrets")) == ["ca"]
 
 
-def test_the_namespaces_of_the_operator_are_cached_one_by_one() -> None:
-    async def main() -> None:
-        def who(cluster: EmbeddedCluster) -> str:
-            cluster.user("reader", [WATCHING], namespace="infra")
-            return cluster.user("reader", [WATCHING], namespace="shop")
+async def test_the_namespaces_of_the_operator_are_cached_one_by_one() -> None:
+    def who(cluster: EmbeddedCluster) -> str:
+        cluster.user("reader", [WATCHING], namespace="infra")
+        return cluster.user("reader", [WATCHING], namespace="shop")
 
-        async with caching(
-            "",
-            secret("a"),
-            secret("b", "infra"),
-            secret("c", "default"),
-            who=who,
-            namespaces=("infra", "shop"),
-        ) as environment:
-            await environment.cache.wait_synced()
-            assert named(environment.cache.list("secrets", namespace=["infra", "shop"])) == ["a", "b"]
-            with pytest.raises(OutsideFilter):
-                environment.cache.list("secrets")
-
-    run(main())
+    async with caching(
+        "",
+        secret("a"),
+        secret("b", "infra"),
+        secret("c", "default"),
+        who=who,
+        namespaces=("infra", "shop"),
+    ) as environment:
+        await environment.cache.wait_synced()
+        assert named(environment.cache.list("secrets", namespace=["infra", "shop"])) == ["a", "b"]
+        with pytest.raises(OutsideFilter):
+            environment.cache.list("secrets")
 
 
-def test_a_selector_that_adds_nothing_is_logged_and_not_watched(caplog: pytest.LogCaptureFixture) -> None:
-    async def main() -> None:
-        async with caching(["app", "app=web,tier"], secret("a", app="web")) as environment:
-            await environment.cache.wait_synced()
-            await until(lambda: environment.informer.state.is_synced)
-            assert [asked.query["labelSelector"] for asked in environment.watches()] == ["app"]
-
-    run(main())
+async def test_a_selector_that_adds_nothing_is_logged_and_not_watched(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with caching(["app", "app=web,tier"], secret("a", app="web")) as environment:
+        await environment.cache.wait_synced()
+        await until(lambda: environment.informer.state.is_synced)
+        assert [asked.query["labelSelector"] for asked in environment.watches()] == ["app"]
     assert (
         "The filter of secrets has a selector that adds nothing to the others: labels='app=web,tier'."
         in caplog.messages
     )
 
 
-def test_too_many_lists_and_watches_for_the_namespaces_of_the_operator_are_a_rejected_filter() -> None:
-    async def main() -> None:
-        # In all namespaces, the second one covers the names.
-        names = Selector(names=[f"n{number}" for number in range(100)], namespaces=["elsewhere"])
-        async with caching([names, Selector()], namespaces=("infra", "shop")) as environment:
-            await environment.informer.wait_until_settled()
-            assert environment.informer.state.health is Health.REJECTED
-
-    run(main())
+async def test_too_many_lists_and_watches_for_the_namespaces_of_the_operator_are_a_rejected_filter() -> None:
+    # In all namespaces, the second one covers the names.
+    names = Selector(names=[f"n{number}" for number in range(100)], namespaces=["elsewhere"])
+    async with caching([names, Selector()], namespaces=("infra", "shop")) as environment:
+        await environment.informer.wait_until_settled()
+        assert environment.informer.state.health is Health.REJECTED
 
 
 # ---- What moves between branches.
 
 
-def test_an_object_that_moves_to_a_slower_branch_is_never_absent() -> None:
-    async def main() -> None:
-        async with caching(EITHER, secret("a", app="web"), silent="tier") as environment:
-            await environment.cache.wait_synced()
-            await until(lambda: environment.informer.state.is_synced and len(environment.watches()) == 2)
-            environment.cluster.patch(secret("a"), labelled(app=None, tier="gold"))
-            await until(environment.probes)
-            for _ in range(100):
-                await asyncio.sleep(0)
-            assert environment.cache.get("secrets", "a", namespace="shop")["metadata"]["labels"] == {
-                "app": "web"
-            }, "as it was known last"
-            for fault in environment.cluster.faults:
-                fault.release()
-            await until(
-                lambda: (
-                    environment.cache.get("secrets", "a", namespace="shop")["metadata"]["labels"]
-                    == {"tier": "gold"}
-                )
+async def test_an_object_that_moves_to_a_slower_branch_is_never_absent() -> None:
+    async with caching(EITHER, secret("a", app="web"), silent="tier") as environment:
+        await environment.cache.wait_synced()
+        await until(lambda: environment.informer.state.is_synced and len(environment.watches()) == 2)
+        environment.cluster.patch(secret("a"), labelled(app=None, tier="gold"))
+        await until(environment.probes)
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert environment.cache.get("secrets", "a", namespace="shop")["metadata"]["labels"] == {
+            "app": "web"
+        }, "as it was known last"
+        for fault in environment.cluster.faults:
+            fault.release()
+        await until(
+            lambda: (
+                environment.cache.get("secrets", "a", namespace="shop")["metadata"]["labels"]
+                == {"tier": "gold"}
             )
-
-    run(main())
+        )
 
 
 @pytest.mark.parametrize(
@@ -230,247 +203,209 @@ def test_an_object_that_moves_to_a_slower_branch_is_never_absent() -> None:
     ],
     ids=["leaves the filter", "is deleted", "is deleted and made anew"],
 )
-def test_an_object_that_is_gone_is_dropped_though_a_branch_is_silent(
+async def test_an_object_that_is_gone_is_dropped_though_a_branch_is_silent(
     leave: Callable[[EmbeddedCluster], object],
 ) -> None:
-    async def main() -> None:
-        async with caching(
-            EITHER, secret("a", app="web"), secret("b", app="web"), silent="tier"
-        ) as environment:
-            await environment.cache.wait_synced()
-            await until(lambda: environment.informer.state.is_synced and len(environment.watches()) == 2)
-            leave(environment.cluster)
-            await until(lambda: named(environment.cache.list_cached("secrets")) == ["b"])
-            assert environment.probes() == 1
-            with pytest.raises(OutsideFilter):
-                environment.cache.get("secrets", "a", namespace="shop")
-
-    run(main())
+    async with caching(EITHER, secret("a", app="web"), secret("b", app="web"), silent="tier") as environment:
+        await environment.cache.wait_synced()
+        await until(lambda: environment.informer.state.is_synced and len(environment.watches()) == 2)
+        leave(environment.cluster)
+        await until(lambda: named(environment.cache.list_cached("secrets")) == ["b"])
+        assert environment.probes() == 1
+        with pytest.raises(OutsideFilter):
+            environment.cache.get("secrets", "a", namespace="shop")
 
 
-def test_a_list_that_is_refused_is_asked_for_less_and_less_but_again_and_again() -> None:
-    async def main() -> None:
-        async with caching(EITHER, secret("a", app="web"), silent="tier") as environment:
-            await environment.cache.wait_synced()
-            await until(lambda: environment.informer.state.is_synced and len(environment.watches()) == 2)
-            environment.cluster.faults.add(Refuse(503), verb="list", resource="secrets")
-            began = environment.time.now
-            environment.cluster.patch(secret("a"), labelled(app=None, tier="gold"))
-            await until(lambda: environment.time.now - began >= 100.0)
-            assert 3 <= environment.probes() <= 9
-
-    run(main())
+async def test_a_list_that_is_refused_is_asked_for_less_and_less_but_again_and_again() -> None:
+    async with caching(EITHER, secret("a", app="web"), silent="tier") as environment:
+        await environment.cache.wait_synced()
+        await until(lambda: environment.informer.state.is_synced and len(environment.watches()) == 2)
+        environment.cluster.faults.add(Refuse(503), verb="list", resource="secrets")
+        began = environment.time.now
+        environment.cluster.patch(secret("a"), labelled(app=None, tier="gold"))
+        await until(lambda: environment.time.now - began >= 100.0)
+        assert 3 <= environment.probes() <= 9
 
 
 @pytest.mark.parametrize(
     "fault", [Refuse(503), MalformedJSON(), Disconnect()], ids=["refused", "garbled", "broken off"]
 )
-def test_a_question_that_is_not_answered_is_asked_again(
+async def test_a_question_that_is_not_answered_is_asked_again(
     fault: Fault, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def main() -> None:
-        async with caching(
-            EITHER, secret("a", app="web"), secret("b", app="web"), silent="tier"
-        ) as environment:
-            await environment.cache.wait_synced()
-            await until(lambda: environment.informer.state.is_synced and len(environment.watches()) == 2)
-            environment.cluster.faults.add(
-                fault, verb="list", resource="secrets", times=4
-            )  # Of what breaks off, each is asked for twice.
-            environment.cluster.delete(secret("a"))
-            await until(lambda: named(environment.cache.list_cached("secrets")) == ["b"])
-            assert environment.probes() == 5
-            assert environment.informer.counts.lists == 2
-
-    run(main())
+    async with caching(EITHER, secret("a", app="web"), secret("b", app="web"), silent="tier") as environment:
+        await environment.cache.wait_synced()
+        await until(lambda: environment.informer.state.is_synced and len(environment.watches()) == 2)
+        environment.cluster.faults.add(
+            fault, verb="list", resource="secrets", times=4
+        )  # Of what breaks off, each is asked for twice.
+        environment.cluster.delete(secret("a"))
+        await until(lambda: named(environment.cache.list_cached("secrets")) == ["b"])
+        assert environment.probes() == 5
+        assert environment.informer.counts.lists == 2
     assert not [message for message in caplog.messages if "mistake" in message]
 
 
-def test_an_object_known_to_be_gone_does_not_return_with_the_past_of_a_slow_branch() -> None:
-    async def main() -> None:
-        async with caching(EITHER, secret("a", app="web"), silent="tier") as environment:
-            await environment.cache.wait_synced()
-            await until(lambda: environment.informer.state.is_synced and len(environment.watches()) == 2)
-            told: list[bool] = []
-            before, (fast, slow) = (
-                int(environment.informer.state.version),
-                environment.informer.state.reflectors,
-            )
-            environment.informer.subscribe(
-                lambda change: told.append(change is not None and change.after is not None)
-            )
-            environment.cluster.patch(secret("a"), labelled(app=None))
-            environment.cluster.patch(secret("a"), labelled(tier="gold"))
-            environment.cluster.delete(secret("a"))
-            await until(lambda: environment.cache.list_cached("secrets") == [])
-            for fault in environment.cluster.faults:
-                fault.release()
-            environment.cluster.bookmark()
-            await until(lambda: slow.version == fast.version and int(slow.version) > before)
-            assert told == [False]
-
-    run(main())
+async def test_an_object_known_to_be_gone_does_not_return_with_the_past_of_a_slow_branch() -> None:
+    async with caching(EITHER, secret("a", app="web"), silent="tier") as environment:
+        await environment.cache.wait_synced()
+        await until(lambda: environment.informer.state.is_synced and len(environment.watches()) == 2)
+        told: list[bool] = []
+        before, (fast, slow) = (
+            int(environment.informer.state.version),
+            environment.informer.state.reflectors,
+        )
+        environment.informer.subscribe(
+            lambda change: told.append(change is not None and change.after is not None)
+        )
+        environment.cluster.patch(secret("a"), labelled(app=None))
+        environment.cluster.patch(secret("a"), labelled(tier="gold"))
+        environment.cluster.delete(secret("a"))
+        await until(lambda: environment.cache.list_cached("secrets") == [])
+        for fault in environment.cluster.faults:
+            fault.release()
+        environment.cluster.bookmark()
+        await until(lambda: slow.version == fast.version and int(slow.version) > before)
+        assert told == [False]
 
 
 # ---- How each of them is doing.
 
 
-def test_a_right_that_one_watch_lacks_spoils_only_the_reads_that_need_it() -> None:
-    async def main() -> None:
-        def who(cluster: EmbeddedCluster) -> str:
-            return cluster.user("reader", [WATCHING], namespace="shop")
+async def test_a_right_that_one_watch_lacks_spoils_only_the_reads_that_need_it() -> None:
+    def who(cluster: EmbeddedCluster) -> str:
+        return cluster.user("reader", [WATCHING], namespace="shop")
 
-        async with caching(BOTH, secret("a", app="web"), secret("ca", "infra"), who=who) as environment:
-            await environment.informer.wait_until_settled()
-            assert named(environment.cache.list("secrets", namespace="shop", labels="app=web")) == ["a"]
-            assert environment.cache.get("secrets", "a", namespace="shop")["metadata"]["name"] == "a"
-            with pytest.raises(OutsideFilter):
-                environment.cache.get("secrets", "b", namespace="shop")
-            missing = (
-                "does not have permission to list secrets in the namespace infra: (?s:.*)Grant it the verbs"
-                " list and watch"
-                " in the namespace infra: .*resourceNames: ..ca.."
-            )
-            for read in (
-                lambda: environment.cache.get("secrets", "ca", namespace="infra"),
-                lambda: environment.cache.list_cached("secrets"),
-                lambda: environment.cache.count("secrets", namespace="infra", names=["ca"]),
-            ):
-                with pytest.raises(Forbidden, match=missing):
-                    read()
-            assert environment.informer.state.health is Health.FORBIDDEN
-            environment.cluster.user("reader", [{**WATCHING, "resourceNames": ["ca"]}], namespace="infra")
-            await until(lambda: environment.informer.state.is_synced)
-            assert named(environment.cache.list_cached("secrets")) == ["a", "ca"]
-
-    run(main())
+    async with caching(BOTH, secret("a", app="web"), secret("ca", "infra"), who=who) as environment:
+        await environment.informer.wait_until_settled()
+        assert named(environment.cache.list("secrets", namespace="shop", labels="app=web")) == ["a"]
+        assert environment.cache.get("secrets", "a", namespace="shop")["metadata"]["name"] == "a"
+        with pytest.raises(OutsideFilter):
+            environment.cache.get("secrets", "b", namespace="shop")
+        missing = (
+            "does not have permission to list secrets in the namespace infra: (?s:.*)Grant it the verbs"
+            " list and watch"
+            " in the namespace infra: .*resourceNames: ..ca.."
+        )
+        for read in (
+            lambda: environment.cache.get("secrets", "ca", namespace="infra"),
+            lambda: environment.cache.list_cached("secrets"),
+            lambda: environment.cache.count("secrets", namespace="infra", names=["ca"]),
+        ):
+            with pytest.raises(Forbidden, match=missing):
+                read()
+        assert environment.informer.state.health is Health.FORBIDDEN
+        environment.cluster.user("reader", [{**WATCHING, "resourceNames": ["ca"]}], namespace="infra")
+        await until(lambda: environment.informer.state.is_synced)
+        assert named(environment.cache.list_cached("secrets")) == ["a", "ca"]
 
 
 # The name is a sentence.
-def test_a_read_is_forbidden_if_one_of_three_watches_it_needs_lacks_a_right() -> None:
-    async def main() -> None:
-        def who(cluster: EmbeddedCluster) -> str:
-            return cluster.user("reader", [WATCHING], namespace="shop")
+async def test_a_read_is_forbidden_if_one_of_three_watches_it_needs_lacks_a_right() -> None:
+    def who(cluster: EmbeddedCluster) -> str:
+        return cluster.user("reader", [WATCHING], namespace="shop")
 
-        async with caching([*EITHER, Selector("app=db")], secret("a", app="web"), who=who) as environment:
-            await environment.informer.wait_until_settled()
-            await until(lambda: len(environment.watches()) == 2)
-            with pytest.raises(Forbidden):
-                environment.cache.list_cached("secrets", namespace="shop", labels="app!=db")
-
-    run(main())
+    async with caching([*EITHER, Selector("app=db")], secret("a", app="web"), who=who) as environment:
+        await environment.informer.wait_until_settled()
+        await until(lambda: len(environment.watches()) == 2)
+        with pytest.raises(Forbidden):
+            environment.cache.list_cached("secrets", namespace="shop", labels="app!=db")
 
 
-def test_complete_parts_are_read_while_other_lists_are_still_awaited() -> None:
-    async def main() -> None:
-        async with caching(BOTH, secret("a", app="web"), secret("ca", "infra"), held="infra") as environment:
-            await until(lambda: environment.informer.state.part(Selector(namespaces=["shop"])).store.version)
-            assert environment.cache.info("secrets").age is None, "of all"
-            assert environment.cache.get("secrets", "a", namespace="shop")["metadata"]["name"] == "a"
-            assert environment.cache.explain("secrets", namespace="shop", labels="app=web").verdict
-            for read in (
-                lambda: environment.cache.get("secrets", "ca", namespace="infra"),
-                lambda: environment.cache.list_cached("secrets"),
-            ):
-                with pytest.raises(NotSynced):
-                    read()
-            for fault in environment.cluster.faults:
-                fault.release()
-            await environment.cache.wait_synced()
-            assert named(environment.cache.list_cached("secrets")) == ["a", "ca"]
-
-    run(main())
+async def test_complete_parts_are_read_while_other_lists_are_still_awaited() -> None:
+    async with caching(BOTH, secret("a", app="web"), secret("ca", "infra"), held="infra") as environment:
+        await until(lambda: environment.informer.state.part(Selector(namespaces=["shop"])).store.version)
+        assert environment.cache.info("secrets").age is None, "of all"
+        assert environment.cache.get("secrets", "a", namespace="shop")["metadata"]["name"] == "a"
+        assert environment.cache.explain("secrets", namespace="shop", labels="app=web").verdict
+        for read in (
+            lambda: environment.cache.get("secrets", "ca", namespace="infra"),
+            lambda: environment.cache.list_cached("secrets"),
+        ):
+            with pytest.raises(NotSynced):
+                read()
+        for fault in environment.cluster.faults:
+            fault.release()
+        await environment.cache.wait_synced()
+        assert named(environment.cache.list_cached("secrets")) == ["a", "ca"]
 
 
-def test_an_answer_is_as_old_as_the_parts_it_needs() -> None:
-    async def main() -> None:
-        async with caching(BOTH, secret("a", app="web"), secret("ca", "infra"), silent="app") as environment:
-            await environment.cache.wait_synced()
-            await until(lambda: environment.informer.state.is_synced and len(environment.watches()) == 2)
-            environment.time.now += 100.0
-            environment.cluster.patch(secret("ca", "infra"), labelled(seen="yes"))
-            await until(
-                lambda: environment.cache.get("secrets", "ca", namespace="infra")["metadata"].get("labels")
-            )
-            assert environment.cache.get("secrets", "ca", namespace="infra", max_age=1.0)
-            with pytest.raises(Stale):
-                environment.cache.get("secrets", "a", namespace="shop", max_age=99.0)
-            with pytest.raises(Stale):
-                environment.cache.list_cached("secrets", max_age=99.0)
-            assert environment.cache.info("secrets").age == 100.0
-            newer, older = (
-                environment.informer.state.part(Selector(namespaces=[namespace])).store.version
-                for namespace in ("infra", "shop")
-            )
-            assert int(newer) > int(older) == int(environment.informer.state.version)
-
-    run(main())
+async def test_an_answer_is_as_old_as_the_parts_it_needs() -> None:
+    async with caching(BOTH, secret("a", app="web"), secret("ca", "infra"), silent="app") as environment:
+        await environment.cache.wait_synced()
+        await until(lambda: environment.informer.state.is_synced and len(environment.watches()) == 2)
+        environment.time.now += 100.0
+        environment.cluster.patch(secret("ca", "infra"), labelled(seen="yes"))
+        await until(
+            lambda: environment.cache.get("secrets", "ca", namespace="infra")["metadata"].get("labels")
+        )
+        assert environment.cache.get("secrets", "ca", namespace="infra", max_age=1.0)
+        with pytest.raises(Stale):
+            environment.cache.get("secrets", "a", namespace="shop", max_age=99.0)
+        with pytest.raises(Stale):
+            environment.cache.list_cached("secrets", max_age=99.0)
+        assert environment.cache.info("secrets").age == 100.0
+        newer, older = (
+            environment.informer.state.part(Selector(namespaces=[namespace])).store.version
+            for namespace in ("infra", "shop")
+        )
+        assert int(newer) > int(older) == int(environment.informer.state.version)
 
 
 # The name is a sentence.
-def test_a_branch_that_is_refused_for_ever_spoils_no_read_that_needs_it_not_though_it_could_hold_the_same_names() -> (  # noqa: E501
+async def test_a_branch_that_is_refused_for_ever_spoils_no_read_that_needs_it_not_though_it_could_hold_the_same_names() -> (  # noqa: E501
     None
 ):
-    async def main() -> None:
-        def who(cluster: EmbeddedCluster) -> str:
-            return cluster.user("reader", [WATCHING], namespace="shop")
+    def who(cluster: EmbeddedCluster) -> str:
+        return cluster.user("reader", [WATCHING], namespace="shop")
 
-        declared = [Selector("app=web", namespaces=["shop"]), Selector("app=db,tier")]
-        async with caching(
-            declared, secret("a", app="web"), secret("b", app="db", tier="gold"), who=who
-        ) as environment:
-            await environment.informer.wait_until_settled()
-            assert named(environment.cache.list("secrets", namespace="shop", labels="app=web")) == ["a"]
-            environment.cluster.patch(secret("a"), labelled(app="x"))
-            await until(lambda: environment.cache.list("secrets", namespace="shop", labels="app=web") == [])
-            with pytest.raises(Forbidden):
-                environment.cache.list("secrets", namespace="shop", labels="app=db,tier")
-            with pytest.raises(Forbidden):
-                environment.cache.get("secrets", "a", namespace="shop")
-
-    run(main())
+    declared = [Selector("app=web", namespaces=["shop"]), Selector("app=db,tier")]
+    async with caching(
+        declared, secret("a", app="web"), secret("b", app="db", tier="gold"), who=who
+    ) as environment:
+        await environment.informer.wait_until_settled()
+        assert named(environment.cache.list("secrets", namespace="shop", labels="app=web")) == ["a"]
+        environment.cluster.patch(secret("a"), labelled(app="x"))
+        await until(lambda: environment.cache.list("secrets", namespace="shop", labels="app=web") == [])
+        with pytest.raises(Forbidden):
+            environment.cache.list("secrets", namespace="shop", labels="app=db,tier")
+        with pytest.raises(Forbidden):
+            environment.cache.get("secrets", "a", namespace="shop")
 
 
-def test_a_wait_needs_only_the_relevant_lists() -> None:
-    async def main() -> None:
-        async with caching(BOTH, secret("a", app="web"), held="infra") as environment:
-            found = await environment.cache.wait_for(
-                "secrets", lambda _: True, namespace="shop", labels="app=web", timeout=30
-            )
-            assert found["metadata"]["name"] == "a"
-            for fault in environment.cluster.faults:
-                fault.release()
-            await environment.cache.wait_synced()
-
-    run(main())
+async def test_a_wait_needs_only_the_relevant_lists() -> None:
+    async with caching(BOTH, secret("a", app="web"), held="infra") as environment:
+        found = await environment.cache.wait_for(
+            "secrets", lambda _: True, namespace="shop", labels="app=web", timeout=30
+        )
+        assert found["metadata"]["name"] == "a"
+        for fault in environment.cluster.faults:
+            fault.release()
+        await environment.cache.wait_synced()
 
 
-def test_an_object_of_which_nothing_can_be_known_delays_no_other() -> None:
+async def test_an_object_of_which_nothing_can_be_known_delays_no_other() -> None:
     """It left by a field, so that its metadata tells nothing; thirty others are deleted after it. No list is
     answered."""
     others = [f"b{number:02}" for number in range(30)]
-
-    async def main() -> None:
-        declared = [
-            Selector(fields="type=Opaque", namespaces=["shop"]),
-            Selector("tier=gold", fields="type=other", namespaces=["shop"]),
-        ]
-        objects = [secret(name) for name in others]
-        async with caching(declared, secret("a", tier="gold"), *objects, silent="tier") as environment:
-            await environment.cache.wait_synced()
-            await until(lambda: environment.informer.state.is_synced and len(environment.watches()) == 2)
-            environment.cluster.faults.add(
-                Refuse(400),
-                verb="list",
-                resource="secrets",
-                where=lambda asked: asked.query.get("resourceVersionMatch") == "Exact",
-            )
-            environment.cluster.delete(secret("a"))
-            environment.cluster.create({**secret("a", tier="gold"), "type": "kept"})
-            environment.cluster.delete(*objects)
-            await until(lambda: named(environment.cache.list_cached("secrets")) in ([], ["a"]))
-
-    run(main())
+    declared = [
+        Selector(fields="type=Opaque", namespaces=["shop"]),
+        Selector("tier=gold", fields="type=other", namespaces=["shop"]),
+    ]
+    objects = [secret(name) for name in others]
+    async with caching(declared, secret("a", tier="gold"), *objects, silent="tier") as environment:
+        await environment.cache.wait_synced()
+        await until(lambda: environment.informer.state.is_synced and len(environment.watches()) == 2)
+        environment.cluster.faults.add(
+            Refuse(400),
+            verb="list",
+            resource="secrets",
+            where=lambda asked: asked.query.get("resourceVersionMatch") == "Exact",
+        )
+        environment.cluster.delete(secret("a"))
+        environment.cluster.create({**secret("a", tier="gold"), "type": "kept"})
+        environment.cluster.delete(*objects)
+        await until(lambda: named(environment.cache.list_cached("secrets")) in ([], ["a"]))
 
 
 def test_of_a_kind_that_is_served_again_nothing_of_before_is_left() -> None:
@@ -492,40 +427,31 @@ def test_of_a_kind_that_is_served_again_nothing_of_before_is_left() -> None:
     assert named(cache.list_cached("webapps")) == ["new"]
 
 
-def test_once_it_is_served_again_no_watch_is_read_before_it_has_been_listed_anew() -> None:
-    async def main() -> None:
-        declared = [Selector("app=web", namespaces=["shop"]), Selector("tier=gold", namespaces=["infra"])]
-        async with caching(
-            declared, secret("a", app="web"), secret("b", "infra", tier="gold")
-        ) as environment:
-            await environment.cache.wait_synced()
-            await until(lambda: environment.informer.state.is_synced and len(environment.watches()) == 2)
-            gone = environment.cluster.faults.add(NotServed(), resource="secrets", namespace="shop")
-            environment.cluster.cut("watch", "secrets", namespace="shop")
-            await gone.hit()
-            held = environment.cluster.faults.add(
-                Silence(), verb="list", resource="secrets", namespace="infra"
+async def test_once_it_is_served_again_no_watch_is_read_before_it_has_been_listed_anew() -> None:
+    declared = [Selector("app=web", namespaces=["shop"]), Selector("tier=gold", namespaces=["infra"])]
+    async with caching(declared, secret("a", app="web"), secret("b", "infra", tier="gold")) as environment:
+        await environment.cache.wait_synced()
+        await until(lambda: environment.informer.state.is_synced and len(environment.watches()) == 2)
+        gone = environment.cluster.faults.add(NotServed(), resource="secrets", namespace="shop")
+        environment.cluster.cut("watch", "secrets", namespace="shop")
+        await gone.hit()
+        held = environment.cluster.faults.add(Silence(), verb="list", resource="secrets", namespace="infra")
+        environment.cluster.delete(secret("b", "infra"))
+        gone.release()
+        await held.hit()
+        await until(lambda: len([asked for asked in environment.watches() if asked.namespace == "shop"]) >= 3)
+        await until(
+            lambda: (
+                environment.informer.state.part(declared[0]).error is None
+                and environment.informer.state.part(declared[0]).store.version
             )
-            environment.cluster.delete(secret("b", "infra"))
-            gone.release()
-            await held.hit()
-            await until(
-                lambda: len([asked for asked in environment.watches() if asked.namespace == "shop"]) >= 3
-            )
-            await until(
-                lambda: (
-                    environment.informer.state.part(declared[0]).error is None
-                    and environment.informer.state.part(declared[0]).store.version
-                )
-            )
-            assert named(environment.cache.list("secrets", namespace="shop", labels="app=web")) == ["a"]
-            with pytest.raises((NotSynced, Missing)):
-                environment.cache.list("secrets", namespace="infra", labels="tier=gold")
-            held.release()
-            await environment.cache.wait_synced()
-            assert named(environment.cache.list_cached("secrets")) == ["a"]
-
-    run(main())
+        )
+        assert named(environment.cache.list("secrets", namespace="shop", labels="app=web")) == ["a"]
+        with pytest.raises((NotSynced, Missing)):
+            environment.cache.list("secrets", namespace="infra", labels="tier=gold")
+        held.release()
+        await environment.cache.wait_synced()
+        assert named(environment.cache.list_cached("secrets")) == ["a"]
 
 
 def webapp(name: str, **labels: str) -> dict[str, Any]:
@@ -539,38 +465,34 @@ def webapp(name: str, **labels: str) -> dict[str, Any]:
 # ---- As many as there may be.
 
 
-def test_a_hundred_namespaces_are_cached_and_at_most_twenty_are_listed_at_a_time() -> None:
-    async def main() -> None:
-        namespaces, answered = tuple(f"ns-{number:02}" for number in range(MOST_STREAMS)), asyncio.Event()
-        async with Server() as server:
-            for namespace in namespaces:
-                lists = [
-                    held(
-                        answered,
-                        listed(
-                            "100",
-                            pod("a", "90")
-                            | {"metadata": {**pod("a", "90")["metadata"], "namespace": namespace}},
-                        ),
-                    )
-                ]
-                server.scripts[f"/api/v1/namespaces/{namespace}/pods"] = Script(lists)
-            async with operating(server, namespaces=namespaces) as environment:
+async def test_a_hundred_namespaces_are_cached_and_at_most_twenty_are_listed_at_a_time() -> None:
+    namespaces, answered = tuple(f"ns-{number:02}" for number in range(MOST_STREAMS)), asyncio.Event()
+    async with Server() as server:
+        for namespace in namespaces:
+            lists = [
+                held(
+                    answered,
+                    listed(
+                        "100",
+                        pod("a", "90") | {"metadata": {**pod("a", "90")["metadata"], "namespace": namespace}},
+                    ),
+                )
+            ]
+            server.scripts[f"/api/v1/namespaces/{namespace}/pods"] = Script(lists)
+        async with operating(server, namespaces=namespaces) as environment:
 
-                def asked() -> int:
-                    return sum(
-                        len(script.listed) for path, script in server.scripts.items() if "namespaces" in path
-                    )
+            def asked() -> int:
+                return sum(
+                    len(script.listed) for path, script in server.scripts.items() if "namespaces" in path
+                )
 
-                await until(lambda: asked() == PAGES_AT_ONCE)
-                for _ in range(100):
-                    await asyncio.sleep(0)
-                assert asked() == PAGES_AT_ONCE
-                answered.set()
-                await until(lambda: environment.informer.state.is_synced)
-                assert asked() == len(namespaces)
-                assert {
-                    each["metadata"]["namespace"] for each in environment.cache.list_cached("pods")
-                } == set(namespaces)
-
-    run(main())
+            await until(lambda: asked() == PAGES_AT_ONCE)
+            for _ in range(100):
+                await asyncio.sleep(0)
+            assert asked() == PAGES_AT_ONCE
+            answered.set()
+            await until(lambda: environment.informer.state.is_synced)
+            assert asked() == len(namespaces)
+            assert {each["metadata"]["namespace"] for each in environment.cache.list_cached("pods")} == set(
+                namespaces
+            )

@@ -18,7 +18,7 @@ from kopf_selectcache.core.errors import MetricReason
 from kopf_selectcache.core.store.changes import Change
 from kopf_selectcache.informer.health import Health
 from kopf_selectcache.testing.faults import Inserted, NotServed, Refuse, Silence
-from tests.faults.environment import reached, run, until
+from tests.faults.environment import reached, until
 from tests.informer.test_namespaces_by_label import namespace
 from tests.secrets import Environment, caching, labelled, secret
 
@@ -199,147 +199,125 @@ async def settled(environment: Environment) -> None:
     )
 
 
-def test_15_a_departure_has_an_old_object_after_an_eviction() -> None:
-    async def main() -> None:
-        async with subscribed("one stream") as (environment, _):
-            changes = environment.cache.changes("secrets", labels="app=web")
-            assert [(await anext(changes)).name for _ in range(2)] == ["a", "stays"]
-            await evict(environment, delete)
-            change = await anext(changes)
-            assert change.old is not None
-            assert (change.name, change.cause, change.new) == ("a", "left", None)
-            assert change.old.metadata.labels == A["metadata"]["labels"]
-            assert "creationTimestamp" not in change.old.metadata
-
-    run(main())
+async def test_15_a_departure_has_an_old_object_after_an_eviction() -> None:
+    async with subscribed("one stream") as (environment, _):
+        changes = environment.cache.changes("secrets", labels="app=web")
+        assert [(await anext(changes)).name for _ in range(2)] == ["a", "stays"]
+        await evict(environment, delete)
+        change = await anext(changes)
+        assert change.old is not None
+        assert (change.name, change.cause, change.new) == ("a", "left", None)
+        assert change.old.metadata.labels == A["metadata"]["labels"]
+        assert "creationTimestamp" not in change.old.metadata
 
 
 @pytest.mark.parametrize("act", ACTS)
 @pytest.mark.parametrize("disturb", [watch, relist, restart, evict], ids=lambda each: each.__name__)
 @pytest.mark.parametrize("filter_", FILTERS)
-def test_15_each_departure_is_delivered_once(filter_: str, disturb: Any, act: str) -> None:
-    async def main() -> None:
-        async with subscribed(filter_) as (environment, received):
-            uid = environment.cluster.get(A)["metadata"]["uid"]
-            await disturb(environment, ACTS[act])
-            await settled(environment)
+async def test_15_each_departure_is_delivered_once(filter_: str, disturb: Any, act: str) -> None:
+    async with subscribed(filter_) as (environment, received):
+        uid = environment.cluster.get(A)["metadata"]["uid"]
+        await disturb(environment, ACTS[act])
+        await settled(environment)
+        for who, each in received.items():
+            each.drain()
+            expected = each.expected()
+            if act == "spoil":
+                expected["a"] = each.view["a"]
+            assert each.view == expected, who
+            departures = each.departures.pop(("a", uid), 0)
+            if act == "leave_and_return":
+                assert departures <= 1, who
+            else:
+                assert departures == (NARROWED if "narrowed" in who else GONE)[act], who
+            each.departures = Counter(
+                {key: times for key, times in each.departures.items() if key[0] != "large"}
+            )
+            assert not each.departures, who
+        if act == "spoil":
+            environment.cluster.delete(A)
+            await until(lambda: environment.informer.state.store.get("shop", "a")[0] is None)
             for who, each in received.items():
                 each.drain()
-                expected = each.expected()
-                if act == "spoil":
-                    expected["a"] = each.view["a"]
-                assert each.view == expected, who
-                departures = each.departures.pop(("a", uid), 0)
-                if act == "leave_and_return":
-                    assert departures <= 1, who
-                else:
-                    assert departures == (NARROWED if "narrowed" in who else GONE)[act], who
-                each.departures = Counter(
-                    {key: times for key, times in each.departures.items() if key[0] != "large"}
-                )
-                assert not each.departures, who
-            if act == "spoil":
-                environment.cluster.delete(A)
-                await until(lambda: environment.informer.state.store.get("shop", "a")[0] is None)
-                for who, each in received.items():
-                    each.drain()
-                    assert each.departures == {("a", uid): 1}, who
-
-    run(main())
+                assert each.departures == {("a", uid): 1}, who
 
 
-def test_the_end_of_an_object_is_waited_for_although_it_is_evicted() -> None:
-    async def main() -> None:
-        async with caching(Cached(FILTERS["one stream"], max_bytes="128Ki"), A) as environment:
-            await environment.cache.wait_synced()
-            waiting = asyncio.create_task(environment.cache.wait_deleted("secrets", "a", namespace="shop"))
-            for _ in range(20):
-                await asyncio.sleep(0)
-            environment.cluster.create(LARGE)
-            await until(lambda: environment.informer.state.health is Health.OVERSIZED)
-            environment.cluster.faults.add(Silence(), verb="list", resource="secrets")
-            assert not waiting.done()
-            environment.cluster.delete(A)
-            assert await reached(waiting.done)
-            await waiting
-
-    run(main())
+async def test_the_end_of_an_object_is_waited_for_although_it_is_evicted() -> None:
+    async with caching(Cached(FILTERS["one stream"], max_bytes="128Ki"), A) as environment:
+        await environment.cache.wait_synced()
+        waiting = asyncio.create_task(environment.cache.wait_deleted("secrets", "a", namespace="shop"))
+        for _ in range(20):
+            await asyncio.sleep(0)
+        environment.cluster.create(LARGE)
+        await until(lambda: environment.informer.state.health is Health.OVERSIZED)
+        environment.cluster.faults.add(Silence(), verb="list", resource="secrets")
+        assert not waiting.done()
+        environment.cluster.delete(A)
+        assert await reached(waiting.done)
+        await waiting
 
 
 @pytest.mark.parametrize("filter_", FILTERS)
-def test_15_an_object_that_a_restored_server_has_lost_departs_once(filter_: str) -> None:
-    async def main() -> None:
-        async with subscribed(filter_) as (environment, received):
-            cluster, informer = environment.cluster, environment.informer
-            backup = cluster.backup()
-            cluster.patch(A, labelled(app="db"))
-            lost = cluster.create(secret("lost", app="web"))[0]["metadata"]["uid"]
-            await until(lambda: informer.state.store.get("shop", "lost")[0] is not None)
-            received["slow"].drain()
-            cluster.restore(backup)
-            informer.state.reflectors[0].relist(MetricReason.AUDIT)
-            await until(
-                lambda: informer.state.store.get("shop", "lost")[0] is None and informer.state.is_synced
+async def test_15_an_object_that_a_restored_server_has_lost_departs_once(filter_: str) -> None:
+    async with subscribed(filter_) as (environment, received):
+        cluster, informer = environment.cluster, environment.informer
+        backup = cluster.backup()
+        cluster.patch(A, labelled(app="db"))
+        lost = cluster.create(secret("lost", app="web"))[0]["metadata"]["uid"]
+        await until(lambda: informer.state.store.get("shop", "lost")[0] is not None)
+        received["slow"].drain()
+        cluster.restore(backup)
+        informer.state.reflectors[0].relist(MetricReason.AUDIT)
+        await until(lambda: informer.state.store.get("shop", "lost")[0] is None and informer.state.is_synced)
+        await until(
+            lambda: (
+                all(each.substore.epoch == 1 for each in informer.state.reflectors)
+                or not informer.state.has_several_streams
             )
-            await until(
-                lambda: (
-                    all(each.substore.epoch == 1 for each in informer.state.reflectors)
-                    or not informer.state.has_several_streams
-                )
-            )
-            for who, each in received.items():
-                each.drain()
-                assert each.view == each.expected(), who
-                assert each.departures["lost", lost] == 1, who
-
-    run(main())
+        )
+        for who, each in received.items():
+            each.drain()
+            assert each.view == each.expected(), who
+            assert each.departures["lost", lost] == 1, who
 
 
 @pytest.mark.parametrize("act", [each for each in ACTS if each != "spoil"])
 @pytest.mark.parametrize("disturb", [watch, relist, restart], ids=lambda each: each.__name__)
 @pytest.mark.parametrize("filter_", FILTERS)
 @pytest.mark.parametrize("tenant", ["shop", "infra"])
-def test_15_each_departure_is_delivered_once_while_the_filter_changes_to_namespaces_by_label(
+async def test_15_each_departure_is_delivered_once_while_the_filter_changes_to_namespaces_by_label(
     tenant: str, filter_: str, disturb: Any, act: str
 ) -> None:
     """The objects stay in the cache if their namespace has the label, and depart once if it has not."""
     by_label = Selector("app in (web,db)", namespaces=LabelSelector.parse("tenant=yes"))
+    async with subscribed(filter_) as (environment, received):
+        cluster, informer, calls = environment.cluster, environment.informer, list[asyncio.Task[None]]()
+        cluster.patch(namespace(tenant), labelled(tenant="yes"))
+        uids = {each: cluster.get(secret(each))["metadata"]["uid"] for each in ("a", "stays")}
 
-    async def main() -> None:
-        async with subscribed(filter_) as (environment, received):
-            cluster, informer, calls = environment.cluster, environment.informer, list[asyncio.Task[None]]()
-            cluster.patch(namespace(tenant), labelled(tenant="yes"))
-            uids = {each: cluster.get(secret(each))["metadata"]["uid"] for each in ("a", "stays")}
+        def act_and_change(environment: Environment) -> None:
+            ACTS[act](environment)
+            calls.append(asyncio.create_task(environment.cache.declare("secrets", by_label, replace=True)))
 
-            def act_and_change(environment: Environment) -> None:
-                ACTS[act](environment)
-                calls.append(
-                    asyncio.create_task(environment.cache.declare("secrets", by_label, replace=True))
-                )
-
-            await disturb(environment, act_and_change)
-            while not calls[0].done():
-                cluster.bookmark()
-                for _ in range(20):
-                    await asyncio.sleep(0)
-            await calls[0]
-            if tenant == "shop":
-                await settled(environment)
-            await until(lambda: informer.state.ready and informer.is_complete)
-            for who, each in received.items():
-                each.drain()
-                assert each.view == each.expected(), who
-                departures = each.departures.pop(("a", uids["a"]), 0)
-                expected = 1 if tenant == "infra" else (NARROWED if "narrowed" in who else GONE).get(act, 0)
-                if act == "leave_and_return":
-                    assert expected <= departures <= expected + 1, who
-                else:
-                    assert departures == expected, who
-                assert each.departures.pop(("stays", uids["stays"]), 0) == (tenant == "infra"), who
-                again = (
-                    {each for each in each.departures if each[0] == "a"} if act == "create_again" else set()
-                )
-                assert each.departures.keys() == again, who  # The new object of the name.
-                assert each.departures.total() <= 1, who
-
-    run(main())
+        await disturb(environment, act_and_change)
+        while not calls[0].done():
+            cluster.bookmark()
+            for _ in range(20):
+                await asyncio.sleep(0)
+        await calls[0]
+        if tenant == "shop":
+            await settled(environment)
+        await until(lambda: informer.state.ready and informer.is_complete)
+        for who, each in received.items():
+            each.drain()
+            assert each.view == each.expected(), who
+            departures = each.departures.pop(("a", uids["a"]), 0)
+            expected = 1 if tenant == "infra" else (NARROWED if "narrowed" in who else GONE).get(act, 0)
+            if act == "leave_and_return":
+                assert expected <= departures <= expected + 1, who
+            else:
+                assert departures == expected, who
+            assert each.departures.pop(("stays", uids["stays"]), 0) == (tenant == "infra"), who
+            again = {each for each in each.departures if each[0] == "a"} if act == "create_again" else set()
+            assert each.departures.keys() == again, who  # The new object of the name.
+            assert each.departures.total() <= 1, who

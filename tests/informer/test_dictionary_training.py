@@ -72,44 +72,36 @@ def served(objects: Sequence[Obj]) -> list[Obj]:
     return list(objects)
 
 
-def test_a_kind_with_many_objects_is_packed_when_it_is_synced() -> None:
+async def test_a_kind_with_many_objects_is_packed_when_it_is_synced() -> None:
     made = pods()
-
-    async def main() -> None:
-        async with (
-            Server(lists=[listed("1000", *made)], watches=[streamed()]) as server,
-            operating(server) as environment,
-        ):
-            await environment.synced()
-            assert all(packed(environment))
-            assert as_served(environment) == served(made)
-            assert (
-                sum(len(record.stored) for record in records(environment))
-                < sum(len(record.data) for record in records(environment)) / 2
-            )
-
-    run(main())
+    async with (
+        Server(lists=[listed("1000", *made)], watches=[streamed()]) as server,
+        operating(server) as environment,
+    ):
+        await environment.synced()
+        assert all(packed(environment))
+        assert as_served(environment) == served(made)
+        assert (
+            sum(len(record.stored) for record in records(environment))
+            < sum(len(record.data) for record in records(environment)) / 2
+        )
 
 
-def test_each_page_is_packed_as_it_comes() -> None:
+async def test_each_page_is_packed_as_it_comes() -> None:
     """The peak of a long list is not all of it as JSON."""
     made = pods()
-
-    async def main() -> None:
-        go = asyncio.Event()
-        lists = [listed("1000", *made[:FEWEST], then="t1"), held(go, listed("1000", *made[FEWEST:]))]
-        async with Server(lists=lists, watches=[streamed()]) as server, operating(server) as environment:
-            await environment.listed(2)
-            come = environment.informer.state.union.substores[0].view.writing()
-            assert [record.stored != record.data for record in come] == [True] * FEWEST
-            go.set()
-            await environment.synced()
-            assert all(packed(environment))
-
-    run(main())
+    go = asyncio.Event()
+    lists = [listed("1000", *made[:FEWEST], then="t1"), held(go, listed("1000", *made[FEWEST:]))]
+    async with Server(lists=lists, watches=[streamed()]) as server, operating(server) as environment:
+        await environment.listed(2)
+        come = environment.informer.state.union.substores[0].view.writing()
+        assert [record.stored != record.data for record in come] == [True] * FEWEST
+        go.set()
+        await environment.synced()
+        assert all(packed(environment))
 
 
-def test_packed_storage_saves_no_less_than_auto() -> None:
+async def test_packed_storage_saves_no_less_than_auto() -> None:
     made = pods(SAMPLES + 50)
 
     async def held(storage: Storage) -> int:
@@ -120,62 +112,47 @@ def test_packed_storage_saves_no_less_than_auto() -> None:
             await environment.synced()
             return sum(len(record.stored) for record in records(environment))
 
-    async def main() -> None:
-        assert await held("packed") <= await held("auto")
-
-    run(main())
+    assert await held("packed") <= await held("auto")
 
 
-def test_pages_that_are_too_small_are_packed_once_all_have_come() -> None:
+async def test_pages_that_are_too_small_are_packed_once_all_have_come() -> None:
     made = pods()
     parts = [made[at : at + FEWEST // 3] for at in range(0, COUNT, FEWEST // 3)]
     lists = [
         listed("1000", *part, then=f"t{number}" if part is not parts[-1] else "")
         for number, part in enumerate(parts)
     ]
-
-    async def main() -> None:
-        async with Server(lists=lists, watches=[streamed()]) as server, operating(server) as environment:
-            await environment.synced()
-            assert all(packed(environment))
-            assert as_served(environment) == served(made)
-
-    run(main())
+    async with Server(lists=lists, watches=[streamed()]) as server, operating(server) as environment:
+        await environment.synced()
+        assert all(packed(environment))
+        assert as_served(environment) == served(made)
 
 
-def test_streamed_objects_are_packed_as_they_arrive() -> None:
+async def test_streamed_objects_are_packed_as_they_arrive() -> None:
     made = pods()
     assert COUNT * APIECE > 3 * SLICE
-
-    async def main() -> None:
-        first = b"".join(event("ADDED", pod) for pod in made)
-        watches = [streamed(first, bookmark("1000", end=True))]
-        async with Server(watches=watches) as server, operating(server, initial="stream") as environment:
-            await environment.synced()
-            await until(lambda: all(packed(environment)))
-            assert as_served(environment) == served(made)
-
-    run(main())
+    first = b"".join(event("ADDED", pod) for pod in made)
+    watches = [streamed(first, bookmark("1000", end=True))]
+    async with Server(watches=watches) as server, operating(server, initial="stream") as environment:
+        await environment.synced()
+        await until(lambda: all(packed(environment)))
+        assert as_served(environment) == served(made)
 
 
-def test_a_kind_that_grows_is_packed_once_it_is_large_enough() -> None:
+async def test_a_kind_that_grows_is_packed_once_it_is_large_enough() -> None:
     made = pods()
-
-    async def main() -> None:
-        more = asyncio.Event()
-        watches = [streamed(more, b"".join(event("ADDED", pod) for pod in made[10:]))]
-        async with (
-            Server(lists=[listed("5", *made[:10])], watches=watches) as server,
-            operating(server) as environment,
-        ):
-            await environment.synced()
-            assert not any(packed(environment))
-            more.set()
-            await until(lambda: len(records(environment)) == COUNT)
-            assert sum(packed(environment)) > COUNT / 2
-            assert as_served(environment) == served(made)
-
-    run(main())
+    more = asyncio.Event()
+    watches = [streamed(more, b"".join(event("ADDED", pod) for pod in made[10:]))]
+    async with (
+        Server(lists=[listed("5", *made[:10])], watches=watches) as server,
+        operating(server) as environment,
+    ):
+        await environment.synced()
+        assert not any(packed(environment))
+        more.set()
+        await until(lambda: len(records(environment)) == COUNT)
+        assert sum(packed(environment)) > COUNT / 2
+        assert as_served(environment) == served(made)
 
 
 def noise() -> list[Obj]:
@@ -227,22 +204,18 @@ def test_the_settings_and_the_declaration_say_how_a_kind_is_stored(
     run(main(Cached(Selector(), storage=storage), storage="raw" if all_packed else "auto"))
 
 
-def test_a_relist_of_unchanged_objects_holds_them_once() -> None:
+async def test_a_relist_of_unchanged_objects_holds_them_once() -> None:
     """Though other bytes may stand for the same object by then."""
     made = pods()
-
-    async def main() -> None:
-        gone = asyncio.Event()
-        lists = [listed("1000", *made), listed("1001", *made)]
-        watches = [streamed(gone, error(410, "Expired")), streamed()]
-        async with Server(lists=lists, watches=watches) as server, operating(server) as environment:
-            await environment.synced()
-            before = {id(record) for record in records(environment)}
-            gone.set()
-            await until(lambda: environment.informer.state.version == "1001")
-            assert {id(record) for record in records(environment)} == before
-
-    run(main())
+    gone = asyncio.Event()
+    lists = [listed("1000", *made), listed("1001", *made)]
+    watches = [streamed(gone, error(410, "Expired")), streamed()]
+    async with Server(lists=lists, watches=watches) as server, operating(server) as environment:
+        await environment.synced()
+        before = {id(record) for record in records(environment)}
+        gone.set()
+        await until(lambda: environment.informer.state.version == "1001")
+        assert {id(record) for record in records(environment)} == before
 
 
 def test_an_invalid_storage_is_refused_where_it_is_declared() -> None:
@@ -253,27 +226,23 @@ def test_an_invalid_storage_is_refused_where_it_is_declared() -> None:
 # ---- Memory that is free again.
 
 
-def test_it_is_given_back_once_all_has_been_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_it_is_given_back_once_all_has_been_listed(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
     freed: list[int] = []
-
-    async def main() -> None:
-        gone = asyncio.Event()
-        lists = [listed("1000", *pods(5), then="more"), listed("1000"), listed("1001", *pods(5))]
-        watches = [streamed(error(500, "InternalError")), streamed(gone, error(410, "Expired")), streamed()]
-        async with Server(lists=lists, watches=watches) as server, operating(server) as environment:
-            monkeypatch.setattr(
-                "kopf_selectcache.informer.reflector.trim_heap", lambda: asked.append(len(server.pods.listed))
-            )
-            monkeypatch.setattr(SiblingPacking, "free_compressors", lambda _: freed.append(len(asked)))
-            await environment.watched(2)
-            assert asked == [2], "not after each page, nor before each watch"
-            gone.set()
-            await environment.watched(3)
-            assert asked == [2, 3]
-            assert freed == [0, 1], "compressors are freed before"
-
-    run(main())
+    gone = asyncio.Event()
+    lists = [listed("1000", *pods(5), then="more"), listed("1000"), listed("1001", *pods(5))]
+    watches = [streamed(error(500, "InternalError")), streamed(gone, error(410, "Expired")), streamed()]
+    async with Server(lists=lists, watches=watches) as server, operating(server) as environment:
+        monkeypatch.setattr(
+            "kopf_selectcache.informer.reflector.trim_heap", lambda: asked.append(len(server.pods.listed))
+        )
+        monkeypatch.setattr(SiblingPacking, "free_compressors", lambda _: freed.append(len(asked)))
+        await environment.watched(2)
+        assert asked == [2], "not after each page, nor before each watch"
+        gone.set()
+        await environment.watched(3)
+        assert asked == [2, 3]
+        assert freed == [0, 1], "compressors are freed before"
 
 
 @pytest.mark.parametrize(
@@ -302,49 +271,41 @@ def test_it_is_asked_for_where_the_c_library_keeps_it(
 # ---- Threads.
 
 
-def test_a_cache_waits_for_no_thread_that_a_handler_may_have() -> None:
+async def test_a_cache_waits_for_no_thread_that_a_handler_may_have() -> None:
     """Handlers that wait in asyncio's threads may wait for this very cache."""
+    go, taken = Event(), Event()
 
-    async def main() -> None:
-        go, taken = Event(), Event()
+    def long() -> None:
+        taken.set()
+        go.wait()
 
-        def long() -> None:
-            taken.set()
-            go.wait()
-
-        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
-        job = asyncio.get_running_loop().run_in_executor(None, long)
-        try:
-            await until(taken.is_set)
-            async with (
-                Server(lists=[listed("1000", *pods())], watches=[streamed()]) as server,
-                operating(server) as environment,
-            ):
-                await environment.synced()
-                assert all(packed(environment))
-        finally:
-            go.set()
-            await job
-
-    run(main())
-
-
-def test_a_waiter_that_has_gone_before_the_work_is_done_gets_no_result() -> None:
-    go = Event()
-
-    async def main() -> None:
-        waiting = asyncio.create_task(run_in_thread(go.wait))
-        await asyncio.sleep(0)
-        waiting.cancel()
-        await asyncio.wait([waiting])
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+    job = asyncio.get_running_loop().run_in_executor(None, long)
+    try:
+        await until(taken.is_set)
+        async with (
+            Server(lists=[listed("1000", *pods())], watches=[streamed()]) as server,
+            operating(server) as environment,
+        ):
+            await environment.synced()
+            assert all(packed(environment))
+    finally:
         go.set()
-        assert await run_in_thread(lambda: 5) == 5
-        leaving.append(asyncio.create_task(run_in_thread(late.wait)))
-        await asyncio.sleep(0)
+        await job
 
+
+async def test_a_waiter_that_has_gone_before_the_work_is_done_gets_no_result() -> None:
+    go = Event()
     leaving: list[asyncio.Task[bool]] = []
     late = Event()
-    asyncio.run(main())
+    waiting = asyncio.create_task(run_in_thread(go.wait))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    await asyncio.wait([waiting])
+    go.set()
+    assert await run_in_thread(lambda: 5) == 5
+    leaving.append(asyncio.create_task(run_in_thread(late.wait)))
+    await asyncio.sleep(0)
     late.set()  # The loop is closed by now.
 
 
@@ -382,48 +343,37 @@ def test_learning_that_was_interrupted_is_done_the_next_time() -> None:
 
 @pytest.mark.parametrize("names", [("s187", "s192"), ("s001", "s007"), ("s000", "s100")])
 @pytest.mark.parametrize("storage", ["auto", "packed"])
-def test_other_objects_in_a_shared_list_are_not_learned_from(
+async def test_other_objects_in_a_shared_list_are_not_learned_from(
     names: tuple[str, ...], storage: Storage
 ) -> None:
-    async def main() -> None:
-        objects = [
-            secret(f"s{number:03}")
-            | {"data": {"token": base64.b64encode(random.Random(number).randbytes(300)).decode()}}
-            for number in range(200)
-        ]
-        declared = Cached(Selector(names=names, namespaces=["shop"]), share_watches=True, storage=storage)
-        async with caching(declared, *objects) as environment:
-            await until(lambda: environment.informer.state.version)
-            assert named(environment.cache.list_cached("secrets", namespace="shop")) == [*names]
-            assert (
-                sum(
-                    asked.verb == "list"
-                    for asked in environment.cluster.requests
-                    if asked.resource == "secrets"
-                )
-                == 1
-            )
-            packing = environment.informer.swapper.packing
-            assert packing is not None
-            assert (packing.learned, packing.fits) == (False, False), "nobody has begun to"
-
-    run(main())
+    objects = [
+        secret(f"s{number:03}")
+        | {"data": {"token": base64.b64encode(random.Random(number).randbytes(300)).decode()}}
+        for number in range(200)
+    ]
+    declared = Cached(Selector(names=names, namespaces=["shop"]), share_watches=True, storage=storage)
+    async with caching(declared, *objects) as environment:
+        await until(lambda: environment.informer.state.version)
+        assert named(environment.cache.list_cached("secrets", namespace="shop")) == [*names]
+        assert (
+            sum(asked.verb == "list" for asked in environment.cluster.requests if asked.resource == "secrets")
+            == 1
+        )
+        packing = environment.informer.swapper.packing
+        assert packing is not None
+        assert (packing.learned, packing.fits) == (False, False), "nobody has begun to"
 
 
-def test_other_objects_in_a_shared_list_make_no_empty_page() -> None:
+async def test_other_objects_in_a_shared_list_make_no_empty_page() -> None:
     """Pages without an object make a list that leads nowhere."""
-
-    async def main() -> None:
-        objects = [secret(f"s{number:03}") for number in range(EMPTY_PAGES + 20)]
-        declared = Cached(Selector(names=["s110", "s115"], namespaces=["shop"]), share_watches=True)
-        async with caching(declared, *objects, page_limit=1) as environment:
-            await until(lambda: environment.informer.state.version)
-            assert named(environment.cache.list_cached("secrets", namespace="shop")) == ["s110", "s115"]
-            assert sum(
-                asked.verb == "list" for asked in environment.cluster.requests if asked.resource == "secrets"
-            ) == len(objects)
-
-    run(main())
+    objects = [secret(f"s{number:03}") for number in range(EMPTY_PAGES + 20)]
+    declared = Cached(Selector(names=["s110", "s115"], namespaces=["shop"]), share_watches=True)
+    async with caching(declared, *objects, page_limit=1) as environment:
+        await until(lambda: environment.informer.state.version)
+        assert named(environment.cache.list_cached("secrets", namespace="shop")) == ["s110", "s115"]
+        assert sum(
+            asked.verb == "list" for asked in environment.cluster.requests if asked.resource == "secrets"
+        ) == len(objects)
 
 
 def test_namespaces_with_few_objects_each_are_packed_as_one_kind() -> None:

@@ -10,7 +10,7 @@ import pytest
 from kopf_selectcache import ReadError
 from kopf_selectcache.core.errors import MetricReason
 from kopf_selectcache.informer.streams import StreamTasks
-from tests.faults.environment import operating, run
+from tests.faults.environment import operating
 from tests.faults.server import Server, listed, pod
 from tests.rows import each_row
 
@@ -18,37 +18,30 @@ LISTED = listed("100", pod("a", "90"))
 
 
 @each_row("turns", range(12))
-def test_a_stream_that_is_to_list_again_ends_with_its_operator(turns: int) -> None:
+async def test_a_stream_that_is_to_list_again_ends_with_its_operator(turns: int) -> None:
     """The order to list again and the end both cancel its task, at most one turn of the loop apart."""
+    async with Server(lists=[LISTED, LISTED]) as server, operating(server) as environment:
+        await environment.holds("a@90")
+        (reflector,) = environment.informer.state.reflectors
+        loop = asyncio.get_running_loop()
 
-    async def main() -> None:
-        async with Server(lists=[LISTED, LISTED]) as server, operating(server) as environment:
-            await environment.holds("a@90")
-            (reflector,) = environment.informer.state.reflectors
-            loop = asyncio.get_running_loop()
+        def relist_after(turns: int) -> None:
+            if turns:
+                loop.call_soon(relist_after, turns - 1)
+            else:
+                reflector.relist(MetricReason.AUDIT)
 
-            def relist_after(turns: int) -> None:
-                if turns:
-                    loop.call_soon(relist_after, turns - 1)
-                else:
-                    reflector.relist(MetricReason.AUDIT)
-
-            relist_after(turns)
-
-    run(main())
+        relist_after(turns)
 
 
-def test_a_kind_that_the_cluster_does_not_have_can_be_changed() -> None:
-    async def main() -> None:
-        selectors = {"things.nowhere.org": "app=web"}
-        async with Server() as server, operating(server, selectors=selectors) as environment:
-            with pytest.raises(ReadError):
-                await environment.cache.declare("things.nowhere.org", "app=db", timeout=0.05, replace=True)
-
-    run(main())
+async def test_a_kind_that_the_cluster_does_not_have_can_be_changed() -> None:
+    selectors = {"things.nowhere.org": "app=web"}
+    async with Server() as server, operating(server, selectors=selectors) as environment:
+        with pytest.raises(ReadError):
+            await environment.cache.declare("things.nowhere.org", "app=db", timeout=0.05, replace=True)
 
 
-def test_8_a_stream_that_something_it_awaits_has_cancelled_is_an_error_that_starts_the_cache_again() -> None:
+async def test_8_a_stream_that_something_it_awaits_has_cancelled_starts_the_cache_again() -> None:
     """Nobody has told it to end: the cache would be dead, and say nothing."""
 
     class Stream:
@@ -57,9 +50,6 @@ def test_8_a_stream_that_something_it_awaits_has_cancelled_is_an_error_that_star
         async def run(self) -> None:
             raise asyncio.CancelledError
 
-    async def main() -> None:
-        tasks = StreamTasks("pods", cast("Any", None), "pods", dict)
-        with pytest.raises(RuntimeError, match="was cancelled"):
-            await tasks.run([cast("Any", Stream())], None, [], lambda: None)
-
-    asyncio.run(main())
+    tasks = StreamTasks("pods", cast("Any", None), "pods", dict)
+    with pytest.raises(RuntimeError, match="was cancelled"):
+        await tasks.run([cast("Any", Stream())], None, [], lambda: None)

@@ -26,7 +26,6 @@ from tests.kopf_operators import (
     launched,
     operating,
     pod,
-    run,
     runtime_over,
 )
 from tests.rows import each_row
@@ -72,36 +71,30 @@ async def outlived(settings: kopf.OperatorSettings | None = None) -> Cache:
 
 
 @each_row("read", READS.values(), ids=READS)
-def test_each_read_of_a_cache_that_outlives_its_operator_raises(read: Callable[[Cache], Any]) -> None:
-    async def main() -> None:
-        cache = await outlived()
+async def test_each_read_of_a_cache_that_outlives_its_operator_raises(read: Callable[[Cache], Any]) -> None:
+    cache = await outlived()
 
-        async def in_loop(*_: object) -> None:
-            read(cache)
+    async def in_loop(*_: object) -> None:
+        read(cache)
 
-        for call in (in_loop, asyncio.to_thread):
-            with pytest.raises(ReadError) as caught:
-                await call(read, cache)
-            assert caught.value.args == ended().args
-            assert not isinstance(caught.value, NotSynced), (
-                "who waits for NotSynced to end would wait for ever"
-            )
-
-    run(main())
+    for call in (in_loop, asyncio.to_thread):
+        with pytest.raises(ReadError) as caught:
+            await call(read, cache)
+        assert caught.value.args == ended().args
+        assert not isinstance(caught.value, NotSynced), "who waits for NotSynced to end would wait for ever"
 
 
 @each_row("read", WAITING.values(), ids=WAITING)
-def test_each_awaited_read_of_a_cache_that_outlives_its_operator_raises(read: Callable[[Any], Any]) -> None:
-    async def main() -> None:
-        cache = await outlived()
-        with pytest.raises(ReadError) as caught:
-            await read(cache)
-        assert caught.value.args == ended().args
-        with pytest.raises(ReadError) as caught:
-            await asyncio.to_thread(read, cache.blocking)
-        assert caught.value.args == ended().args
-
-    run(main())
+async def test_each_awaited_read_of_a_cache_that_outlives_its_operator_raises(
+    read: Callable[[Any], Any],
+) -> None:
+    cache = await outlived()
+    with pytest.raises(ReadError) as caught:
+        await read(cache)
+    assert caught.value.args == ended().args
+    with pytest.raises(ReadError) as caught:
+        await asyncio.to_thread(read, cache.blocking)
+    assert caught.value.args == ended().args
 
 
 FOR_EVER: dict[str, Callable[[Any], Any]] = {
@@ -113,101 +106,85 @@ FOR_EVER: dict[str, Callable[[Any], Any]] = {
 
 
 @each_row("read", FOR_EVER.values(), ids=FOR_EVER)
-def test_a_read_that_waits_ends_with_the_operator(read: Callable[[Any], Any]) -> None:
-    async def main() -> None:
-        cluster = Cluster(pod())
-        cluster.hold(SECRETS)
-        cluster.hold("/api/v1/namespaces/shop/pods/other")
-        async with launched(declared(), cluster) as operator:
-            await operator.gate(("pods",), None)
-            cache = Cache(operator.runtime)
-            in_task = asyncio.create_task(read(cache))
-            in_thread = asyncio.create_task(asyncio.to_thread(read, cache.blocking))
-            await cycles()
-            assert not in_task.done()
-            assert not in_thread.done()
+async def test_a_read_that_waits_ends_with_the_operator(read: Callable[[Any], Any]) -> None:
+    cluster = Cluster(pod())
+    cluster.hold(SECRETS)
+    cluster.hold("/api/v1/namespaces/shop/pods/other")
+    async with launched(declared(), cluster) as operator:
+        await operator.gate(("pods",), None)
+        cache = Cache(operator.runtime)
+        in_task = asyncio.create_task(read(cache))
+        in_thread = asyncio.create_task(asyncio.to_thread(read, cache.blocking))
         await cycles()
-        assert in_task.done()
-        for waiting in (in_task, in_thread):
-            with pytest.raises(ReadError) as caught:
-                await waiting
-            assert caught.value.args == ended().args
+        assert not in_task.done()
+        assert not in_thread.done()
+    await cycles()
+    assert in_task.done()
+    for waiting in (in_task, in_thread):
+        with pytest.raises(ReadError) as caught:
+            await waiting
+        assert caught.value.args == ended().args
 
-    run(main())
 
-
-def test_a_background_task_ends_with_its_operator() -> None:
+async def test_a_background_task_ends_with_its_operator() -> None:
     """A whole operator of Kopf, stopped as by a signal, with a task of its own that outlives it."""
+    settings, registry = declaring(pods=""), kopf.OperatorRegistry()
+    read, told = threading.Event(), asyncio.Queue[ReadError]()
+    outliving = asyncio.Event()
 
-    async def main() -> None:
-        settings, registry = declaring(pods=""), kopf.OperatorRegistry()
-        read, told = threading.Event(), asyncio.Queue[ReadError]()
-        outliving = asyncio.Event()
-
-        async def work(cache: selectcache.Cache) -> None:
-            await cache.wait_synced()
+    async def work(cache: selectcache.Cache) -> None:
+        await cache.wait_synced()
+        cache.get("pods", "web-1", namespace="shop")
+        read.set()
+        with pytest.raises(ReadError) as caught:
+            await cache.wait_for("pods", lambda _: False)
+        told.put_nowait(caught.value)
+        with pytest.raises(ReadError) as caught:
+            await cache.fetch("nodes", "n1")
+        told.put_nowait(caught.value)
+        with pytest.raises(ReadError) as caught:
             cache.get("pods", "web-1", namespace="shop")
-            read.set()
-            with pytest.raises(ReadError) as caught:
-                await cache.wait_for("pods", lambda _: False)
-            told.put_nowait(caught.value)
-            with pytest.raises(ReadError) as caught:
-                await cache.fetch("nodes", "n1")
-            told.put_nowait(caught.value)
-            with pytest.raises(ReadError) as caught:
-                cache.get("pods", "web-1", namespace="shop")
-            told.put_nowait(caught.value)
-            await outliving.wait()
+        told.put_nowait(caught.value)
+        await outliving.wait()
 
-        task = asyncio.create_task(work(selectcache.cache_of(settings)))
-        async with operating(registry, Cluster(pod()), settings=settings):
-            await until(read.is_set)
-        assert [(await told.get()).args for _ in range(3)] == [ended().args] * 3
-        outliving.set()
-        await task
-
-    run(main())
+    task = asyncio.create_task(work(selectcache.cache_of(settings)))
+    async with operating(registry, Cluster(pod()), settings=settings):
+        await until(read.is_set)
+    assert [(await told.get()).args for _ in range(3)] == [ended().args] * 3
+    outliving.set()
+    await task
 
 
-def test_an_operator_that_ends_before_it_has_logged_in_ends_those_that_wait_for_it() -> None:
-    async def main() -> None:
-        settings = declaring(pods="")
-        with context(settings):
-            cache = selectcache.cache_of(settings)
-            waiting = asyncio.create_task(cache.wait_synced())
-            operator = launch(settings, make_runtime=runtime_over(Cluster()))
-            operator.task.cancel()  # Before it has begun.
-            with pytest.raises(ReadError) as caught:
-                await waiting
-            assert caught.value.args == ended().args
-            with pytest.raises(ReadError):
-                cache.list("pods")
-
-    run(main())
+async def test_an_operator_that_ends_before_it_has_logged_in_ends_those_that_wait_for_it() -> None:
+    settings = declaring(pods="")
+    with context(settings):
+        cache = selectcache.cache_of(settings)
+        waiting = asyncio.create_task(cache.wait_synced())
+        operator = launch(settings, make_runtime=runtime_over(Cluster()))
+        operator.task.cancel()  # Before it has begun.
+        with pytest.raises(ReadError) as caught:
+            await waiting
+        assert caught.value.args == ended().args
+        with pytest.raises(ReadError):
+            cache.list("pods")
 
 
-def test_the_report_and_the_probe_of_an_operator_that_has_ended_never_fail() -> None:
-    async def main() -> None:
-        async with launched(declaring(pods=""), Cluster()) as operator:
-            await operator.gate(None, None)
-        assert operator.report()["trouble"] == ended().args[0]
-        assert operator.restartable() == ""
-
-    run(main())
+async def test_the_report_and_the_probe_of_an_operator_that_has_ended_never_fail() -> None:
+    async with launched(declaring(pods=""), Cluster()) as operator:
+        await operator.gate(None, None)
+    assert operator.report()["trouble"] == ended().args[0]
+    assert operator.restartable() == ""
 
 
-def test_the_next_operator_with_the_same_settings_has_a_cache_of_its_own() -> None:
-    async def main() -> None:
-        settings = declaring(pods="")
-        former = await outlived(settings)
-        async with launched(settings, Cluster(pod("web-2"))) as operator:
-            await operator.gate(None, None)
-            assert operator_of(settings) is operator
-            assert len(Cache(operator.runtime).list("pods")) == 1
-            with pytest.raises(ReadError):
-                former.list("pods")
-
-    run(main())
+async def test_the_next_operator_with_the_same_settings_has_a_cache_of_its_own() -> None:
+    settings = declaring(pods="")
+    former = await outlived(settings)
+    async with launched(settings, Cluster(pod("web-2"))) as operator:
+        await operator.gate(None, None)
+        assert operator_of(settings) is operator
+        assert len(Cache(operator.runtime).list("pods")) == 1
+        with pytest.raises(ReadError):
+            former.list("pods")
 
 
 def test_a_timeout_of_the_reads_own_is_raised_unchanged() -> None:
@@ -224,13 +201,10 @@ def test_a_timeout_of_the_reads_own_is_raised_unchanged() -> None:
 # ---- Memory.
 
 
-def test_each_cache_of_an_operator_that_waited_is_collected_before_the_operator_ends() -> None:
-    async def main() -> None:
-        async with gated("app=web") as environment:
-            operator = environment.operator
-            for _ in range(20):
-                await selectcache.cache_of(operator.settings).wait_synced()
-            gc.collect()  # A cache and its late runtime may be a cycle.
-            assert len(operator.runtime.ending._followers) == 0
-
-    run(main())
+async def test_each_cache_of_an_operator_that_waited_is_collected_before_the_operator_ends() -> None:
+    async with gated("app=web") as environment:
+        operator = environment.operator
+        for _ in range(20):
+            await selectcache.cache_of(operator.settings).wait_synced()
+        gc.collect()  # A cache and its late runtime may be a cycle.
+        assert len(operator.runtime.ending._followers) == 0

@@ -16,32 +16,29 @@ from kopf_selectcache.informer.reach import Prober
 from kopf_selectcache.informer.reflector import Reflector
 from kopf_selectcache.informer.swap import PreparedState
 from kopf_selectcache.testing.faults import NotServed, Refuse, Silence
-from tests.faults.environment import run, until
+from tests.faults.environment import until
 from tests.informer.test_filter_change import Follower, begin_change, change, gold, names
 from tests.informer.test_filter_change_options import AND_THERE, BOTH, EITHER, GOLD, HERE, WEB, large
 from tests.secrets import caching, labelled, secret
 
 
-def test_16_a_stream_that_is_held_applies_nothing_before_it_is_released() -> None:
-    async def main() -> None:
-        async with caching("app=web", WEB, BOTH) as environment:
-            informer = environment.informer
-            await until(lambda: informer.state.is_synced)
-            (reflector,) = informer.state.reflectors
-            reflector.hold()
-            reflector.hold()
-            environment.cluster.delete(BOTH)
-            for _ in range(200):
-                await asyncio.sleep(0)
-            assert names(environment) == {"web", "both"}
-            reflector.release()
-            reflector.release()
-            await until(lambda: names(environment) == {"web"})
-
-    run(main())
+async def test_16_a_stream_that_is_held_applies_nothing_before_it_is_released() -> None:
+    async with caching("app=web", WEB, BOTH) as environment:
+        informer = environment.informer
+        await until(lambda: informer.state.is_synced)
+        (reflector,) = informer.state.reflectors
+        reflector.hold()
+        reflector.hold()
+        environment.cluster.delete(BOTH)
+        for _ in range(200):
+            await asyncio.sleep(0)
+        assert names(environment) == {"web", "both"}
+        reflector.release()
+        reflector.release()
+        await until(lambda: names(environment) == {"web"})
 
 
-def test_16_streams_are_held_again_until_the_next_ones_are_as_new(
+async def test_16_streams_are_held_again_until_the_next_ones_are_as_new(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     held: list[bool] = []
@@ -53,195 +50,164 @@ def test_16_streams_are_held_again_until_the_next_ones_are_as_new(
         hold(reflector)
 
     monkeypatch.setattr(Reflector, "hold", count)
+    async with caching("app=web", WEB, GOLD, BOTH) as environment:
+        informer = environment.informer
+        await until(lambda: informer.state.is_synced)
+        (ended,) = informer.state.reflectors
 
-    async def main() -> None:
-        async with caching("app=web", WEB, GOLD, BOTH) as environment:
-            informer = environment.informer
-            await until(lambda: informer.state.is_synced)
-            (ended,) = informer.state.reflectors
+        def is_late(following: PreparedState) -> bool:
+            held.append(ended._held is not None)
+            return len(held) > 2 and following.swap.has_reached(following.swap.seen)
 
-            def is_late(following: PreparedState) -> bool:
-                held.append(ended._held is not None)
-                return len(held) > 2 and following.swap.has_reached(following.swap.seen)
-
-            monkeypatch.setattr(PreparedState, "is_new_enough", property(is_late))
-            await change(informer, "tier=gold")
-            assert held
-            assert all(held)
-            assert names(environment) == {"gold", "both"}
-            assert len(holds) > 2
-
-    run(main())
+        monkeypatch.setattr(PreparedState, "is_new_enough", property(is_late))
+        await change(informer, "tier=gold")
+        assert held
+        assert all(held)
+        assert names(environment) == {"gold", "both"}
+        assert len(holds) > 2
 
 
-def test_16_a_change_begins_anew_if_the_informer_drops_its_store() -> None:
-    async def main() -> None:
-        async with caching("app=web", WEB, GOLD, BOTH) as environment:
-            informer = environment.informer
-            await until(lambda: informer.state.is_synced)
-            changing, _, silence = await begin_change(environment, EITHER)
-            informer.filter_change.interrupt()
-            silence.release()
-            await changing
-            assert names(environment) == {"web", "gold", "both"}
-            informer.filter_change.interrupt()
-
-    run(main())
+async def test_16_a_change_begins_anew_if_the_informer_drops_its_store() -> None:
+    async with caching("app=web", WEB, GOLD, BOTH) as environment:
+        informer = environment.informer
+        await until(lambda: informer.state.is_synced)
+        changing, _, silence = await begin_change(environment, EITHER)
+        informer.filter_change.interrupt()
+        silence.release()
+        await changing
+        assert names(environment) == {"web", "gold", "both"}
+        informer.filter_change.interrupt()
 
 
 @pytest.mark.usefixtures("unhurried")
-def test_16_an_own_write_is_shown_by_both_filters_while_they_change() -> None:
-    async def main() -> None:
-        async with caching("app=web", WEB, GOLD, BOTH) as environment:
-            informer = environment.informer
-            await until(lambda: informer.state.is_synced)
-            changing, _, silence = await begin_change(environment, EITHER)
-            record = informer.state.store.get("shop", "both")[0]
-            assert record is not None
-            ahead = str(int(informer.state.store.version) + 10_000)
-            written = type(record)("shop", "both", record.uid, ahead, record.labels, (), record.stored)
-            present, following = informer.states
-            for state in (present, following):
-                write = OwnWrite(written.key, written.uid, ahead, written, 0.0)
-                informer.laying.lay(write, state)
-            assert environment.cache.get("secrets", "both", namespace="shop")["metadata"]["name"] == "both"
-            silence.release()
-            await changing
-            (write,) = informer.state.own_writes
-            assert write.record is written
-
-    run(main())
+async def test_16_an_own_write_is_shown_by_both_filters_while_they_change() -> None:
+    async with caching("app=web", WEB, GOLD, BOTH) as environment:
+        informer = environment.informer
+        await until(lambda: informer.state.is_synced)
+        changing, _, silence = await begin_change(environment, EITHER)
+        record = informer.state.store.get("shop", "both")[0]
+        assert record is not None
+        ahead = str(int(informer.state.store.version) + 10_000)
+        written = type(record)("shop", "both", record.uid, ahead, record.labels, (), record.stored)
+        present, following = informer.states
+        for state in (present, following):
+            write = OwnWrite(written.key, written.uid, ahead, written, 0.0)
+            informer.laying.lay(write, state)
+        assert environment.cache.get("secrets", "both", namespace="shop")["metadata"]["name"] == "both"
+        silence.release()
+        await changing
+        (write,) = informer.state.own_writes
+        assert write.record is written
 
 
 @pytest.mark.usefixtures("unhurried")
-def test_16_an_own_write_outside_of_the_former_filter_is_shown_by_the_next_one() -> None:
-    async def main() -> None:
-        async with caching("app=web", WEB, GOLD) as environment:
-            informer, cache = environment.informer, environment.cache
-            await until(lambda: informer.state.is_synced)
-            ahead = str(int(informer.state.store.version) + 10_000)
-            written = secret("gold", tier="gold")
-            written["metadata"] |= {"uid": "its-uid", "resourceVersion": ahead}
-            cache.remember(written)
-            assert cache.list_cached("secrets").keys() == [Key("web", namespace="shop")]
-            size = informer.state.own_writes.size
-            await change(informer, EITHER)
-            gold = cache.list_cached("secrets", labels="tier=gold")
-            assert [each["metadata"]["resourceVersion"] for each in gold] == [ahead]
-            assert informer.state.own_writes.size == size > 0
-            await change(informer, "app=web")
-            assert cache.list_cached("secrets").keys() == [Key("web", namespace="shop")]
-
-    run(main())
+async def test_16_an_own_write_outside_of_the_former_filter_is_shown_by_the_next_one() -> None:
+    async with caching("app=web", WEB, GOLD) as environment:
+        informer, cache = environment.informer, environment.cache
+        await until(lambda: informer.state.is_synced)
+        ahead = str(int(informer.state.store.version) + 10_000)
+        written = secret("gold", tier="gold")
+        written["metadata"] |= {"uid": "its-uid", "resourceVersion": ahead}
+        cache.remember(written)
+        assert cache.list_cached("secrets").keys() == [Key("web", namespace="shop")]
+        size = informer.state.own_writes.size
+        await change(informer, EITHER)
+        gold = cache.list_cached("secrets", labels="tier=gold")
+        assert [each["metadata"]["resourceVersion"] for each in gold] == [ahead]
+        assert informer.state.own_writes.size == size > 0
+        await change(informer, "app=web")
+        assert cache.list_cached("secrets").keys() == [Key("web", namespace="shop")]
 
 
 @pytest.mark.usefixtures("unhurried")
-def test_16_an_object_that_is_written_during_a_change_is_shown_by_the_next_filter() -> None:
-    async def main() -> None:
-        async with caching("app=web", WEB, GOLD) as environment:
-            informer, cache = environment.informer, environment.cache
-            await until(lambda: informer.state.is_synced)
-            changing, _, silence = await begin_change(environment, EITHER)
-            ahead = str(int(informer.state.store.version) + 10_000)
-            written = secret("gold", tier="gold")
-            written["metadata"] |= {"uid": "its-uid", "resourceVersion": ahead}
-            cache.remember(written)
-            silence.release()
-            await changing
-            assert cache.get("secrets", "gold", namespace="shop")["metadata"]["resourceVersion"] == ahead
-
-    run(main())
+async def test_16_an_object_that_is_written_during_a_change_is_shown_by_the_next_filter() -> None:
+    async with caching("app=web", WEB, GOLD) as environment:
+        informer, cache = environment.informer, environment.cache
+        await until(lambda: informer.state.is_synced)
+        changing, _, silence = await begin_change(environment, EITHER)
+        ahead = str(int(informer.state.store.version) + 10_000)
+        written = secret("gold", tier="gold")
+        written["metadata"] |= {"uid": "its-uid", "resourceVersion": ahead}
+        cache.remember(written)
+        silence.release()
+        await changing
+        assert cache.get("secrets", "gold", namespace="shop")["metadata"]["resourceVersion"] == ahead
 
 
-def test_16_a_change_that_waits_for_its_turn_is_overtaken_as_well() -> None:
-    async def main() -> None:
-        async with caching("app=web", WEB, GOLD, BOTH) as environment:
-            informer = environment.informer
-            await until(lambda: informer.state.is_synced)
-            first = (await begin_change(environment, "tier=gold")).task
-            second = asyncio.create_task(change(informer, "tier=gold,app=web"))
-            third = asyncio.create_task(change(informer, "app=db"))
-            results = await asyncio.gather(first, second, third, return_exceptions=True)
-            assert [type(each) for each in results] == [Superseded, Superseded, type(None)]
-
-    run(main())
+async def test_16_a_change_that_waits_for_its_turn_is_overtaken_as_well() -> None:
+    async with caching("app=web", WEB, GOLD, BOTH) as environment:
+        informer = environment.informer
+        await until(lambda: informer.state.is_synced)
+        first = (await begin_change(environment, "tier=gold")).task
+        second = asyncio.create_task(change(informer, "tier=gold,app=web"))
+        third = asyncio.create_task(change(informer, "app=db"))
+        results = await asyncio.gather(first, second, third, return_exceptions=True)
+        assert [type(each) for each in results] == [Superseded, Superseded, type(None)]
 
 
-def test_16_a_change_without_a_present_state_is_overtaken_at_once() -> None:
-    async def main() -> None:
-        objects = [WEB, *(large(f"gold-{number}", tier="gold") for number in range(5))]
-        async with caching(Cached(EITHER, max_bytes="128Ki"), *objects) as environment:
-            informer, faults = environment.informer, environment.cluster.faults
-            await until(lambda: informer.state.health is Health.OVERSIZED and informer.state.is_resolving)
-            former, silence = informer.declared, faults.add(Silence(), verb="list")
-            first = asyncio.create_task(change(informer, "app=db"))
-            await until(lambda: informer.declared is not former)
-            second = asyncio.create_task(change(informer, "app=web"))
-            with pytest.raises(Superseded):
-                await first
-            silence.release()
-            await second
-            assert names(environment) == {"web"}
-
-    run(main())
+async def test_16_a_change_without_a_present_state_is_overtaken_at_once() -> None:
+    objects = [WEB, *(large(f"gold-{number}", tier="gold") for number in range(5))]
+    async with caching(Cached(EITHER, max_bytes="128Ki"), *objects) as environment:
+        informer, faults = environment.informer, environment.cluster.faults
+        await until(lambda: informer.state.health is Health.OVERSIZED and informer.state.is_resolving)
+        former, silence = informer.declared, faults.add(Silence(), verb="list")
+        first = asyncio.create_task(change(informer, "app=db"))
+        await until(lambda: informer.declared is not former)
+        second = asyncio.create_task(change(informer, "app=web"))
+        with pytest.raises(Superseded):
+            await first
+        silence.release()
+        await second
+        assert names(environment) == {"web"}
 
 
-def test_16_equal_changes_share_one_result() -> None:
-    async def main() -> None:
-        async with caching("app=web", WEB, GOLD, BOTH) as environment:
-            informer = environment.informer
-            await until(lambda: informer.state.is_synced)
-            first, following, silence = await begin_change(environment, EITHER)
-            second = asyncio.create_task(change(informer, EITHER))
-            third = asyncio.create_task(change(informer, EITHER))
-            with pytest.raises(NotSynced):
-                await change(informer, EITHER, timeout=0.05)
-            first.cancel()
-            await asyncio.wait({first})
-            assert informer.filter_change.prepared is following
-            silence.release()
-            await asyncio.gather(second, third)
-            assert informer.state.union is following.state.union
-
-    run(main())
+async def test_16_equal_changes_share_one_result() -> None:
+    async with caching("app=web", WEB, GOLD, BOTH) as environment:
+        informer = environment.informer
+        await until(lambda: informer.state.is_synced)
+        first, following, silence = await begin_change(environment, EITHER)
+        second = asyncio.create_task(change(informer, EITHER))
+        third = asyncio.create_task(change(informer, EITHER))
+        with pytest.raises(NotSynced):
+            await change(informer, EITHER, timeout=0.05)
+        first.cancel()
+        await asyncio.wait({first})
+        assert informer.filter_change.prepared is following
+        silence.release()
+        await asyncio.gather(second, third)
+        assert informer.state.union is following.state.union
 
 
-def test_16_equal_changes_share_one_error() -> None:
-    async def main() -> None:
-        async with caching("app=web", WEB, GOLD, BOTH) as environment:
-            informer = environment.informer
-            await until(lambda: informer.state.is_synced)
-            environment.cluster.faults.add(Refuse(403), verb="list", where=gold)
-            changes = (change(informer, EITHER) for _ in range(2))
-            results = await asyncio.gather(*changes, return_exceptions=True)
-            assert [type(each) for each in results] == [Forbidden, Forbidden]
-
-    run(main())
+async def test_16_equal_changes_share_one_error() -> None:
+    async with caching("app=web", WEB, GOLD, BOTH) as environment:
+        informer = environment.informer
+        await until(lambda: informer.state.is_synced)
+        environment.cluster.faults.add(Refuse(403), verb="list", where=gold)
+        changes = (change(informer, EITHER) for _ in range(2))
+        results = await asyncio.gather(*changes, return_exceptions=True)
+        assert [type(each) for each in results] == [Forbidden, Forbidden]
 
 
 def web(asked: Any) -> bool:
     return "app=web" in asked.query.get("labelSelector", "")
 
 
-def test_16_an_error_of_a_stream_of_both_filters_is_not_one_of_the_change() -> None:
-    async def main() -> None:
-        async with caching(HERE, WEB, GOLD) as environment:
-            informer, cluster = environment.informer, environment.cluster
-            await until(lambda: informer.state.is_synced)
-            changing, _, silence = await begin_change(environment, AND_THERE)
-            cluster.faults.add(Refuse(403), verb="watch", where=web)
-            cluster.cut("watch", "secrets")
-            await until(lambda: informer.state.health is Health.FORBIDDEN)
-            with pytest.raises(NotSynced):
-                await change(informer, AND_THERE, timeout=0.05)
-            silence.release()
-            await changing
-            assert names(environment) == {"web"}
-
-    run(main())
+async def test_16_an_error_of_a_stream_of_both_filters_is_not_one_of_the_change() -> None:
+    async with caching(HERE, WEB, GOLD) as environment:
+        informer, cluster = environment.informer, environment.cluster
+        await until(lambda: informer.state.is_synced)
+        changing, _, silence = await begin_change(environment, AND_THERE)
+        cluster.faults.add(Refuse(403), verb="watch", where=web)
+        cluster.cut("watch", "secrets")
+        await until(lambda: informer.state.health is Health.FORBIDDEN)
+        with pytest.raises(NotSynced):
+            await change(informer, AND_THERE, timeout=0.05)
+        silence.release()
+        await changing
+        assert names(environment) == {"web"}
 
 
-def test_16_a_mistake_of_the_prober_of_the_next_filter_is_logged_and_costs_nothing(
+async def test_16_a_mistake_of_the_prober_of_the_next_filter_is_logged_and_costs_nothing(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     runs, run_on = [], Prober.run
@@ -253,147 +219,125 @@ def test_16_a_mistake_of_the_prober_of_the_next_filter_is_logged_and_costs_nothi
         await run_on(prober)
 
     monkeypatch.setattr(Prober, "run", mistaken)
-
-    async def main() -> None:
-        async with caching("app=web", WEB, GOLD) as environment:
-            await until(lambda: environment.informer.state.is_synced)
-            changing, following, silence = await begin_change(environment, EITHER)
-            await until(lambda: len(runs) == 2)
-            assert following.prober in runs
-            silence.release()
-            await changing
-
-    run(main())
+    async with caching("app=web", WEB, GOLD) as environment:
+        await until(lambda: environment.informer.state.is_synced)
+        changing, following, silence = await begin_change(environment, EITHER)
+        await until(lambda: len(runs) == 2)
+        assert following.prober in runs
+        silence.release()
+        await changing
     assert any(record.exc_info for record in caplog.records)
 
 
-def test_16_while_a_kind_is_missing_a_change_may_be_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def main() -> None:
-        async with caching("app=web", WEB, GOLD) as environment:
-            informer = environment.informer
-            await until(lambda: informer.state.is_synced)
-            missing = environment.cluster.faults.add(NotServed(), resource="secrets")
-            environment.cluster.cut("watch", "secrets")
-            await until(lambda: informer.state.health is Health.MISSING and informer.state.is_resolving)
-            former, waited = informer.declared, asyncio.Event()
-            with monkeypatch.context() as patched:
-                patched.setattr(informer, "wait_until_settled", waited.wait)
-                changing = asyncio.create_task(change(informer, "tier=gold"))
-                await until(lambda: informer.declared is not former)
-                changing.cancel()
-                await asyncio.wait({changing})
-            assert informer.declared is former
-            missing.release()
-            await until(lambda: informer.state.is_synced)
-            assert names(environment) == {"web"}
-
-    run(main())
-
-
-def test_16_a_relist_of_a_stream_of_both_filters_reaches_both() -> None:
-    async def main() -> None:
-        async with caching(HERE, WEB, GOLD, BOTH) as environment:
-            informer = environment.informer
-            await until(lambda: informer.state.is_synced)
-            changing, _, silence = await begin_change(environment, AND_THERE)
-            (reflector,) = informer.state.reflectors
-            environment.cluster.patch(WEB, labelled(app="db"))
-            await until(lambda: "web" not in names(environment))
-            commits = reflector.writer.commits
-            reflector.relist(MetricReason.AUDIT)
-            await until(lambda: reflector.writer.commits > commits)
-            silence.release()
-            await changing  # There is no bookmark.
-            assert reflector in informer.state.reflectors
-            assert names(environment) == {"both"}
-
-    run(main())
-
-
-def test_16_a_server_that_was_restored_ends_the_own_writes_of_both_filters() -> None:
-    async def main() -> None:
-        async with caching("app=web", WEB, GOLD, BOTH) as environment:
-            cluster, informer = environment.cluster, environment.informer
-            await until(lambda: informer.state.is_synced)
-            backup = cluster.backup()
-            cluster.patch(WEB, labelled(seen="yes"))
-            await until(lambda: informer.state.store.version == str(cluster.version))
-            changing, following, silence = await begin_change(environment, EITHER)
-            record = informer.state.store.get("shop", "both")[0]
-            assert record is not None
-            ahead = str(int(informer.state.store.version) + 10_000)
-            written = type(record)("shop", "both", record.uid, ahead, record.labels, (), record.stored)
-            for state in informer.states:
-                informer.laying.lay(OwnWrite(written.key, written.uid, ahead, written, 0.0), state)
-            assert [len(state.own_writes) for state in informer.states] == [1, 1]
-            cluster.restore(backup)
-            (reflector,) = informer.state.reflectors
-            reflector.relist(MetricReason.AUDIT)
-            await until(lambda: informer.filter_change.prepared not in (None, following))
-            assert [len(state.own_writes) for state in informer.states] == [0, 0]
-            silence.release()
+async def test_16_while_a_kind_is_missing_a_change_may_be_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with caching("app=web", WEB, GOLD) as environment:
+        informer = environment.informer
+        await until(lambda: informer.state.is_synced)
+        missing = environment.cluster.faults.add(NotServed(), resource="secrets")
+        environment.cluster.cut("watch", "secrets")
+        await until(lambda: informer.state.health is Health.MISSING and informer.state.is_resolving)
+        former, waited = informer.declared, asyncio.Event()
+        with monkeypatch.context() as patched:
+            patched.setattr(informer, "wait_until_settled", waited.wait)
+            changing = asyncio.create_task(change(informer, "tier=gold"))
+            await until(lambda: informer.declared is not former)
             changing.cancel()
             await asyncio.wait({changing})
+        assert informer.declared is former
+        missing.release()
+        await until(lambda: informer.state.is_synced)
+        assert names(environment) == {"web"}
 
-    run(main())
+
+async def test_16_a_relist_of_a_stream_of_both_filters_reaches_both() -> None:
+    async with caching(HERE, WEB, GOLD, BOTH) as environment:
+        informer = environment.informer
+        await until(lambda: informer.state.is_synced)
+        changing, _, silence = await begin_change(environment, AND_THERE)
+        (reflector,) = informer.state.reflectors
+        environment.cluster.patch(WEB, labelled(app="db"))
+        await until(lambda: "web" not in names(environment))
+        commits = reflector.writer.commits
+        reflector.relist(MetricReason.AUDIT)
+        await until(lambda: reflector.writer.commits > commits)
+        silence.release()
+        await changing  # There is no bookmark.
+        assert reflector in informer.state.reflectors
+        assert names(environment) == {"both"}
 
 
-def test_16_a_stream_of_the_next_filter_that_has_missed_a_change_lists_again(
+async def test_16_a_server_that_was_restored_ends_the_own_writes_of_both_filters() -> None:
+    async with caching("app=web", WEB, GOLD, BOTH) as environment:
+        cluster, informer = environment.cluster, environment.informer
+        await until(lambda: informer.state.is_synced)
+        backup = cluster.backup()
+        cluster.patch(WEB, labelled(seen="yes"))
+        await until(lambda: informer.state.store.version == str(cluster.version))
+        changing, following, silence = await begin_change(environment, EITHER)
+        record = informer.state.store.get("shop", "both")[0]
+        assert record is not None
+        ahead = str(int(informer.state.store.version) + 10_000)
+        written = type(record)("shop", "both", record.uid, ahead, record.labels, (), record.stored)
+        for state in informer.states:
+            informer.laying.lay(OwnWrite(written.key, written.uid, ahead, written, 0.0), state)
+        assert [len(state.own_writes) for state in informer.states] == [1, 1]
+        cluster.restore(backup)
+        (reflector,) = informer.state.reflectors
+        reflector.relist(MetricReason.AUDIT)
+        await until(lambda: informer.filter_change.prepared not in (None, following))
+        assert [len(state.own_writes) for state in informer.states] == [0, 0]
+        silence.release()
+        changing.cancel()
+        await asyncio.wait({changing})
+
+
+async def test_16_a_stream_of_the_next_filter_that_has_missed_a_change_lists_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def main() -> None:
-        async with caching("app=web", WEB, GOLD, BOTH) as environment:
-            informer = environment.informer
-            await until(lambda: informer.state.is_synced)
-            changing, following, silence = await begin_change(environment, EITHER)
-            union, reflector = following.state.union, following.new[0]
-            await until(lambda: reflector.is_watching)
-            outdated = {union.substores[0]: MetricReason.MISSED}
-            commits = reflector.writer.commits
-            with monkeypatch.context() as patched:
-                patched.setattr(union, "pop_streams_to_relist", lambda: outdated)
-                following.notify()
-            await until(lambda: reflector.writer.commits > commits)
-            silence.release()
-            changing.cancel()
-            await asyncio.wait({changing})
-
-    run(main())
+    async with caching("app=web", WEB, GOLD, BOTH) as environment:
+        informer = environment.informer
+        await until(lambda: informer.state.is_synced)
+        changing, following, silence = await begin_change(environment, EITHER)
+        union, reflector = following.state.union, following.new[0]
+        await until(lambda: reflector.is_watching)
+        outdated = {union.substores[0]: MetricReason.MISSED}
+        commits = reflector.writer.commits
+        with monkeypatch.context() as patched:
+            patched.setattr(union, "pop_streams_to_relist", lambda: outdated)
+            following.notify()
+        await until(lambda: reflector.writer.commits > commits)
+        silence.release()
+        changing.cancel()
+        await asyncio.wait({changing})
 
 
-def test_16_a_refused_filter_of_a_cache_that_was_let_go_is_put_back() -> None:
-    async def main() -> None:
-        objects = [WEB, *(large(f"gold-{number}", tier="gold") for number in range(5))]
-        async with caching(Cached(EITHER, max_bytes="128Ki"), *objects) as environment:
-            informer, faults = environment.informer, environment.cluster.faults
-            await until(lambda: informer.state.health is Health.OVERSIZED and informer.state.is_resolving)
-            former = informer.declared
-            refused = faults.add(Refuse(403), verb="list", where=lambda asked: "gold" not in str(asked.query))
-            with pytest.raises((Forbidden, NotSynced)):
-                await change(informer, "app=db", max_bytes="128Ki", timeout=2.0)
-            assert informer.declared is former
-            refused.release()
-            environment.cluster.delete(*objects[1:])
-            await until(lambda: informer.state.is_synced)
-            assert str(informer.state.filter) == str(former.filter)
-            assert names(environment) == {"web"}
-
-    run(main())
+async def test_16_a_refused_filter_of_a_cache_that_was_let_go_is_put_back() -> None:
+    objects = [WEB, *(large(f"gold-{number}", tier="gold") for number in range(5))]
+    async with caching(Cached(EITHER, max_bytes="128Ki"), *objects) as environment:
+        informer, faults = environment.informer, environment.cluster.faults
+        await until(lambda: informer.state.health is Health.OVERSIZED and informer.state.is_resolving)
+        former = informer.declared
+        refused = faults.add(Refuse(403), verb="list", where=lambda asked: "gold" not in str(asked.query))
+        with pytest.raises((Forbidden, NotSynced)):
+            await change(informer, "app=db", max_bytes="128Ki", timeout=2.0)
+        assert informer.declared is former
+        refused.release()
+        environment.cluster.delete(*objects[1:])
+        await until(lambda: informer.state.is_synced)
+        assert str(informer.state.filter) == str(former.filter)
+        assert names(environment) == {"web"}
 
 
-def test_16_a_filter_that_begins_anew_is_not_answered_by_the_objects_of_the_former_one() -> None:
-    async def main() -> None:
-        async with caching("app=web", WEB, GOLD, BOTH) as environment:
-            informer = environment.informer
-            await until(lambda: informer.state.is_synced)
-            follower = Follower(informer)
-            informer.mark_resolving()  # As when its resource is found in another version.
-            changing = asyncio.create_task(change(informer, "tier=gold"))
-            await until(lambda: informer.declared.filter == Selector("tier=gold"))
-            assert informer.state.ready is None
-            assert informer.state.held() == 0
-            await changing
-            assert names(environment) == {"gold", "both"}
-            assert {record.name for record in follower.view.values()} == {"gold", "both"}
-
-    run(main())
+async def test_16_a_filter_that_begins_anew_is_not_answered_by_the_objects_of_the_former_one() -> None:
+    async with caching("app=web", WEB, GOLD, BOTH) as environment:
+        informer = environment.informer
+        await until(lambda: informer.state.is_synced)
+        follower = Follower(informer)
+        informer.mark_resolving()  # As when its resource is found in another version.
+        changing = asyncio.create_task(change(informer, "tier=gold"))
+        await until(lambda: informer.declared.filter == Selector("tier=gold"))
+        assert informer.state.ready is None
+        assert informer.state.held() == 0
+        await changing
+        assert names(environment) == {"gold", "both"}
+        assert {record.name for record in follower.view.values()} == {"gold", "both"}

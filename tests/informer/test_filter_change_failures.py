@@ -16,7 +16,7 @@ from kopf_selectcache.errors import Oversized, Stalled
 from kopf_selectcache.informer.reach import Prober
 from kopf_selectcache.informer.swap import Swap
 from kopf_selectcache.testing.faults import Refuse, Silence
-from tests.faults.environment import run, until
+from tests.faults.environment import until
 from tests.informer.test_filter_change import Follower, change, names
 from tests.informer.test_filter_change_options import (
     AND_THERE,
@@ -142,26 +142,22 @@ CAUSES: dict[str, tuple[Ends, type[BaseException], str]] = {
 
 @pytest.mark.parametrize("cache", CACHES)
 @pytest.mark.parametrize("cause", CAUSES)
-def test_16_a_change_that_fails_leaves_everything_as_it_was(cause: str, cache: str) -> None:
+async def test_16_a_change_that_fails_leaves_everything_as_it_was(cause: str, cache: str) -> None:
     end, error, text = CAUSES[cause]
-
-    async def main() -> None:
-        async with caching(CACHES[cache], WEB, GOLD, BOTH, *DB) as environment:
-            informer, share = environment.informer, environment.informer.swapper.share
-            await until(lambda: informer.state.is_synced)
-            follower, tasks = Follower(informer), asyncio.all_tasks()
-            state, declared, stored = informer.state, informer.declared, share.bytes
-            with pytest.raises(error, match=text or None):
-                await end(environment, [Selector("app=db"), Selector("tier=gold")])
-            assert informer.state is state
-            assert informer.declared is declared
-            assert not share.is_suspended
-            assert cause == "the caller is cancelled" or share.bytes == stored
-            assert {each for _, each, _ in follower.causes} <= {"updated"}
-            nothing_is_left(environment, tasks)
-            environment.cluster.patch(secret("web"), labelled(app="none"))
-            await until(lambda: "web" not in names(environment))
-            await change(informer, "app=db", max_bytes="2Mi")
-            assert names(environment) == {each["metadata"]["name"] for each in DB}
-
-    run(main())
+    async with caching(CACHES[cache], WEB, GOLD, BOTH, *DB) as environment:
+        informer, share = environment.informer, environment.informer.swapper.share
+        await until(lambda: informer.state.is_synced)
+        follower, tasks = Follower(informer), asyncio.all_tasks()
+        state, declared, stored = informer.state, informer.declared, share.bytes
+        with pytest.raises(error, match=text or None):
+            await end(environment, [Selector("app=db"), Selector("tier=gold")])
+        assert informer.state is state
+        assert informer.declared is declared
+        assert not share.is_suspended
+        assert cause == "the caller is cancelled" or share.bytes == stored
+        assert {each for _, each, _ in follower.causes} <= {"updated"}
+        nothing_is_left(environment, tasks)
+        environment.cluster.patch(secret("web"), labelled(app="none"))
+        await until(lambda: "web" not in names(environment))
+        await change(informer, "app=db", max_bytes="2Mi")
+        assert names(environment) == {each["metadata"]["name"] for each in DB}

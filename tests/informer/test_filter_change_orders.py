@@ -83,7 +83,7 @@ def test_16_of_three_overlapping_changes_the_last_is_in_force(first: str, steps:
         run(play((first, *others), steps))
 
 
-def test_16_the_namespaces_of_the_present_filter_do_not_overtake_a_call() -> None:
+async def test_16_the_namespaces_of_the_present_filter_do_not_overtake_a_call() -> None:
     """So many namespaces have the label that they share one list, and the server is asked for its right."""
     many = [f"tenant-{number}" for number in range(MOST_STREAMS)]
 
@@ -92,22 +92,17 @@ def test_16_the_namespaces_of_the_present_filter_do_not_overtake_a_call() -> Non
             cluster.namespace(name, tenant="yes")
         return cluster.token
 
-    async def main() -> None:
-        async with tenants(who=prepare) as environment:
-            await serves(environment, *many)
-            silence = environment.cluster.faults.add(
-                Silence(), verb="list", resource="secrets", namespace=None
-            )
-            mark(environment, "shop")
-            await silence.hit()
-            called = asyncio.create_task(
-                environment.cache.declare("secrets", Selector(namespaces=["blog"]), replace=True)
-            )
-            for _ in range(10):
-                await asyncio.sleep(0)
-            silence.release()
-            await asyncio.wait({called})
-            assert called.exception() is None
-            assert environment.cache.list_cached("secrets").keys() == [Key("s-0", namespace="blog")]
-
-    run(main())
+    async with tenants(who=prepare) as environment:
+        await serves(environment, *many)
+        silence = environment.cluster.faults.add(Silence(), verb="list", resource="secrets", namespace=None)
+        mark(environment, "shop")
+        await silence.hit()
+        called = asyncio.create_task(
+            environment.cache.declare("secrets", Selector(namespaces=["blog"]), replace=True)
+        )
+        for _ in range(10):
+            await asyncio.sleep(0)
+        silence.release()
+        await asyncio.wait({called})
+        assert called.exception() is None
+        assert environment.cache.list_cached("secrets").keys() == [Key("s-0", namespace="blog")]

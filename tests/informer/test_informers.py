@@ -16,7 +16,7 @@ from kopf_selectcache.core.store.changes import Change
 from kopf_selectcache.errors import Missing, Rejected
 from kopf_selectcache.informer.health import Health
 from kopf_selectcache.informer.reflector import LIVED
-from tests.faults.environment import operating, run, until
+from tests.faults.environment import operating, until
 from tests.faults.server import (
     PODS,
     Answer,
@@ -95,356 +95,299 @@ WEB: dict[str, str | Selector] = {"webapps.example.com": Selector(namespaces=["s
 # ---- Syncing, and synced.
 
 
-def test_until_its_first_complete_list_a_cache_is_not_read_and_waiting_fails() -> None:
-    async def main() -> None:
-        go = asyncio.Event()
-        async with Server(lists=[held(go, LISTED)]) as server, operating(server) as environment:
-            await environment.listed(1)
-            assert environment.informer.state.health is Health.SYNCING
-            assert environment.informer.state.age() is None
-            with pytest.raises(NotSynced):
-                await environment.cache.wait_synced(timeout=0.02)
-            go.set()
-            await environment.cache.wait_synced()
-            await environment.synced()
-            assert environment.names() == ["a@90"]
-            assert environment.informer.state.age() == 0.0
-
-    run(main())
+async def test_until_its_first_complete_list_a_cache_is_not_read_and_waiting_fails() -> None:
+    go = asyncio.Event()
+    async with Server(lists=[held(go, LISTED)]) as server, operating(server) as environment:
+        await environment.listed(1)
+        assert environment.informer.state.health is Health.SYNCING
+        assert environment.informer.state.age() is None
+        with pytest.raises(NotSynced):
+            await environment.cache.wait_synced(timeout=0.02)
+        go.set()
+        await environment.cache.wait_synced()
+        await environment.synced()
+        assert environment.names() == ["a@90"]
+        assert environment.informer.state.age() == 0.0
 
 
-def test_a_wait_during_an_outage_raises_not_synced() -> None:
-    async def main() -> None:
-        async with (
-            Server(lists=[refused(503, "ServiceUnavailable")]) as server,
-            operating(server) as environment,
-        ):
-            await environment.listed(2)
-            with pytest.raises(NotSynced):
-                await environment.cache.wait_synced(timeout=0.02)
-
-    run(main())
+async def test_a_wait_during_an_outage_raises_not_synced() -> None:
+    async with (
+        Server(lists=[refused(503, "ServiceUnavailable")]) as server,
+        operating(server) as environment,
+    ):
+        await environment.listed(2)
+        with pytest.raises(NotSynced):
+            await environment.cache.wait_synced(timeout=0.02)
 
 
-def test_each_change_of_health_is_logged_once(told: Callable[[], list[str]]) -> None:
-    async def main() -> None:
-        cut = [asyncio.Event() for _ in range(2)]
-        watches = [
-            streamed(cut[0], error(500, "InternalError")),
-            *[refused(500, "InternalError")] * 2,
-            streamed(bookmark("101"), cut[1], error(403, "Forbidden", message="no")),
-            *[refused(403, message="no")] * 7,
-            streamed(),
+async def test_each_change_of_health_is_logged_once(told: Callable[[], list[str]]) -> None:
+    cut = [asyncio.Event() for _ in range(2)]
+    watches = [
+        streamed(cut[0], error(500, "InternalError")),
+        *[refused(500, "InternalError")] * 2,
+        streamed(bookmark("101"), cut[1], error(403, "Forbidden", message="no")),
+        *[refused(403, message="no")] * 7,
+        streamed(),
+    ]
+    async with Server(lists=[LISTED], watches=watches) as server, operating(server) as environment:
+        await environment.synced()
+        (line,) = told()
+        synced = r"INFO: The cache of pods is synced: 1 object, \d+ B, with labels='app=web', in 0\.0 s\."
+        assert re.fullmatch(synced, line)
+        cut[0].set()
+        await environment.watched(4)
+        await environment.synced()
+        assert told() == [
+            "WARNING: pods: the server answers 500 InternalError. The cache keeps retrying.",
+            "INFO: The cache of pods follows the server again.",
         ]
-        async with Server(lists=[LISTED], watches=watches) as server, operating(server) as environment:
-            await environment.synced()
-            (line,) = told()
-            synced = r"INFO: The cache of pods is synced: 1 object, \d+ B, with labels='app=web', in 0\.0 s\."
-            assert re.fullmatch(synced, line)
-            cut[0].set()
-            await environment.watched(4)
-            await environment.synced()
-            assert told() == [
-                "WARNING: pods: the server answers 500 InternalError. The cache keeps retrying.",
-                "INFO: The cache of pods follows the server again.",
-            ]
-            cut[1].set()
-            await environment.watched(12)
-            await environment.synced()
-            *lines, last = told()
-            assert lines == [
-                (
-                    "WARNING: the operator does not have permission to watch pods: no. The cache"
-                    " keeps retrying: a server that has just started refuses everybody."
-                ),
-                (
-                    "WARNING: the operator does not have permission to watch pods: no. Grant it the"
-                    " verbs list and watch in a ClusterRole: apiGroups: [''], resources: ['pods'] (for"
-                    " settings.selectcache.selectors['pods'], labels='app=web'). Or, for a single namespace,"
-                    " run it"
-                    " with -n. To see all missing permissions: selectcache check app.py."
-                ),
-            ]
-            assert re.fullmatch(
-                r"INFO: The cache of pods is synced: 1 object, \d+ B, with labels='app=web', in \d\d\.0 s\.",
-                last,
-            ), "so long could it not be read"
-
-    run(main())
+        cut[1].set()
+        await environment.watched(12)
+        await environment.synced()
+        *lines, last = told()
+        assert lines == [
+            (
+                "WARNING: the operator does not have permission to watch pods: no. The cache"
+                " keeps retrying: a server that has just started refuses everybody."
+            ),
+            (
+                "WARNING: the operator does not have permission to watch pods: no. Grant it the"
+                " verbs list and watch in a ClusterRole: apiGroups: [''], resources: ['pods'] (for"
+                " settings.selectcache.selectors['pods'], labels='app=web'). Or, for a single namespace,"
+                " run it"
+                " with -n. To see all missing permissions: selectcache check app.py."
+            ),
+        ]
+        assert re.fullmatch(
+            r"INFO: The cache of pods is synced: 1 object, \d+ B, with labels='app=web', in \d\d\.0 s\.",
+            last,
+        ), "so long could it not be read"
 
 
 @pytest.mark.parametrize("then", [Then.NEXT, Then.CLOSE, Then.RESET])
-def test_a_watch_that_ends_after_a_good_while_is_no_failure(
+async def test_a_watch_that_ends_after_a_good_while_is_no_failure(
     then: Then, told: Callable[[], list[str]]
 ) -> None:
-    async def main() -> None:
-        over = asyncio.Event()
-        watches = [Answer((*streamed(over).parts, *([b"0\r\n\r\n"] if then is Then.NEXT else [])), then)]
-        async with Server(lists=[LISTED], watches=watches) as server, operating(server) as environment:
-            await environment.synced()
-            told()
-            environment.time.now += LIVED + 1
-            over.set()
-            await environment.watched(2)
-            await environment.synced()
-            assert told() == []
-            assert environment.time.slept == ([] if then is Then.NEXT else [0.5])
-
-    run(main())
+    over = asyncio.Event()
+    watches = [Answer((*streamed(over).parts, *([b"0\r\n\r\n"] if then is Then.NEXT else [])), then)]
+    async with Server(lists=[LISTED], watches=watches) as server, operating(server) as environment:
+        await environment.synced()
+        told()
+        environment.time.now += LIVED + 1
+        over.set()
+        await environment.watched(2)
+        await environment.synced()
+        assert told() == []
+        assert environment.time.slept == ([] if then is Then.NEXT else [0.5])
 
 
-def test_listeners_receive_changes_until_they_unsubscribe() -> None:
-    async def main() -> None:
-        gates = [asyncio.Event() for _ in range(2)]
-        watches = [
-            streamed(
-                gates[0], event("MODIFIED", pod("a", "101")), gates[1], event("DELETED", pod("a", "102"))
-            )
-        ]
-        async with Server(lists=[LISTED], watches=watches) as server, operating(server) as environment:
-            await environment.holds("a@90")
-            seen: list[Change | None] = []
-            end = environment.informer.subscribe(seen.append)
-            gates[0].set()
-            await environment.holds("a@101")
-            end()
-            gates[1].set()
-            await environment.holds()
-            assert [
-                (change.before and change.before.version, change.after and change.after.version)
-                for change in seen
-                if change
-            ] == [("90", "101")]
-
-    run(main())
+async def test_listeners_receive_changes_until_they_unsubscribe() -> None:
+    gates = [asyncio.Event() for _ in range(2)]
+    watches = [
+        streamed(gates[0], event("MODIFIED", pod("a", "101")), gates[1], event("DELETED", pod("a", "102")))
+    ]
+    async with Server(lists=[LISTED], watches=watches) as server, operating(server) as environment:
+        await environment.holds("a@90")
+        seen: list[Change | None] = []
+        end = environment.informer.subscribe(seen.append)
+        gates[0].set()
+        await environment.holds("a@101")
+        end()
+        gates[1].set()
+        await environment.holds()
+        assert [
+            (change.before and change.before.version, change.after and change.after.version)
+            for change in seen
+            if change
+        ] == [("90", "101")]
 
 
-def test_listeners_are_notified_once_when_the_cache_can_no_longer_be_updated() -> None:
-    async def main() -> None:
-        revoked = asyncio.Event()
-        watches = [streamed(revoked, error(403)), *[refused(403)] * 7]
-        async with Server(lists=[LISTED], watches=watches) as server, operating(server) as environment:
-            await environment.holds("a@90")
-            seen: list[Change | None] = []
-            environment.informer.subscribe(seen.append)
-            revoked.set()
-            await environment.watched(9)
-            assert seen == [None], "once"
-
-    run(main())
+async def test_listeners_are_notified_once_when_the_cache_can_no_longer_be_updated() -> None:
+    revoked = asyncio.Event()
+    watches = [streamed(revoked, error(403)), *[refused(403)] * 7]
+    async with Server(lists=[LISTED], watches=watches) as server, operating(server) as environment:
+        await environment.holds("a@90")
+        seen: list[Change | None] = []
+        environment.informer.subscribe(seen.append)
+        revoked.set()
+        await environment.watched(9)
+        assert seen == [None], "once"
 
 
-def test_a_server_that_went_back_to_a_backup_is_logged_as_a_warning(told: Callable[[], list[str]]) -> None:
-    async def main() -> None:
-        lists = [LISTED, *[listed("40")] * PATIENCE]
-        async with (
-            Server(lists=lists, watches=[streamed(error(410))]) as server,
-            operating(server) as environment,
-        ):
-            await environment.holds()
-            assert (
-                "WARNING: The server of pods went back to an older state, so its cache is listed again."
-                in told()
-            )
-
-    run(main())
+async def test_a_server_that_went_back_to_a_backup_is_logged_as_a_warning(
+    told: Callable[[], list[str]],
+) -> None:
+    lists = [LISTED, *[listed("40")] * PATIENCE]
+    async with (
+        Server(lists=lists, watches=[streamed(error(410))]) as server,
+        operating(server) as environment,
+    ):
+        await environment.holds()
+        assert (
+            "WARNING: The server of pods went back to an older state, so its cache is listed again." in told()
+        )
 
 
 # ---- Forbidden.
 
 
-def test_an_operator_that_may_not_discover_kinds_retries_and_raises_forbidden() -> None:
-    async def main() -> None:
-        async with Server(lists=[LISTED]) as server:
-            server.scripts["/api/v1"].lists[0] = refused(
-                403, "Forbidden", message='cannot get path "/api/v1"'
+async def test_an_operator_that_may_not_discover_kinds_retries_and_raises_forbidden() -> None:
+    async with Server(lists=[LISTED]) as server:
+        server.scripts["/api/v1"].lists[0] = refused(403, "Forbidden", message='cannot get path "/api/v1"')
+        async with operating(server) as environment:
+            await until(lambda: environment.informer.state.is_synced)
+            assert environment.time.slept == [10.0]
+            server.scripts["/api/v1"] = Script([refused(403, "Forbidden", message="no")])
+        async with operating(server) as environment:
+            await until(lambda: environment.informer.state.message)
+            with pytest.raises(Forbidden):
+                await environment.cache.wait_synced()
+
+
+async def test_a_right_that_is_missing_in_a_namespace_is_named_with_it() -> None:
+    async with Server() as server:
+        serving(server, "v1")["v1"].lists[:] = [refused(403, "Forbidden", message="no")]
+        async with operating(server, selectors=WEB) as environment:
+            informer = environment.runtime.informer("webapps.example.com")
+            await until(lambda: informer.state.health is Health.FORBIDDEN)
+            assert informer.state.message == (
+                "the operator does not have permission to list webapps.example.com in the namespace shop: no"
             )
-            async with operating(server) as environment:
-                await until(lambda: environment.informer.state.is_synced)
-                assert environment.time.slept == [10.0]
-                server.scripts["/api/v1"] = Script([refused(403, "Forbidden", message="no")])
-            async with operating(server) as environment:
-                await until(lambda: environment.informer.state.message)
-                with pytest.raises(Forbidden):
-                    await environment.cache.wait_synced()
-
-    run(main())
-
-
-def test_a_right_that_is_missing_in_a_namespace_is_named_with_it() -> None:
-    async def main() -> None:
-        async with Server() as server:
-            serving(server, "v1")["v1"].lists[:] = [refused(403, "Forbidden", message="no")]
-            async with operating(server, selectors=WEB) as environment:
-                informer = environment.runtime.informer("webapps.example.com")
-                await until(lambda: informer.state.health is Health.FORBIDDEN)
-                assert informer.state.message == (
-                    "the operator does not have permission to list webapps.example.com in the namespace"
-                    " shop: no"
-                )
-                assert (
-                    informer.state.remedy
-                    == "Grant it the verbs list and watch in the namespace shop: apiGroups: ['example.com'],"
-                    " resources: ['webapps'] (for settings.selectcache.selectors['webapps.example.com'],"
-                    " namespaces=['shop'])\nTo see all missing permissions: selectcache check app.py"
-                )
-
-    run(main())
+            assert (
+                informer.state.remedy
+                == "Grant it the verbs list and watch in the namespace shop: apiGroups: ['example.com'],"
+                " resources: ['webapps'] (for settings.selectcache.selectors['webapps.example.com'],"
+                " namespaces=['shop'])\nTo see all missing permissions: selectcache check app.py"
+            )
 
 
 # ---- Missing.
 
 
-def test_a_kind_that_is_not_served_is_looked_for_slowly_and_logged_once(
+async def test_a_kind_that_is_not_served_is_looked_for_slowly_and_logged_once(
     told: Callable[[], list[str]],
 ) -> None:
-    async def main() -> None:
-        async with Server() as server:
-            serving(server)
-            async with operating(server, selectors=WEB) as environment:
-                informer = environment.runtime.informer("webapps.example.com")
-                await until(lambda: len(environment.time.slept) >= 3)
-                assert environment.time.slept[:3] == [10.0] * 3
-                with pytest.raises(Missing):
-                    environment.cache.list_cached("webapps.example.com")
-                serving(server, "v1")
-                await until(lambda: informer.state.is_synced)
-                assert [line.split(":")[0] for line in told()] == ["WARNING", "INFO"]
-
-    run(main())
+    async with Server() as server:
+        serving(server)
+        async with operating(server, selectors=WEB) as environment:
+            informer = environment.runtime.informer("webapps.example.com")
+            await until(lambda: len(environment.time.slept) >= 3)
+            assert environment.time.slept[:3] == [10.0] * 3
+            with pytest.raises(Missing):
+                environment.cache.list_cached("webapps.example.com")
+            serving(server, "v1")
+            await until(lambda: informer.state.is_synced)
+            assert [line.split(":")[0] for line in told()] == ["WARNING", "INFO"]
 
 
-def test_a_kind_that_is_not_served_and_likely_a_typo_has_a_suggestion() -> None:
-    async def main() -> None:
-        async with Server() as server:
-            server.scripts = {
-                "/api/v1": Script([answer({"resources": []})] * 9),
-                "/apis": Script([answer({"groups": []})] * 9),
-            }
-            async with operating(server, selectors={"podz": "app=web"}) as environment:
-                (informer,) = environment.runtime.informers.values()
-                await until(lambda: informer.state.health is Health.MISSING)
-                assert informer.state.remedy.startswith("Did you mean 'pods'?\nInstall its definition")
-
-    run(main())
+async def test_a_kind_that_is_not_served_and_likely_a_typo_has_a_suggestion() -> None:
+    async with Server() as server:
+        server.scripts = {
+            "/api/v1": Script([answer({"resources": []})] * 9),
+            "/apis": Script([answer({"groups": []})] * 9),
+        }
+        async with operating(server, selectors={"podz": "app=web"}) as environment:
+            (informer,) = environment.runtime.informers.values()
+            await until(lambda: informer.state.health is Health.MISSING)
+            assert informer.state.remedy.startswith("Did you mean 'pods'?\nInstall its definition")
 
 
-def test_a_version_that_is_served_no_more_is_replaced_by_another_and_the_kind_is_missing_meanwhile() -> None:
-    async def main() -> None:
-        gone = asyncio.Event()
-        async with Server() as server:
-            old = serving(server, "v1beta1")["v1beta1"]
-            old.watches[:] = [streamed(gone, error(410)), refused(404)]
-            old.lists += [refused(404, "NotFound")]
-            async with operating(server, selectors=WEB) as environment:
-                informer = environment.runtime.informer("webapps.example.com")
-                await until(lambda: informer.state.is_synced)
-                new = serving(server, "v1")["v1"]
-                gone.set()
-                await until(lambda: informer.state.health is Health.MISSING)
-                await until(lambda: informer.state.is_synced)
-                assert informer.state.resource is not None
-                assert informer.state.resource.version == "v1"
-                assert new.listed == [{"limit": "500"}], "what the old version was at means nothing here"
-                assert environment.time.slept == [0.5, 10.0]
-
-    run(main())
+async def test_a_version_that_is_served_no_more_is_replaced_and_the_kind_is_missing_meanwhile() -> None:
+    gone = asyncio.Event()
+    async with Server() as server:
+        old = serving(server, "v1beta1")["v1beta1"]
+        old.watches[:] = [streamed(gone, error(410)), refused(404)]
+        old.lists += [refused(404, "NotFound")]
+        async with operating(server, selectors=WEB) as environment:
+            informer = environment.runtime.informer("webapps.example.com")
+            await until(lambda: informer.state.is_synced)
+            new = serving(server, "v1")["v1"]
+            gone.set()
+            await until(lambda: informer.state.health is Health.MISSING)
+            await until(lambda: informer.state.is_synced)
+            assert informer.state.resource is not None
+            assert informer.state.resource.version == "v1"
+            assert new.listed == [{"limit": "500"}], "what the old version was at means nothing here"
+            assert environment.time.slept == [0.5, 10.0]
 
 
 # The name is a sentence.
-def test_a_cache_is_compared_with_the_server_once_its_kind_is_served_again() -> None:
-    async def main() -> None:
-        gone = asyncio.Event()
-        lists = [
-            listed("100", pod("a", "90"), pod("b", "80")),
-            listed("200", pod("b", "80"), pod("c", "150")),
-        ]
-        async with (
-            Server(lists=lists, watches=[streamed(gone, error(404))]) as server,
-            operating(server) as environment,
-        ):
-            await environment.synced()
-            told: list[tuple[str, str]] = []
+async def test_a_cache_is_compared_with_the_server_once_its_kind_is_served_again() -> None:
+    gone = asyncio.Event()
+    lists = [
+        listed("100", pod("a", "90"), pod("b", "80")),
+        listed("200", pod("b", "80"), pod("c", "150")),
+    ]
+    async with (
+        Server(lists=lists, watches=[streamed(gone, error(404))]) as server,
+        operating(server) as environment,
+    ):
+        await environment.synced()
+        told: list[tuple[str, str]] = []
 
-            def tell(change: Change | None) -> None:
-                if change is not None:
-                    told.append(
-                        (
-                            change.before.name if change.before else "",
-                            change.after.name if change.after else "",
-                        )
+        def tell(change: Change | None) -> None:
+            if change is not None:
+                told.append(
+                    (
+                        change.before.name if change.before else "",
+                        change.after.name if change.after else "",
                     )
+                )
 
-            environment.informer.subscribe(tell)
-            gone.set()
-            await until(
-                lambda: environment.informer.state.version == "200" and environment.informer.state.is_synced
-            )
-            assert environment.names() == ["b@80", "c@150"]
-            assert sorted(told) == [("", "c"), ("a", "")]
-
-    run(main())
+        environment.informer.subscribe(tell)
+        gone.set()
+        await until(
+            lambda: environment.informer.state.version == "200" and environment.informer.state.is_synced
+        )
+        assert environment.names() == ["b@80", "c@150"]
+        assert sorted(told) == [("", "c"), ("a", "")]
 
 
 # ---- Rejected.
 
 
 @pytest.mark.parametrize("code", [400, 422])
-def test_a_filter_that_the_server_refuses_is_quoted(code: int) -> None:
-    async def main() -> None:
-        async with (
-            Server(lists=[refused(code, "Invalid", message="unable to parse")]) as server,
-            operating(server) as environment,
-        ):
-            await environment.listed(2)
-            assert environment.time.slept == [10.0]
+async def test_a_filter_that_the_server_refuses_is_quoted(code: int) -> None:
+    async with (
+        Server(lists=[refused(code, "Invalid", message="unable to parse")]) as server,
+        operating(server) as environment,
+    ):
+        await environment.listed(2)
+        assert environment.time.slept == [10.0]
+        with pytest.raises(Rejected):
+            await environment.cache.wait_synced()
+
+
+async def test_a_kind_that_cannot_be_watched_is_rejected() -> None:
+    async with (
+        Server(lists=[LISTED], watches=[refused(405, "MethodNotAllowed")]) as server,
+        operating(server) as environment,
+    ):
+        await environment.watched(2)
+        await until(lambda: environment.informer.counts.failures["405"])
+    async with Server(lists=[refused(405)]) as server, operating(server) as environment:
+        await environment.listed(2)
+        with pytest.raises(Rejected):
+            environment.names()
+
+
+async def test_a_field_that_selects_no_custom_object_is_rejected_once_the_definition_is_known() -> None:
+    async with Server() as server:
+        serving(server, "v1", fields=(".spec.tier",))
+        selector = Selector(fields="spec.color=red", namespaces=["shop"])
+        async with operating(server, selectors={"webapps.example.com": selector}) as environment:
             with pytest.raises(Rejected):
                 await environment.cache.wait_synced()
+            await until(lambda: environment.time.slept)
+            assert environment.time.slept[0] == 10.0
 
-    run(main())
 
-
-def test_a_kind_that_cannot_be_watched_is_rejected() -> None:
-    async def main() -> None:
-        async with (
-            Server(lists=[LISTED], watches=[refused(405, "MethodNotAllowed")]) as server,
-            operating(server) as environment,
-        ):
-            await environment.watched(2)
-            await until(lambda: environment.informer.counts.failures["405"])
-        async with Server(lists=[refused(405)]) as server, operating(server) as environment:
-            await environment.listed(2)
+async def test_namespaces_of_a_kind_that_has_none_are_rejected() -> None:
+    async with Server() as server:
+        serving(server, "v1", namespaced=False)
+        async with operating(server, selectors=WEB) as environment:
             with pytest.raises(Rejected):
-                environment.names()
-
-    run(main())
-
-
-def test_a_field_that_the_custom_kind_cannot_be_selected_by_is_rejected_once_its_definition_is_known() -> (
-    None
-):
-    async def main() -> None:
-        async with Server() as server:
-            serving(server, "v1", fields=(".spec.tier",))
-            selector = Selector(fields="spec.color=red", namespaces=["shop"])
-            async with operating(server, selectors={"webapps.example.com": selector}) as environment:
-                with pytest.raises(Rejected):
-                    await environment.cache.wait_synced()
-                await until(lambda: environment.time.slept)
-                assert environment.time.slept[0] == 10.0
-
-    run(main())
-
-
-def test_namespaces_of_a_kind_that_has_none_are_rejected() -> None:
-    async def main() -> None:
-        async with Server() as server:
-            serving(server, "v1", namespaced=False)
-            async with operating(server, selectors=WEB) as environment:
-                with pytest.raises(Rejected):
-                    await environment.cache.wait_synced()
-
-    run(main())
+                await environment.cache.wait_synced()
 
 
 # ---- What is asked for.
@@ -462,67 +405,51 @@ def test_namespaces_of_a_kind_that_has_none_are_rejected() -> None:
         ),
     ],
 )
-def test_the_filter_is_the_servers_work(selector: Selector, path: str, query: Mapping[str, str]) -> None:
-    async def main() -> None:
-        async with Server() as server:
-            server.scripts[path] = Script([listed("100")])
-            async with operating(server, selectors={"pods": selector}, page_limit=7):
-                await until(lambda: server.scripts[path].watched)
-                assert server.scripts[path].listed == [{"limit": "7", **query}]
-                assert server.scripts[path].watched == [
-                    {"watch": "true", "allowWatchBookmarks": "true", "resourceVersion": "100", **query}
-                ]
-
-    run(main())
-
-
-def test_an_operator_that_is_confined_to_a_namespace_caches_that_one() -> None:
-    async def main() -> None:
-        async with Server() as server:
-            server.scripts["/api/v1/namespaces/shop/pods"] = Script([LISTED])
-            async with operating(server, namespaces=("shop",)) as environment:
-                await until(lambda: environment.informer.state.is_synced)
-                assert environment.cache.info("pods").filter == Selector("app=web", namespaces=["shop"])
-
-    run(main())
+async def test_the_filter_is_the_servers_work(
+    selector: Selector, path: str, query: Mapping[str, str]
+) -> None:
+    async with Server() as server:
+        server.scripts[path] = Script([listed("100")])
+        async with operating(server, selectors={"pods": selector}, page_limit=7):
+            await until(lambda: server.scripts[path].watched)
+            assert server.scripts[path].listed == [{"limit": "7", **query}]
+            assert server.scripts[path].watched == [
+                {"watch": "true", "allowWatchBookmarks": "true", "resourceVersion": "100", **query}
+            ]
 
 
-def test_a_feed_is_found_by_every_name_of_its_kind() -> None:
-    async def main() -> None:
-        async with Server(lists=[LISTED]) as server:
-            serving(server, "v1", fields=(".spec.tier",))
-            async with operating(server, selectors={"pods": "app=web", **WEB}) as environment:
-                informer = environment.runtime.informer
-                assert informer("po") is informer(("v1", "pods")) is informer("pods"), (
-                    "known before the cluster is asked"
-                )
-                for name in ("WebApp", "example.com/v1/webapps"):
-                    with pytest.raises(NotSynced):
-                        informer(name)
-                assert informer(("example.com", "webapps")) is informer("webapps.example.com"), (
-                    "another way to write the same"
-                )
-                await until(lambda: informer("webapps.example.com").state.is_synced)
-                assert (
-                    informer("WebApp")
-                    is informer("example.com/v1/webapps")
-                    is informer("webapps.example.com")
-                )
-                for other in ("webapps.nowhere.org", "example.com/v2/webapps", "secrets"):
-                    with pytest.raises(NotDeclared):
-                        informer(other)
-
-    run(main())
+async def test_an_operator_that_is_confined_to_a_namespace_caches_that_one() -> None:
+    async with Server() as server:
+        server.scripts["/api/v1/namespaces/shop/pods"] = Script([LISTED])
+        async with operating(server, namespaces=("shop",)) as environment:
+            await until(lambda: environment.informer.state.is_synced)
+            assert environment.cache.info("pods").filter == Selector("app=web", namespaces=["shop"])
 
 
-def test_a_key_is_resolved_only_once() -> None:
-    async def main() -> None:
-        async with Server(lists=[LISTED]) as server, operating(server) as environment:
-            await environment.synced()
-            before = len(server.headers)
-            assert await environment.runtime.resolve("secrets") is await environment.runtime.resolve(
-                "secrets"
+async def test_a_feed_is_found_by_every_name_of_its_kind() -> None:
+    async with Server(lists=[LISTED]) as server:
+        serving(server, "v1", fields=(".spec.tier",))
+        async with operating(server, selectors={"pods": "app=web", **WEB}) as environment:
+            informer = environment.runtime.informer
+            assert informer("po") is informer(("v1", "pods")) is informer("pods"), (
+                "known before the cluster is asked"
             )
-            assert len(server.headers) == before + 1
+            for name in ("WebApp", "example.com/v1/webapps"):
+                with pytest.raises(NotSynced):
+                    informer(name)
+            assert informer(("example.com", "webapps")) is informer("webapps.example.com"), (
+                "another way to write the same"
+            )
+            await until(lambda: informer("webapps.example.com").state.is_synced)
+            assert informer("WebApp") is informer("example.com/v1/webapps") is informer("webapps.example.com")
+            for other in ("webapps.nowhere.org", "example.com/v2/webapps", "secrets"):
+                with pytest.raises(NotDeclared):
+                    informer(other)
 
-    run(main())
+
+async def test_a_key_is_resolved_only_once() -> None:
+    async with Server(lists=[LISTED]) as server, operating(server) as environment:
+        await environment.synced()
+        before = len(server.headers)
+        assert await environment.runtime.resolve("secrets") is await environment.runtime.resolve("secrets")
+        assert len(server.headers) == before + 1

@@ -17,7 +17,7 @@ from kopf_selectcache.informer.background import DictionaryTraining
 from kopf_selectcache.informer.health import Health
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.settings.options import SelectCacheSettings
-from tests.faults.environment import Environment, Time, nothing_left, operating, run, until
+from tests.faults.environment import Environment, Time, nothing_left, operating, until
 from tests.faults.server import (
     PODS,
     Answer,
@@ -42,18 +42,15 @@ LISTED = listed("100", pod("a", "90"))
     [answer(b"{"), refused(500, "InternalError"), Answer((b"no HTTP\r\n\r\n",))],
     ids=["garbled", "refused", "broken"],
 )
-def test_a_failure_before_the_kind_is_known_is_reported_and_retried(discovery: Answer) -> None:
-    async def main() -> None:
-        async with Server(lists=[LISTED]) as server:
-            server.scripts["/api/v1"].lists[:2] = [discovery] * 2
-            async with operating(server) as environment:
-                await until(lambda: environment.informer.state.message)
-                assert environment.informer.state.message.startswith("pods: ")
-                assert environment.informer.state.health is Health.SYNCING
-                await environment.synced()
-                assert environment.time.slept == [0.5, 1.0]
-
-    run(main())
+async def test_a_failure_before_the_kind_is_known_is_reported_and_retried(discovery: Answer) -> None:
+    async with Server(lists=[LISTED]) as server:
+        server.scripts["/api/v1"].lists[:2] = [discovery] * 2
+        async with operating(server) as environment:
+            await until(lambda: environment.informer.state.message)
+            assert environment.informer.state.message.startswith("pods: ")
+            assert environment.informer.state.health is Health.SYNCING
+            await environment.synced()
+            assert environment.time.slept == [0.5, 1.0]
 
 
 class Mistaken(KopfTransport):
@@ -80,73 +77,67 @@ class MistakenWatches(KopfTransport):
         return super().watch(path, query, **options)
 
 
-def test_a_failure_of_a_watch_is_not_the_reason_of_a_later_relist() -> None:
-    async def main() -> None:
-        lists, watches = [LISTED, listed("200", pod("b", "150"))], [refused(503)]
-        async with Server(lists=lists, watches=watches) as server:
-            vault, time = Vault({"login": kopf.ConnectionInfo(server=server.url)}), Time()
-            declared = SelectCacheSettings(audit_interval=0)
-            declared.selectors["pods"] = "app=web"
-            runtime = Runtime(
-                declared,
-                MistakenWatches(vault),
-                namespaces=None,
-                chance=lambda: 1.0,
-                logger=logging.getLogger("kopf_selectcache"),
-                clock=time.clock,
-                sleep=time.sleep,
-            )
-            environment = Environment(server, runtime, time, vault)
-            task = asyncio.create_task(runtime.run())
-            await until(lambda: environment.informer.state.message)
-            await environment.holds("b@150")
-            assert environment.informer.counts.failures == {"503": 1}
-            assert environment.informer.counts.relists == {"restart": 1}
-            task.cancel()
-            await asyncio.wait({task})
-            await vault.close()
-
-    run(main())
+async def test_a_failure_of_a_watch_is_not_the_reason_of_a_later_relist() -> None:
+    lists, watches = [LISTED, listed("200", pod("b", "150"))], [refused(503)]
+    async with Server(lists=lists, watches=watches) as server:
+        vault, time = Vault({"login": kopf.ConnectionInfo(server=server.url)}), Time()
+        declared = SelectCacheSettings(audit_interval=0)
+        declared.selectors["pods"] = "app=web"
+        runtime = Runtime(
+            declared,
+            MistakenWatches(vault),
+            namespaces=None,
+            chance=lambda: 1.0,
+            logger=logging.getLogger("kopf_selectcache"),
+            clock=time.clock,
+            sleep=time.sleep,
+        )
+        environment = Environment(server, runtime, time, vault)
+        task = asyncio.create_task(runtime.run())
+        await until(lambda: environment.informer.state.message)
+        await environment.holds("b@150")
+        assert environment.informer.counts.failures == {"503": 1}
+        assert environment.informer.counts.relists == {"restart": 1}
+        task.cancel()
+        await asyncio.wait({task})
+        await vault.close()
 
 
-def test_a_mistake_of_ours_costs_a_list_and_is_logged_and_ends_nothing(
+async def test_a_mistake_of_ours_costs_a_list_and_is_logged_and_ends_nothing(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async def main() -> None:
-        async with Server(
-            lists=[LISTED, listed("200", pod("b", "150"))], watches=[streamed(error(410))]
-        ) as server:
-            vault, time = Vault({"login": kopf.ConnectionInfo(server=server.url)}), Time()
-            declared, transport = SelectCacheSettings(audit_interval=0), Mistaken(vault)
-            declared.selectors["pods"] = "app=web"
-            runtime = Runtime(
-                declared,
-                transport,
-                namespaces=None,
-                chance=lambda: 1.0,
-                logger=logging.getLogger("kopf_selectcache"),
-                clock=time.clock,
-                sleep=time.sleep,
-            )
-            environment = Environment(server, runtime, time, vault)
-            transport.times = 2
-            task = asyncio.create_task(runtime.run())
-            await until(lambda: environment.informer.state.message)
-            assert environment.informer.state.message == "pods: a bug in kopf_selectcache: KeyError"
-            await environment.holds("a@90")
-            transport.times = 1
-            await environment.holds("b@150")
-            assert time.slept[:2] == [30.0, 30.0]
-            assert caplog.text.count("failed because of a bug in kopf_selectcache, and starts again") == 3
-            assert environment.informer.counts.relists == {"410": 1}, "for which the list was due"
-            task.cancel()
-            await asyncio.wait({task})
-            await vault.close()
-
-    run(main())
+    async with Server(
+        lists=[LISTED, listed("200", pod("b", "150"))], watches=[streamed(error(410))]
+    ) as server:
+        vault, time = Vault({"login": kopf.ConnectionInfo(server=server.url)}), Time()
+        declared, transport = SelectCacheSettings(audit_interval=0), Mistaken(vault)
+        declared.selectors["pods"] = "app=web"
+        runtime = Runtime(
+            declared,
+            transport,
+            namespaces=None,
+            chance=lambda: 1.0,
+            logger=logging.getLogger("kopf_selectcache"),
+            clock=time.clock,
+            sleep=time.sleep,
+        )
+        environment = Environment(server, runtime, time, vault)
+        transport.times = 2
+        task = asyncio.create_task(runtime.run())
+        await until(lambda: environment.informer.state.message)
+        assert environment.informer.state.message == "pods: a bug in kopf_selectcache: KeyError"
+        await environment.holds("a@90")
+        transport.times = 1
+        await environment.holds("b@150")
+        assert time.slept[:2] == [30.0, 30.0]
+        assert caplog.text.count("failed because of a bug in kopf_selectcache, and starts again") == 3
+        assert environment.informer.counts.relists == {"410": 1}, "for which the list was due"
+        task.cancel()
+        await asyncio.wait({task})
+        await vault.close()
 
 
-def test_a_mistake_in_packing_is_logged_and_packing_goes_on(
+async def test_a_mistake_in_packing_is_logged_and_packing_goes_on(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun = 0
@@ -162,17 +153,13 @@ def test_a_mistake_in_packing_is_logged_and_packing_goes_on(
         return [name for task in asyncio.all_tasks() if (name := task.get_name()).endswith("packing")]
 
     monkeypatch.setattr(DictionaryTraining, "run", mistaken)
-
-    async def main() -> None:
-        async with Server(lists=[LISTED]) as server, operating(server) as environment:
-            await environment.synced()
-            await until(lambda: begun == 3 or not packing_tasks())
-            assert begun == 3
-            assert environment.names() == ["a@90"]
-            assert environment.time.slept[:2] == [30.0, 30.0]
-            assert environment.informer.counts.lists == 1
-
-    run(main())
+    async with Server(lists=[LISTED]) as server, operating(server) as environment:
+        await environment.synced()
+        await until(lambda: begun == 3 or not packing_tasks())
+        assert begun == 3
+        assert environment.names() == ["a@90"]
+        assert environment.time.slept[:2] == [30.0, 30.0]
+        assert environment.informer.counts.lists == 1
     assert caplog.text.count("A background task of the cache of pods failed because of a bug") == 2
 
 
@@ -195,78 +182,73 @@ class Noted(KopfTransport):
                 self.notes.append("closed")
 
 
-def test_a_stream_is_closed_before_anything_else_is_done() -> None:
+async def test_a_stream_is_closed_before_anything_else_is_done() -> None:
     """Nothing is left to the garbage collector, which would come when it likes, and close it in a task of its
     own."""
+    notes: list[str] = []
 
-    async def main() -> None:
-        notes: list[str] = []
+    async def sleep(_: float) -> None:
+        notes.append("waited")
 
-        async def sleep(_: float) -> None:
-            notes.append("waited")
-
-        async with Server(lists=[LISTED], watches=[streamed(error(500))]) as server:
-            vault, declared = (
-                Vault({"login": kopf.ConnectionInfo(server=server.url)}),
-                SelectCacheSettings(audit_interval=0),
-            )
-            declared.selectors["pods"] = "app=web"
-            runtime = Runtime(
-                declared,
-                Noted(vault, notes),
-                namespaces=None,
-                chance=lambda: 1.0,
-                logger=logging.getLogger("kopf_selectcache"),
-                sleep=sleep,
-            )
-            task = asyncio.create_task(runtime.run())
-            await until(lambda: notes.count("opened") == 2)
-            task.cancel()
-            task.add_done_callback(lambda _: notes.append("ended"))
-            await asyncio.wait({task})
-            assert notes == ["opened", "closed", "waited", "opened", "closed", "ended"]
-            await vault.close()
-
-    run(main())
+    async with Server(lists=[LISTED], watches=[streamed(error(500))]) as server:
+        vault, declared = (
+            Vault({"login": kopf.ConnectionInfo(server=server.url)}),
+            SelectCacheSettings(audit_interval=0),
+        )
+        declared.selectors["pods"] = "app=web"
+        runtime = Runtime(
+            declared,
+            Noted(vault, notes),
+            namespaces=None,
+            chance=lambda: 1.0,
+            logger=logging.getLogger("kopf_selectcache"),
+            sleep=sleep,
+        )
+        task = asyncio.create_task(runtime.run())
+        await until(lambda: notes.count("opened") == 2)
+        task.cancel()
+        task.add_done_callback(lambda _: notes.append("ended"))
+        await asyncio.wait({task})
+        assert notes == ["opened", "closed", "waited", "opened", "closed", "ended"]
+        await vault.close()
 
 
-def test_a_relist_that_an_audit_orders_between_two_tries_of_a_watch_comes_instead_of_the_next_try() -> None:
-    async def main() -> None:
-        due = asyncio.Event()
+async def test_a_relist_that_an_audit_orders_between_two_tries_of_a_watch_comes_instead_of_the_next_try() -> (
+    None
+):
+    due = asyncio.Event()
 
-        async def sleep(_: float) -> None:
-            await due.wait()
+    async def sleep(_: float) -> None:
+        await due.wait()
 
-        drifted = [listed("100", pod("a", "95")), listed("101", pod("a", "95"))]
-        async with Server(lists=[LISTED, *drifted], watches=[refused(503)]) as server:
-            vault, declared = (
-                Vault({"login": kopf.ConnectionInfo(server=server.url)}),
-                SelectCacheSettings(audit_interval=0),
-            )
-            declared.selectors["pods"] = "app=web"
-            runtime = Runtime(
-                declared,
-                KopfTransport(vault),
-                namespaces=None,
-                chance=lambda: 1.0,
-                logger=logging.getLogger("kopf_selectcache"),
-                sleep=sleep,
-            )
-            environment = Environment(server, runtime, Time(), vault)
-            task = asyncio.create_task(runtime.run())
-            await until(lambda: environment.informer.state.message)
-            assert not await environment.cache.audit("pods")
-            due.set()
-            await environment.holds("a@95")
-            await environment.watched(2)
-            assert server.pods.listed[-1] == server.pods.listed[0], "of the newest state, whatever is held"
-            assert [query["resourceVersion"] for query in server.pods.watched] == ["100", "101"]
-            assert environment.informer.counts.relists == {"audit": 1}
-            task.cancel()
-            await asyncio.wait({task})
-            await vault.close()
-
-    run(main())
+    drifted = [listed("100", pod("a", "95")), listed("101", pod("a", "95"))]
+    async with Server(lists=[LISTED, *drifted], watches=[refused(503)]) as server:
+        vault, declared = (
+            Vault({"login": kopf.ConnectionInfo(server=server.url)}),
+            SelectCacheSettings(audit_interval=0),
+        )
+        declared.selectors["pods"] = "app=web"
+        runtime = Runtime(
+            declared,
+            KopfTransport(vault),
+            namespaces=None,
+            chance=lambda: 1.0,
+            logger=logging.getLogger("kopf_selectcache"),
+            sleep=sleep,
+        )
+        environment = Environment(server, runtime, Time(), vault)
+        task = asyncio.create_task(runtime.run())
+        await until(lambda: environment.informer.state.message)
+        assert not await environment.cache.audit("pods")
+        due.set()
+        await environment.holds("a@95")
+        await environment.watched(2)
+        assert server.pods.listed[-1] == server.pods.listed[0], "of the newest state, whatever is held"
+        assert [query["resourceVersion"] for query in server.pods.watched] == ["100", "101"]
+        assert environment.informer.counts.relists == {"audit": 1}
+        task.cancel()
+        await asyncio.wait({task})
+        await vault.close()
 
 
 SCENES: dict[str, Callable[[], dict[str, Any]]] = {
@@ -284,14 +266,11 @@ SCENES: dict[str, Callable[[], dict[str, Any]]] = {
 
 @each_row("cycles", [0, 1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144, 233, 377])
 @each_row("scene", SCENES)
-def test_wherever_it_is_cancelled_nothing_is_left(scene: str, cycles: int) -> None:
-    async def main() -> None:
-        async with Server(**SCENES[scene]()) as server:
-            before = asyncio.all_tasks()
-            async with operating(server, initial="stream" if scene == "an initial stream" else "pages"):
-                for _ in range(cycles):
-                    await asyncio.sleep(0)
-            await nothing_left(before, server)
-            await until(lambda: server.open == 0)
-
-    run(main())
+async def test_wherever_it_is_cancelled_nothing_is_left(scene: str, cycles: int) -> None:
+    async with Server(**SCENES[scene]()) as server:
+        before = asyncio.all_tasks()
+        async with operating(server, initial="stream" if scene == "an initial stream" else "pages"):
+            for _ in range(cycles):
+                await asyncio.sleep(0)
+        await nothing_left(before, server)
+        await until(lambda: server.open == 0)

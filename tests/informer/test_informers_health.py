@@ -16,7 +16,7 @@ from kopf_selectcache.errors import Rejected, Stalled
 from kopf_selectcache.informer.health import SEVERAL, TOLERATED, Health
 from kopf_selectcache.informer.metrics import Collector
 from kopf_selectcache.plugin.operator import failing
-from tests.faults.environment import Environment, operating, run, until
+from tests.faults.environment import Environment, operating, until
 from tests.faults.server import (
     Answer,
     Server,
@@ -70,254 +70,222 @@ def shown_as_synced(environment: Environment) -> float:
 # ---- A server that has just started refuses everybody for some seconds.
 
 
-def test_a_server_that_starts_and_refuses_everybody_costs_no_read() -> None:
-    async def main() -> None:
-        down, up = asyncio.Event(), asyncio.Event()
-        watches = [
-            streamed(bookmark("101"), down, then=Then.CLOSE),
-            *[NO] * 4,
-            held(up, streamed(event("ADDED", pod("b", "105")))),
-        ]
-        async with Server(lists=[LISTED], watches=watches) as server, operating(server) as environment:
-            seen: list[Change | None] = []
-            await until(lambda: environment.informer.state.store.version == "101")
-            environment.informer.subscribe(seen.append)
-            down.set()
-            await environment.watched(6)
-            assert environment.time.slept == [0.5, 1.0, 2.0, 4.0, 8.0], "it is asked quickly"
-            assert health(environment) is Health.STALE
-            assert environment.names() == ["a@90"]
-            with pytest.raises(Stale):
-                environment.cache.list_cached("pods", max_age=5)
-            up.set()
-            await environment.holds("a@90", "b@105")
-            await until(lambda: environment.informer.state.is_synced)
-            assert None not in seen, "nobody was told that it could not be read"
-            assert len(server.pods.listed) == 1
-
-    run(main())
+async def test_a_server_that_starts_and_refuses_everybody_costs_no_read() -> None:
+    down, up = asyncio.Event(), asyncio.Event()
+    watches = [
+        streamed(bookmark("101"), down, then=Then.CLOSE),
+        *[NO] * 4,
+        held(up, streamed(event("ADDED", pod("b", "105")))),
+    ]
+    async with Server(lists=[LISTED], watches=watches) as server, operating(server) as environment:
+        seen: list[Change | None] = []
+        await until(lambda: environment.informer.state.store.version == "101")
+        environment.informer.subscribe(seen.append)
+        down.set()
+        await environment.watched(6)
+        assert environment.time.slept == [0.5, 1.0, 2.0, 4.0, 8.0], "it is asked quickly"
+        assert health(environment) is Health.STALE
+        assert environment.names() == ["a@90"]
+        with pytest.raises(Stale):
+            environment.cache.list_cached("pods", max_age=5)
+        up.set()
+        await environment.holds("a@90", "b@105")
+        await until(lambda: environment.informer.state.is_synced)
+        assert None not in seen, "nobody was told that it could not be read"
+        assert len(server.pods.listed) == 1
 
 
-def test_a_right_that_is_missing_for_as_long_as_no_server_takes_to_start_was_revoked() -> None:
-    async def main() -> None:
-        revoked, granted = asyncio.Event(), asyncio.Event()
-        watches = [
-            streamed(bookmark("101"), revoked, error(403, message="no")),
-            *[NO] * 6,
-            held(granted, streamed()),
-        ]
-        async with Server(lists=[LISTED], watches=watches) as server, operating(server) as environment:
-            await until(lambda: environment.informer.state.store.version == "101")
-            revoked.set()
-            await environment.watched(6)
-            assert health(environment) is Health.STALE
-            await environment.watched(7)
-            assert health(environment) is Health.FORBIDDEN
-            assert environment.time.slept == [0.5, 1.0, 2.0, 4.0, 8.0, 16.0]
-            with pytest.raises(Forbidden):
-                environment.names()
-            granted.set()
-            await environment.synced()
-            assert environment.names() == ["a@90"]
-
-    run(main())
+async def test_a_right_that_is_missing_for_as_long_as_no_server_takes_to_start_was_revoked() -> None:
+    revoked, granted = asyncio.Event(), asyncio.Event()
+    watches = [
+        streamed(bookmark("101"), revoked, error(403, message="no")),
+        *[NO] * 6,
+        held(granted, streamed()),
+    ]
+    async with Server(lists=[LISTED], watches=watches) as server, operating(server) as environment:
+        await until(lambda: environment.informer.state.store.version == "101")
+        revoked.set()
+        await environment.watched(6)
+        assert health(environment) is Health.STALE
+        await environment.watched(7)
+        assert health(environment) is Health.FORBIDDEN
+        assert environment.time.slept == [0.5, 1.0, 2.0, 4.0, 8.0, 16.0]
+        with pytest.raises(Forbidden):
+            environment.names()
+        granted.set()
+        await environment.synced()
+        assert environment.names() == ["a@90"]
 
 
 @pytest.mark.parametrize("between", [DOWN, Answer((b"no HTTP\r\n\r\n",))], ids=["503", "no HTTP"])
-def test_one_old_refusal_is_not_enough_and_other_failures_prove_no_missing_right(
+async def test_one_old_refusal_is_not_enough_and_other_failures_prove_no_missing_right(
     between: Answer,
 ) -> None:
-    async def main() -> None:
-        gates = [asyncio.Event() for _ in range(SEVERAL)]
-        watches = [
-            streamed(bookmark("101"), gates[0], error(403)),
-            held(gates[1], NO),
-            between,
-            held(gates[2], NO),
-        ]
-        async with Server(lists=[LISTED], watches=watches) as server, operating(server) as environment:
-            for gate in gates:
-                await until(lambda: environment.informer.state.store.version)
-                assert environment.names() == ["a@90"]
-                environment.time.now += TOLERATED
-                failures = environment.informer.counts.failures["403"]
-                gate.set()
-                # Before the next round.
-                await until(lambda: environment.informer.counts.failures["403"] > failures)  # noqa: B023
-            await until(lambda: health(environment) is Health.FORBIDDEN)
-
-    run(main())
-
-
-def test_a_refusal_before_the_cache_recovered_does_not_count() -> None:
-    async def main() -> None:
-        again = asyncio.Event()
-        watches = [
-            streamed(error(403)),
-            NO,
-            streamed(bookmark("101"), again, error(403)),
-            held(asyncio.Event(), NO),
-        ]
-        async with Server(lists=[LISTED], watches=watches) as server, operating(server) as environment:
-            await until(lambda: environment.informer.state.store.version == "101")
+    gates = [asyncio.Event() for _ in range(SEVERAL)]
+    watches = [
+        streamed(bookmark("101"), gates[0], error(403)),
+        held(gates[1], NO),
+        between,
+        held(gates[2], NO),
+    ]
+    async with Server(lists=[LISTED], watches=watches) as server, operating(server) as environment:
+        for gate in gates:
+            await until(lambda: environment.informer.state.store.version)
+            assert environment.names() == ["a@90"]
             environment.time.now += TOLERATED
-            again.set()
-            await environment.watched(4)
-            assert health(environment) is Health.STALE
+            failures = environment.informer.counts.failures["403"]
+            gate.set()
+            # Before the next round.
+            await until(lambda: environment.informer.counts.failures["403"] > failures)  # noqa: B023
+        await until(lambda: health(environment) is Health.FORBIDDEN)
 
-    run(main())
+
+async def test_a_refusal_before_the_cache_recovered_does_not_count() -> None:
+    again = asyncio.Event()
+    watches = [
+        streamed(error(403)),
+        NO,
+        streamed(bookmark("101"), again, error(403)),
+        held(asyncio.Event(), NO),
+    ]
+    async with Server(lists=[LISTED], watches=watches) as server, operating(server) as environment:
+        await until(lambda: environment.informer.state.store.version == "101")
+        environment.time.now += TOLERATED
+        again.set()
+        await environment.watched(4)
+        assert health(environment) is Health.STALE
 
 
-def test_a_missing_right_is_logged_again_when_it_is_for_another_verb(told: Callable[[], list[str]]) -> None:
-    async def main() -> None:
-        other = refused(403, message="no, and in other words")
-        async with (
-            Server(lists=[NO, other, LISTED], watches=[NO, other, NO, streamed()]) as server,
-            operating(server) as environment,
-        ):
-            await environment.synced()
-            lines = told()
-            assert [line.split(": no")[0] for line in lines] == [
-                "WARNING: the operator does not have permission to list pods",
-                "WARNING: the operator does not have permission to watch pods",
-            ]
-
-    run(main())
+async def test_a_missing_right_is_logged_again_when_it_is_for_another_verb(
+    told: Callable[[], list[str]],
+) -> None:
+    other = refused(403, message="no, and in other words")
+    async with (
+        Server(lists=[NO, other, LISTED], watches=[NO, other, NO, streamed()]) as server,
+        operating(server) as environment,
+    ):
+        await environment.synced()
+        lines = told()
+        assert [line.split(": no")[0] for line in lines] == [
+            "the operator does not have permission to list pods",
+            "the operator does not have permission to watch pods",
+        ]
 
 
 # ---- Stale.
 
 
-def test_whatever_moves_the_version_confirms_the_held_state() -> None:
-    async def main() -> None:
-        gates = [asyncio.Event() for _ in range(2)]
-        watches = [streamed(gates[0], event("ADDED", pod("b", "105")), gates[1], bookmark("110"))]
-        async with Server(lists=[LISTED], watches=watches) as server, operating(server) as environment:
-            await environment.synced()
-            for gate, version in zip(gates, ("105", "110"), strict=True):
-                environment.time.now += 30.0
-                assert environment.cache.info("pods").age == 30.0
-                gate.set()
-                # Before the next round.
-                await until(lambda: environment.informer.state.store.version == version)  # noqa: B023
-                assert environment.cache.info("pods").age == 0.0
-
-    run(main())
+async def test_whatever_moves_the_version_confirms_the_held_state() -> None:
+    gates = [asyncio.Event() for _ in range(2)]
+    watches = [streamed(gates[0], event("ADDED", pod("b", "105")), gates[1], bookmark("110"))]
+    async with Server(lists=[LISTED], watches=watches) as server, operating(server) as environment:
+        await environment.synced()
+        for gate, version in zip(gates, ("105", "110"), strict=True):
+            environment.time.now += 30.0
+            assert environment.cache.info("pods").age == 30.0
+            gate.set()
+            # Before the next round.
+            await until(lambda: environment.informer.state.store.version == version)  # noqa: B023
+            assert environment.cache.info("pods").age == 0.0
 
 
-def test_a_cache_that_has_not_followed_for_a_while_is_stale_and_read_as_before() -> None:
-    async def main() -> None:
-        down, up = asyncio.Event(), asyncio.Event()
-        watches = [streamed(down, error(500)), held(up, streamed())]
-        async with Server(lists=[LISTED], watches=watches) as server, operating(server) as environment:
-            await environment.synced()
-            environment.time.now += 2 * TOLERATED
-            assert environment.informer.state.is_synced, "where nothing is wrong, time alone changes nothing"
-            down.set()
-            await environment.watched(2)
-            environment.time.now += TOLERATED - 1
-            assert health(environment) is Health.SYNCED
-            assert shown_as_synced(environment) == 1
-            environment.time.now += 1
-            assert health(environment) is Health.STALE
-            assert shown_as_synced(environment) == 0
-            assert environment.names() == ["a@90"]
-            up.set()
-            await environment.synced()
-            assert health(environment) is Health.SYNCED
-
-    run(main())
+async def test_a_cache_that_has_not_followed_for_a_while_is_stale_and_read_as_before() -> None:
+    down, up = asyncio.Event(), asyncio.Event()
+    watches = [streamed(down, error(500)), held(up, streamed())]
+    async with Server(lists=[LISTED], watches=watches) as server, operating(server) as environment:
+        await environment.synced()
+        environment.time.now += 2 * TOLERATED
+        assert environment.informer.state.is_synced, "where nothing is wrong, time alone changes nothing"
+        down.set()
+        await environment.watched(2)
+        environment.time.now += TOLERATED - 1
+        assert health(environment) is Health.SYNCED
+        assert shown_as_synced(environment) == 1
+        environment.time.now += 1
+        assert health(environment) is Health.STALE
+        assert shown_as_synced(environment) == 0
+        assert environment.names() == ["a@90"]
+        up.set()
+        await environment.synced()
+        assert health(environment) is Health.SYNCED
 
 
-def test_a_cache_fails_the_probe_once_it_has_been_in_a_state_for_as_long_as_is_allowed() -> None:
-    async def main() -> None:
-        down, denied, up = asyncio.Event(), asyncio.Event(), asyncio.Event()
-        watches = [streamed(down, error(500)), held(denied, refused(403)), held(up, streamed())]
-        async with Server(lists=[LISTED], watches=watches) as server, operating(server) as environment:
-            limits = {"stale": 120.0, "forbidden": 0.0}
+async def test_a_cache_fails_the_probe_once_it_has_been_in_a_state_for_as_long_as_is_allowed() -> None:
+    down, denied, up = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    watches = [streamed(down, error(500)), held(denied, refused(403)), held(up, streamed())]
+    async with Server(lists=[LISTED], watches=watches) as server, operating(server) as environment:
+        limits = {"stale": 120.0, "forbidden": 0.0}
 
-            def fails() -> str:
-                return failing(environment.runtime.informers.values(), limits)
+        def fails() -> str:
+            return failing(environment.runtime.informers.values(), limits)
 
-            await environment.synced()
-            environment.time.now += 1_000
-            assert not fails(), "a cache that is synced has been so for long"
-            down.set()
-            await environment.watched(2)
-            environment.time.now += TOLERATED
-            assert (health(environment), fails()) == (Health.STALE, "")
-            environment.time.now += 100  # Waits between attempts take time as well.
-            assert not fails()
-            denied.set()  # Another reason does not begin a new state.
-            await environment.watched(3)
-            assert (health(environment), fails()) == (Health.STALE, "")
-            environment.time.now += 20
-            assert fails().startswith(
-                "The cache of pods has been stale for 120 s or more: the operator does not have"
-                " permission to watch pods. "
+        await environment.synced()
+        environment.time.now += 1_000
+        assert not fails(), "a cache that is synced has been so for long"
+        down.set()
+        await environment.watched(2)
+        environment.time.now += TOLERATED
+        assert (health(environment), fails()) == (Health.STALE, "")
+        environment.time.now += 100  # Waits between attempts take time as well.
+        assert not fails()
+        denied.set()  # Another reason does not begin a new state.
+        await environment.watched(3)
+        assert (health(environment), fails()) == (Health.STALE, "")
+        environment.time.now += 20
+        assert fails().startswith(
+            "The cache of pods has been stale for 120 s or more: the operator does not have"
+            " permission to watch pods. "
+        )
+        up.set()
+        await environment.synced()
+        environment.time.now += 1_000
+        assert not fails()
+
+
+async def test_a_cache_has_been_in_a_state_since_the_first_of_its_lists_and_watches_was() -> None:
+    async with (
+        Server(lists=[LISTED]) as server,
+        operating(server, selectors={"pods": ["app=web", "app=db,tier=x"]}) as environment,
+    ):
+        await until(
+            lambda: (
+                environment.informer.state.has_several_streams and not environment.informer.state.is_resolving
             )
-            up.set()
-            await environment.synced()
-            environment.time.now += 1_000
-            assert not fails()
-
-    run(main())
-
-
-def test_a_cache_has_been_in_a_state_since_the_first_of_its_lists_and_watches_was() -> None:
-    async def main() -> None:
-        async with (
-            Server(lists=[LISTED]) as server,
-            operating(server, selectors={"pods": ["app=web", "app=db,tier=x"]}) as environment,
-        ):
-            await until(
-                lambda: (
-                    environment.informer.state.has_several_streams
-                    and not environment.informer.state.is_resolving
-                )
-            )
-            first, second = environment.informer.state.conditions
-            first.fail(Refusal(404), verb="list")
-            environment.time.now += 5
-            second.fail(Refusal(404), verb="list")
-            environment.time.now += 2
-            assert (environment.informer.state.health, environment.informer.state.lasted()) == (
-                Health.MISSING,
-                7,
-            )
-
-    run(main())
+        )
+        first, second = environment.informer.state.conditions
+        first.fail(Refusal(404), verb="list")
+        environment.time.now += 5
+        second.fail(Refusal(404), verb="list")
+        environment.time.now += 2
+        assert (environment.informer.state.health, environment.informer.state.lasted()) == (
+            Health.MISSING,
+            7,
+        )
 
 
-def test_an_outage_that_goes_on_is_counted_from_its_beginning() -> None:
-    async def main() -> None:
-        watches = [streamed(error(500)), *[refused(429)] * 4, held(asyncio.Event(), streamed())]
-        async with Server(lists=[LISTED], watches=watches) as server, operating(server) as environment:
-            await environment.watched(6)
-            assert sum(environment.time.slept) == 15.5
-            assert health(environment) is Health.STALE
-
-    run(main())
+async def test_an_outage_that_goes_on_is_counted_from_its_beginning() -> None:
+    watches = [streamed(error(500)), *[refused(429)] * 4, held(asyncio.Event(), streamed())]
+    async with Server(lists=[LISTED], watches=watches) as server, operating(server) as environment:
+        await environment.watched(6)
+        assert sum(environment.time.slept) == 15.5
+        assert health(environment) is Health.STALE
 
 
-def test_a_complete_list_that_cannot_be_followed_is_served_as_stale_in_the_end() -> None:
-    async def main() -> None:
-        up = asyncio.Event()
-        watches = [DOWN] * 3 + [held(up, streamed())]
-        async with (
-            Server(lists=[LISTED], watches=watches) as server,
-            operating(server, sync_timeout=1.5) as environment,
-        ):
-            await environment.watched(3)
-            assert health(environment) is Health.SYNCING
-            await environment.informer.wait_until_settled()
-            await environment.watched(4)
-            assert health(environment) is Health.STALE
-            assert environment.names() == ["a@90"]
-            up.set()
-            await environment.synced()
-
-    run(main())
+async def test_a_complete_list_that_cannot_be_followed_is_served_as_stale_in_the_end() -> None:
+    up = asyncio.Event()
+    watches = [DOWN] * 3 + [held(up, streamed())]
+    async with (
+        Server(lists=[LISTED], watches=watches) as server,
+        operating(server, sync_timeout=1.5) as environment,
+    ):
+        await environment.watched(3)
+        assert health(environment) is Health.SYNCING
+        await environment.informer.wait_until_settled()
+        await environment.watched(4)
+        assert health(environment) is Health.STALE
+        assert environment.names() == ["a@90"]
+        up.set()
+        await environment.synced()
 
 
 # ---- Stalled.
@@ -334,72 +302,63 @@ def unlisted(server: Server, then: asyncio.Event) -> None:
 
 
 @pytest.mark.parametrize("failing", [unserved, unlisted])
-def test_nobody_waits_for_ever_for_a_first_list_that_does_not_come(
+async def test_nobody_waits_for_ever_for_a_first_list_that_does_not_come(
     failing: Callable[[Server, asyncio.Event], None],
     told: Callable[[], list[str]],
 ) -> None:
-    async def main() -> None:
-        async with Server() as server:
-            up = asyncio.Event()
-            failing(server, up)
-            async with operating(server, sync_timeout=20.0) as environment:
-                seen: list[Change | None] = []
-                environment.informer.subscribe(seen.append)
-                await until(lambda: environment.informer.counts.failures["503"] == 6)
-                assert health(environment) is Health.SYNCING
-                with pytest.raises(NotSynced):
-                    environment.names()
-                await environment.informer.wait_until_settled()
-                await until(lambda: len(environment.time.slept) == 7)
-                assert health(environment) is Health.STALLED
-                assert seen == [None]
-                with pytest.raises(Stalled) as caught:
-                    environment.names()
-                assert caught.value.code == 503
-                with pytest.raises(Stalled):
-                    await environment.cache.wait_synced()
-                assert len(told()) == 2, "the trouble, and what comes of it"
-                up.set()
-                await environment.synced()
-                assert environment.names() == ["a@90"]
-
-    run(main())
+    async with Server() as server:
+        up = asyncio.Event()
+        failing(server, up)
+        async with operating(server, sync_timeout=20.0) as environment:
+            seen: list[Change | None] = []
+            environment.informer.subscribe(seen.append)
+            await until(lambda: environment.informer.counts.failures["503"] == 6)
+            assert health(environment) is Health.SYNCING
+            with pytest.raises(NotSynced):
+                environment.names()
+            await environment.informer.wait_until_settled()
+            await until(lambda: len(environment.time.slept) == 7)
+            assert health(environment) is Health.STALLED
+            assert seen == [None]
+            with pytest.raises(Stalled) as caught:
+                environment.names()
+            assert caught.value.code == 503
+            with pytest.raises(Stalled):
+                await environment.cache.wait_synced()
+            assert len(told()) == 2, "the trouble, and what comes of it"
+            up.set()
+            await environment.synced()
+            assert environment.names() == ["a@90"]
 
 
-def test_while_it_is_stalled_another_failure_is_reported_and_not_logged(
+async def test_while_it_is_stalled_another_failure_is_reported_and_not_logged(
     told: Callable[[], list[str]],
 ) -> None:
-    async def main() -> None:
-        over = asyncio.Event()
-        async with (
-            Server(lists=[DOWN, DOWN, refused(500, "InternalError"), held(over, NO)]) as server,
-            operating(server, sync_timeout=0.5) as environment,
-        ):
-            await environment.listed(4)
-            assert health(environment) is Health.STALLED
-            assert environment.code() == 500
-            assert len(told()) == 2
-            over.set()
-            await until(lambda: health(environment) is Health.FORBIDDEN)
-
-    run(main())
+    over = asyncio.Event()
+    async with (
+        Server(lists=[DOWN, DOWN, refused(500, "InternalError"), held(over, NO)]) as server,
+        operating(server, sync_timeout=0.5) as environment,
+    ):
+        await environment.listed(4)
+        assert health(environment) is Health.STALLED
+        assert environment.code() == 500
+        assert len(told()) == 2
+        over.set()
+        await until(lambda: health(environment) is Health.FORBIDDEN)
 
 
-def test_a_stream_that_is_accepted_and_breaks_off_again_and_again_stays_stalled(
+async def test_a_stream_that_is_accepted_and_breaks_off_again_and_again_stays_stalled(
     told: Callable[[], list[str]],
 ) -> None:
-    async def main() -> None:
-        watches = [ended(event("ADDED", pod("a", "90")))] * 3
-        lists = [DOWN] * 3
-        async with (
-            Server(lists=lists, watches=watches) as server,
-            operating(server, initial="stream", sync_timeout=0.5) as environment,
-        ):
-            await environment.listed(4)
-            assert health(environment) is Health.STALLED
-            assert len([line for line in told() if "Meanwhile" in line]) == 1
-
-    run(main())
+    watches = [ended(event("ADDED", pod("a", "90")))] * 3
+    lists = [DOWN] * 3
+    async with (
+        Server(lists=lists, watches=watches) as server,
+        operating(server, initial="stream", sync_timeout=0.5) as environment,
+    ):
+        await environment.listed(4)
+        assert health(environment) is Health.STALLED
+        assert len([line for line in told() if "Meanwhile" in line]) == 1
 
 
 SENSELESS = {
@@ -416,151 +375,124 @@ SENSELESS = {
 
 
 @pytest.mark.parametrize("senseless", SENSELESS)
-def test_a_list_that_never_makes_sense_is_not_waited_for(senseless: str) -> None:
-    async def main() -> None:
-        given, why = SENSELESS[senseless]
-        up = asyncio.Event()
-        async with (
-            Server(lists=[*[given] * SEVERAL, held(up, LISTED)]) as server,
-            operating(server) as environment,
-        ):
+async def test_a_list_that_never_makes_sense_is_not_waited_for(senseless: str) -> None:
+    given, why = SENSELESS[senseless]
+    up = asyncio.Event()
+    async with (
+        Server(lists=[*[given] * SEVERAL, held(up, LISTED)]) as server,
+        operating(server) as environment,
+    ):
+        await environment.informer.wait_until_settled()
+        with pytest.raises(Stalled, match=why):
+            environment.names()
+        up.set()
+        await environment.synced()
+        assert environment.time.slept == [0.5, 1.0, 2.0]
+        assert environment.names() == ["a@90"]
+
+
+async def test_a_cluster_that_cannot_list_its_kinds_is_not_waited_for() -> None:
+    up = asyncio.Event()
+    async with Server(lists=[LISTED]) as server:
+        discovery = server.scripts["/api/v1"].lists
+        discovery[:] = [*[answer(b"{what?")] * SEVERAL, held(up, discovery[0])]
+        async with operating(server) as environment:
             await environment.informer.wait_until_settled()
-            with pytest.raises(Stalled, match=why):
+            with pytest.raises(Stalled):
                 environment.names()
             up.set()
             await environment.synced()
-            assert environment.time.slept == [0.5, 1.0, 2.0]
-            assert environment.names() == ["a@90"]
-
-    run(main())
 
 
-def test_a_cluster_that_cannot_list_its_kinds_is_not_waited_for() -> None:
-    async def main() -> None:
-        up = asyncio.Event()
-        async with Server(lists=[LISTED]) as server:
-            discovery = server.scripts["/api/v1"].lists
-            discovery[:] = [*[answer(b"{what?")] * SEVERAL, held(up, discovery[0])]
-            async with operating(server) as environment:
-                await environment.informer.wait_until_settled()
-                with pytest.raises(Stalled):
-                    environment.names()
-                up.set()
-                await environment.synced()
-
-    run(main())
+async def test_only_answers_in_a_row_that_make_no_sense_are_certain() -> None:
+    senseless = listed("")
+    lists = [senseless, senseless, DOWN, senseless, senseless]
+    async with Server(lists=lists) as server, operating(server) as environment:
+        await environment.listed(6)
+        assert health(environment) is Health.SYNCING
 
 
-def test_only_answers_in_a_row_that_make_no_sense_are_certain() -> None:
-    async def main() -> None:
-        senseless = listed("")
-        lists = [senseless, senseless, DOWN, senseless, senseless]
-        async with Server(lists=lists) as server, operating(server) as environment:
-            await environment.listed(6)
-            assert health(environment) is Health.SYNCING
-
-    run(main())
-
-
-def test_the_wait_begins_anew_once_a_missing_right_is_granted() -> None:
-    async def main() -> None:
-        gone = asyncio.Event()
-        watches = [NO, streamed(event("ADDED", pod("a", "90")), gone, error(500)), ended()]
-        async with (
-            Server(watches=watches) as server,
-            operating(server, initial="stream", sync_timeout=30.0) as environment,
-        ):
-            await until(lambda: environment.informer.counts.events)
-            environment.time.now += 25.0
-            gone.set()
-            await environment.watched(3)
-            assert health(environment) is Health.SYNCING
-
-    run(main())
+async def test_the_wait_begins_anew_once_a_missing_right_is_granted() -> None:
+    gone = asyncio.Event()
+    watches = [NO, streamed(event("ADDED", pod("a", "90")), gone, error(500)), ended()]
+    async with (
+        Server(watches=watches) as server,
+        operating(server, initial="stream", sync_timeout=30.0) as environment,
+    ):
+        await until(lambda: environment.informer.counts.events)
+        environment.time.now += 25.0
+        gone.set()
+        await environment.watched(3)
+        assert health(environment) is Health.SYNCING
 
 
-def test_a_wait_that_begins_once_a_missing_right_is_granted_lasts_until_the_sync() -> None:
-    async def main() -> None:
-        gate = asyncio.Event()
-        stream = streamed(gate, event("ADDED", pod("a", "90")), bookmark("100", end=True))
-        async with Server(watches=[NO, stream]) as server, operating(server, initial="stream") as environment:
-            await environment.informer.wait_until_settled()
-            assert health(environment) is Health.FORBIDDEN
-            await until(lambda: health(environment) is Health.SYNCING)
-            waiting = asyncio.create_task(environment.cache.wait_synced(timeout=30))
-            await asyncio.sleep(0)
-            gate.set()
-            await waiting
-            assert environment.names() == ["a@90"]
-
-    run(main())
+async def test_a_wait_that_begins_once_a_missing_right_is_granted_lasts_until_the_sync() -> None:
+    gate = asyncio.Event()
+    stream = streamed(gate, event("ADDED", pod("a", "90")), bookmark("100", end=True))
+    async with Server(watches=[NO, stream]) as server, operating(server, initial="stream") as environment:
+        await environment.informer.wait_until_settled()
+        assert health(environment) is Health.FORBIDDEN
+        await until(lambda: health(environment) is Health.SYNCING)
+        waiting = asyncio.create_task(environment.cache.wait_synced(timeout=30))
+        await asyncio.sleep(0)
+        gate.set()
+        await waiting
+        assert environment.names() == ["a@90"]
 
 
-def test_mistakes_of_ours_are_not_waited_for_either(caplog: pytest.LogCaptureFixture) -> None:
-    async def main() -> None:
-        async with Server(lists=[LISTED]) as server, operating(server, sync_timeout=60.0) as environment:
-            environment.informer.resolver.plan = None  # type: ignore[assignment,method-assign]  # A mistake that is made each time.
-            await environment.informer.wait_until_settled()
-            assert health(environment) is Health.STALLED
-            assert "TypeError" in environment.informer.state.message
-            assert "Report it" in environment.informer.state.remedy
-            assert caplog.text.count("failed because of a bug") == 3
-
-    run(main())
+async def test_mistakes_of_ours_are_not_waited_for_either(caplog: pytest.LogCaptureFixture) -> None:
+    async with Server(lists=[LISTED]) as server, operating(server, sync_timeout=60.0) as environment:
+        environment.informer.resolver.plan = None  # type: ignore[assignment,method-assign]  # A mistake that is made each time.
+        await environment.informer.wait_until_settled()
+        assert health(environment) is Health.STALLED
+        assert "TypeError" in environment.informer.state.message
+        assert "Report it" in environment.informer.state.remedy
+        assert caplog.text.count("failed because of a bug") == 3
 
 
 # ---- What only a person can help with.
 
 
-def test_a_filter_that_is_refused_in_other_words_each_time_is_logged_once(
+async def test_a_filter_that_is_refused_in_other_words_each_time_is_logged_once(
     told: Callable[[], list[str]],
 ) -> None:
-    async def main() -> None:
-        lists = [refused(422, message=f"request {number} is invalid") for number in range(3)]
-        async with Server(lists=lists) as server, operating(server) as environment:
-            await environment.listed(4)
-            with pytest.raises(Rejected):
-                environment.names()
-            assert len(told()) == 1
-
-    run(main())
+    lists = [refused(422, message=f"request {number} is invalid") for number in range(3)]
+    async with Server(lists=lists) as server, operating(server) as environment:
+        await environment.listed(4)
+        with pytest.raises(Rejected):
+            environment.names()
+        assert len(told()) == 1
 
 
-def test_the_message_of_the_server_is_given_in_one_line_of_limited_length() -> None:
-    async def main() -> None:
-        endless = streamed(error(403, message="first\nsecond " + "M" * 2_000_000))
-        async with (
-            Server(lists=[LISTED], watches=[endless, held(asyncio.Event(), NO)]) as server,
-            operating(server) as environment,
-        ):
-            await environment.watched(2)
-            assert "first second M" in environment.informer.state.message
-            assert len(environment.informer.state.message) < 1200
-
-    run(main())
+async def test_the_message_of_the_server_is_given_in_one_line_of_limited_length() -> None:
+    endless = streamed(error(403, message="first\nsecond " + "M" * 2_000_000))
+    async with (
+        Server(lists=[LISTED], watches=[endless, held(asyncio.Event(), NO)]) as server,
+        operating(server) as environment,
+    ):
+        await environment.watched(2)
+        assert "first second M" in environment.informer.state.message
+        assert len(environment.informer.state.message) < 1200
 
 
 # ---- Who is told of changes.
 
 
-def test_a_listener_that_fails_keeps_no_change_from_the_others(
+async def test_a_listener_that_fails_keeps_no_change_from_the_others(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     def fail(_: Change | None) -> None:
         raise KeyError("mine")
 
-    async def main() -> None:
-        go = asyncio.Event()
-        watches = [streamed(go, event("MODIFIED", pod("a", "101")), event("ADDED", pod("b", "102")))]
-        async with Server(lists=[LISTED], watches=watches) as server, operating(server) as environment:
-            await environment.holds("a@90")
-            seen: list[Change | None] = []
-            environment.informer.subscribe(fail)
-            environment.informer.subscribe(seen.append)
-            go.set()
-            await environment.holds("a@101", "b@102")
-            assert [change.after.version for change in seen if change and change.after] == ["101", "102"]
-            assert len(server.pods.watched) == 1, "nothing is asked for again"
-            assert caplog.text.count("A subscriber to the changes of pods failed") == 2
-
-    run(main())
+    go = asyncio.Event()
+    watches = [streamed(go, event("MODIFIED", pod("a", "101")), event("ADDED", pod("b", "102")))]
+    async with Server(lists=[LISTED], watches=watches) as server, operating(server) as environment:
+        await environment.holds("a@90")
+        seen: list[Change | None] = []
+        environment.informer.subscribe(fail)
+        environment.informer.subscribe(seen.append)
+        go.set()
+        await environment.holds("a@101", "b@102")
+        assert [change.after.version for change in seen if change and change.after] == ["101", "102"]
+        assert len(server.pods.watched) == 1, "nothing is asked for again"
+        assert caplog.text.count("A subscriber to the changes of pods failed") == 2

@@ -14,7 +14,7 @@ from kopf_selectcache.errors import Missing, Rejected
 from kopf_selectcache.informer.health import Health
 from kopf_selectcache.informer.informers import InformerLookups, Runtime
 from kopf_selectcache.informer.metrics import Collector
-from tests.faults.environment import Environment, operating, run, until
+from tests.faults.environment import Environment, operating, until
 from tests.faults.server import Answer, Script, Server, answer, error, held, listed, pod, refused, streamed
 from tests.told import told
 
@@ -86,292 +86,250 @@ async def known(environment: Environment, *keys: KindKey) -> None:
 KNATIVE = "serving.knative.dev/v1/services"
 
 
-def test_a_name_of_kubernetes_own_never_means_a_custom_resource() -> None:
-    async def main() -> None:
-        async with Server() as server:
-            serve(server, "serving.knative.dev", "v1", plural="services", kind="Service")
-            async with operating(server, selectors={KNATIVE: Selector()}) as environment:
-                before = [
-                    meant(environment.runtime, key) for key in ("services", "v1/services", "Service", KNATIVE)
-                ]
-                await known(environment, KNATIVE)
-                assert [
-                    meant(environment.runtime, key) for key in ("services", "v1/services", "Service", KNATIVE)
-                ] == before
-                assert before == [NotDeclared, NotDeclared, NotDeclared, KNATIVE]
-
-    run(main())
+async def test_a_name_of_kubernetes_own_never_means_a_custom_resource() -> None:
+    async with Server() as server:
+        serve(server, "serving.knative.dev", "v1", plural="services", kind="Service")
+        async with operating(server, selectors={KNATIVE: Selector()}) as environment:
+            before = [
+                meant(environment.runtime, key) for key in ("services", "v1/services", "Service", KNATIVE)
+            ]
+            await known(environment, KNATIVE)
+            assert [
+                meant(environment.runtime, key) for key in ("services", "v1/services", "Service", KNATIVE)
+            ] == before
+            assert before == [NotDeclared, NotDeclared, NotDeclared, KNATIVE]
 
 
-def test_each_of_two_kinds_of_one_name_is_read_by_its_own_key() -> None:
-    async def main() -> None:
-        async with Server() as server:
-            serve(server, "serving.knative.dev", "v1", plural="services", kind="Service")
-            core(server, ("services", "Service"))
-            server.scripts["/api/v1/services"] = Script([listed("100", SERVICE, kind="ServiceList")])
-            async with operating(
-                server, selectors={KNATIVE: Selector(), "services": Selector()}
-            ) as environment:
-                await known(environment, KNATIVE, "services")
-                for key in ("services", "v1/services", "svc", "Service", ("v1", "services")):
-                    assert environment.cache.get(key, "web", namespace="shop")["kind"] == "Service"
-                with pytest.raises(NotFound):
-                    environment.cache.get(KNATIVE, "web", namespace="shop")
-
-    run(main())
+async def test_each_of_two_kinds_of_one_name_is_read_by_its_own_key() -> None:
+    async with Server() as server:
+        serve(server, "serving.knative.dev", "v1", plural="services", kind="Service")
+        core(server, ("services", "Service"))
+        server.scripts["/api/v1/services"] = Script([listed("100", SERVICE, kind="ServiceList")])
+        async with operating(server, selectors={KNATIVE: Selector(), "services": Selector()}) as environment:
+            await known(environment, KNATIVE, "services")
+            for key in ("services", "v1/services", "svc", "Service", ("v1", "services")):
+                assert environment.cache.get(key, "web", namespace="shop")["kind"] == "Service"
+            with pytest.raises(NotFound):
+                environment.cache.get(KNATIVE, "web", namespace="shop")
 
 
-def test_a_name_is_not_answered_before_its_kind_is_known() -> None:
-    async def main() -> None:
-        go = asyncio.Event()
-        async with Server() as server:
-            serve(server, "example.com", "v1", first=held(go, answer({"versions": [{"version": "v1"}]})))
-            serve(server, "example.org", "v1", plural="webs", kind="Web")
-            async with operating(
-                server, selectors={"webapps.example.com": "", "webs.example.org": ""}
-            ) as environment:
-                await known(environment, "webs.example.org")
-                runtime = environment.runtime
-                assert meant(runtime, "webs.example.org") == "webs.example.org"
-                assert meant(runtime, "example.org/v1/webs") == "webs.example.org", (
-                    "the other is of another group"
-                )
-                for key in ("web", "WebApp", "example.com/v1/webapps", "nothing"):
-                    assert meant(runtime, key) is NotSynced
-                with pytest.raises(NotSynced):
-                    environment.cache.list("web")
-                go.set()
-                await known(environment, "webapps.example.com")
-                assert [
-                    meant(runtime, key) for key in ("WebApp", "Web", "example.com/v1/webapps", "nothing")
-                ] == ["webapps.example.com", "webs.example.org", "webapps.example.com", NotDeclared]
-
-    run(main())
-
-
-def test_a_kind_that_the_cluster_does_not_have_leaves_no_name_open() -> None:
-    async def main() -> None:
-        async with Server() as server:
-            serve(server, "example.com", "v1")
-            async with operating(
-                server, selectors={"webapps.example.com": "", "things.nowhere.org": ""}
-            ) as environment:
-                await known(environment, "webapps.example.com")
-                await until(
-                    lambda: environment.runtime.informers["things.nowhere.org"].state.health is Health.MISSING
-                )
-                assert meant(environment.runtime, "WebApp") == "webapps.example.com"
-                assert (
-                    meant(environment.runtime, "other")
-                    is meant(environment.runtime, "things.example.com")
-                    is NotDeclared
-                )
-                assert (
-                    await environment.cache.fetch("webapp", "x", namespace="shop", default="absent")
-                    == "absent"
-                )
-
-    run(main())
-
-
-def test_how_the_name_of_a_kind_that_is_not_served_is_spelt_does_not_decide_the_error() -> None:
-    async def main() -> None:
-        async with Server() as server:
-            serve(server, "example.com", "v1")
-            async with operating(
-                server, selectors={"acme.io/v1/widgets": "", "webapps.example.com": "", "webapps.acme.io": ""}
-            ) as environment:
-                await known(environment, "webapps.example.com")
-                await until(
-                    lambda: all(
-                        environment.runtime.informers[key].state.health is Health.MISSING
-                        for key in ("acme.io/v1/widgets", "webapps.acme.io")
-                    )
-                )
-                for key in (
-                    "acme.io/v1/widgets",
-                    "widgets",
-                    "widget",
-                    "Widget",
-                    "widgets.acme.io",
-                    "acme.io/widgets",
-                    ("acme.io", "widgets"),
-                ):
-                    with pytest.raises(Missing):
-                        environment.cache.list_cached(key)
-                for key in ("acme.io/v2/widgets", "widgets.example.com", "gadgets"):
-                    with pytest.raises(NotDeclared):
-                        environment.cache.list_cached(key)
-                assert meant(environment.runtime, "webapps") == "webapps.example.com", (
-                    "what is served comes first"
-                )
-
-    run(main())
-
-
-def test_a_name_of_two_caches_is_refused() -> None:
-    async def main() -> None:
-        async with Server() as server:
-            serve(server, "example.com", "v1")
-            serve(server, "example.org", "v1")
-            async with operating(
-                server, selectors={"webapps.example.com": "", "webapps.example.org": ""}
-            ) as environment:
-                await known(environment, "webapps.example.com", "webapps.example.org")
-                with pytest.raises(
-                    ReadError,
-                    match=(
-                        r"web may be any of webapps.example.com, webapps.example.org.\nName the kind as it is"
-                        r" declared, such as 'webapps.example.com'"
-                    ),
-                ):
-                    environment.cache.list("web")
-
-    run(main())
-
-
-def test_the_version_of_a_key_is_that_of_the_objects() -> None:
-    async def main() -> None:
-        async with Server() as server:
-            serve(
-                server, "autoscaling", "v2", plural="horizontalpodautoscalers", kind="HorizontalPodAutoscaler"
+async def test_a_name_is_not_answered_before_its_kind_is_known() -> None:
+    go = asyncio.Event()
+    async with Server() as server:
+        serve(server, "example.com", "v1", first=held(go, answer({"versions": [{"version": "v1"}]})))
+        serve(server, "example.org", "v1", plural="webs", kind="Web")
+        async with operating(
+            server, selectors={"webapps.example.com": "", "webs.example.org": ""}
+        ) as environment:
+            await known(environment, "webs.example.org")
+            runtime = environment.runtime
+            assert meant(runtime, "webs.example.org") == "webs.example.org"
+            assert meant(runtime, "example.org/v1/webs") == "webs.example.org", (
+                "the other is of another group"
             )
-            async with operating(
-                server, selectors={"horizontalpodautoscalers": "", "batch/v1/cronjobs": ""}
-            ) as environment:
-                runtime = environment.runtime
-                assert [meant(runtime, key) for key in ("autoscaling/v1/hpa", "autoscaling/v2/hpa")] == [
-                    NotSynced,
-                    NotSynced,
-                ]
-                assert [meant(runtime, key) for key in ("batch/v1/cronjobs", "cronjobs", "cj")] == [
-                    "batch/v1/cronjobs"
-                ] * 3
-                await known(environment, "horizontalpodautoscalers")
-                assert [
-                    meant(runtime, key) for key in ("autoscaling/v1/hpa", "autoscaling/v2/hpa", "hpa")
-                ] == [NotDeclared, "horizontalpodautoscalers", "horizontalpodautoscalers"]
-
-    run(main())
+            for key in ("web", "WebApp", "example.com/v1/webapps", "nothing"):
+                assert meant(runtime, key) is NotSynced
+            with pytest.raises(NotSynced):
+                environment.cache.list("web")
+            go.set()
+            await known(environment, "webapps.example.com")
+            assert [
+                meant(runtime, key) for key in ("WebApp", "Web", "example.com/v1/webapps", "nothing")
+            ] == ["webapps.example.com", "webs.example.org", "webapps.example.com", NotDeclared]
 
 
-def test_the_meaning_of_a_name_is_remembered_until_the_cluster_serves_more() -> None:
-    async def main() -> None:
-        async with Server() as server:
-            serve(server, "example.com", "v1")
-            async with operating(server, selectors={"webapps.example.com": ""}) as environment:
-                await known(environment, "webapps.example.com")
-                informer, found = environment.runtime.informer("webapp"), InformerLookups()
-                assert informer.state.resource is not None
-                found.by([informer.state.resource, Health.SYNCING])["webapp"] = informer
-                assert found.by([informer.state.resource, Health.SYNCING]) == {"webapp": informer}
-                assert found.by([informer.state.resource, Health.MISSING]) == {}
+async def test_a_kind_that_the_cluster_does_not_have_leaves_no_name_open() -> None:
+    async with Server() as server:
+        serve(server, "example.com", "v1")
+        async with operating(
+            server, selectors={"webapps.example.com": "", "things.nowhere.org": ""}
+        ) as environment:
+            await known(environment, "webapps.example.com")
+            await until(
+                lambda: environment.runtime.informers["things.nowhere.org"].state.health is Health.MISSING
+            )
+            assert meant(environment.runtime, "WebApp") == "webapps.example.com"
+            assert (
+                meant(environment.runtime, "other")
+                is meant(environment.runtime, "things.example.com")
+                is NotDeclared
+            )
+            assert (
+                await environment.cache.fetch("webapp", "x", namespace="shop", default="absent") == "absent"
+            )
 
-    run(main())
+
+async def test_how_the_name_of_a_kind_that_is_not_served_is_spelt_does_not_decide_the_error() -> None:
+    async with Server() as server:
+        serve(server, "example.com", "v1")
+        async with operating(
+            server, selectors={"acme.io/v1/widgets": "", "webapps.example.com": "", "webapps.acme.io": ""}
+        ) as environment:
+            await known(environment, "webapps.example.com")
+            await until(
+                lambda: all(
+                    environment.runtime.informers[key].state.health is Health.MISSING
+                    for key in ("acme.io/v1/widgets", "webapps.acme.io")
+                )
+            )
+            for key in (
+                "acme.io/v1/widgets",
+                "widgets",
+                "widget",
+                "Widget",
+                "widgets.acme.io",
+                "acme.io/widgets",
+                ("acme.io", "widgets"),
+            ):
+                with pytest.raises(Missing):
+                    environment.cache.list_cached(key)
+            for key in ("acme.io/v2/widgets", "widgets.example.com", "gadgets"):
+                with pytest.raises(NotDeclared):
+                    environment.cache.list_cached(key)
+            assert meant(environment.runtime, "webapps") == "webapps.example.com", (
+                "what is served comes first"
+            )
+
+
+async def test_a_name_of_two_caches_is_refused() -> None:
+    async with Server() as server:
+        serve(server, "example.com", "v1")
+        serve(server, "example.org", "v1")
+        async with operating(
+            server, selectors={"webapps.example.com": "", "webapps.example.org": ""}
+        ) as environment:
+            await known(environment, "webapps.example.com", "webapps.example.org")
+            with pytest.raises(
+                ReadError,
+                match=(
+                    r"web may be any of webapps.example.com, webapps.example.org.\nName the kind as it is"
+                    r" declared, such as 'webapps.example.com'"
+                ),
+            ):
+                environment.cache.list("web")
+
+
+async def test_the_version_of_a_key_is_that_of_the_objects() -> None:
+    async with Server() as server:
+        serve(server, "autoscaling", "v2", plural="horizontalpodautoscalers", kind="HorizontalPodAutoscaler")
+        async with operating(
+            server, selectors={"horizontalpodautoscalers": "", "batch/v1/cronjobs": ""}
+        ) as environment:
+            runtime = environment.runtime
+            assert [meant(runtime, key) for key in ("autoscaling/v1/hpa", "autoscaling/v2/hpa")] == [
+                NotSynced,
+                NotSynced,
+            ]
+            assert [meant(runtime, key) for key in ("batch/v1/cronjobs", "cronjobs", "cj")] == [
+                "batch/v1/cronjobs"
+            ] * 3
+            await known(environment, "horizontalpodautoscalers")
+            assert [meant(runtime, key) for key in ("autoscaling/v1/hpa", "autoscaling/v2/hpa", "hpa")] == [
+                NotDeclared,
+                "horizontalpodautoscalers",
+                "horizontalpodautoscalers",
+            ]
+
+
+async def test_the_meaning_of_a_name_is_remembered_until_the_cluster_serves_more() -> None:
+    async with Server() as server:
+        serve(server, "example.com", "v1")
+        async with operating(server, selectors={"webapps.example.com": ""}) as environment:
+            await known(environment, "webapps.example.com")
+            informer, found = environment.runtime.informer("webapp"), InformerLookups()
+            assert informer.state.resource is not None
+            found.by([informer.state.resource, Health.SYNCING])["webapp"] = informer
+            assert found.by([informer.state.resource, Health.SYNCING]) == {"webapp": informer}
+            assert found.by([informer.state.resource, Health.MISSING]) == {}
 
 
 # ---- One kind, declared twice.
 
 
-def test_two_keys_that_turn_out_to_mean_the_same_are_one_too_many() -> None:
-    async def main() -> None:
-        async with Server() as server:
-            serve(server, "example.com", "v1")
-            async with operating(
-                server, selectors={"webapps.example.com": "app=web", "example.com/v1/webapps": "app=db"}
-            ) as environment:
-                first, second = environment.runtime.informers.values()
-                await until(lambda: first.state.is_synced or second.state.is_synced)
-                await until(lambda: Health.REJECTED in (first.state.health, second.state.health))
-                kept, refused_ = (first, second) if first.state.is_synced else (second, first)
-                with pytest.raises(Rejected) as caught:
-                    environment.cache.list_cached(refused_.key)
-                assert (
-                    told(caught.value)
-                    == f"{refused_.key} and {kept.key} are both webapps.example.com (the filter is"
-                    f" {refused_.state.filter}). Declare it once: remove"
-                    f" settings.selectcache.selectors[{refused_.key!r}]"
-                )
-                assert environment.cache.info("WebApp").filter == kept.state.filter
-                samples = [
-                    sample
-                    for family in Collector(environment.runtime.informers.values).collect()
-                    for sample in family.samples
-                ]
-                assert len([sample for sample in samples if sample.name == "kopf_selectcache_objects"]) == 1
-
-    run(main())
+async def test_two_keys_that_turn_out_to_mean_the_same_are_one_too_many() -> None:
+    async with Server() as server:
+        serve(server, "example.com", "v1")
+        async with operating(
+            server, selectors={"webapps.example.com": "app=web", "example.com/v1/webapps": "app=db"}
+        ) as environment:
+            first, second = environment.runtime.informers.values()
+            await until(lambda: first.state.is_synced or second.state.is_synced)
+            await until(lambda: Health.REJECTED in (first.state.health, second.state.health))
+            kept, refused_ = (first, second) if first.state.is_synced else (second, first)
+            with pytest.raises(Rejected) as caught:
+                environment.cache.list_cached(refused_.key)
+            assert (
+                told(caught.value)
+                == f"{refused_.key} and {kept.key} are both webapps.example.com (the filter is"
+                f" {refused_.state.filter}). Declare it once: remove"
+                f" settings.selectcache.selectors[{refused_.key!r}]"
+            )
+            assert environment.cache.info("WebApp").filter == kept.state.filter
+            samples = [
+                sample
+                for family in Collector(environment.runtime.informers.values).collect()
+                for sample in family.samples
+            ]
+            assert len([sample for sample in samples if sample.name == "kopf_selectcache_objects"]) == 1
 
 
-def test_two_versions_of_one_resource_are_warned_of_once_by_their_keys(
+async def test_two_versions_of_one_resource_are_warned_of_once_by_their_keys(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     old, new = "webapps.v1beta1.example.com", "example.com/v1/webapps"
-
-    async def main() -> None:
-        async with Server() as server:
-            serve(server, "example.com", "v1", "v1beta1")
-            serve(server, "example.org", "v1beta1")  # Another resource, of the same name.
-            server.scripts["/apis/example.com/v1/webapps"].watches[:] = [streamed(error(404))] * 2
-            async with operating(
-                server, selectors={old: "", new: "", "webapps.example.org": ""}
-            ) as environment:
-                await until(lambda: len(server.scripts["/apis/example.com/v1/webapps"].watched) > 2)
-                await known(environment, old, new, "webapps.example.org")
-
-    run(main())
+    async with Server() as server:
+        serve(server, "example.com", "v1", "v1beta1")
+        serve(server, "example.org", "v1beta1")  # Another resource, of the same name.
+        server.scripts["/apis/example.com/v1/webapps"].watches[:] = [streamed(error(404))] * 2
+        async with operating(server, selectors={old: "", new: "", "webapps.example.org": ""}) as environment:
+            await until(lambda: len(server.scripts["/apis/example.com/v1/webapps"].watched) > 2)
+            await known(environment, old, new, "webapps.example.org")
     warned = [record.args for record in caplog.records if record.funcName == "claim"]
     assert [{args["key"], args["other"]} for args in warned if isinstance(args, Mapping)] == [{old, new}]
 
 
-def test_a_kind_that_moves_to_another_version_takes_its_place_along() -> None:
-    async def main() -> None:
-        async with Server() as server:
-            serve(server, "example.com", "v1beta1")
-            old = server.scripts["/apis/example.com/v1beta1/webapps"]
-            old.lists[1:] = [refused(404)] * 9
-            old.watches[:] = [refused(410)]
-            async with operating(server, selectors={"webapps.example.com": ""}) as environment:
-                await until(
-                    lambda: environment.runtime.informer("webapps.example.com").state.health is Health.MISSING
-                )
-                assert meant(environment.runtime, "example.com/v1beta1/webapps") == "webapps.example.com"
-                serve(server, "example.com", "v1")
-                await known(environment, "webapps.example.com")
-                assert meant(environment.runtime, "example.com/v1/webapps") == "webapps.example.com"
-                assert meant(environment.runtime, "example.com/v1beta1/webapps") is NotDeclared
-
-    run(main())
-
-
-def test_the_version_that_a_kind_has_left_may_be_used_by_another_key() -> None:
-    async def main() -> None:
-        go, gone = asyncio.Event(), asyncio.Event()
-        async with Server() as server:
-            serve(
-                server,
-                "example.com",
-                "v1beta1",
-                first=held(go, answer({"versions": [{"version": "v1beta1"}]})),
+async def test_a_kind_that_moves_to_another_version_takes_its_place_along() -> None:
+    async with Server() as server:
+        serve(server, "example.com", "v1beta1")
+        old = server.scripts["/apis/example.com/v1beta1/webapps"]
+        old.lists[1:] = [refused(404)] * 9
+        old.watches[:] = [refused(410)]
+        async with operating(server, selectors={"webapps.example.com": ""}) as environment:
+            await until(
+                lambda: environment.runtime.informer("webapps.example.com").state.health is Health.MISSING
             )
-            server.scripts["/apis/example.com/v1beta1/webapps"].watches[:] = [streamed(gone, error(410))]
-            async with operating(
-                server, selectors={"webapps": "", "example.com/v1beta1/webapps": ""}
-            ) as environment:
-                first, second = environment.runtime.informers.values()
-                await until(lambda: first.state.is_synced)
-                go.set()
-                await until(lambda: second.state.health is Health.REJECTED)
-                server.groups = []  # type: ignore[attr-defined]
-                serve(server, "example.com", "v1", "v1beta1")
-                server.scripts["/apis/example.com/v1beta1/webapps"].lists[0] = refused(404)
-                gone.set()
-                await until(lambda: first.state.is_synced and second.state.is_synced)
-                assert [
-                    informer.state.resource.version for informer in (first, second) if informer.state.resource
-                ] == [
-                    "v1",
-                    "v1beta1",
-                ]
+            assert meant(environment.runtime, "example.com/v1beta1/webapps") == "webapps.example.com"
+            serve(server, "example.com", "v1")
+            await known(environment, "webapps.example.com")
+            assert meant(environment.runtime, "example.com/v1/webapps") == "webapps.example.com"
+            assert meant(environment.runtime, "example.com/v1beta1/webapps") is NotDeclared
 
-    run(main())
+
+async def test_the_version_that_a_kind_has_left_may_be_used_by_another_key() -> None:
+    go, gone = asyncio.Event(), asyncio.Event()
+    async with Server() as server:
+        serve(
+            server,
+            "example.com",
+            "v1beta1",
+            first=held(go, answer({"versions": [{"version": "v1beta1"}]})),
+        )
+        server.scripts["/apis/example.com/v1beta1/webapps"].watches[:] = [streamed(gone, error(410))]
+        async with operating(
+            server, selectors={"webapps": "", "example.com/v1beta1/webapps": ""}
+        ) as environment:
+            first, second = environment.runtime.informers.values()
+            await until(lambda: first.state.is_synced)
+            go.set()
+            await until(lambda: second.state.health is Health.REJECTED)
+            server.groups = []  # type: ignore[attr-defined]
+            serve(server, "example.com", "v1", "v1beta1")
+            server.scripts["/apis/example.com/v1beta1/webapps"].lists[0] = refused(404)
+            gone.set()
+            await until(lambda: first.state.is_synced and second.state.is_synced)
+            assert [
+                informer.state.resource.version for informer in (first, second) if informer.state.resource
+            ] == [
+                "v1",
+                "v1beta1",
+            ]

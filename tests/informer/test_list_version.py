@@ -19,7 +19,7 @@ from kopf_selectcache.informer.reach import SharedVersion, shared_versions
 from kopf_selectcache.testing import EmbeddedCluster
 from kopf_selectcache.testing.faults import NoWatchList, Refuse, Silence
 from kopf_selectcache.testing.request_log import Asked
-from tests.faults.environment import run, until
+from tests.faults.environment import until
 from tests.rows import each_row
 from tests.secrets import caching, named, secret
 
@@ -57,115 +57,91 @@ def version_of(answer: Page | Refusal) -> str:
     return answer.version
 
 
-def test_whoever_comes_first_asks_for_the_newest_and_the_others_for_the_same() -> None:
-    async def main() -> None:
-        shared_version, server = SharedVersion(), Server()
-        server.answering.clear()
-        listing = [asyncio.create_task(shared_version.page(server.ask)) for _ in range(3)]
-        for _ in range(10):
-            await asyncio.sleep(0)
-        assert server.asked == [NEWEST], "the others wait for the answer"
-        server.answering.set()
-        assert [version_of(answer) for answer in await asyncio.gather(*listing)] == ["11", "11", "11"]
-        assert server.asked == [NEWEST, exactly("11"), exactly("11")]
-
-    run(main())
+async def test_whoever_comes_first_asks_for_the_newest_and_the_others_for_the_same() -> None:
+    shared_version, server = SharedVersion(), Server()
+    server.answering.clear()
+    listing = [asyncio.create_task(shared_version.page(server.ask)) for _ in range(3)]
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert server.asked == [NEWEST], "the others wait for the answer"
+    server.answering.set()
+    assert [version_of(answer) for answer in await asyncio.gather(*listing)] == ["11", "11", "11"]
+    assert server.asked == [NEWEST, exactly("11"), exactly("11")]
 
 
 @pytest.mark.parametrize("failure", [Refused(Refusal(403)), Refusal(410)])
-def test_where_the_first_is_refused_the_next_is_the_first(failure: Exception | Refusal) -> None:
-    async def main() -> None:
-        shared_version, server = SharedVersion(), Server()
-        server.instead = [failure]
-        first, second, third = await asyncio.gather(
-            *(shared_version.page(server.ask) for _ in range(3)), return_exceptions=True
-        )
-        assert first is failure
-        assert second == third == Page("12", "", ())
-        assert server.asked == [NEWEST, NEWEST, exactly("12")]
-
-    run(main())
+async def test_where_the_first_is_refused_the_next_is_the_first(failure: Exception | Refusal) -> None:
+    shared_version, server = SharedVersion(), Server()
+    server.instead = [failure]
+    first, second, third = await asyncio.gather(
+        *(shared_version.page(server.ask) for _ in range(3)), return_exceptions=True
+    )
+    assert first is failure
+    assert second == third == Page("12", "", ())
+    assert server.asked == [NEWEST, NEWEST, exactly("12")]
 
 
-def test_where_the_first_is_not_answered_nobody_waits_for_another() -> None:
-    async def main() -> None:
-        shared_version, server = SharedVersion(), Server()
-        server.instead = [Unreachable("it took too long")]
-        listing = [asyncio.create_task(shared_version.page(server.ask)) for _ in range(3)]
-        with pytest.raises(Unreachable):
-            await listing[0]
-        server.answering.clear()
-        for _ in range(10):
-            await asyncio.sleep(0)
-        assert server.asked == [NEWEST, NEWEST, NEWEST], "both are asked for at once"
-        server.answering.set()
-        assert {version_of(answer) for answer in await asyncio.gather(*listing[1:])} == {"12", "13"}
-
-    run(main())
-
-
-def test_where_the_first_is_given_up_the_next_is_the_first() -> None:
-    async def main() -> None:
-        shared_version, server = SharedVersion(), Server()
-        server.answering.clear()
-        first, second = (asyncio.create_task(shared_version.page(server.ask)) for _ in range(2))
+async def test_where_the_first_is_not_answered_nobody_waits_for_another() -> None:
+    shared_version, server = SharedVersion(), Server()
+    server.instead = [Unreachable("it took too long")]
+    listing = [asyncio.create_task(shared_version.page(server.ask)) for _ in range(3)]
+    with pytest.raises(Unreachable):
+        await listing[0]
+    server.answering.clear()
+    for _ in range(10):
         await asyncio.sleep(0)
-        first.cancel()
-        server.answering.set()
-        assert version_of(await second) == "11"
-        assert server.asked == [NEWEST, NEWEST]
+    assert server.asked == [NEWEST, NEWEST, NEWEST], "both are asked for at once"
+    server.answering.set()
+    assert {version_of(answer) for answer in await asyncio.gather(*listing[1:])} == {"12", "13"}
 
-    run(main())
+
+async def test_where_the_first_is_given_up_the_next_is_the_first() -> None:
+    shared_version, server = SharedVersion(), Server()
+    server.answering.clear()
+    first, second = (asyncio.create_task(shared_version.page(server.ask)) for _ in range(2))
+    await asyncio.sleep(0)
+    first.cancel()
+    server.answering.set()
+    assert version_of(await second) == "11"
+    assert server.asked == [NEWEST, NEWEST]
 
 
 @each_row("code", [400, 410, 422, 504])
 @each_row("as_answer", [True, False])
-def test_where_the_version_is_refused_the_newest_will_do(code: int, as_answer: bool) -> None:
-    async def main() -> None:
-        shared_version, server = SharedVersion(), Server()
-        await shared_version.page(server.ask)
-        server.instead = [Refusal(code) if as_answer else Refused(Refusal(code))]
-        assert version_of(await shared_version.page(server.ask)) == "13"
-        assert version_of(await shared_version.page(server.ask)) == "11"
-        assert server.asked == [NEWEST, exactly("11"), NEWEST, exactly("11")]
-
-    run(main())
+async def test_where_the_version_is_refused_the_newest_will_do(code: int, as_answer: bool) -> None:
+    shared_version, server = SharedVersion(), Server()
+    await shared_version.page(server.ask)
+    server.instead = [Refusal(code) if as_answer else Refused(Refusal(code))]
+    assert version_of(await shared_version.page(server.ask)) == "13"
+    assert version_of(await shared_version.page(server.ask)) == "11"
+    assert server.asked == [NEWEST, exactly("11"), NEWEST, exactly("11")]
 
 
-def test_where_a_server_before_1_34_has_yet_to_reach_the_version_the_newest_will_do() -> None:
-    async def main() -> None:
-        shared_version, server = SharedVersion(), Server()
-        await shared_version.page(server.ask)
-        server.instead = [
-            Refused(Refusal(500, message="etcdserver: mvcc: required revision is a future revision"))
-        ]
-        assert version_of(await shared_version.page(server.ask)) == "13"
-        assert server.asked == [NEWEST, exactly("11"), NEWEST]
-
-    run(main())
+async def test_where_a_server_before_1_34_has_yet_to_reach_the_version_the_newest_will_do() -> None:
+    shared_version, server = SharedVersion(), Server()
+    await shared_version.page(server.ask)
+    server.instead = [
+        Refused(Refusal(500, message="etcdserver: mvcc: required revision is a future revision"))
+    ]
+    assert version_of(await shared_version.page(server.ask)) == "13"
+    assert server.asked == [NEWEST, exactly("11"), NEWEST]
 
 
-def test_a_server_that_asks_for_time_is_given_it() -> None:
-    async def main() -> None:
-        shared_version, server = SharedVersion(), Server()
-        await shared_version.page(server.ask)
-        server.instead = [Refused(Refusal(504, retry_after=7.0))]
-        assert await shared_version.page(server.ask) == Refusal(504, retry_after=7.0)
-        assert len(server.asked) == 2
-
-    run(main())
+async def test_a_server_that_asks_for_time_is_given_it() -> None:
+    shared_version, server = SharedVersion(), Server()
+    await shared_version.page(server.ask)
+    server.instead = [Refused(Refusal(504, retry_after=7.0))]
+    assert await shared_version.page(server.ask) == Refusal(504, retry_after=7.0)
+    assert len(server.asked) == 2
 
 
 @each_row("code", [401, 403, 404, 429, 500, 503])
-def test_a_list_refused_for_another_reason_is_not_asked_for_again(code: int) -> None:
-    async def main() -> None:
-        shared_version, server = SharedVersion(), Server()
-        await shared_version.page(server.ask)
-        server.instead = [Refused(Refusal(code))]
-        assert await shared_version.page(server.ask) == Refusal(code)
-        assert server.asked == [NEWEST, exactly("11")]
-
-    run(main())
+async def test_a_list_refused_for_another_reason_is_not_asked_for_again(code: int) -> None:
+    shared_version, server = SharedVersion(), Server()
+    await shared_version.page(server.ask)
+    server.instead = [Refused(Refusal(code))]
+    assert await shared_version.page(server.ask) == Refusal(code)
+    assert server.asked == [NEWEST, exactly("11")]
 
 
 def test_only_watches_that_could_hold_the_same_share_a_version() -> None:
@@ -215,111 +191,93 @@ def silent_about_gold(cluster: EmbeddedCluster) -> str:
     return cluster.token
 
 
-def test_each_of_several_watches_is_listed_as_of_one_version_so_that_none_has_to_reach_another() -> None:
-    async def main() -> None:
-        async with caching(
-            EITHER, secret("a", app="web"), secret("b", tier="gold"), who=silent_about_gold
-        ) as environment:
-            await until(
-                lambda: len(environment.watches()) == 1 and any(map(gold, environment.cluster.requests))
-            )
-            environment.cluster.delete(
-                secret("a"), secret("b")
-            )  # As clusters go on and on: another list would be newer.
-            environment.cluster.faults.clear()
-            await until(lambda: len(environment.watches()) == 2)
-            one, other = (each.query["resourceVersion"] for each in environment.watches())
-            assert one == other
-            assert lists_of_gold(environment.cluster)[0] == (one, "Exact")
-            await environment.cache.wait_synced()  # No bookmark comes.
-            await until(
-                lambda: not environment.cache.list_cached("secrets")
-            )  # What has changed since, the watches tell.
-
-    run(main())
+async def test_each_of_several_watches_is_listed_as_of_one_version_so_that_none_has_to_reach_another() -> (
+    None
+):
+    async with caching(
+        EITHER, secret("a", app="web"), secret("b", tier="gold"), who=silent_about_gold
+    ) as environment:
+        await until(lambda: len(environment.watches()) == 1 and any(map(gold, environment.cluster.requests)))
+        environment.cluster.delete(
+            secret("a"), secret("b")
+        )  # As clusters go on and on: another list would be newer.
+        environment.cluster.faults.clear()
+        await until(lambda: len(environment.watches()) == 2)
+        one, other = (each.query["resourceVersion"] for each in environment.watches())
+        assert one == other
+        assert lists_of_gold(environment.cluster)[0] == (one, "Exact")
+        await environment.cache.wait_synced()  # No bookmark comes.
+        await until(
+            lambda: not environment.cache.list_cached("secrets")
+        )  # What has changed since, the watches tell.
 
 
-def test_if_the_version_is_no_longer_known_the_newest_list_does_and_is_no_failure() -> None:
-    async def main() -> None:
-        def who(cluster: EmbeddedCluster) -> str:
-            cluster.faults.add(
-                Refuse(410),
-                verb="list",
-                resource="secrets",
-                where=lambda asked: asked.query.get("resourceVersionMatch") == "Exact",
-            )
-            return cluster.token
+async def test_if_the_version_is_no_longer_known_the_newest_list_does_and_is_no_failure() -> None:
+    def who(cluster: EmbeddedCluster) -> str:
+        cluster.faults.add(
+            Refuse(410),
+            verb="list",
+            resource="secrets",
+            where=lambda asked: asked.query.get("resourceVersionMatch") == "Exact",
+        )
+        return cluster.token
 
-        async with caching(EITHER, secret("a", app="web"), secret("b", tier="gold"), who=who) as environment:
-            await environment.cache.wait_synced()
-            assert named(environment.cache.list_cached("secrets")) == ["a", "b"]
-            assert [match for _, match in lists_of_gold(environment.cluster)] == ["Exact", None]
-            assert not environment.informer.counts.failures
-            assert environment.informer.counts.lists == 3
-
-    run(main())
+    async with caching(EITHER, secret("a", app="web"), secret("b", tier="gold"), who=who) as environment:
+        await environment.cache.wait_synced()
+        assert named(environment.cache.list_cached("secrets")) == ["a", "b"]
+        assert [match for _, match in lists_of_gold(environment.cluster)] == ["Exact", None]
+        assert not environment.informer.counts.failures
+        assert environment.informer.counts.lists == 3
 
 
-def test_a_list_that_follows_an_initial_stream_is_the_newest() -> None:
-    async def main() -> None:
-        async with caching(
-            EITHER, secret("a", app="web"), secret("b", tier="gold"), initial="stream"
-        ) as environment:
-            await environment.cache.wait_synced()
-            environment.cluster.faults.add(NoWatchList())
-            one, other = environment.informer.state.reflectors
-            await until(
-                lambda: isinstance(one.writer.state, Watching) and isinstance(other.writer.state, Watching)
-            )
-            one.relist(MetricReason.AUDIT)
-            await until(lambda: environment.informer.counts.relists == {"audit": 1})
-            other.relist(MetricReason.AUDIT)
-            await until(lambda: environment.informer.counts.relists == {"audit": 2})
-            assert {
-                each.query.get("resourceVersionMatch")
-                for each in environment.cluster.requests
-                if each.verb == "list" and each.resource == "secrets"
-            } == {None}
-
-    run(main())
+async def test_a_list_that_follows_an_initial_stream_is_the_newest() -> None:
+    async with caching(
+        EITHER, secret("a", app="web"), secret("b", tier="gold"), initial="stream"
+    ) as environment:
+        await environment.cache.wait_synced()
+        environment.cluster.faults.add(NoWatchList())
+        one, other = environment.informer.state.reflectors
+        await until(
+            lambda: isinstance(one.writer.state, Watching) and isinstance(other.writer.state, Watching)
+        )
+        one.relist(MetricReason.AUDIT)
+        await until(lambda: environment.informer.counts.relists == {"audit": 1})
+        other.relist(MetricReason.AUDIT)
+        await until(lambda: environment.informer.counts.relists == {"audit": 2})
+        assert {
+            each.query.get("resourceVersionMatch")
+            for each in environment.cluster.requests
+            if each.verb == "list" and each.resource == "secrets"
+        } == {None}
 
 
-def test_a_version_of_minutes_ago_is_no_state_to_begin_with() -> None:
-    async def main() -> None:
-        async with caching(EITHER, secret("a", app="web"), who=refusing_gold) as environment:
-            await until(lambda: sum(map(gold, environment.cluster.requests)) > 3)
-            environment.cluster.faults.clear()
-            await until(lambda: len(environment.watches()) == 2)
-            assert {match for _, match in lists_of_gold(environment.cluster)[1:]} == {None}
-
-    run(main())
+async def test_a_version_of_minutes_ago_is_no_state_to_begin_with() -> None:
+    async with caching(EITHER, secret("a", app="web"), who=refusing_gold) as environment:
+        await until(lambda: sum(map(gold, environment.cluster.requests)) > 3)
+        environment.cluster.faults.clear()
+        await until(lambda: len(environment.watches()) == 2)
+        assert {match for _, match in lists_of_gold(environment.cluster)[1:]} == {None}
 
 
-def test_objects_no_other_watch_could_hold_are_listed_at_any_version() -> None:
-    async def main() -> None:
-        declared = [Selector("app=web", namespaces=["shop"]), Selector("tier=gold", namespaces=["infra"])]
-        async with caching(declared, secret("a", app="web"), held="infra") as environment:
-            await until(lambda: len(environment.watches()) == 1)
-            assert named(environment.cache.list("secrets", namespace="shop", labels="app=web")) == ["a"]
-            assert not [
-                each
-                for each in environment.cluster.requests
-                if each.verb == "list" and "resourceVersionMatch" in each.query
-            ]
-
-    run(main())
+async def test_objects_no_other_watch_could_hold_are_listed_at_any_version() -> None:
+    declared = [Selector("app=web", namespaces=["shop"]), Selector("tier=gold", namespaces=["infra"])]
+    async with caching(declared, secret("a", app="web"), held="infra") as environment:
+        await until(lambda: len(environment.watches()) == 1)
+        assert named(environment.cache.list("secrets", namespace="shop", labels="app=web")) == ["a"]
+        assert not [
+            each
+            for each in environment.cluster.requests
+            if each.verb == "list" and "resourceVersionMatch" in each.query
+        ]
 
 
-def test_it_is_synced_when_each_watch_has_reached_the_newest_list() -> None:
-    async def main() -> None:
-        async with caching(EITHER, secret("a", app="web"), who=refusing_gold) as environment:
-            await until(lambda: len(environment.watches()) == 1)
-            environment.cluster.create(secret("z"))
-            environment.cluster.faults.clear()
-            await environment.cache.wait_synced()  # No bookmark comes.
-            assert named(environment.cache.list_cached("secrets")) == ["a"]
-            lists = [each for each in environment.cluster.requests if each.verb == "list" and web(each)]
-            assert lists[-1].query.get("resourceVersion") == environment.informer.state.version
-            assert len(lists) == 2, "one more is enough"
-
-    run(main())
+async def test_it_is_synced_when_each_watch_has_reached_the_newest_list() -> None:
+    async with caching(EITHER, secret("a", app="web"), who=refusing_gold) as environment:
+        await until(lambda: len(environment.watches()) == 1)
+        environment.cluster.create(secret("z"))
+        environment.cluster.faults.clear()
+        await environment.cache.wait_synced()  # No bookmark comes.
+        assert named(environment.cache.list_cached("secrets")) == ["a"]
+        lists = [each for each in environment.cluster.requests if each.verb == "list" and web(each)]
+        assert lists[-1].query.get("resourceVersion") == environment.informer.state.version
+        assert len(lists) == 2, "one more is enough"

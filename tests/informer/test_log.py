@@ -15,7 +15,7 @@ from kopf_selectcache.informer.health import Health
 from kopf_selectcache.informer.reflector import LIVED
 from kopf_selectcache.testing import EmbeddedCluster
 from kopf_selectcache.testing.faults import Refuse
-from tests.faults.environment import run, until
+from tests.faults.environment import until
 from tests.secrets import caching, named, secret
 
 RIGHT = {"apiGroups": [""], "resources": ["secrets"], "verbs": ["list", "watch"]}
@@ -43,62 +43,56 @@ def told(caplog: pytest.LogCaptureFixture) -> Told:
     return lines
 
 
-def test_one_line_tells_that_all_of_a_cache_is_there_and_how_it_came(
+async def test_one_line_tells_that_all_of_a_cache_is_there_and_how_it_came(
     told: Told, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def main() -> None:
-        async with caching(
-            APART, secret("a", app="web"), secret("b", "infra", app="web"), held="infra"
-        ) as environment:
-            await until(
-                lambda: any(
-                    "has 1 object with labels='app=web', namespaces=['shop'] so far" in line
-                    for line in caplog.messages
-                )
+    async with caching(
+        APART, secret("a", app="web"), secret("b", "infra", app="web"), held="infra"
+    ) as environment:
+        await until(
+            lambda: any(
+                "has 1 object with labels='app=web', namespaces=['shop'] so far" in line
+                for line in caplog.messages
             )
-            assert told() == [], "that is one list and watch of two"
-            environment.time.now += 2.5
-            environment.cluster.faults.clear()
-            await until(lambda: environment.informer.state.is_synced)
-            (line,) = told()
-            synced = re.fullmatch(
-                r"INFO: The cache of secrets is synced: 2 objects, \d+ B, with \(labels='app=web',"
-                r" namespaces=\['shop'\]\) or "
-                r"\(labels='app=web', namespaces=\['infra'\]\), in (.+) s, over 2 lists and watches\.",
-                line,
-            )
-            assert synced is not None, line
-            # Time also passes while the refused list is repeated, once or twice.
-            assert float(synced[1]) >= 2.5
-            environment.cluster.create(secret("c", app="web"))
-            await until(lambda: named(environment.cache.list_cached("secrets")) == ["a", "b", "c"])
-            assert told() == []
+        )
+        assert told() == [], "that is one list and watch of two"
+        environment.time.now += 2.5
+        environment.cluster.faults.clear()
+        await until(lambda: environment.informer.state.is_synced)
+        (line,) = told()
+        synced = re.fullmatch(
+            r"INFO: The cache of secrets is synced: 2 objects, \d+ B, with \(labels='app=web',"
+            r" namespaces=\['shop'\]\) or "
+            r"\(labels='app=web', namespaces=\['infra'\]\), in (.+) s, over 2 lists and watches\.",
+            line,
+        )
+        assert synced is not None, line
+        # Time also passes while the refused list is repeated, once or twice.
+        assert float(synced[1]) >= 2.5
+        environment.cluster.create(secret("c", app="web"))
+        await until(lambda: named(environment.cache.list_cached("secrets")) == ["a", "b", "c"])
+        assert told() == []
 
-    run(main())
 
+async def test_all_of_a_cache_is_there_once_its_watches_have_reached_the_newest_of_their_lists(
+    told: Told,
+) -> None:
+    # Each retry takes some time of the clock: without limit, until the first watch is there.
+    patient = caching(EITHER, secret("a", app="web"), who=late_for_gold, sync_timeout=86_400)
+    async with patient as environment:
+        await until(lambda: len(environment.watches()) == 1 and environment.informer.state.message)
+        assert told() == ["WARNING: secrets: the server answers 500 InternalError. The cache keeps retrying."]
+        environment.cluster.create(secret("b"))  # Of which the first watch hears nothing.
+        environment.cluster.faults.clear()
+        lines = list[str]()
 
-def test_all_of_a_cache_is_there_once_its_watches_have_reached_the_newest_of_their_lists(told: Told) -> None:
-    async def main() -> None:
-        # Each retry takes some time of the clock: without limit, until the first watch is there.
-        patient = caching(EITHER, secret("a", app="web"), who=late_for_gold, sync_timeout=86_400)
-        async with patient as environment:
-            await until(lambda: len(environment.watches()) == 1 and environment.informer.state.message)
-            assert told() == [
-                "WARNING: secrets: the server answers 500 InternalError. The cache keeps retrying."
-            ]
-            environment.cluster.create(secret("b"))  # Of which the first watch hears nothing.
-            environment.cluster.faults.clear()
-            lines = list[str]()
+        def is_told() -> bool:
+            lines.extend(told())
+            return bool(lines)
 
-            def is_told() -> bool:
-                lines.extend(told())
-                return bool(lines)
-
-            await until(is_told)
-            (line,) = lines
-            assert line.startswith("INFO: The cache of secrets is synced: 1 object, ")
-
-    run(main())
+        await until(is_told)
+        (line,) = lines
+        assert line.startswith("INFO: The cache of secrets is synced: 1 object, ")
 
 
 def late_for_gold(cluster: EmbeddedCluster) -> str:
@@ -111,113 +105,98 @@ def late_for_gold(cluster: EmbeddedCluster) -> str:
     return cluster.token
 
 
-def test_a_right_that_two_watches_lack_is_logged_once_and_so_is_its_grant(told: Told) -> None:
-    async def main() -> None:
-        async with caching(
-            EITHER, secret("a", app="web"), who=lambda cluster: cluster.user("reader")
-        ) as environment:
-            await until(
-                lambda: (
-                    [each.condition.health for each in environment.informer.state.reflectors]
-                    == [Health.FORBIDDEN] * 2
-                )
+async def test_a_right_that_two_watches_lack_is_logged_once_and_so_is_its_grant(told: Told) -> None:
+    async with caching(
+        EITHER, secret("a", app="web"), who=lambda cluster: cluster.user("reader")
+    ) as environment:
+        await until(
+            lambda: (
+                [each.condition.health for each in environment.informer.state.reflectors]
+                == [Health.FORBIDDEN] * 2
             )
-            (line,) = told()
-            assert line.startswith(
-                "WARNING: the operator does not have permission to list secrets in the namespace shop: "
+        )
+        (line,) = told()
+        assert line.startswith(
+            "WARNING: the operator does not have permission to list secrets in the namespace shop: "
+        )
+        environment.cluster.user("reader", [RIGHT])
+        await until(lambda: environment.informer.state.is_synced)
+        (line,) = told()
+        assert line.startswith("INFO: The cache of secrets is synced: 1 object, ")
+
+
+async def test_rights_that_are_missing_in_two_namespaces_are_two_causes_and_end_one_by_one(
+    told: Told,
+) -> None:
+    def who(cluster: EmbeddedCluster) -> str:
+        return cluster.user("reader")
+
+    async with caching(APART, secret("a", app="web"), who=who) as environment:
+        await until(
+            lambda: (
+                [each.condition.health for each in environment.informer.state.reflectors]
+                == [Health.FORBIDDEN] * 2
             )
-            environment.cluster.user("reader", [RIGHT])
-            await until(lambda: environment.informer.state.is_synced)
-            (line,) = told()
-            assert line.startswith("INFO: The cache of secrets is synced: 1 object, ")
-
-    run(main())
-
-
-def test_rights_that_are_missing_in_two_namespaces_are_two_causes_and_end_one_by_one(told: Told) -> None:
-    async def main() -> None:
-        def who(cluster: EmbeddedCluster) -> str:
-            return cluster.user("reader")
-
-        async with caching(APART, secret("a", app="web"), who=who) as environment:
-            await until(
-                lambda: (
-                    [each.condition.health for each in environment.informer.state.reflectors]
-                    == [Health.FORBIDDEN] * 2
-                )
+        )
+        assert sorted(line.split(": ")[1] for line in told()) == [
+            f"the operator does not have permission to list secrets in the namespace {name}"
+            for name in ("infra", "shop")
+        ]
+        environment.cluster.user("reader", [RIGHT], namespace="shop")
+        await until(lambda: environment.informer.state.reflectors[0].condition.health is Health.SYNCED)
+        assert told() == [
+            (
+                "INFO: The cache of secrets follows the server again with labels='app=web',"
+                " namespaces=['shop']."
             )
-            assert sorted(line.split(": ")[1] for line in told()) == [
-                f"the operator does not have permission to list secrets in the namespace {name}"
-                for name in ("infra", "shop")
-            ]
-            environment.cluster.user("reader", [RIGHT], namespace="shop")
-            await until(lambda: environment.informer.state.reflectors[0].condition.health is Health.SYNCED)
-            assert told() == [
-                (
-                    "INFO: The cache of secrets follows the server again with labels='app=web',"
-                    " namespaces=['shop']."
-                )
-            ]
-            environment.cluster.user("reader", [RIGHT], namespace="infra")
-            await until(lambda: environment.informer.state.is_synced)
-            (line,) = told()
-            assert line.startswith("INFO: The cache of secrets is synced: 1 object, ")
-
-    run(main())
+        ]
+        environment.cluster.user("reader", [RIGHT], namespace="infra")
+        await until(lambda: environment.informer.state.is_synced)
+        (line,) = told()
+        assert line.startswith("INFO: The cache of secrets is synced: 1 object, ")
 
 
-def test_a_failure_of_all_watches_for_a_while_is_logged_once_and_so_is_its_end(told: Told) -> None:
-    async def main() -> None:
-        async with caching(EITHER, secret("a", app="web")) as environment:
-            await until(lambda: environment.informer.state.is_synced and len(environment.watches()) == 2)
-            told()
-            refused = environment.cluster.faults.add(Refuse(500), verb="watch", resource="secrets")
-            environment.time.now += LIVED + 1  # That watches end after a while is no failure.
-            environment.cluster.cut()
-            await until(lambda: all(each.condition.message for each in environment.informer.state.reflectors))
-            assert told() == [
-                "WARNING: secrets: the server answers 500 InternalError. The cache keeps retrying."
-            ]
-            refused.release()
-            await until(
-                lambda: not any(each.condition.message for each in environment.informer.state.reflectors)
-            )
-            assert told() == ["INFO: The cache of secrets follows the server again."]
-
-    run(main())
+async def test_a_failure_of_all_watches_for_a_while_is_logged_once_and_so_is_its_end(told: Told) -> None:
+    async with caching(EITHER, secret("a", app="web")) as environment:
+        await until(lambda: environment.informer.state.is_synced and len(environment.watches()) == 2)
+        told()
+        refused = environment.cluster.faults.add(Refuse(500), verb="watch", resource="secrets")
+        environment.time.now += LIVED + 1  # That watches end after a while is no failure.
+        environment.cluster.cut()
+        await until(lambda: all(each.condition.message for each in environment.informer.state.reflectors))
+        assert told() == ["WARNING: secrets: the server answers 500 InternalError. The cache keeps retrying."]
+        refused.release()
+        await until(lambda: not any(each.condition.message for each in environment.informer.state.reflectors))
+        assert told() == ["INFO: The cache of secrets follows the server again."]
 
 
-def test_the_end_of_a_failure_of_one_watch_is_not_logged_while_another_is_not_listed(told: Told) -> None:
+async def test_the_end_of_a_failure_of_one_watch_is_not_logged_while_another_is_not_listed(
+    told: Told,
+) -> None:
     """Its end is not news: that all is there will be."""
-
-    async def main() -> None:
-        async with caching(APART, secret("a", app="web"), held="infra") as environment:
-            first = environment.informer
-            await until(
-                lambda: (
-                    first.state.reflectors
-                    and first.state.reflectors[0].condition.health is Health.SYNCED
-                    and environment.watches()
-                )
+    async with caching(APART, secret("a", app="web"), held="infra") as environment:
+        first = environment.informer
+        await until(
+            lambda: (
+                first.state.reflectors
+                and first.state.reflectors[0].condition.health is Health.SYNCED
+                and environment.watches()
             )
-            refused = environment.cluster.faults.add(Refuse(500), verb="watch", resource="secrets")
-            environment.time.now += LIVED + 1  # That watches end after a while is no failure.
-            environment.cluster.cut()
-            await until(lambda: first.state.message or first.state.reflectors[0].condition.message)
-            assert told() == [
-                "WARNING: secrets: the server answers 500 InternalError. The cache keeps retrying."
-            ]
-            refused.release()
-            await until(lambda: not first.state.reflectors[0].condition.message)
-            assert told() == []
-            environment.cluster.faults.clear()
-            await until(lambda: first.state.is_synced)
-            assert [line[:47] for line in told()] == ["INFO: The cache of secrets is synced: 1 object,"]
-
-    run(main())
+        )
+        refused = environment.cluster.faults.add(Refuse(500), verb="watch", resource="secrets")
+        environment.time.now += LIVED + 1  # That watches end after a while is no failure.
+        environment.cluster.cut()
+        await until(lambda: first.state.message or first.state.reflectors[0].condition.message)
+        assert told() == ["WARNING: secrets: the server answers 500 InternalError. The cache keeps retrying."]
+        refused.release()
+        await until(lambda: not first.state.reflectors[0].condition.message)
+        assert told() == []
+        environment.cluster.faults.clear()
+        await until(lambda: first.state.is_synced)
+        assert [line[:47] for line in told()] == ["INFO: The cache of secrets is synced: 1 object,"]
 
 
-def test_a_kind_that_goes_and_comes_back_is_logged_once_each_way(told: Told) -> None:
+async def test_a_kind_that_goes_and_comes_back_is_logged_once_each_way(told: Told) -> None:
     definition = {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
@@ -236,59 +215,49 @@ def test_a_kind_that_goes_and_comes_back_is_logged_once_each_way(told: Told) -> 
             ],
         },
     }
-
-    async def main() -> None:
-        async with caching(EITHER, definition, resource="widgets.example.com") as environment:
-            for _ in range(2):
-                await until(lambda: environment.informer.state.is_synced)
-                (line,) = told()
-                assert line.startswith("INFO: The cache of widgets.example.com is synced: 0 objects, ")
-                environment.time.now += LIVED + 1
-                environment.cluster.delete(definition)
-                await until(
-                    lambda: (
-                        environment.informer.state.health is Health.MISSING
-                        and environment.informer.state.is_resolving
-                    )
-                )
-                (line,) = told()
-                assert line.startswith(
-                    "WARNING: the cluster does not serve widgets.example.com. Install the definition of"
-                    " widgets.example.com. Or remove "
-                )
-                environment.cluster.create(definition)
-
-    run(main())
-
-
-def test_of_the_caches_of_the_package_only_problems_and_their_ends_are_logged(told: Told) -> None:
-    async def main() -> None:
-        async with caching("app=web") as environment:
+    async with caching(EITHER, definition, resource="widgets.example.com") as environment:
+        for _ in range(2):
             await until(lambda: environment.informer.state.is_synced)
-            told()
-            follower = environment.runtime.follow("v1/configmaps", Cached("app=web"), "a test")
-            await until(lambda: follower.state.is_synced)
-            assert told() == []
-            refused = environment.cluster.faults.add(Refuse(403), verb="list", resource="services")
-            other = environment.runtime.follow("v1/services", Cached("app=web"), "a test")
-            await until(lambda: other.state.message)
             (line,) = told()
-            assert line.startswith("WARNING: the operator does not have permission to list services: ")
-            refused.release()
-            environment.cluster.faults.clear()
-            await until(lambda: other.state.is_synced)
-            assert [each[:37] for each in told()] == ["INFO: The cache of services is synced"]
+            assert line.startswith("INFO: The cache of widgets.example.com is synced: 0 objects, ")
+            environment.time.now += LIVED + 1
+            environment.cluster.delete(definition)
+            await until(
+                lambda: (
+                    environment.informer.state.health is Health.MISSING
+                    and environment.informer.state.is_resolving
+                )
+            )
+            (line,) = told()
+            assert line.startswith(
+                "WARNING: the cluster does not serve widgets.example.com. Install the definition of"
+                " widgets.example.com. Or remove "
+            )
+            environment.cluster.create(definition)
 
-    run(main())
+
+async def test_of_the_caches_of_the_package_only_problems_and_their_ends_are_logged(told: Told) -> None:
+    async with caching("app=web") as environment:
+        await until(lambda: environment.informer.state.is_synced)
+        told()
+        follower = environment.runtime.follow("v1/configmaps", Cached("app=web"), "a test")
+        await until(lambda: follower.state.is_synced)
+        assert told() == []
+        refused = environment.cluster.faults.add(Refuse(403), verb="list", resource="services")
+        other = environment.runtime.follow("v1/services", Cached("app=web"), "a test")
+        await until(lambda: other.state.message)
+        (line,) = told()
+        assert line.startswith("WARNING: the operator does not have permission to list services: ")
+        refused.release()
+        environment.cluster.faults.clear()
+        await until(lambda: other.state.is_synced)
+        assert [each[:37] for each in told()] == ["INFO: The cache of services is synced"]
 
 
-def test_the_condition_of_a_whole_cache_is_about_its_kind_filter_and_objects() -> None:
-    async def main() -> None:
-        async with caching(APART, secret("a", app="web"), secret("b", "infra", app="web")) as environment:
-            informer = environment.informer
-            await until(lambda: informer.state.is_synced)
-            subject, state = informer.state.resolving.subject, informer.state
-            assert (subject.kind, subject.filter) == (informer.kind, state.filter)
-            assert (subject.version, subject.held(), str(subject)) == (state.version, 2, "secrets")
-
-    run(main())
+async def test_the_condition_of_a_whole_cache_is_about_its_kind_filter_and_objects() -> None:
+    async with caching(APART, secret("a", app="web"), secret("b", "infra", app="web")) as environment:
+        informer = environment.informer
+        await until(lambda: informer.state.is_synced)
+        subject, state = informer.state.resolving.subject, informer.state
+        assert (subject.kind, subject.filter) == (informer.kind, state.filter)
+        assert (subject.version, subject.held(), str(subject)) == (state.version, 2, "secrets")

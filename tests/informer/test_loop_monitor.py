@@ -15,7 +15,7 @@ from kopf_selectcache.client.reading import IdleTimeout
 from kopf_selectcache.informer import informers
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import BEAT, NOTICED, LoopMonitor, wall
-from tests.faults.environment import operating, run, until
+from tests.faults.environment import operating, until
 from tests.faults.server import SECRETS, Script, Server, bookmark, event, held, listed, pod, streamed
 from tests.secrets import caching
 
@@ -39,22 +39,19 @@ class Beats:
         self.now += self.lasting.pop(0)
 
 
-def test_only_a_gap_that_people_would_notice_is_logged_and_the_longest_is_stored(
+async def test_only_a_gap_that_people_would_notice_is_logged_and_the_longest_is_stored(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async def main() -> None:
-        gaps: list[float] = []
-        beats = Beats(BEAT, BEAT + NOTICED - 0.1, BEAT + 12.0, BEAT, BEAT + NOTICED)
-        heart = LoopMonitor(
-            gaps.append, logger=logging.getLogger("kopf_selectcache"), clock=beats.clock, sleep=beats.sleep
-        )
-        task = asyncio.create_task(heart.run())
-        await until(lambda: len(gaps) == 2)
-        task.cancel()
-        assert gaps == [pytest.approx(12.0), pytest.approx(NOTICED)]
-        assert heart.longest == pytest.approx(12.0)
-
-    run(main())
+    gaps: list[float] = []
+    beats = Beats(BEAT, BEAT + NOTICED - 0.1, BEAT + 12.0, BEAT, BEAT + NOTICED)
+    heart = LoopMonitor(
+        gaps.append, logger=logging.getLogger("kopf_selectcache"), clock=beats.clock, sleep=beats.sleep
+    )
+    task = asyncio.create_task(heart.run())
+    await until(lambda: len(gaps) == 2)
+    task.cancel()
+    assert gaps == [pytest.approx(12.0), pytest.approx(NOTICED)]
+    assert heart.longest == pytest.approx(12.0)
     told = [message for message in caplog.messages if "stood still for" in message]
     assert len(told) == 2
     assert told[0].startswith("The operator's event loop stood still for 12 s, and no cache was updated.")
@@ -73,125 +70,104 @@ def test_its_clock_goes_on_while_the_machine_sleeps(monkeypatch: pytest.MonkeyPa
     assert wall() == 7200.0
 
 
-def test_each_operator_has_its_loop_monitor_and_learns_of_gaps(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_each_operator_has_its_loop_monitor_and_learns_of_gaps(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[Informer] = []
     monkeypatch.setattr(informers, "BEAT", -100.0)  # Each comes late by so much.
     # It must be a method.
     monkeypatch.setattr(Informer, "resume", lambda informer: told.append(informer))  # noqa: PLW0108
-
-    async def main() -> None:
-        async with Server(lists=[LISTED]) as server, operating(server) as environment:
-            await until(lambda: environment.informer in told)
-            assert environment.runtime.pulse.longest >= 100.0
-
-    run(main())
+    async with Server(lists=[LISTED]) as server, operating(server) as environment:
+        await until(lambda: environment.informer in told)
+        assert environment.runtime.pulse.longest >= 100.0
 
 
 @pytest.mark.parametrize(("gap", "watches"), [(70.0, 2), (69.0, 1)])
-def test_after_a_gap_as_long_as_no_live_connection_is_silent_the_watch_is_resumed(
+async def test_after_a_gap_as_long_as_no_live_connection_is_silent_the_watch_is_resumed(
     gap: float, watches: int
 ) -> None:
-    async def main() -> None:
-        still = asyncio.Event()
-        streams = [
-            streamed(bookmark("101"), still, event("ADDED", pod("b", "110"))),
-            streamed(event("ADDED", pod("b", "110"))),
-        ]
-        async with (
-            Server(lists=[LISTED], watches=streams) as server,
-            operating(server, idle_timeout=70.0) as environment,
-        ):
-            await until(lambda: environment.informer.state.version == "101")
-            beats = Beats(BEAT + gap)
-            heart = LoopMonitor(
-                environment.runtime.after_gap,
-                logger=logging.getLogger("kopf_selectcache"),
-                clock=beats.clock,
-                sleep=beats.sleep,
-            )
-            task = asyncio.create_task(heart.run())
-            await until(lambda: heart.longest)
-            if watches == 1:
-                still.set()
-            await environment.holds("a@90", "b@110")
-            assert [asked["resourceVersion"] for asked in server.pods.watched] == ["100", "101"][:watches], (
-                "it goes on where it was"
-            )
-            task.cancel()
-            assert len(server.pods.listed) == 1
-
-    run(main())
+    still = asyncio.Event()
+    streams = [
+        streamed(bookmark("101"), still, event("ADDED", pod("b", "110"))),
+        streamed(event("ADDED", pod("b", "110"))),
+    ]
+    async with (
+        Server(lists=[LISTED], watches=streams) as server,
+        operating(server, idle_timeout=70.0) as environment,
+    ):
+        await until(lambda: environment.informer.state.version == "101")
+        beats = Beats(BEAT + gap)
+        heart = LoopMonitor(
+            environment.runtime.after_gap,
+            logger=logging.getLogger("kopf_selectcache"),
+            clock=beats.clock,
+            sleep=beats.sleep,
+        )
+        task = asyncio.create_task(heart.run())
+        await until(lambda: heart.longest)
+        if watches == 1:
+            still.set()
+        await environment.holds("a@90", "b@110")
+        assert [asked["resourceVersion"] for asked in server.pods.watched] == ["100", "101"][:watches], (
+            "it goes on where it was"
+        )
+        task.cancel()
+        assert len(server.pods.listed) == 1
 
 
-def test_after_a_gap_the_watches_of_all_caches_are_opened_anew() -> None:
-    async def main() -> None:
-        async with Server(lists=[LISTED]) as server:
-            secrets = server.scripts[SECRETS] = Script([listed("100", kind="SecretList")])
-            async with operating(server, selectors={"pods": "app=web", "secrets": "app=web"}) as environment:
-                await until(
-                    lambda: (
-                        len(server.pods.watched) == len(secrets.watched) == 1
-                        and all(
-                            informer.state.is_synced for informer in environment.runtime.informers.values()
-                        )
-                    )
+async def test_after_a_gap_the_watches_of_all_caches_are_opened_anew() -> None:
+    async with Server(lists=[LISTED]) as server:
+        secrets = server.scripts[SECRETS] = Script([listed("100", kind="SecretList")])
+        async with operating(server, selectors={"pods": "app=web", "secrets": "app=web"}) as environment:
+            await until(
+                lambda: (
+                    len(server.pods.watched) == len(secrets.watched) == 1
+                    and all(informer.state.is_synced for informer in environment.runtime.informers.values())
                 )
-                environment.runtime.after_gap(100.0)
-                await until(lambda: len(server.pods.watched) == len(secrets.watched) == 2)
-
-    run(main())
-
-
-def test_after_a_gap_all_watches_of_a_cache_are_opened_anew_and_after_the_next_one_again() -> None:
-    async def main() -> None:
-        async with caching(
-            [Selector("app", namespaces=["shop"]), Selector("tier", namespaces=["infra"])]
-        ) as environment:
-            await environment.cache.wait_synced()
-            informer = environment.informer
-            for watches in (2, 4, 6):
-                # The lambda is called before the loop continues.
-                await until(lambda: len(environment.watches()) == watches and informer.state.is_synced)  # noqa: B023
-                environment.runtime.after_gap(100.0)
-            await until(lambda: len(environment.watches()) == 8)
-            assert environment.informer.counts.lists == 2
-
-    run(main())
-
-
-def test_a_gap_that_comes_while_the_watch_is_given_up_for_another_changes_nothing() -> None:
-    async def main() -> None:
-        async with caching("app") as environment:
-            await environment.cache.wait_synced()
-            await until(lambda: environment.informer.state.is_synced)
-            for _ in range(20):
-                environment.runtime.after_gap(100.0)
-                await asyncio.sleep(0)
-            await until(lambda: len(environment.watches()) > 1 and environment.informer.state.is_synced)
-            assert environment.informer.counts.lists == 1
-
-    run(main())
-
-
-def test_a_gap_during_the_first_list_interrupts_nothing_and_the_next_one_does() -> None:
-    async def main() -> None:
-        gate = asyncio.Event()
-        async with (
-            Server(lists=[held(gate, LISTED)], watches=[streamed(bookmark("101"))]) as server,
-            operating(server, idle_timeout=70.0) as environment,
-        ):
-            await environment.listed(1)
+            )
             environment.runtime.after_gap(100.0)
-            gate.set()
-            await until(lambda: environment.informer.state.version == "101")
+            await until(lambda: len(server.pods.watched) == len(secrets.watched) == 2)
+
+
+async def test_after_a_gap_all_watches_of_a_cache_are_opened_anew_and_after_the_next_one_again() -> None:
+    async with caching(
+        [Selector("app", namespaces=["shop"]), Selector("tier", namespaces=["infra"])]
+    ) as environment:
+        await environment.cache.wait_synced()
+        informer = environment.informer
+        for watches in (2, 4, 6):
+            # The lambda is called before the loop continues.
+            await until(lambda: len(environment.watches()) == watches and informer.state.is_synced)  # noqa: B023
             environment.runtime.after_gap(100.0)
-            await environment.watched(2)
-            assert len(server.pods.listed) == 1
-
-    run(main())
+        await until(lambda: len(environment.watches()) == 8)
+        assert environment.informer.counts.lists == 2
 
 
-def test_a_server_that_has_never_sent_a_bookmark_may_be_silent_for_longer(
+async def test_a_gap_that_comes_while_the_watch_is_given_up_for_another_changes_nothing() -> None:
+    async with caching("app") as environment:
+        await environment.cache.wait_synced()
+        await until(lambda: environment.informer.state.is_synced)
+        for _ in range(20):
+            environment.runtime.after_gap(100.0)
+            await asyncio.sleep(0)
+        await until(lambda: len(environment.watches()) > 1 and environment.informer.state.is_synced)
+        assert environment.informer.counts.lists == 1
+
+
+async def test_a_gap_during_the_first_list_interrupts_nothing_and_the_next_one_does() -> None:
+    gate = asyncio.Event()
+    async with (
+        Server(lists=[held(gate, LISTED)], watches=[streamed(bookmark("101"))]) as server,
+        operating(server, idle_timeout=70.0) as environment,
+    ):
+        await environment.listed(1)
+        environment.runtime.after_gap(100.0)
+        gate.set()
+        await until(lambda: environment.informer.state.version == "101")
+        environment.runtime.after_gap(100.0)
+        await environment.watched(2)
+        assert len(server.pods.listed) == 1
+
+
+async def test_a_server_that_has_never_sent_a_bookmark_may_be_silent_for_longer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     waits: list[float] = []
@@ -203,50 +179,44 @@ def test_a_server_that_has_never_sent_a_bookmark_may_be_silent_for_longer(
         waits.append(within)
         return await anext(chunks, None)
 
-    async def main() -> None:
-        first, second, third = asyncio.Event(), asyncio.Event(), asyncio.Event()
-        stream = streamed(
-            first,
-            event("ADDED", pod("b", "110")),
-            second,
-            bookmark("111"),
-            third,
-            event("ADDED", pod("c", "112")),
-        )
-        async with (
-            Server(lists=[LISTED], watches=[stream]) as server,
-            operating(server, idle_timeout=70.0) as environment,
-        ):
-            await environment.synced()
-            first.set()
-            await environment.holds("a@90", "b@110")
-            assert set(waits) == {280.0}, "nothing has said that bookmarks come"
-            second.set()
-            await until(lambda: environment.informer.state.version == "111")
-            waits.clear()
-            third.set()
-            await environment.holds("a@90", "b@110", "c@112")
-            assert set(waits) == {70.0}
-
     monkeypatch.setattr(IdleTimeout, "next", next_chunk)
-    run(main())
+    first, second, third = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    stream = streamed(
+        first,
+        event("ADDED", pod("b", "110")),
+        second,
+        bookmark("111"),
+        third,
+        event("ADDED", pod("c", "112")),
+    )
+    async with (
+        Server(lists=[LISTED], watches=[stream]) as server,
+        operating(server, idle_timeout=70.0) as environment,
+    ):
+        await environment.synced()
+        first.set()
+        await environment.holds("a@90", "b@110")
+        assert set(waits) == {280.0}, "nothing has said that bookmarks come"
+        second.set()
+        await until(lambda: environment.informer.state.version == "111")
+        waits.clear()
+        third.set()
+        await environment.holds("a@90", "b@110", "c@112")
+        assert set(waits) == {70.0}
 
 
-def test_a_mistake_in_the_callback_for_a_gap_does_not_end_the_loop_monitor(
+async def test_a_mistake_in_the_callback_for_a_gap_does_not_end_the_loop_monitor(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async def main() -> None:
-        def mistaken(_: float) -> None:
-            raise KeyError("nobody has thought of this")
+    def mistaken(_: float) -> None:
+        raise KeyError("nobody has thought of this")
 
-        beats = Beats(BEAT + 12.0, BEAT + 13.0)
-        heart = LoopMonitor(
-            mistaken, logger=logging.getLogger("kopf_selectcache"), clock=beats.clock, sleep=beats.sleep
-        )
-        task = asyncio.create_task(heart.run())
-        await until(lambda: heart.longest > 12.5)
-        assert not task.done()
-        task.cancel()
-
-    run(main())
+    beats = Beats(BEAT + 12.0, BEAT + 13.0)
+    heart = LoopMonitor(
+        mistaken, logger=logging.getLogger("kopf_selectcache"), clock=beats.clock, sleep=beats.sleep
+    )
+    task = asyncio.create_task(heart.run())
+    await until(lambda: heart.longest > 12.5)
+    assert not task.done()
+    task.cancel()
     assert any("could not be refreshed after the pause" in each for each in caplog.messages)

@@ -26,7 +26,7 @@ from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.memory import RETRY_EVICTED_SECONDS, Budget, bytes_of
 from kopf_selectcache.settings.checks import readable
 from tests.cache.environment import PODS
-from tests.faults.environment import Environment, operating, run, until
+from tests.faults.environment import Environment, operating, until
 from tests.faults.server import (
     SECRETS,
     Obj,
@@ -162,235 +162,199 @@ GROWING = {
 
 @pytest.mark.usefixtures("uncollected")
 @pytest.mark.parametrize("when", GROWING)
-def test_a_cache_that_grows_beyond_its_budget_is_let_go(when: str, told: Told) -> None:
+async def test_a_cache_that_grows_beyond_its_budget_is_let_go(when: str, told: Told) -> None:
     lists, watches = GROWING[when]
-
-    async def main() -> None:
-        initial: Any = "stream" if "streamed" in when else "pages"
-        options: Any = {"selectors": {"pods": SMALL}, "initial": initial}
-        async with (
-            Server(lists=lists, watches=watches) as server,
-            operating(server, **options) as environment,
-        ):
-            informer = environment.informer
-            await until(
-                lambda: (
-                    informer.state.union.store.records()[0]
-                    or not informer.state.union.substores[0].view.stages_nothing
-                )
+    initial: Any = "stream" if "streamed" in when else "pages"
+    options: Any = {"selectors": {"pods": SMALL}, "initial": initial}
+    async with (
+        Server(lists=lists, watches=watches) as server,
+        operating(server, **options) as environment,
+    ):
+        informer = environment.informer
+        await until(
+            lambda: (
+                informer.state.union.store.records()[0]
+                or not informer.state.union.substores[0].view.stages_nothing
             )
-            stores = [weakref.ref(branch.view) for branch in informer.state.union.substores]
-            await let_go(informer)
-            assert holds_nothing(informer)
-            assert [store() for store in stores] == [None], "its memory is free"
-            error = error_of(environment)
-            assert error.what.startswith(
-                "pods: the cache was emptied, because it exceeded max_bytes='64Ki': "
-            )
-            assert "labels='app=web'" in error.what
-            assert "settings.selectcache.selectors['pods']" in error.remedy
-            assert [line for line in told() if "410" not in line] == [
-                in_one_line(informer.state.message, *informer.state.remedy.splitlines())
-            ]
-            await asyncio.wait_for(informer.wait_until_settled(), 60)  # No handler waits for it.
-            with pytest.raises(Oversized):
-                await environment.cache.wait_synced()
-
-    run(main())
+        )
+        stores = [weakref.ref(branch.view) for branch in informer.state.union.substores]
+        await let_go(informer)
+        assert holds_nothing(informer)
+        assert [store() for store in stores] == [None], "its memory is free"
+        error = error_of(environment)
+        assert error.what.startswith("pods: the cache was emptied, because it exceeded max_bytes='64Ki': ")
+        assert "labels='app=web'" in error.what
+        assert "settings.selectcache.selectors['pods']" in error.remedy
+        assert [line for line in told() if "410" not in line] == [
+            in_one_line(informer.state.message, *informer.state.remedy.splitlines())
+        ]
+        await asyncio.wait_for(informer.wait_until_settled(), 60)  # No handler waits for it.
+        with pytest.raises(Oversized):
+            await environment.cache.wait_synced()
 
 
-def test_it_says_how_much_was_held() -> None:
-    async def main() -> None:
-        lists = [listed("100", *many(4), then="t"), listed("100", *many(4, start=4))]
-        async with Server(lists=lists) as server, operating(server, selectors={"pods": SMALL}) as environment:
-            await let_go(environment.informer)
-            size = sum(map(weight, records(*many(8))))
-            assert (
-                f"it had 8 objects with labels='app=web', {readable(size)}"
-                in environment.informer.state.message
-            )
-
-    run(main())
+async def test_it_says_how_much_was_held() -> None:
+    lists = [listed("100", *many(4), then="t"), listed("100", *many(4, start=4))]
+    async with Server(lists=lists) as server, operating(server, selectors={"pods": SMALL}) as environment:
+        await let_go(environment.informer)
+        size = sum(map(weight, records(*many(8))))
+        assert (
+            f"it had 8 objects with labels='app=web', {readable(size)}" in environment.informer.state.message
+        )
 
 
-def test_a_budget_that_is_not_exceeded_changes_nothing() -> None:
-    async def main() -> None:
-        async with (
-            Server(lists=[listed("100", *many(6))]) as server,
-            operating(server, selectors={"pods": SMALL}) as environment,
-        ):
-            await environment.synced()
-            assert (
-                counted(environment.informer)
-                == truly(environment.informer)
-                == (6, sum(map(weight, environment.informer.state.store.records()[0])))
-            )
-
-    run(main())
+async def test_a_budget_that_is_not_exceeded_changes_nothing() -> None:
+    async with (
+        Server(lists=[listed("100", *many(6))]) as server,
+        operating(server, selectors={"pods": SMALL}) as environment,
+    ):
+        await environment.synced()
+        assert (
+            counted(environment.informer)
+            == truly(environment.informer)
+            == (6, sum(map(weight, environment.informer.state.store.records()[0])))
+        )
 
 
-def test_without_a_budget_nothing_is_counted() -> None:
-    async def main() -> None:
-        async with Server(lists=[listed("100", *many(8))]) as server, operating(server) as environment:
-            await environment.synced()
-            assert environment.informer.swapper.share.tally is None
-            assert not environment.informer.swapper.share.is_beyond()
-            assert {record.holders for record in environment.informer.state.store.records()[0]} == {0}
-
-    run(main())
+async def test_without_a_budget_nothing_is_counted() -> None:
+    async with Server(lists=[listed("100", *many(8))]) as server, operating(server) as environment:
+        await environment.synced()
+        assert environment.informer.swapper.share.tally is None
+        assert not environment.informer.swapper.share.is_beyond()
+        assert {record.holders for record in environment.informer.state.store.records()[0]} == {0}
 
 
 # ---- What is counted.
 
 
-def test_unchanged_objects_count_once_while_they_are_listed_anew() -> None:
-    async def main() -> None:
-        gate = asyncio.Event()
-        lists = [
-            listed("100", *many(6)),
-            listed("200", *many(3), then="t"),
-            held(gate, listed("200", *many(3, start=3))),
-        ]
-        async with (
-            Server(lists=lists, watches=[ended(error(410, "Expired"))]) as server,
-            operating(server, selectors={"pods": SMALL}) as environment,
-        ):
-            await environment.listed(3)
-            assert len(environment.informer.state.store.writing()) == 3
-            assert counted(environment.informer) == truly(environment.informer)
-            assert counted(environment.informer)[0] == 6
-            gate.set()
-            await until(lambda: environment.informer.state.version == "200")
-            assert counted(environment.informer) == truly(environment.informer)
-            assert environment.informer.state.is_synced
-
-    run(main())
+async def test_unchanged_objects_count_once_while_they_are_listed_anew() -> None:
+    gate = asyncio.Event()
+    lists = [
+        listed("100", *many(6)),
+        listed("200", *many(3), then="t"),
+        held(gate, listed("200", *many(3, start=3))),
+    ]
+    async with (
+        Server(lists=lists, watches=[ended(error(410, "Expired"))]) as server,
+        operating(server, selectors={"pods": SMALL}) as environment,
+    ):
+        await environment.listed(3)
+        assert len(environment.informer.state.store.writing()) == 3
+        assert counted(environment.informer) == truly(environment.informer)
+        assert counted(environment.informer)[0] == 6
+        gate.set()
+        await until(lambda: environment.informer.state.version == "200")
+        assert counted(environment.informer) == truly(environment.informer)
+        assert environment.informer.state.is_synced
 
 
-def test_changed_objects_count_twice_until_the_list_is_complete_or_given_up() -> None:
-    async def main() -> None:
-        gate, later = asyncio.Event(), asyncio.Event()
-        lists = [
-            listed("100", *many(3)),
-            listed("200", *many(2, version="150"), then="t"),
-            held(gate, refused(410, "Expired")),
-            held(later, listed("300", big("p0", "150"), big("p1", "250"))),
-        ]
-        async with (
-            Server(lists=lists, watches=[ended(error(410, "Expired"))]) as server,
-            operating(server, selectors={"pods": SMALL}) as environment,
-        ):
-            await environment.listed(3)
-            assert counted(environment.informer) == truly(environment.informer)
-            assert counted(environment.informer)[0] == 5
-            gate.set()
-            await environment.listed(4)
-            assert counted(environment.informer) == truly(environment.informer)
-            assert counted(environment.informer)[0] == 3
-            later.set()
-            await until(lambda: environment.informer.state.version == "300")
-            assert counted(environment.informer) == truly(environment.informer)
-            assert counted(environment.informer)[0] == 2
-
-    run(main())
+async def test_changed_objects_count_twice_until_the_list_is_complete_or_given_up() -> None:
+    gate, later = asyncio.Event(), asyncio.Event()
+    lists = [
+        listed("100", *many(3)),
+        listed("200", *many(2, version="150"), then="t"),
+        held(gate, refused(410, "Expired")),
+        held(later, listed("300", big("p0", "150"), big("p1", "250"))),
+    ]
+    async with (
+        Server(lists=lists, watches=[ended(error(410, "Expired"))]) as server,
+        operating(server, selectors={"pods": SMALL}) as environment,
+    ):
+        await environment.listed(3)
+        assert counted(environment.informer) == truly(environment.informer)
+        assert counted(environment.informer)[0] == 5
+        gate.set()
+        await environment.listed(4)
+        assert counted(environment.informer) == truly(environment.informer)
+        assert counted(environment.informer)[0] == 3
+        later.set()
+        await until(lambda: environment.informer.state.version == "300")
+        assert counted(environment.informer) == truly(environment.informer)
+        assert counted(environment.informer)[0] == 2
 
 
-def test_a_replaced_or_departed_object_no_longer_counts() -> None:
-    async def main() -> None:
-        watch = streamed(
-            event("MODIFIED", pod("p0", "101")),
-            event("DELETED", big("p1", "102")),
-            event("ADDED", pod("q", "103")),
-            bookmark("110"),
+async def test_a_replaced_or_departed_object_no_longer_counts() -> None:
+    watch = streamed(
+        event("MODIFIED", pod("p0", "101")),
+        event("DELETED", big("p1", "102")),
+        event("ADDED", pod("q", "103")),
+        bookmark("110"),
+    )
+    async with (
+        Server(lists=[listed("100", *many(3))], watches=[watch]) as server,
+        operating(server, selectors={"pods": SMALL}) as environment,
+    ):
+        await until(lambda: environment.informer.state.version == "110")
+        assert counted(environment.informer) == truly(environment.informer)
+        assert counted(environment.informer)[0] == 3
+        assert counted(environment.informer)[1] < 2 * SIZE
+
+
+async def test_while_a_list_is_streamed_a_replaced_or_departed_object_no_longer_counts() -> None:
+    gate = asyncio.Event()
+    watch = streamed(
+        event("ADDED", big("p0")),
+        event("ADDED", big("p1")),
+        event("MODIFIED", pod("p0", "101")),
+        event("DELETED", big("p1", "102")),
+        event("ADDED", pod("q", "103")),
+        gate,
+        bookmark("110", end=True),
+    )
+    async with (
+        Server(watches=[watch]) as server,
+        operating(server, selectors={"pods": SMALL}, initial="stream") as environment,
+    ):
+        await until(
+            lambda: (
+                len(environment.informer.state.store.writing()) == 2
+                and "q" in {record.name for record in environment.informer.state.store.writing()}
+            )
         )
-        async with (
-            Server(lists=[listed("100", *many(3))], watches=[watch]) as server,
-            operating(server, selectors={"pods": SMALL}) as environment,
-        ):
-            await until(lambda: environment.informer.state.version == "110")
-            assert counted(environment.informer) == truly(environment.informer)
-            assert counted(environment.informer)[0] == 3
-            assert counted(environment.informer)[1] < 2 * SIZE
-
-    run(main())
+        assert counted(environment.informer) == truly(environment.informer)
+        assert counted(environment.informer)[1] < SIZE
+        gate.set()
+        await environment.synced()
+        assert counted(environment.informer) == truly(environment.informer)
 
 
-def test_while_a_list_is_streamed_a_replaced_or_departed_object_no_longer_counts() -> None:
-    async def main() -> None:
-        gate = asyncio.Event()
-        watch = streamed(
-            event("ADDED", big("p0")),
-            event("ADDED", big("p1")),
-            event("MODIFIED", pod("p0", "101")),
-            event("DELETED", big("p1", "102")),
-            event("ADDED", pod("q", "103")),
-            gate,
-            bookmark("110", end=True),
+async def test_the_bytes_packing_saves_are_counted() -> None:
+    packed = Cached("app=web", max_bytes="300Ki", storage="packed")
+    pages = [
+        listed(
+            "100",
+            *(
+                pod(f"p{number}", "90", more="y" * 60, **{f"l{number % 7}": "z" * 60})
+                for number in range(start, start + 60)
+            ),
+            then="t" if not start else "",
         )
-        async with (
-            Server(watches=[watch]) as server,
-            operating(server, selectors={"pods": SMALL}, initial="stream") as environment,
-        ):
-            await until(
-                lambda: (
-                    len(environment.informer.state.store.writing()) == 2
-                    and "q" in {record.name for record in environment.informer.state.store.writing()}
-                )
-            )
-            assert counted(environment.informer) == truly(environment.informer)
-            assert counted(environment.informer)[1] < SIZE
-            gate.set()
-            await environment.synced()
-            assert counted(environment.informer) == truly(environment.informer)
-
-    run(main())
+        for start in (0, 60)
+    ]
+    async with (
+        Server(lists=pages) as server,
+        operating(server, selectors={"pods": packed}) as environment,
+    ):
+        await environment.synced()
+        await until(
+            lambda: all(record.stored[:1] != b"{" for record in environment.informer.state.store.records()[0])
+        )
+        assert environment.informer.state.held() == 120
+        assert counted(environment.informer) == truly(environment.informer)
+        raw = sum(len(record.data) for record in environment.informer.state.store.records()[0])
+        assert counted(environment.informer)[1] < raw / 2 + 120 * OVERHEAD
 
 
-def test_the_bytes_packing_saves_are_counted() -> None:
-    async def main() -> None:
-        packed = Cached("app=web", max_bytes="300Ki", storage="packed")
-        pages = [
-            listed(
-                "100",
-                *(
-                    pod(f"p{number}", "90", more="y" * 60, **{f"l{number % 7}": "z" * 60})
-                    for number in range(start, start + 60)
-                ),
-                then="t" if not start else "",
-            )
-            for start in (0, 60)
-        ]
-        async with (
-            Server(lists=pages) as server,
-            operating(server, selectors={"pods": packed}) as environment,
-        ):
-            await environment.synced()
-            await until(
-                lambda: all(
-                    record.stored[:1] != b"{" for record in environment.informer.state.store.records()[0]
-                )
-            )
-            assert environment.informer.state.held() == 120
-            assert counted(environment.informer) == truly(environment.informer)
-            raw = sum(len(record.data) for record in environment.informer.state.store.records()[0])
-            assert counted(environment.informer)[1] < raw / 2 + 120 * OVERHEAD
-
-    run(main())
-
-
-def test_the_bytes_an_index_adds_are_counted() -> None:
-    async def main() -> None:
-        async with (
-            Server(lists=[listed("100", *many(3))]) as server,
-            operating(server, selectors={"pods": SMALL}) as environment,
-        ):
-            await environment.synced()
-            before = counted(environment.informer)[1]
-            await environment.cache.add_index("pods", own=lambda body: body["metadata"]["name"])
-            assert counted(environment.informer)[1] > before
-            assert counted(environment.informer) == truly(environment.informer)
-
-    run(main())
+async def test_the_bytes_an_index_adds_are_counted() -> None:
+    async with (
+        Server(lists=[listed("100", *many(3))]) as server,
+        operating(server, selectors={"pods": SMALL}) as environment,
+    ):
+        await environment.synced()
+        before = counted(environment.informer)[1]
+        await environment.cache.add_index("pods", own=lambda body: body["metadata"]["name"])
+        assert counted(environment.informer)[1] > before
+        assert counted(environment.informer) == truly(environment.informer)
 
 
 # ---- Several lists and watches.
@@ -400,138 +364,121 @@ EITHER = [Selector("app=web", namespaces=["shop"]), Selector("tier=gold", namesp
 IN_SHOP = "/api/v1/namespaces/shop/pods"
 
 
-def test_an_object_that_several_of_them_hold_counts_once() -> None:
-    async def main() -> None:
-        both = many(6, tier="gold")
-        async with Server() as server:
-            server.scripts[IN_SHOP] = Script([listed("100", *both), listed("100", *both)])
-            async with operating(
-                server, selectors={"pods": Cached(EITHER, max_bytes="128Ki")}
-            ) as environment:
-                await environment.synced()
-                assert counted(environment.informer) == truly(environment.informer)
-                assert counted(environment.informer)[0] in (6, 12), (
-                    "lists at the same time make records of their own"
-                )
-                assert environment.informer.state.held() == 6
-
-    run(main())
-
-
-def test_an_object_that_is_shown_counts_although_no_stream_holds_it_any_more() -> None:
-    async def main() -> None:
-        gate = asyncio.Event()
-        async with Server() as server:
-            server.scripts[IN_SHOP] = Script(
-                [listed("100", *many(2)), listed("100")],
-                [streamed(gate, event("DELETED", big("p0", "105")))] * 2,
+async def test_an_object_that_several_of_them_hold_counts_once() -> None:
+    both = many(6, tier="gold")
+    async with Server() as server:
+        server.scripts[IN_SHOP] = Script([listed("100", *both), listed("100", *both)])
+        async with operating(server, selectors={"pods": Cached(EITHER, max_bytes="128Ki")}) as environment:
+            await environment.synced()
+            assert counted(environment.informer) == truly(environment.informer)
+            assert counted(environment.informer)[0] in (6, 12), (
+                "lists at the same time make records of their own"
             )
-            async with operating(
-                server, selectors={"pods": Cached(EITHER, max_bytes="128Ki")}
-            ) as environment:
-                await environment.synced()
-                assert counted(environment.informer) == truly(environment.informer)
-                union = environment.informer.state.union
-                first = next(branch for branch in union.substores if branch.view.records()[0])
-                (leaving,) = (record for record in first.view.records()[0] if record.name == "p0")
-                union.leave(first, replace(leaving, version="105", holders=0))
-                assert environment.informer.state.held() == 2, "the other list and watch may still bring it"
-                assert counted(environment.informer) == truly(environment.informer)
-                assert counted(environment.informer)[0] == 2
+            assert environment.informer.state.held() == 6
 
-    run(main())
+
+async def test_an_object_that_is_shown_counts_although_no_stream_holds_it_any_more() -> None:
+    gate = asyncio.Event()
+    async with Server() as server:
+        server.scripts[IN_SHOP] = Script(
+            [listed("100", *many(2)), listed("100")],
+            [streamed(gate, event("DELETED", big("p0", "105")))] * 2,
+        )
+        async with operating(server, selectors={"pods": Cached(EITHER, max_bytes="128Ki")}) as environment:
+            await environment.synced()
+            assert counted(environment.informer) == truly(environment.informer)
+            union = environment.informer.state.union
+            first = next(branch for branch in union.substores if branch.view.records()[0])
+            (leaving,) = (record for record in first.view.records()[0] if record.name == "p0")
+            union.leave(first, replace(leaving, version="105", holders=0))
+            assert environment.informer.state.held() == 2, "the other list and watch may still bring it"
+            assert counted(environment.informer) == truly(environment.informer)
+            assert counted(environment.informer)[0] == 2
 
 
 @pytest.mark.usefixtures("uncollected")
-def test_in_one_of_several_branches_the_whole_is_let_go(told: Told) -> None:
-    async def main() -> None:
-        declared = Cached(
-            [Selector("app=web", namespaces=["shop"]), Selector(names=["ca"], namespaces=["infra"])],
-            max_bytes=LIMIT,
+async def test_in_one_of_several_branches_the_whole_is_let_go(told: Told) -> None:
+    declared = Cached(
+        [Selector("app=web", namespaces=["shop"]), Selector(names=["ca"], namespaces=["infra"])],
+        max_bytes=LIMIT,
+    )
+    gate = asyncio.Event()
+    async with Server() as server:
+        server.scripts[IN_SHOP] = Script([listed("100", *many(4))], [streamed(gate, *coming(4, start=4))])
+        server.scripts["/api/v1/namespaces/infra/pods"] = Script(
+            [listed("100", big("ca", namespace="infra"))]
         )
-        gate = asyncio.Event()
-        async with Server() as server:
-            server.scripts[IN_SHOP] = Script([listed("100", *many(4))], [streamed(gate, *coming(4, start=4))])
-            server.scripts["/api/v1/namespaces/infra/pods"] = Script(
-                [listed("100", big("ca", namespace="infra"))]
+        async with operating(server, selectors={"pods": declared}) as environment:
+            await environment.synced()
+            assert counted(environment.informer) == truly(environment.informer)
+            assert counted(environment.informer)[0] == 5
+            stores = [weakref.ref(store) for store in environment.informer.state.union.stores]
+            gate.set()
+            await let_go(environment.informer)
+            assert holds_nothing(environment.informer)
+            assert [store() for store in stores] == [None] * 3
+            error = error_of(environment)
+            assert error.remedy.startswith(
+                "Select less in settings.selectcache.selectors['pods'], or keep less of each object"
             )
-            async with operating(server, selectors={"pods": declared}) as environment:
-                await environment.synced()
-                assert counted(environment.informer) == truly(environment.informer)
-                assert counted(environment.informer)[0] == 5
-                stores = [weakref.ref(store) for store in environment.informer.state.union.stores]
-                gate.set()
-                await let_go(environment.informer)
-                assert holds_nothing(environment.informer)
-                assert [store() for store in stores] == [None] * 3
-                error = error_of(environment)
-                assert error.remedy.startswith(
-                    "Select less in settings.selectcache.selectors['pods'], or keep less of each object"
+            with pytest.raises(Oversized):
+                environment.cache.get("pods", "ca", namespace="infra")
+            assert len(told()) == 1
+            await asyncio.wait_for(
+                environment.informer.wait_until_settled(Selector(names=["ca"], namespaces=["infra"])), 10
+            )
+            # While it is tried again, its parts are not called anything else.
+            await until(
+                lambda: (
+                    len(server.scripts[IN_SHOP].listed) > 1 and not environment.informer.state.is_resolving
                 )
-                with pytest.raises(Oversized):
-                    environment.cache.get("pods", "ca", namespace="infra")
-                assert len(told()) == 1
-                await asyncio.wait_for(
-                    environment.informer.wait_until_settled(Selector(names=["ca"], namespaces=["infra"])), 10
-                )
-                # While it is tried again, its parts are not called anything else.
-                await until(
-                    lambda: (
-                        len(server.scripts[IN_SHOP].listed) > 1
-                        and not environment.informer.state.is_resolving
-                    )
-                )
-                with pytest.raises(Oversized):
-                    environment.cache.get("pods", "ca", namespace="infra")
-                assert told() == []
-
-    run(main())
+            )
+            with pytest.raises(Oversized):
+                environment.cache.get("pods", "ca", namespace="infra")
+            assert told() == []
 
 
 # ---- All together.
 
 
-def test_the_cache_that_grows_beyond_the_budget_of_all_is_let_go_and_no_other(told: Told) -> None:
-    async def main() -> None:
-        gate, again = asyncio.Event(), asyncio.Event()
-        async with Server(
-            lists=[listed("100", *many(2)), held(again, listed("200", *many(2)))],
-            watches=[
-                streamed(gate, *coming(4, start=2)),
-            ],
-        ) as server:
-            server.scripts[SECRETS] = Script(
-                [listed("100", *(each | {"kind": "Secret"} for each in many(3)), kind="SecretList")]
+async def test_the_cache_that_grows_beyond_the_budget_of_all_is_let_go_and_no_other(told: Told) -> None:
+    gate, again = asyncio.Event(), asyncio.Event()
+    async with Server(
+        lists=[listed("100", *many(2)), held(again, listed("200", *many(2)))],
+        watches=[
+            streamed(gate, *coming(4, start=2)),
+        ],
+    ) as server:
+        server.scripts[SECRETS] = Script(
+            [listed("100", *(each | {"kind": "Secret"} for each in many(3)), kind="SecretList")]
+        )
+        options: Any = {
+            "selectors": {"pods": "app=web", "secrets": Cached("app=web", max_bytes=10**9)},
+            "max_bytes": LIMIT,
+        }
+        async with operating(server, **options) as environment:
+            secrets = environment.runtime.informer("secrets")
+            await until(lambda: environment.informer.state.is_synced and secrets.state.is_synced)
+            gate.set()
+            await let_go(environment.informer)
+            assert holds_nothing(environment.informer)
+            assert secrets.state.is_synced
+            assert len(environment.cache.list_cached("secrets")) == 3
+            error = error_of(environment)
+            pods = sum(map(weight, records(*many(4))))
+            total = pods + sum(map(weight, secrets.state.store.records()[0]))
+            assert (
+                "because all caches together exceeded settings.selectcache.max_bytes = '64Ki': it had 4"
+                f" objects with labels='app=web', {readable(pods)} of {readable(total)}" in error.what
             )
-            options: Any = {
-                "selectors": {"pods": "app=web", "secrets": Cached("app=web", max_bytes=10**9)},
-                "max_bytes": LIMIT,
-            }
-            async with operating(server, **options) as environment:
-                secrets = environment.runtime.informer("secrets")
-                await until(lambda: environment.informer.state.is_synced and secrets.state.is_synced)
-                gate.set()
-                await let_go(environment.informer)
-                assert holds_nothing(environment.informer)
-                assert secrets.state.is_synced
-                assert len(environment.cache.list_cached("secrets")) == 3
-                error = error_of(environment)
-                pods = sum(map(weight, records(*many(4))))
-                total = pods + sum(map(weight, secrets.state.store.records()[0]))
-                assert (
-                    "because all caches together exceeded settings.selectcache.max_bytes = '64Ki': it had 4"
-                    f" objects with labels='app=web', {readable(pods)} of {readable(total)}" in error.what
-                )
-                assert "Or raise settings.selectcache.max_bytes = '64Ki'\n" in error.remedy
-                (line,) = told()
-                assert line == in_one_line(
-                    environment.informer.state.message, *environment.informer.state.remedy.splitlines()
-                )
-                again.set()  # What was let go counts no more.
-                await environment.synced()
-                assert secrets.state.is_synced
-
-    run(main())
+            assert "Or raise settings.selectcache.max_bytes = '64Ki'\n" in error.remedy
+            (line,) = told()
+            assert line == in_one_line(
+                environment.informer.state.message, *environment.informer.state.remedy.splitlines()
+            )
+            again.set()  # What was let go counts no more.
+            await environment.synced()
+            assert secrets.state.is_synced
 
 
 def test_an_evicted_cache_no_longer_counts_for_others_at_once() -> None:
@@ -563,55 +510,44 @@ def test_no_cache_is_let_go_because_another_has_grown() -> None:
 # ---- It is tried again.
 
 
-def test_while_it_is_tried_again_it_is_called_nothing_else(told: Told) -> None:
-    async def main() -> None:
-        first = streamed(*(event("ADDED", each) for each in many(8)))
-        gate = asyncio.Event()
-        second = streamed(event("ADDED", big("p0")), gate, bookmark("110", end=True))
-        options: Any = {"selectors": {"pods": SMALL}, "initial": "stream"}
-        async with Server(watches=[first, second]) as server, operating(server, **options) as environment:
-            await let_go(environment.informer)
-            await until(lambda: len(environment.informer.state.store.writing()) == 1)
-            error_of(environment)
-            assert len(told()) == 1
-            gate.set()
-            await environment.synced()
-            assert [each["metadata"]["name"] for each in environment.cache.list_cached("pods")] == ["p0"]
-
-    run(main())
+async def test_while_it_is_tried_again_it_is_called_nothing_else(told: Told) -> None:
+    first = streamed(*(event("ADDED", each) for each in many(8)))
+    gate = asyncio.Event()
+    second = streamed(event("ADDED", big("p0")), gate, bookmark("110", end=True))
+    options: Any = {"selectors": {"pods": SMALL}, "initial": "stream"}
+    async with Server(watches=[first, second]) as server, operating(server, **options) as environment:
+        await let_go(environment.informer)
+        await until(lambda: len(environment.informer.state.store.writing()) == 1)
+        error_of(environment)
+        assert len(told()) == 1
+        gate.set()
+        await environment.synced()
+        assert [each["metadata"]["name"] for each in environment.cache.list_cached("pods")] == ["p0"]
 
 
-def test_it_comes_back_when_objects_were_deleted(told: Told) -> None:
-    async def main() -> None:
-        gate = asyncio.Event()
-        lists = [listed("100", *many(8)), listed("200", *many(8)), held(gate, listed("300", *many(5)))]
-        async with Server(lists=lists) as server, operating(server, selectors={"pods": SMALL}) as environment:
-            await environment.listed(3)
-            assert environment.time.slept == [RETRY_EVICTED_SECONDS * 1.5] * 2, (
-                "the environment's chance is 1"
-            )
-            assert len(told()) == 1
-            assert holds_nothing(environment.informer)
-            gate.set()
-            await environment.synced()
-            assert len(environment.cache.list("pods", labels="app=web")) == 5
-            assert not environment.informer.state.message
-
-    run(main())
+async def test_it_comes_back_when_objects_were_deleted(told: Told) -> None:
+    gate = asyncio.Event()
+    lists = [listed("100", *many(8)), listed("200", *many(8)), held(gate, listed("300", *many(5)))]
+    async with Server(lists=lists) as server, operating(server, selectors={"pods": SMALL}) as environment:
+        await environment.listed(3)
+        assert environment.time.slept == [RETRY_EVICTED_SECONDS * 1.5] * 2, "the environment's chance is 1"
+        assert len(told()) == 1
+        assert holds_nothing(environment.informer)
+        gate.set()
+        await environment.synced()
+        assert len(environment.cache.list("pods", labels="app=web")) == 5
+        assert not environment.informer.state.message
 
 
-def test_a_cache_that_the_limit_of_all_empties_again_is_logged_once(told: Told) -> None:
-    async def main() -> None:
-        lists = [listed("100", *many(7)), listed("200", *many(8)), listed("300", *many(5))]
-        async with (
-            Server(lists=lists) as server,
-            operating(server, selectors={"pods": "app=web"}, max_bytes=LIMIT) as environment,
-        ):
-            await environment.synced()
-            assert len(environment.time.slept) == 2
-            assert len(told()) == 1
-
-    run(main())
+async def test_a_cache_that_the_limit_of_all_empties_again_is_logged_once(told: Told) -> None:
+    lists = [listed("100", *many(7)), listed("200", *many(8)), listed("300", *many(5))]
+    async with (
+        Server(lists=lists) as server,
+        operating(server, selectors={"pods": "app=web"}, max_bytes=LIMIT) as environment,
+    ):
+        await environment.synced()
+        assert len(environment.time.slept) == 2
+        assert len(told()) == 1
 
 
 def test_growth_is_noticed_after_a_change_that_failed() -> None:

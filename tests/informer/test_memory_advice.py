@@ -10,7 +10,7 @@ from kopf_selectcache import Cached, DeclarationError
 from kopf_selectcache.core.store.packing import Tally, weight
 from kopf_selectcache.settings.checks import bytes_in
 from kopf_selectcache.settings.options import SelectCacheSettings
-from tests.faults.environment import operating, run
+from tests.faults.environment import operating
 from tests.faults.server import (
     Server,
     listed,
@@ -21,21 +21,18 @@ from tests.rows import each_row
 from .test_memory import LIMIT, SMALL, error_of, let_go, many, records
 
 
-def test_the_remedy_names_the_declaration_and_the_limit() -> None:
-    async def main() -> None:
-        async with (
-            Server(lists=[listed("100", *many(8))]) as server,
-            operating(server, selectors={"pods": SMALL}) as environment,
-        ):
-            await let_go(environment.informer)
-            assert (
-                error_of(environment).remedy
-                == "Select less in settings.selectcache.selectors['pods'], or keep less of each object:"
-                " Cached(..., keep=[...])\nOr raise max_bytes='64Ki'\nThe cache retries about every 10"
-                " minutes\nMeanwhile, await cache.fetch(...) asks the server"
-            )
-
-    run(main())
+async def test_the_remedy_names_the_declaration_and_the_limit() -> None:
+    async with (
+        Server(lists=[listed("100", *many(8))]) as server,
+        operating(server, selectors={"pods": SMALL}) as environment,
+    ):
+        await let_go(environment.informer)
+        assert (
+            error_of(environment).remedy
+            == "Select less in settings.selectcache.selectors['pods'], or keep less of each object:"
+            " Cached(..., keep=[...])\nOr raise max_bytes='64Ki'\nThe cache retries about every 10"
+            " minutes\nMeanwhile, await cache.fetch(...) asks the server"
+        )
 
 
 def test_an_object_that_is_no_longer_held_counts_nothing_even_if_it_changes() -> None:

@@ -17,7 +17,7 @@ from kopf_selectcache.core.store.record import Record, UnreadableRecord
 from kopf_selectcache.core.store.store import Store
 from kopf_selectcache.informer.health import Health
 from kopf_selectcache.informer.metrics import Collector, Counts
-from tests.kopf_operators import Cluster, declaring, launched, pod, run
+from tests.kopf_operators import Cluster, declaring, launched, pod
 
 
 @dataclass
@@ -116,25 +116,22 @@ def test_an_operator_that_does_not_run_shows_nothing() -> None:
     assert "kopf_selectcache_objects{" not in generate_latest(registry).decode()
 
 
-def test_an_operator_shows_its_caches_once_it_has_logged_in() -> None:
-    async def main() -> None:
-        settings, registry = declaring(pods=""), CollectorRegistry()
-        registry.register(selectcache.collector(settings))
-        async with launched(settings, Cluster(pod())) as operator:
-            assert not re.search("^kopf_selectcache", generate_latest(registry).decode(), re.MULTILINE)
-            await operator.gate(None, None)
-            assert (
-                'kopf_selectcache_objects{group="",resource="pods",version="v1"} 1.0'
-                in generate_latest(registry).decode()
-            )
-            recorder = selectcache.Recorder("webapps", cache=selectcache.cache_of(settings), sink="log")
-            recorder.record(pod(), "Normal", "Seen", "It is there.")
-            text = 'kopf_selectcache_recorded_events_total{component="webapps",outcome="handed"} 1.0'
-            assert text in generate_latest(registry).decode()
-            operator.runtime.pulse.longest = 7.5
-            assert "\nkopf_selectcache_longest_stall_seconds 7.5\n" in generate_latest(registry).decode()
-
-    run(main())
+async def test_an_operator_shows_its_caches_once_it_has_logged_in() -> None:
+    settings, registry = declaring(pods=""), CollectorRegistry()
+    registry.register(selectcache.collector(settings))
+    async with launched(settings, Cluster(pod())) as operator:
+        assert not re.search("^kopf_selectcache", generate_latest(registry).decode(), re.MULTILINE)
+        await operator.gate(None, None)
+        assert (
+            'kopf_selectcache_objects{group="",resource="pods",version="v1"} 1.0'
+            in generate_latest(registry).decode()
+        )
+        recorder = selectcache.Recorder("webapps", cache=selectcache.cache_of(settings), sink="log")
+        recorder.record(pod(), "Normal", "Seen", "It is there.")
+        text = 'kopf_selectcache_recorded_events_total{component="webapps",outcome="handed"} 1.0'
+        assert text in generate_latest(registry).decode()
+        operator.runtime.pulse.longest = 7.5
+        assert "\nkopf_selectcache_longest_stall_seconds 7.5\n" in generate_latest(registry).decode()
 
 
 def test_no_read_is_lost_where_several_threads_count() -> None:

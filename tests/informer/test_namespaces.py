@@ -28,7 +28,7 @@ from kopf_selectcache.settings.planner import MOST_STREAMS
 from kopf_selectcache.testing import EmbeddedCluster, FakeCache
 from kopf_selectcache.testing.faults import Disconnect, MalformedJSON, Refuse
 from kopf_selectcache.types import Level
-from tests.faults.environment import run, until
+from tests.faults.environment import until
 from tests.rows import each_row
 from tests.secrets import caching, labelled, named, secret
 
@@ -190,52 +190,43 @@ def test_kinds_that_are_declared_at_run_time_have_the_defaults() -> None:
 # ---- Streams.
 
 
-def test_a_departure_in_a_namespace_does_not_wait_for_the_stream_of_all_others() -> None:
-    async def main() -> None:
-        declared = Cached("app=web", namespaces={"shop": "app=db", ALL_OTHERS: UNSET})
-        async with caching(declared, secret("a", "shop", app="db")) as environment:
-            await environment.cache.wait_synced()
-            changes: list[Change] = []
-            environment.informer.subscribe(lambda change: changes.append(change) if change else None)
-            before = [asked.verb for asked in environment.cluster.requests].count("list")
-            environment.cluster.delete(secret("a", "shop"))
-            await until(lambda: not environment.cache.list_cached("secrets"))
-            assert [change.cause for change in changes] == [ChangeCause.LEFT]
-            assert [asked.verb for asked in environment.cluster.requests].count("list") == before
-            assert not environment.informer.state.union.unconfirmed
-
-    run(main())
+async def test_a_departure_in_a_namespace_does_not_wait_for_the_stream_of_all_others() -> None:
+    declared = Cached("app=web", namespaces={"shop": "app=db", ALL_OTHERS: UNSET})
+    async with caching(declared, secret("a", "shop", app="db")) as environment:
+        await environment.cache.wait_synced()
+        changes: list[Change] = []
+        environment.informer.subscribe(lambda change: changes.append(change) if change else None)
+        before = [asked.verb for asked in environment.cluster.requests].count("list")
+        environment.cluster.delete(secret("a", "shop"))
+        await until(lambda: not environment.cache.list_cached("secrets"))
+        assert [change.cause for change in changes] == [ChangeCause.LEFT]
+        assert [asked.verb for asked in environment.cluster.requests].count("list") == before
+        assert not environment.informer.state.union.unconfirmed
 
 
-def test_without_another_selector_a_departure_from_all_others_is_final() -> None:
-    async def main() -> None:
-        declared = Cached(Selector(), namespaces={"shop": "app=db", ALL_OTHERS: UNSET})
-        async with caching(declared, secret("a", "infra")) as environment:
-            await environment.cache.wait_synced()
-            changes: list[Change] = []
-            environment.informer.subscribe(lambda change: changes.append(change) if change else None)
-            environment.cluster.delete(secret("a", "infra"))
-            await until(lambda: not environment.cache.list_cached("secrets"))
-            assert [change.cause for change in changes] == [ChangeCause.DELETED]
-
-    run(main())
+async def test_without_another_selector_a_departure_from_all_others_is_final() -> None:
+    declared = Cached(Selector(), namespaces={"shop": "app=db", ALL_OTHERS: UNSET})
+    async with caching(declared, secret("a", "infra")) as environment:
+        await environment.cache.wait_synced()
+        changes: list[Change] = []
+        environment.informer.subscribe(lambda change: changes.append(change) if change else None)
+        environment.cluster.delete(secret("a", "infra"))
+        await until(lambda: not environment.cache.list_cached("secrets"))
+        assert [change.cause for change in changes] == [ChangeCause.DELETED]
 
 
-def test_a_joined_stream_stores_the_objects_in_its_namespaces_and_is_audited() -> None:
-    async def main() -> None:
-        objects = [secret("a", "shop", app="web"), secret("b", "infra", app="web")]
-        async with caching(Selector("app=web", namespaces=MANY), *objects) as environment:
-            await environment.cache.wait_synced()
-            (watch,) = environment.watches()
-            assert (watch.namespace, watch.query["labelSelector"]) == ("", "app=web")
-            environment.cluster.create(secret("c", "shop", app="web"), secret("d", "infra", app="web"))
-            await until(lambda: len(environment.cache.list_cached("secrets")) == 2)
-            assert named(environment.cache.list_cached("secrets")) == ["a", "c"]
-            audit = await environment.cache.audit("secrets")
-            assert audit
-            assert audit.objects == 2
-
-    run(main())
+async def test_a_joined_stream_stores_the_objects_in_its_namespaces_and_is_audited() -> None:
+    objects = [secret("a", "shop", app="web"), secret("b", "infra", app="web")]
+    async with caching(Selector("app=web", namespaces=MANY), *objects) as environment:
+        await environment.cache.wait_synced()
+        (watch,) = environment.watches()
+        assert (watch.namespace, watch.query["labelSelector"]) == ("", "app=web")
+        environment.cluster.create(secret("c", "shop", app="web"), secret("d", "infra", app="web"))
+        await until(lambda: len(environment.cache.list_cached("secrets")) == 2)
+        assert named(environment.cache.list_cached("secrets")) == ["a", "c"]
+        audit = await environment.cache.audit("secrets")
+        assert audit
+        assert audit.objects == 2
 
 
 SECRETS = [{"apiGroups": [""], "resources": ["secrets"], "verbs": ["list", "watch"]}]
@@ -252,7 +243,7 @@ def user_of(cluster: EmbeddedCluster, namespaces: Iterable[str]) -> str:
 
 
 @pytest.mark.parametrize(("count", "asks"), [(3, False), (MOST_STREAMS + 1, True)])
-def test_roles_in_the_namespaces_are_enough_for_any_number_of_them(
+async def test_roles_in_the_namespaces_are_enough_for_any_number_of_them(
     count: int, asks: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "kopf_selectcache")
@@ -263,64 +254,52 @@ def test_roles_in_the_namespaces_are_enough_for_any_number_of_them(
             cluster.namespace(f"other-{number}")
         return user_of(cluster, spaces)
 
-    async def main() -> None:
-        async with caching(Selector("app=web", namespaces=spaces), *objects, who=robot) as environment:
-            await environment.informer.wait_until_settled()
-            assert environment.informer.state.part().error is None
-            assert len(environment.informer.state.reflectors) == count
-            assert named(environment.cache.list("secrets", labels="app=web", namespace="shop")) == ["a"]
-            environment.cluster.create(secret("c", spaces[-1], app="web"))
-            await until(lambda: len(environment.cache.list_cached("secrets")) == 2)
-            wide = [each for each in environment.cluster.requests if each.code == 403]
-            assert [each.query["limit"] for each in wide] == (["1"] if asks else [])
-
-    run(main())
+    async with caching(Selector("app=web", namespaces=spaces), *objects, who=robot) as environment:
+        await environment.informer.wait_until_settled()
+        assert environment.informer.state.part().error is None
+        assert len(environment.informer.state.reflectors) == count
+        assert named(environment.cache.list("secrets", labels="app=web", namespace="shop")) == ["a"]
+        environment.cluster.create(secret("c", spaces[-1], app="web"))
+        await until(lambda: len(environment.cache.list_cached("secrets")) == 2)
+        wide = [each for each in environment.cluster.requests if each.code == 403]
+        assert [each.query["limit"] for each in wide] == (["1"] if asks else [])
     assert sum("in all namespaces" in message for message in caplog.messages) == asks
 
 
-def test_a_change_to_many_namespaces_joins_none_without_the_right() -> None:
-    async def main() -> None:
-        declared = Selector("app=web", namespaces=MANY[:2])
-        async with caching(declared, who=lambda cluster: user_of(cluster, MANY)) as environment:
-            await environment.cache.wait_synced()
-            await environment.cache.declare("secrets", Selector("app=web", namespaces=MANY), replace=True)
-            assert len(environment.informer.state.reflectors) == len(MANY)
-            assert environment.cache.list("secrets", labels="app=web", namespace=MANY) == []
-
-    run(main())
+async def test_a_change_to_many_namespaces_joins_none_without_the_right() -> None:
+    declared = Selector("app=web", namespaces=MANY[:2])
+    async with caching(declared, who=lambda cluster: user_of(cluster, MANY)) as environment:
+        await environment.cache.wait_synced()
+        await environment.cache.declare("secrets", Selector("app=web", namespaces=MANY), replace=True)
+        assert len(environment.informer.state.reflectors) == len(MANY)
+        assert environment.cache.list("secrets", labels="app=web", namespace=MANY) == []
 
 
-def test_a_question_that_fails_otherwise_does_not_keep_streams_from_being_joined() -> None:
-    async def main() -> None:
-        declared = Selector("app=web", namespaces=MANY)
-        async with caching(declared, secret("a", "shop", app="web")) as environment:
-            await environment.cache.wait_synced()
-            resource = environment.informer.state.resource
-            assert resource is not None
-            for fault in (Refuse(500), Disconnect(), MalformedJSON()):
-                failing = environment.cluster.faults.add(fault, verb="list", resource="secrets", times=4)
-                await environment.informer.resolver.find_plan(environment.informer.declared, resource)
-                failing.release()
-                planned = environment.informer.resolver.plan(environment.informer.declared, resource)
-                assert len(planned.streams) == 1, fault
-
-    run(main())
+async def test_a_question_that_fails_otherwise_does_not_keep_streams_from_being_joined() -> None:
+    declared = Selector("app=web", namespaces=MANY)
+    async with caching(declared, secret("a", "shop", app="web")) as environment:
+        await environment.cache.wait_synced()
+        resource = environment.informer.state.resource
+        assert resource is not None
+        for fault in (Refuse(500), Disconnect(), MalformedJSON()):
+            failing = environment.cluster.faults.add(fault, verb="list", resource="secrets", times=4)
+            await environment.informer.resolver.find_plan(environment.informer.declared, resource)
+            failing.release()
+            planned = environment.informer.resolver.plan(environment.informer.declared, resource)
+            assert len(planned.streams) == 1, fault
 
 
-def test_all_others_need_the_right_to_all_namespaces_and_the_named_ones_do_not() -> None:
+async def test_all_others_need_the_right_to_all_namespaces_and_the_named_ones_do_not() -> None:
     rules = [{"apiGroups": [""], "resources": ["secrets"], "verbs": ["list", "watch"]}]
 
     def robot(cluster: EmbeddedCluster) -> str:
         return cluster.user("robot", rules, namespace="shop")
 
-    async def main() -> None:
-        declared = Cached("app=web", namespaces={"shop": "app=db", ALL_OTHERS: UNSET})
-        async with caching(declared, secret("a", "shop", app="db"), who=robot) as environment:
-            await environment.informer.wait_until_settled(Selector(namespaces=["shop"]))
-            assert named(environment.cache.list("secrets", namespace="shop", labels="app=db")) == ["a"]
-            await until(lambda: environment.informer.state.health is Health.FORBIDDEN)
-
-    run(main())
+    declared = Cached("app=web", namespaces={"shop": "app=db", ALL_OTHERS: UNSET})
+    async with caching(declared, secret("a", "shop", app="db"), who=robot) as environment:
+        await environment.informer.wait_until_settled(Selector(namespaces=["shop"]))
+        assert named(environment.cache.list("secrets", namespace="shop", labels="app=db")) == ["a"]
+        await until(lambda: environment.informer.state.health is Health.FORBIDDEN)
 
 
 @pytest.mark.parametrize("options", [{"page_limit": 2}, {"audit_interval": 60.0}, {"bookmarks": False}])
@@ -332,18 +311,15 @@ def test_options_that_a_cache_begins_with_cannot_be_changed(options: dict[str, A
     assert keys(cache) == ["blog/db-blog", "infra/db-infra", "news/db-news", "shop/db-shop"]
 
 
-def test_a_kind_may_have_its_own_page_limit_and_watches_without_bookmarks() -> None:
-    async def main() -> None:
-        objects = [secret(f"s-{number}", "shop") for number in range(5)]
-        async with caching(Cached("", page_limit=2, bookmarks=False), *objects) as environment:
-            await environment.cache.wait_synced()
-            await until(lambda: bool(environment.watches()))
-            assert "allowWatchBookmarks" not in environment.watches()[0].query
-            first = next(
-                asked
-                for asked in environment.cluster.requests
-                if (asked.verb, asked.resource) == ("list", "secrets")
-            )
-            assert first.query["limit"] == "2"
-
-    run(main())
+async def test_a_kind_may_have_its_own_page_limit_and_watches_without_bookmarks() -> None:
+    objects = [secret(f"s-{number}", "shop") for number in range(5)]
+    async with caching(Cached("", page_limit=2, bookmarks=False), *objects) as environment:
+        await environment.cache.wait_synced()
+        await until(lambda: bool(environment.watches()))
+        assert "allowWatchBookmarks" not in environment.watches()[0].query
+        first = next(
+            asked
+            for asked in environment.cluster.requests
+            if (asked.verb, asked.resource) == ("list", "secrets")
+        )
+        assert first.query["limit"] == "2"

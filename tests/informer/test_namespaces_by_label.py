@@ -93,179 +93,152 @@ def lists(environment: Environment, resource: str = "secrets", namespace: str | 
 # ---- Gain and loss.
 
 
-def test_16_a_namespace_that_gains_the_label_is_served_and_others_are_not_disturbed() -> None:
-    async def main() -> None:
-        async with tenants("shop") as environment:
-            await serves(environment, "shop")
-            (kept,) = environment.informer.state.reflectors
-            before = lists(environment, namespace="shop")
-            mark(environment, "infra")
-            await serves(environment, "shop", "infra")
-            assert kept in environment.informer.state.reflectors
-            assert lists(environment, namespace="shop") == before
-            listed = environment.cache.list("secrets", namespace=["shop", "infra"])
-            assert sorted(listed.keys()) == [Key("s-0", namespace="infra"), Key("s-0", namespace="shop")]
+async def test_16_a_namespace_that_gains_the_label_is_served_and_others_are_not_disturbed() -> None:
+    async with tenants("shop") as environment:
+        await serves(environment, "shop")
+        (kept,) = environment.informer.state.reflectors
+        before = lists(environment, namespace="shop")
+        mark(environment, "infra")
+        await serves(environment, "shop", "infra")
+        assert kept in environment.informer.state.reflectors
+        assert lists(environment, namespace="shop") == before
+        listed = environment.cache.list("secrets", namespace=["shop", "infra"])
+        assert sorted(listed.keys()) == [Key("s-0", namespace="infra"), Key("s-0", namespace="shop")]
+        with pytest.raises(OutsideFilter):
+            environment.cache.get("secrets", "s-0", namespace="blog")
+
+
+async def test_1_a_namespace_that_loses_the_label_is_not_served_from_then_on() -> None:
+    async with tenants("shop", "infra") as environment:
+        await serves(environment, "shop", "infra")
+        mark(environment, "infra", NO)
+        await serves(environment, "shop")
+        for read in (environment.cache.list, environment.cache.list_cached, environment.cache.count):
             with pytest.raises(OutsideFilter):
-                environment.cache.get("secrets", "s-0", namespace="blog")
-
-    run(main())
-
-
-def test_1_a_namespace_that_loses_the_label_is_not_served_from_then_on() -> None:
-    async def main() -> None:
-        async with tenants("shop", "infra") as environment:
-            await serves(environment, "shop", "infra")
-            mark(environment, "infra", NO)
-            await serves(environment, "shop")
-            for read in (environment.cache.list, environment.cache.list_cached, environment.cache.count):
-                with pytest.raises(OutsideFilter):
-                    read("secrets", namespace="infra")
-            assert environment.cache.list_cached("secrets").keys() == [Key("s-0", namespace="shop")]
-            await until(lambda: len(environment.informer.state.reflectors) == 1)
-
-    run(main())
+                read("secrets", namespace="infra")
+        assert environment.cache.list_cached("secrets").keys() == [Key("s-0", namespace="shop")]
+        await until(lambda: len(environment.informer.state.reflectors) == 1)
 
 
-def test_1_a_lost_namespace_is_not_read_while_its_streams_cannot_end_yet() -> None:
+async def test_1_a_lost_namespace_is_not_read_while_its_streams_cannot_end_yet() -> None:
     """Another namespace gains the label at the same time, and its lists are not answered."""
-
-    async def main() -> None:
-        async with tenants("shop", "infra") as environment:
-            await serves(environment, "shop", "infra")
-            cache, informer = environment.cache, environment.informer
-            silence = environment.cluster.faults.add(
-                Silence(), verb="list", resource="secrets", namespace="blog"
-            )
-            mark(environment, "blog")
-            await until(lambda: informer.filter_change.prepared is not None)
-            mark(environment, "infra", NO)
-            await until(lambda: informer.state.lost)
-            assert len(informer.state.reflectors) == 2
-            assert cache.list_cached("secrets").keys() == [Key("s-0", namespace="shop")]
-            with pytest.raises(OutsideFilter):
-                cache.get("secrets", "s-0", namespace="infra")
-            with pytest.raises(OutsideFilter):
-                cache.list("secrets", namespace="infra")
-            with pytest.raises(NotSynced):
-                cache.get("secrets", "s-0", namespace="blog")
-            mark(environment, "infra")  # It has the label again: its objects are there still.
-            await until(lambda: not informer.state.lost)
-            assert cache.get("secrets", "s-0", namespace="infra")
-            mark(environment, "infra", NO)
-            silence.release()
-            await serves(environment, "shop", "blog")
-
-    run(main())
+    async with tenants("shop", "infra") as environment:
+        await serves(environment, "shop", "infra")
+        cache, informer = environment.cache, environment.informer
+        silence = environment.cluster.faults.add(Silence(), verb="list", resource="secrets", namespace="blog")
+        mark(environment, "blog")
+        await until(lambda: informer.filter_change.prepared is not None)
+        mark(environment, "infra", NO)
+        await until(lambda: informer.state.lost)
+        assert len(informer.state.reflectors) == 2
+        assert cache.list_cached("secrets").keys() == [Key("s-0", namespace="shop")]
+        with pytest.raises(OutsideFilter):
+            cache.get("secrets", "s-0", namespace="infra")
+        with pytest.raises(OutsideFilter):
+            cache.list("secrets", namespace="infra")
+        with pytest.raises(NotSynced):
+            cache.get("secrets", "s-0", namespace="blog")
+        mark(environment, "infra")  # It has the label again: its objects are there still.
+        await until(lambda: not informer.state.lost)
+        assert cache.get("secrets", "s-0", namespace="infra")
+        mark(environment, "infra", NO)
+        silence.release()
+        await serves(environment, "shop", "blog")
 
 
-def test_1_a_namespace_that_is_deleted_is_not_served_and_its_objects_leave() -> None:
-    async def main() -> None:
-        async with tenants("shop", "infra") as environment:
-            await serves(environment, "shop", "infra")
-            environment.cluster.delete(secret("s-0", "infra"))
-            environment.cluster.delete(namespace("infra"))
-            await serves(environment, "shop")
-            with pytest.raises(OutsideFilter):
-                environment.cache.get("secrets", "s-0", namespace="infra")
-
-    run(main())
+async def test_1_a_namespace_that_is_deleted_is_not_served_and_its_objects_leave() -> None:
+    async with tenants("shop", "infra") as environment:
+        await serves(environment, "shop", "infra")
+        environment.cluster.delete(secret("s-0", "infra"))
+        environment.cluster.delete(namespace("infra"))
+        await serves(environment, "shop")
+        with pytest.raises(OutsideFilter):
+            environment.cache.get("secrets", "s-0", namespace="infra")
 
 
-def test_16_subscribers_receive_the_difference_with_its_cause() -> None:
-    async def main() -> None:
-        async with tenants("shop") as environment:
-            await serves(environment, "shop")
-            seen: list[tuple[str, str, bool]] = []
+async def test_16_subscribers_receive_the_difference_with_its_cause() -> None:
+    async with tenants("shop") as environment:
+        await serves(environment, "shop")
+        seen: list[tuple[str, str, bool]] = []
 
-            async def follow() -> None:
-                async for change in environment.cache.changes("secrets"):
-                    obj: Any = change.new or change.old
-                    seen.append((str(change.cause), obj["metadata"]["namespace"], change.filter_changed))
+        async def follow() -> None:
+            async for change in environment.cache.changes("secrets"):
+                obj: Any = change.new or change.old
+                seen.append((str(change.cause), obj["metadata"]["namespace"], change.filter_changed))
 
-            task = asyncio.create_task(follow())
-            await until(lambda: len(seen) == 1)
-            mark(environment, "infra")
-            await until(lambda: len(seen) == 2)
-            mark(environment, "infra", NO)
-            await until(lambda: len(seen) == 3)
-            mark(environment, "shop", NO)  # The iterator goes on: a namespace may gain the label.
-            await until(lambda: len(seen) == 4)
-            mark(environment, "blog")
-            await until(lambda: len(seen) == 5)
-            task.cancel()
-            assert seen == [
-                ("entered", "shop", False),
-                ("entered", "infra", True),
-                ("left", "infra", True),
-                ("left", "shop", True),
-                ("entered", "blog", True),
-            ]
-
-    run(main())
+        task = asyncio.create_task(follow())
+        await until(lambda: len(seen) == 1)
+        mark(environment, "infra")
+        await until(lambda: len(seen) == 2)
+        mark(environment, "infra", NO)
+        await until(lambda: len(seen) == 3)
+        mark(environment, "shop", NO)  # The iterator goes on: a namespace may gain the label.
+        await until(lambda: len(seen) == 4)
+        mark(environment, "blog")
+        await until(lambda: len(seen) == 5)
+        task.cancel()
+        assert seen == [
+            ("entered", "shop", False),
+            ("entered", "infra", True),
+            ("left", "infra", True),
+            ("left", "shop", True),
+            ("entered", "blog", True),
+        ]
 
 
 # ---- No namespace at all.
 
 
-def test_1_a_cache_of_no_namespace_is_synced_and_holds_nothing() -> None:
-    async def main() -> None:
-        async with tenants() as environment:
-            cache, informer = environment.cache, environment.informer
-            await cache.wait_synced()
-            assert informer.state.is_synced
-            assert not informer.state.reflectors
-            for read in (cache.list, cache.list_cached):
-                with pytest.raises(OutsideFilter):
-                    read("secrets")
+async def test_1_a_cache_of_no_namespace_is_synced_and_holds_nothing() -> None:
+    async with tenants() as environment:
+        cache, informer = environment.cache, environment.informer
+        await cache.wait_synced()
+        assert informer.state.is_synced
+        assert not informer.state.reflectors
+        for read in (cache.list, cache.list_cached):
             with pytest.raises(OutsideFilter):
-                cache.get("secrets", "s-0", namespace="shop")
-            why = await cache.why("secrets", "s-0", namespace="shop")
-            assert why.standing == "outside"
-            assert why.branches[0].fails == ("the label tenant=yes of its namespace",)
-            assert (await cache.why("secrets", "none", namespace="shop")).standing == "absent"
-            assert cache.info("secrets").age is not None
-            await cache.audit("secrets")
-            found = asyncio.create_task(cache.wait_for("secrets", lambda _: True))
-            mark(environment, "blog")
-            assert (await found)["metadata"]["namespace"] == "blog"
-            mark(environment, "blog", NO)
-            await serves(environment)
-            await cache.wait_synced()
+                read("secrets")
+        with pytest.raises(OutsideFilter):
+            cache.get("secrets", "s-0", namespace="shop")
+        why = await cache.why("secrets", "s-0", namespace="shop")
+        assert why.standing == "outside"
+        assert why.branches[0].fails == ("the label tenant=yes of its namespace",)
+        assert (await cache.why("secrets", "none", namespace="shop")).standing == "absent"
+        assert cache.info("secrets").age is not None
+        await cache.audit("secrets")
+        found = asyncio.create_task(cache.wait_for("secrets", lambda _: True))
+        mark(environment, "blog")
+        assert (await found)["metadata"]["namespace"] == "blog"
+        mark(environment, "blog", NO)
+        await serves(environment)
+        await cache.wait_synced()
 
-    run(main())
 
-
-def test_without_the_right_to_follow_namespaces_the_kind_is_forbidden() -> None:
+async def test_without_the_right_to_follow_namespaces_the_kind_is_forbidden() -> None:
     def who(cluster: EmbeddedCluster) -> str:
         rule = {"apiGroups": [""], "resources": ["secrets"], "verbs": ["list", "watch"]}
         return cluster.user("operator", [rule])
 
-    async def main() -> None:
-        async with tenants("shop", who=who) as environment:
-            with pytest.raises(Forbidden, match=r"permission to list namespaces") as caught:
-                await environment.cache.wait_synced()
-            assert "resources: ['namespaces']" in caught.value.remedy
-            with pytest.raises(Forbidden):
-                environment.cache.get("secrets", "s-0", namespace="shop")
-
-    run(main())
+    async with tenants("shop", who=who) as environment:
+        with pytest.raises(Forbidden, match=r"permission to list namespaces") as caught:
+            await environment.cache.wait_synced()
+        assert "resources: ['namespaces']" in caught.value.remedy
+        with pytest.raises(Forbidden):
+            environment.cache.get("secrets", "s-0", namespace="shop")
 
 
-def test_1_reads_raise_if_namespaces_may_not_be_followed_any_more() -> None:
-    async def main() -> None:
-        async with tenants("shop") as environment:
-            await serves(environment, "shop")
-            cluster = environment.cluster
-            refusal = cluster.faults.add(Refuse(403), resource="namespaces")
-            cluster.cut()
-            await until(lambda: environment.informer.state.ready is None)
-            with pytest.raises(Forbidden):
-                environment.cache.get("secrets", "s-0", namespace="shop")
-            refusal.release()
-            mark(environment, "infra")
-            await serves(environment, "shop", "infra")
-
-    run(main())
+async def test_1_reads_raise_if_namespaces_may_not_be_followed_any_more() -> None:
+    async with tenants("shop") as environment:
+        await serves(environment, "shop")
+        cluster = environment.cluster
+        refusal = cluster.faults.add(Refuse(403), resource="namespaces")
+        cluster.cut()
+        await until(lambda: environment.informer.state.ready is None)
+        with pytest.raises(Forbidden):
+            environment.cache.get("secrets", "s-0", namespace="shop")
+        refusal.release()
+        mark(environment, "infra")
+        await serves(environment, "shop", "infra")
 
 
 def test_16_a_namespace_without_the_right_to_list_there_does_not_disturb_the_others() -> None:
@@ -295,80 +268,69 @@ def test_16_a_namespace_without_the_right_to_list_there_does_not_disturb_the_oth
 # ---- Declarations that come and go.
 
 
-def test_2_kinds_share_one_informer_of_namespaces_and_the_last_one_ends_it() -> None:
-    async def main() -> None:
-        async with tenants("shop") as environment:
-            await serves(environment, "shop")
-            cache, runtime = environment.cache, environment.runtime
-            await cache.declare("v1/configmaps", Selector("app=web", namespaces=TENANTS.namespace_label))
-            assert lists(environment, "namespaces") == 1
-            (followed,) = runtime.namespaces.labelled
-            assert followed.users == 2
-            await cache.undeclare("secrets")
-            assert followed.users == 1
-            mark(environment, "infra")
-            await until(lambda: "infra" in str(cache.info("configmaps").filter))
-            before = asyncio.all_tasks()
-            await cache.undeclare("configmaps")
-            assert not runtime.namespaces.labelled
-            left = {task.get_name() for task in asyncio.all_tasks() & before if not task.done()}
-            assert not [name for name in left if "namespaces" in name or "configmaps" in name]
-            await until(lambda: not [each for each in asyncio.all_tasks() if "namespaces" in each.get_name()])
-
-    run(main())
+async def test_2_kinds_share_one_informer_of_namespaces_and_the_last_one_ends_it() -> None:
+    async with tenants("shop") as environment:
+        await serves(environment, "shop")
+        cache, runtime = environment.cache, environment.runtime
+        await cache.declare("v1/configmaps", Selector("app=web", namespaces=TENANTS.namespace_label))
+        assert lists(environment, "namespaces") == 1
+        (followed,) = runtime.namespaces.labelled
+        assert followed.users == 2
+        await cache.undeclare("secrets")
+        assert followed.users == 1
+        mark(environment, "infra")
+        await until(lambda: "infra" in str(cache.info("configmaps").filter))
+        before = asyncio.all_tasks()
+        await cache.undeclare("configmaps")
+        assert not runtime.namespaces.labelled
+        left = {task.get_name() for task in asyncio.all_tasks() & before if not task.done()}
+        assert not [name for name in left if "namespaces" in name or "configmaps" in name]
+        await until(lambda: not [each for each in asyncio.all_tasks() if "namespaces" in each.get_name()])
 
 
-def test_16_a_filter_is_changed_to_namespaces_by_label_and_back() -> None:
-    async def main() -> None:
-        async with tenants("shop", "infra", declared=Selector(namespaces=["shop", "blog"])) as environment:
-            cache, runtime = environment.cache, environment.runtime
-            await serves(environment, "shop", "blog")
-            planned = await cache.plan("secrets", TENANTS)
-            assert [each.path for each in planned.opened] == ["/api/v1/namespaces/infra/secrets"]
-            assert "list, watch namespaces" in [str(each) for each in planned.permissions]
-            assert not runtime.namespaces.labelled
-            kept = next(each for each in environment.informer.state.reflectors if "shop" in str(each.filter))
-            await cache.declare("secrets", TENANTS, replace=True)
-            assert served(environment) == {"shop", "infra"}
-            assert kept in environment.informer.state.reflectors
-            mark(environment, "blog")
-            await serves(environment, "shop", "infra", "blog")
-            changed = asyncio.create_task(
-                cache.declare("secrets", [cache.info("secrets").filter, "app=web"], replace=True)
-            )
-            await until(lambda: environment.informer.filter_change.prepared is not None)
-            environment.cluster.bookmark()  # The streams have been listed at different times.
-            await changed
-            assert cache.info("secrets").filter.branches[0].namespace_label == TENANTS.namespace_label
-            await cache.declare("secrets", "", replace=True)
-            assert not runtime.namespaces.labelled
-            mark(environment, "infra", NO)
-            assert served(environment) == {"shop", "infra", "blog"}
-
-    run(main())
+async def test_16_a_filter_is_changed_to_namespaces_by_label_and_back() -> None:
+    async with tenants("shop", "infra", declared=Selector(namespaces=["shop", "blog"])) as environment:
+        cache, runtime = environment.cache, environment.runtime
+        await serves(environment, "shop", "blog")
+        planned = await cache.plan("secrets", TENANTS)
+        assert [each.path for each in planned.opened] == ["/api/v1/namespaces/infra/secrets"]
+        assert "list, watch namespaces" in [str(each) for each in planned.permissions]
+        assert not runtime.namespaces.labelled
+        kept = next(each for each in environment.informer.state.reflectors if "shop" in str(each.filter))
+        await cache.declare("secrets", TENANTS, replace=True)
+        assert served(environment) == {"shop", "infra"}
+        assert kept in environment.informer.state.reflectors
+        mark(environment, "blog")
+        await serves(environment, "shop", "infra", "blog")
+        changed = asyncio.create_task(
+            cache.declare("secrets", [cache.info("secrets").filter, "app=web"], replace=True)
+        )
+        await until(lambda: environment.informer.filter_change.prepared is not None)
+        environment.cluster.bookmark()  # The streams have been listed at different times.
+        await changed
+        assert cache.info("secrets").filter.branches[0].namespace_label == TENANTS.namespace_label
+        await cache.declare("secrets", "", replace=True)
+        assert not runtime.namespaces.labelled
+        mark(environment, "infra", NO)
+        assert served(environment) == {"shop", "infra", "blog"}
 
 
-def test_16_a_change_beside_a_change_of_the_namespaces_has_both() -> None:
-    async def main() -> None:
-        async with tenants("shop") as environment:
-            await serves(environment, "shop")
-            cache = environment.cache
-            silence = environment.cluster.faults.add(
-                Silence(), verb="list", resource="secrets", namespace="blog"
-            )
-            mark(environment, "blog")
-            await until(lambda: environment.informer.filter_change.prepared is not None)
-            changed = asyncio.create_task(
-                cache.declare("secrets", Selector("!old", namespaces=TENANTS.namespace_label), replace=True)
-            )
-            await until(lambda: environment.informer.filter_change.prepared is not None)
-            mark(environment, "infra")
-            silence.release()
-            await changed
-            await serves(environment, "shop", "blog", "infra")
-            assert "!old" in str(cache.info("secrets").filter)
-
-    run(main())
+async def test_16_a_change_beside_a_change_of_the_namespaces_has_both() -> None:
+    async with tenants("shop") as environment:
+        await serves(environment, "shop")
+        cache = environment.cache
+        silence = environment.cluster.faults.add(Silence(), verb="list", resource="secrets", namespace="blog")
+        mark(environment, "blog")
+        await until(lambda: environment.informer.filter_change.prepared is not None)
+        changed = asyncio.create_task(
+            cache.declare("secrets", Selector("!old", namespaces=TENANTS.namespace_label), replace=True)
+        )
+        await until(lambda: environment.informer.filter_change.prepared is not None)
+        mark(environment, "infra")
+        silence.release()
+        await changed
+        await serves(environment, "shop", "blog", "infra")
+        assert "!old" in str(cache.info("secrets").filter)
 
 
 @pytest.mark.parametrize(
@@ -384,148 +346,131 @@ def test_16_a_change_beside_a_change_of_the_namespaces_has_both() -> None:
     ],
     ids=["namespaces by label", "label", "or", "namespaces"],
 )
-def test_16_the_last_of_two_changes_is_in_force_whatever_the_first_waits_for(older: Any, newer: str) -> None:
+async def test_16_the_last_of_two_changes_is_in_force_whatever_the_first_waits_for(
+    older: Any, newer: str
+) -> None:
     """The first change waits for a list: of the namespaces that have its label, or of its objects."""
-
-    async def main() -> None:
-        present = Selector(namespaces=LabelSelector.parse("other=yes")) if newer == "none: removed" else ""
-        async with tenants("infra", declared=present) as environment:
-            cache, informer = environment.cache, environment.informer
-            await cache.wait_synced()
-            waits = [
-                environment.cluster.faults.add(Silence(), verb="list", resource=resource)
-                for resource in ("namespaces", "secrets")
-            ]
-            asked = len(environment.cluster.requests)
-            first = asyncio.create_task(cache.declare("secrets", older, replace=True))
-            await until(lambda: any(each.verb == "list" for each in [*environment.cluster.requests][asked:]))
-            if newer == "the present filter":
-                await cache.declare("secrets", "", replace=True)
-                with pytest.raises(Superseded):
-                    await first
-            elif newer == "none: removed":
-                await cache.undeclare("secrets")
-                with pytest.raises(NotDeclared):
-                    await first
-            else:
-                filter_ = older if newer == "an equal filter" else Selector("!older")
-                second = asyncio.create_task(cache.declare("secrets", filter_, replace=True))
-                await asyncio.sleep(0)
-                for each in waits:
-                    each.release()
-                if newer == "another filter":
-                    with pytest.raises(Superseded):
-                        await first
-                await second
+    present = Selector(namespaces=LabelSelector.parse("other=yes")) if newer == "none: removed" else ""
+    async with tenants("infra", declared=present) as environment:
+        cache, informer = environment.cache, environment.informer
+        await cache.wait_synced()
+        waits = [
+            environment.cluster.faults.add(Silence(), verb="list", resource=resource)
+            for resource in ("namespaces", "secrets")
+        ]
+        asked = len(environment.cluster.requests)
+        first = asyncio.create_task(cache.declare("secrets", older, replace=True))
+        await until(lambda: any(each.verb == "list" for each in [*environment.cluster.requests][asked:]))
+        if newer == "the present filter":
+            await cache.declare("secrets", "", replace=True)
+            with pytest.raises(Superseded):
+                await first
+        elif newer == "none: removed":
+            await cache.undeclare("secrets")
+            with pytest.raises(NotDeclared):
+                await first
+        else:
+            filter_ = older if newer == "an equal filter" else Selector("!older")
+            second = asyncio.create_task(cache.declare("secrets", filter_, replace=True))
+            await asyncio.sleep(0)
             for each in waits:
                 each.release()
-            await asyncio.wait([first])
-            if newer != "none: removed":
-                filters = {"the present filter": "", "another filter": "!older", "an equal filter": older}
-                assert informer.declared.filter == Cached(filters[newer]).filter
-            by_label = newer == "an equal filter" and older is TENANTS
-            assert bool(environment.runtime.namespaces.labelled) is by_label
+            if newer == "another filter":
+                with pytest.raises(Superseded):
+                    await first
+            await second
+        for each in waits:
+            each.release()
+        await asyncio.wait([first])
+        if newer != "none: removed":
+            filters = {"the present filter": "", "another filter": "!older", "an equal filter": older}
+            assert informer.declared.filter == Cached(filters[newer]).filter
+        by_label = newer == "an equal filter" and older is TENANTS
+        assert bool(environment.runtime.namespaces.labelled) is by_label
 
-    run(main())
 
-
-def test_16_a_change_to_a_label_that_cannot_be_followed_leaves_the_filter() -> None:
+async def test_16_a_change_to_a_label_that_cannot_be_followed_leaves_the_filter() -> None:
     def who(cluster: EmbeddedCluster) -> str:
         rule = {"apiGroups": [""], "resources": ["secrets"], "verbs": ["list", "watch"]}
         return cluster.user("operator", [rule])
 
-    async def main() -> None:
-        async with tenants(declared="", who=who) as environment:
-            await environment.cache.wait_synced()
-            before = asyncio.all_tasks()
-            with pytest.raises(Forbidden):
-                await environment.cache.declare("secrets", TENANTS, replace=True)
-            assert served(environment) == {"shop", "infra", "blog"}
-            with pytest.raises(Forbidden):
-                await environment.cache.declare("v1/configmaps", TENANTS)
-            with pytest.raises(NotDeclared):
-                environment.cache.list_cached("configmaps")
-            assert not environment.runtime.namespaces.labelled
-            await until(lambda: not (asyncio.all_tasks() - before))
-
-    run(main())
+    async with tenants(declared="", who=who) as environment:
+        await environment.cache.wait_synced()
+        before = asyncio.all_tasks()
+        with pytest.raises(Forbidden):
+            await environment.cache.declare("secrets", TENANTS, replace=True)
+        assert served(environment) == {"shop", "infra", "blog"}
+        with pytest.raises(Forbidden):
+            await environment.cache.declare("v1/configmaps", TENANTS)
+        with pytest.raises(NotDeclared):
+            environment.cache.list_cached("configmaps")
+        assert not environment.runtime.namespaces.labelled
+        await until(lambda: not (asyncio.all_tasks() - before))
 
 
-def test_16_a_change_waits_for_the_namespaces_until_its_timeout() -> None:
-    async def main() -> None:
-        async with tenants(declared="") as environment:
-            await environment.cache.wait_synced()
-            environment.cluster.faults.add(Silence(), verb="list", resource="namespaces")
-            with pytest.raises(NotSynced):
-                await environment.cache.declare("secrets", TENANTS, timeout=0, replace=True)
-            environment.runtime.settings.sync_timeout = 0.001
-            with pytest.raises(NotSynced):
-                await environment.cache.plan("secrets", TENANTS)
-            assert not environment.runtime.namespaces.labelled
-
-    run(main())
+async def test_16_a_change_waits_for_the_namespaces_until_its_timeout() -> None:
+    async with tenants(declared="") as environment:
+        await environment.cache.wait_synced()
+        environment.cluster.faults.add(Silence(), verb="list", resource="namespaces")
+        with pytest.raises(NotSynced):
+            await environment.cache.declare("secrets", TENANTS, timeout=0, replace=True)
+        environment.runtime.settings.sync_timeout = 0.001
+        with pytest.raises(NotSynced):
+            await environment.cache.plan("secrets", TENANTS)
+        assert not environment.runtime.namespaces.labelled
 
 
-def test_16_a_namespace_whose_objects_exceed_the_limit_is_served_once_they_do_not() -> None:
-    async def main() -> None:
-        async with tenants("shop", declared=Cached(TENANTS, max_bytes="64Ki", storage="raw")) as environment:
-            await serves(environment, "shop")
-            big = secret("big", "infra") | {"data": {"x": "A" * 100_000}}
-            environment.cluster.create(big)
-            mark(environment, "infra")
-            slept = len(environment.time.slept)
-            await until(lambda: len(environment.time.slept) > slept + 3)
-            assert served(environment) == {"shop"}
-            environment.cluster.delete(big)
-            await serves(environment, "shop", "infra")
-
-    run(main())
+async def test_16_a_namespace_whose_objects_exceed_the_limit_is_served_once_they_do_not() -> None:
+    async with tenants("shop", declared=Cached(TENANTS, max_bytes="64Ki", storage="raw")) as environment:
+        await serves(environment, "shop")
+        big = secret("big", "infra") | {"data": {"x": "A" * 100_000}}
+        environment.cluster.create(big)
+        mark(environment, "infra")
+        slept = len(environment.time.slept)
+        await until(lambda: len(environment.time.slept) > slept + 3)
+        assert served(environment) == {"shop"}
+        environment.cluster.delete(big)
+        await serves(environment, "shop", "infra")
 
 
-def test_1_nothing_is_served_or_dropped_while_namespaces_are_listed_anew() -> None:
-    async def main() -> None:
-        async with tenants("shop") as environment:
-            await serves(environment, "shop")
-            (followed,) = environment.runtime.namespaces.labelled
-            follower: Any = followed.informer
-            follower.swapper.begin(follower.state.plan)
-            environment.informer.chosen.look()
-            assert not environment.informer.chosen.is_outdated
-            assert environment.informer.state.held() == 1
-            with pytest.raises(NotSynced):
-                environment.cache.get("secrets", "s-0", namespace="shop")
-
-    run(main())
+async def test_1_nothing_is_served_or_dropped_while_namespaces_are_listed_anew() -> None:
+    async with tenants("shop") as environment:
+        await serves(environment, "shop")
+        (followed,) = environment.runtime.namespaces.labelled
+        follower: Any = followed.informer
+        follower.swapper.begin(follower.state.plan)
+        environment.informer.chosen.look()
+        assert not environment.informer.chosen.is_outdated
+        assert environment.informer.state.held() == 1
+        with pytest.raises(NotSynced):
+            environment.cache.get("secrets", "s-0", namespace="shop")
 
 
-def test_a_change_that_fails_for_none_of_the_namespaces_is_made_again(
+async def test_a_change_that_fails_for_none_of_the_namespaces_is_made_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def main() -> None:
-        async with tenants("shop") as environment:
-            await serves(environment, "shop")
-            filter_change = environment.informer.filter_change
-            failed: list[Cached] = []
-            change = filter_change.change
+    async with tenants("shop") as environment:
+        await serves(environment, "shop")
+        filter_change = environment.informer.filter_change
+        failed: list[Cached] = []
+        change = filter_change.change
 
-            async def fail(declared: Cached, *, timeout: float) -> None:  # As that of `FilterChange`.  # noqa: ASYNC109
-                if not failed:
-                    failed.append(declared)
-                    raise DeclarationError("it cannot be planned", remedy="Correct it")
-                await change(declared, timeout=timeout)
+        async def fail(declared: Cached, *, timeout: float) -> None:  # As that of `FilterChange`.  # noqa: ASYNC109
+            if not failed:
+                failed.append(declared)
+                raise DeclarationError("it cannot be planned", remedy="Correct it")
+            await change(declared, timeout=timeout)
 
-            monkeypatch.setattr(filter_change, "change", fail)
-            mark(environment, "infra")
-            await serves(environment, "shop", "infra")
-            assert len(failed) == 1
-
-    run(main())
+        monkeypatch.setattr(filter_change, "change", fail)
+        mark(environment, "infra")
+        await serves(environment, "shop", "infra")
+        assert len(failed) == 1
 
 
 # ---- Many.
 
 
-def test_roles_are_enough_for_any_number_of_namespaces_that_gain_the_label() -> None:
+async def test_roles_are_enough_for_any_number_of_namespaces_that_gain_the_label() -> None:
     follow = [{"apiGroups": [""], "resources": ["namespaces"], "verbs": ["list", "watch"]}]
     many = ["shop", *(f"tenant-{number}" for number in range(MOST_STREAMS))]
 
@@ -533,47 +478,40 @@ def test_roles_are_enough_for_any_number_of_namespaces_that_gain_the_label() -> 
         cluster.user("robot", follow)
         return user_of(cluster, many)
 
-    async def main() -> None:
-        async with tenants("shop", who=robot) as environment:
-            await serves(environment, "shop")
-            for name in many:
-                mark(environment, name)
-            await serves(environment, *many)
-            assert len(environment.informer.state.reflectors) == len(many)
-
-    run(main())
+    async with tenants("shop", who=robot) as environment:
+        await serves(environment, "shop")
+        for name in many:
+            mark(environment, name)
+        await serves(environment, *many)
+        assert len(environment.informer.state.reflectors) == len(many)
 
 
 @pytest.mark.parametrize("count", [130, pytest.param(500, marks=pytest.mark.soak)])
-def test_2_many_namespaces_come_and_go_and_nothing_stays_behind(count: int) -> None:
+async def test_2_many_namespaces_come_and_go_and_nothing_stays_behind(count: int) -> None:
     """Up to 120 at a time: more than 100 share one list and watch. A dictionary that is trained of 100
     objects would change the size of those that stay.
     """
-
-    async def main() -> None:
-        async with tenants("shop", max_bytes="100Mi", storage="raw") as environment:
+    async with tenants("shop", max_bytes="100Mi", storage="raw") as environment:
+        await serves(environment, "shop")
+        cluster, informer = environment.cluster, environment.informer
+        tasks, held = len(asyncio.all_tasks()), informer.swapper.share.bytes
+        before, most = len(cluster.requests), 0
+        for start in range(0, count, 120):
+            names = [f"n-{number}" for number in range(start, min(start + 120, count))]
+            for name in names:
+                cluster.namespace(name, tenant="yes")
+                cluster.create(secret("s-0", name))
+                await asyncio.sleep(0)
+            wanted, change = len(names) + 1, informer.filter_change
+            await until(lambda: informer.state.held() == wanted and change.is_idle)  # noqa: B023  # It is awaited in the loop.
+            most = max(most, len(informer.state.reflectors))
+            for name in names:
+                cluster.delete(secret("s-0", name))
+                cluster.delete(namespace(name))
             await serves(environment, "shop")
-            cluster, informer = environment.cluster, environment.informer
-            tasks, held = len(asyncio.all_tasks()), informer.swapper.share.bytes
-            before, most = len(cluster.requests), 0
-            for start in range(0, count, 120):
-                names = [f"n-{number}" for number in range(start, min(start + 120, count))]
-                for name in names:
-                    cluster.namespace(name, tenant="yes")
-                    cluster.create(secret("s-0", name))
-                    await asyncio.sleep(0)
-                wanted, change = len(names) + 1, informer.filter_change
-                await until(lambda: informer.state.held() == wanted and change.is_idle)  # noqa: B023  # It is awaited in the loop.
-                most = max(most, len(informer.state.reflectors))
-                for name in names:
-                    cluster.delete(secret("s-0", name))
-                    cluster.delete(namespace(name))
-                await serves(environment, "shop")
-            assert 1 <= most <= 100
-            await until(lambda: len(asyncio.all_tasks()) <= tasks)
-            assert len(informer.state.reflectors) == 1
-            assert informer.swapper.share.bytes == held
-            assert len(cluster.requests) - before < 5 * count
-            assert not informer.chosen.failing
-
-    run(main())
+        assert 1 <= most <= 100
+        await until(lambda: len(asyncio.all_tasks()) <= tasks)
+        assert len(informer.state.reflectors) == 1
+        assert informer.swapper.share.bytes == held
+        assert len(cluster.requests) - before < 5 * count
+        assert not informer.chosen.failing

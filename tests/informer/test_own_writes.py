@@ -255,51 +255,41 @@ def test_9_where_only_the_server_knows_a_field_of_the_filter_nothing_is_laid_ove
     assert not model.informer.state.own_writes
 
 
-def test_9_a_wait_sees_an_own_write() -> None:
-    async def main() -> None:
-        model = Model(FILTERS["one stream"])
-        model.operator.loop = asyncio.get_running_loop()
-        waiting = asyncio.ensure_future(model.cache.wait_for("pods", lambda _: True, labels="app=web"))
-        while not model.informer.laying._listeners:  # It subscribes at its second step.  # noqa: ASYNC110
-            await asyncio.sleep(0)
-        model.write("a", WEB, own=True)
-        model.answer(0)
-        assert (await waiting)["metadata"]["name"] == "a"
-
-    asyncio.run(main())
-
-
-def test_9_a_thread_hands_its_object_over_and_a_wait_sees_it() -> None:
-    async def main() -> None:
-        model = Model(FILTERS["one stream"])
-        model.passes = False
-        task = asyncio.ensure_future(model.informer.laying.run())
-        model.operator.loop = asyncio.get_running_loop()
-        waiting = asyncio.ensure_future(model.cache.wait_for("pods", lambda _: True, labels="app=web"))
-        while not model.informer.laying._listeners:  # It subscribes at its second step.  # noqa: ASYNC110
-            await asyncio.sleep(0)
-        obj = model.obj("a", State(11, "u1", WEB))
-
-        def work() -> int:
-            model.cache.remember(obj)
-            return model.cache.count("pods", labels="app=web")
-
-        assert await asyncio.to_thread(work) == 1
-        assert (await waiting)["metadata"]["uid"] == "u1"
-        task.cancel()
-
-    asyncio.run(main())
-
-
-def test_9_a_thread_that_outlives_the_loop_hands_its_object_over() -> None:
+async def test_9_a_wait_sees_an_own_write() -> None:
     model = Model(FILTERS["one stream"])
-
-    async def main() -> None:
-        task = asyncio.ensure_future(model.informer.laying.run())
+    model.operator.loop = asyncio.get_running_loop()
+    waiting = asyncio.ensure_future(model.cache.wait_for("pods", lambda _: True, labels="app=web"))
+    while not model.informer.laying._listeners:  # It subscribes at its second step.  # noqa: ASYNC110
         await asyncio.sleep(0)
-        task.cancel()
+    model.write("a", WEB, own=True)
+    model.answer(0)
+    assert (await waiting)["metadata"]["name"] == "a"
 
-    asyncio.run(main())
+
+async def test_9_a_thread_hands_its_object_over_and_a_wait_sees_it() -> None:
+    model = Model(FILTERS["one stream"])
+    model.passes = False
+    task = asyncio.ensure_future(model.informer.laying.run())
+    model.operator.loop = asyncio.get_running_loop()
+    waiting = asyncio.ensure_future(model.cache.wait_for("pods", lambda _: True, labels="app=web"))
+    while not model.informer.laying._listeners:  # It subscribes at its second step.  # noqa: ASYNC110
+        await asyncio.sleep(0)
+    obj = model.obj("a", State(11, "u1", WEB))
+
+    def work() -> int:
+        model.cache.remember(obj)
+        return model.cache.count("pods", labels="app=web")
+
+    assert await asyncio.to_thread(work) == 1
+    assert (await waiting)["metadata"]["uid"] == "u1"
+    task.cancel()
+
+
+async def test_9_a_thread_that_outlives_the_loop_hands_its_object_over() -> None:
+    model = Model(FILTERS["one stream"])
+    task = asyncio.ensure_future(model.informer.laying.run())
+    await asyncio.sleep(0)
+    task.cancel()
     model.cache.remember(model.obj("a", State(11, "u1", WEB)))
     assert model.cache.count("pods", labels="app=web") == 1
 
@@ -321,43 +311,37 @@ def test_9_a_fake_cache_remembers_and_forgets() -> None:
     assert cache.count("pods", labels="app=web") == 0
 
 
-def test_9_a_write_that_no_stream_reports_is_dropped_and_named_in_the_log(
+async def test_9_a_write_that_no_stream_reports_is_dropped_and_named_in_the_log(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async def main() -> None:
-        model = Model(FILTERS["one stream"])
-        model.write("a", WEB, own=True)
-        model.write("b", OTHER, own=True)  # No stream reports what is outside of its filter.
-        model.answer(0)
-        model.answer(0)
-        task = asyncio.ensure_future(model.informer.laying.run())
-        while model.informer.state.own_writes:  # Time passes as the task sleeps.  # noqa: ASYNC110
-            await asyncio.sleep(0)
-        task.cancel()
-        assert not model.cache.list_cached("pods")
-
-    asyncio.run(main())
+    model = Model(FILTERS["one stream"])
+    model.write("a", WEB, own=True)
+    model.write("b", OTHER, own=True)  # No stream reports what is outside of its filter.
+    model.answer(0)
+    model.answer(0)
+    task = asyncio.ensure_future(model.informer.laying.run())
+    while model.informer.state.own_writes:  # Time passes as the task sleeps.  # noqa: ASYNC110
+        await asyncio.sleep(0)
+    task.cancel()
+    assert not model.cache.list_cached("pods")
     (record,) = [each for each in caplog.records if "write of ns/a" in each.getMessage()]
     assert record.args is not None
     assert "ns/a" in record.getMessage()
 
 
-def test_9_a_write_that_only_the_next_filter_awaits_is_dropped_as_well() -> None:
-    async def main() -> None:
-        model = Model(FILTERS["one stream"])
-        following = replace(model.informer.state, union=Union())
-        model.informer.filter_change.prepared = cast("Any", SimpleNamespace(state=following, swap=None))
-        model.write("a", WEB, own=True)
-        model.answer(0)
-        model.bookmark(model.streams[0])
-        assert (len(model.informer.state.own_writes), len(following.own_writes)) == (0, 1)
-        task = asyncio.ensure_future(model.informer.laying.run())
-        for _ in range(100):  # Time passes as the task sleeps.
-            await asyncio.sleep(0)
-        assert not following.own_writes
-        task.cancel()
-
-    asyncio.run(main())
+async def test_9_a_write_that_only_the_next_filter_awaits_is_dropped_as_well() -> None:
+    model = Model(FILTERS["one stream"])
+    following = replace(model.informer.state, union=Union())
+    model.informer.filter_change.prepared = cast("Any", SimpleNamespace(state=following, swap=None))
+    model.write("a", WEB, own=True)
+    model.answer(0)
+    model.bookmark(model.streams[0])
+    assert (len(model.informer.state.own_writes), len(following.own_writes)) == (0, 1)
+    task = asyncio.ensure_future(model.informer.laying.run())
+    for _ in range(100):  # Time passes as the task sleeps.
+        await asyncio.sleep(0)
+    assert not following.own_writes
+    task.cancel()
 
 
 def test_9_a_new_list_after_an_outage_retires_own_writes() -> None:

@@ -116,25 +116,22 @@ def test_20_a_server_that_fails_makes_no_warning(caplog: pytest.LogCaptureFixtur
     assert warned(caplog, full("a"), keep=keep, schema=refused(503), lasts=0) == []
 
 
-def test_20_a_relist_and_another_filter_warn_of_nothing_again(
+async def test_20_a_relist_and_another_filter_warn_of_nothing_again(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async def main() -> None:
-        watches = [streamed(error(410, "Expired"))]
-        lists = [listed(version, dict(full("a", version))) for version in ("100", "200", "300", "400")]
-        async with Server(lists=lists, watches=watches) as server:
-            server.scripts[OPENAPI] = Script([answer(SCHEMA)] * 3)
-            typo = Cached("app=web", keep=["spec.nodeNam"])
-            async with operating(server, selectors={"pods": typo}) as environment:
-                await environment.listed(2)
-                await environment.watched(2)
-                await environment.synced()
-                await until(lambda: lines(caplog))
-                await environment.cache.declare("pods", "app", replace=True)
-                await environment.cache.declare("pods", "app=web", keep=["spec.hostnam"], replace=True)
-                await until(lambda: len(lines(caplog)) >= 2)
-
-    run(main())
+    watches = [streamed(error(410, "Expired"))]
+    lists = [listed(version, dict(full("a", version))) for version in ("100", "200", "300", "400")]
+    async with Server(lists=lists, watches=watches) as server:
+        server.scripts[OPENAPI] = Script([answer(SCHEMA)] * 3)
+        typo = Cached("app=web", keep=["spec.nodeNam"])
+        async with operating(server, selectors={"pods": typo}) as environment:
+            await environment.listed(2)
+            await environment.watched(2)
+            await environment.synced()
+            await until(lambda: lines(caplog))
+            await environment.cache.declare("pods", "app", replace=True)
+            await environment.cache.declare("pods", "app=web", keep=["spec.hostnam"], replace=True)
+            await until(lambda: len(lines(caplog)) >= 2)
     assert lines(caplog) == [
         TYPO,
         TYPO.replace("settings.selectcache.selectors['pods']", "cache.declare('pods', ...)").replace(
@@ -143,11 +140,8 @@ def test_20_a_relist_and_another_filter_warn_of_nothing_again(
     ]
 
 
-def test_a_look_at_paths_ends_with_the_caches() -> None:
-    async def main() -> None:
-        declared = Cached("app=web", keep=["spec.nodeNam"])
-        async with Server() as server, operating(server, selectors={"pods": declared}) as environment:
-            await environment.listed(1)
-        assert not [each for each in asyncio.all_tasks() if "its paths" in each.get_name()]
-
-    run(main())
+async def test_a_look_at_paths_ends_with_the_caches() -> None:
+    declared = Cached("app=web", keep=["spec.nodeNam"])
+    async with Server() as server, operating(server, selectors={"pods": declared}) as environment:
+        await environment.listed(1)
+    assert not [each for each in asyncio.all_tasks() if "its paths" in each.get_name()]

@@ -14,7 +14,7 @@ from kopf_selectcache.client.discovery import NotServed, resolve
 from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.errors import NotSynced
 from kopf_selectcache.informer.audit import Audit
-from tests.faults.environment import operating, run, until
+from tests.faults.environment import operating, until
 from tests.faults.server import Answer, Server, answer, error, listed, pod, refused, streamed
 
 EVIL = "web-1\x1b[31m\r\nERROR all is lost\u2028\x00" + "x" * 100_000
@@ -38,41 +38,35 @@ def check(text: str) -> None:
 
 
 @pytest.mark.parametrize("hostile", HOSTILE)
-def test_the_text_of_a_list_error_is_clipped_and_printable_in_the_log_and_in_errors(
+async def test_the_text_of_a_list_error_is_clipped_and_printable_in_the_log_and_in_errors(
     hostile: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def main() -> None:
-        async with (
-            Server(lists=[*HOSTILE[hostile]] * 6) as server,
-            operating(server, sync_timeout=0.001) as environment,
-        ):
-            await until(lambda: environment.informer.state.message and caplog.records)
-            with pytest.raises(ReadError) as caught:
-                environment.names()
-            check(str(caught.value))
-            check(environment.informer.state.message)
-
-    run(main())
+    async with (
+        Server(lists=[*HOSTILE[hostile]] * 6) as server,
+        operating(server, sync_timeout=0.001) as environment,
+    ):
+        await until(lambda: environment.informer.state.message and caplog.records)
+        with pytest.raises(ReadError) as caught:
+            environment.names()
+        check(str(caught.value))
+        check(environment.informer.state.message)
     for message in caplog.messages:
         check(message)
 
 
-def test_the_text_of_a_watch_is_clipped_and_printable(caplog: pytest.LogCaptureFixture) -> None:
-    async def main() -> None:
-        started = asyncio.Event()
-        watches = [
-            streamed(started, error(500, EVIL[:3000], message=EVIL)),
-            streamed(b'{"type":"' + EVIL[:9].encode() + b'"}\n'),
-        ]
-        async with (
-            Server(lists=[listed("100", pod("a", "90"))], watches=watches) as server,
-            operating(server) as environment,
-        ):
-            await environment.synced()
-            started.set()
-            await environment.watched(3)
-
-    run(main())
+async def test_the_text_of_a_watch_is_clipped_and_printable(caplog: pytest.LogCaptureFixture) -> None:
+    started = asyncio.Event()
+    watches = [
+        streamed(started, error(500, EVIL[:3000], message=EVIL)),
+        streamed(b'{"type":"' + EVIL[:9].encode() + b'"}\n'),
+    ]
+    async with (
+        Server(lists=[listed("100", pod("a", "90"))], watches=watches) as server,
+        operating(server) as environment,
+    ):
+        await environment.synced()
+        started.set()
+        await environment.watched(3)
     assert caplog.messages
     for message in caplog.messages:
         check(message)

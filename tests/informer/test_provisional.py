@@ -17,7 +17,7 @@ from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.testing import EmbeddedCluster
 from kopf_selectcache.testing.faults import Refuse
 from kopf_selectcache.testing.faults.injector import Planned
-from tests.faults.environment import keeping, run, until
+from tests.faults.environment import keeping, until
 from tests.objects import custom_resource
 
 FIRST, SECOND = "a.example.com", "b.example.com"
@@ -52,12 +52,9 @@ def names(runtime: Runtime) -> list[str]:
 
 
 @pytest.mark.parametrize("code", [429, 503])
-def test_contract_1_a_transient_refusal_of_a_group_does_not_change_the_kind_of_a_key(code: int) -> None:
-    async def main() -> None:
-        async with reading_clusters(code, 1) as (runtime, *_):
-            assert names(runtime) == [f"of-{FIRST}"]
-
-    run(main())
+async def test_contract_1_a_transient_refusal_of_a_group_does_not_change_the_kind_of_a_key(code: int) -> None:
+    async with reading_clusters(code, 1) as (runtime, *_):
+        assert names(runtime) == [f"of-{FIRST}"]
 
 
 async def comes(condition: Callable[[], object]) -> bool:
@@ -69,35 +66,29 @@ async def comes(condition: Callable[[], object]) -> bool:
     return False
 
 
-def test_contract_1_a_key_means_another_kind_as_soon_as_the_group_that_refused_answers(
+async def test_contract_1_a_key_means_another_kind_as_soon_as_the_group_that_refused_answers(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async def main() -> None:
-        async with reading_clusters(503) as (runtime, cluster, refusing):
-            assert names(runtime) == [f"of-{SECOND}"]
-            asked = len(refusing.hits)
-            assert await comes(lambda: len(refusing.hits) > asked + 2), "it asks again"
-            assert len([each for each in caplog.records if each.levelno == logging.WARNING]) == 1
-            unasked = cluster.faults.add(Refuse(500), where=lambda asked: asked.path == "/apis")
-            await until(lambda: len(unasked.hits) > 2)
-            unasked.release()
-            refusing.release()
-            informer = runtime.informer("clusters")
-            await until(lambda: informer.state.is_of(FIRST, "clusters") and informer.state.is_synced)
-            assert names(runtime) == [f"of-{FIRST}"]
-
-    run(main())
+    async with reading_clusters(503) as (runtime, cluster, refusing):
+        assert names(runtime) == [f"of-{SECOND}"]
+        asked = len(refusing.hits)
+        assert await comes(lambda: len(refusing.hits) > asked + 2), "it asks again"
+        assert len([each for each in caplog.records if each.levelno == logging.WARNING]) == 1
+        unasked = cluster.faults.add(Refuse(500), where=lambda asked: asked.path == "/apis")
+        await until(lambda: len(unasked.hits) > 2)
+        unasked.release()
+        refusing.release()
+        informer = runtime.informer("clusters")
+        await until(lambda: informer.state.is_of(FIRST, "clusters") and informer.state.is_synced)
+        assert names(runtime) == [f"of-{FIRST}"]
 
 
-def test_a_kind_goes_on_if_the_group_that_refused_has_no_such_name() -> None:
-    async def main() -> None:
-        async with reading_clusters(403, path="/api/v1") as (runtime, _, refusing):
-            informer = runtime.informer("clusters")
-            reflectors = informer.state.reflectors
-            refusing.release()
-            await until(lambda: not informer.resolver.is_provisional)
-            assert informer.state.is_of(FIRST, "clusters")
-            assert informer.state.reflectors == reflectors
-            assert names(runtime) == [f"of-{FIRST}"]
-
-    run(main())
+async def test_a_kind_goes_on_if_the_group_that_refused_has_no_such_name() -> None:
+    async with reading_clusters(403, path="/api/v1") as (runtime, _, refusing):
+        informer = runtime.informer("clusters")
+        reflectors = informer.state.reflectors
+        refusing.release()
+        await until(lambda: not informer.resolver.is_provisional)
+        assert informer.state.is_of(FIRST, "clusters")
+        assert informer.state.reflectors == reflectors
+        assert names(runtime) == [f"of-{FIRST}"]

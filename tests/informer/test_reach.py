@@ -296,40 +296,32 @@ def test_12_an_object_that_left_by_a_field_is_decided_by_the_list_of_the_quiet_s
 # ---- What the answers are worth.
 
 
-def test_12_a_list_counts_when_the_stream_catches_up_and_no_other_is_needed() -> None:
+async def test_12_a_list_counts_when_the_stream_catches_up_and_no_other_is_needed() -> None:
     moved = "s-007"
     quiet = Quiet(
         *names(200),
         answer=lambda query: page(metadata(moved, "220", tier="gold"), version=query["resourceVersion"]),
     )
-
-    async def main() -> None:
-        await quiet.until(lambda: quiet.time.now >= 1300.0)
-        assert len(quiet.shown) == 200
-        writers(quiet.union)[1].put(quiet.record(moved, 220))
-        quiet.look()
-        assert quiet.shown == [moved]
-        assert len(quiet.asked) == 1
-
-    run(main())
+    await quiet.until(lambda: quiet.time.now >= 1300.0)
+    assert len(quiet.shown) == 200
+    writers(quiet.union)[1].put(quiet.record(moved, 220))
+    quiet.look()
+    assert quiet.shown == [moved]
+    assert len(quiet.asked) == 1
 
 
-def test_12_a_stream_is_listed_again_if_its_watch_ends_before_the_list_counts() -> None:
+async def test_12_a_stream_is_listed_again_if_its_watch_ends_before_the_list_counts() -> None:
     quiet = Quiet(
         "a", answer=lambda query: page(metadata("g", "15", tier="gold"), version=query["resourceVersion"])
     )
-
-    async def main() -> None:
-        await quiet.until(lambda: quiet.time.now >= 1010.0)
-        quiet.comparisons[1].close()
-        quiet.comparisons[1].open()
-        writers(quiet.union)[1].put(quiet.record("g", 15))
-        quiet.look()
-        assert quiet.shown == ["a", "g"]
-        await quiet.until_settled()
-        assert (quiet.shown, len(quiet.asked)) == (["g"], 2)
-
-    run(main())
+    await quiet.until(lambda: quiet.time.now >= 1010.0)
+    quiet.comparisons[1].close()
+    quiet.comparisons[1].open()
+    writers(quiet.union)[1].put(quiet.record("g", 15))
+    quiet.look()
+    assert quiet.shown == ["a", "g"]
+    await quiet.until_settled()
+    assert (quiet.shown, len(quiet.asked)) == (["g"], 2)
 
 
 def test_12_a_list_that_breaks_off_after_its_first_page_settles_nothing() -> None:
@@ -425,21 +417,17 @@ def test_8_a_server_that_refuses_is_left_alone_for_as_long_as_it_says() -> None:
     assert all(later.at - earlier.at >= 60.0 for earlier, later in pairwise(quiet.asked))
 
 
-def test_8_a_server_that_refuses_is_left_alone_while_a_filter_changes_as_well() -> None:
+async def test_8_a_server_that_refuses_is_left_alone_while_a_filter_changes_as_well() -> None:
     def refused(_: object) -> object:
         raise Refused(Refusal(429, "TooManyRequests", retry_after=60.0))
 
     quiet = Quiet(answer=refused)
-
-    async def main() -> None:
-        for _ in range(3):  # It is begun anew whenever readers have seen something newer.
-            task = asyncio.create_task(quiet.prober.reach("20"))
-            asked = len(quiet.asked)
-            while len(quiet.asked) == asked:
-                await quiet.time.move(1)
-            task.cancel()
-
-    run(main())
+    for _ in range(3):  # It is begun anew whenever readers have seen something newer.
+        task = asyncio.create_task(quiet.prober.reach("20"))
+        count = len(quiet.asked)
+        while len(quiet.asked) == count:
+            await quiet.time.move(1)
+        task.cancel()
     for label in LABELS:
         asked = [each.at for each in quiet.asked if each.label == label]
         assert all(later - earlier >= 60.0 for earlier, later in pairwise(asked))
@@ -477,23 +465,19 @@ def test_8_the_next_list_comes_no_sooner_than_after_ten_times_the_duration_of_th
     assert all(33.0 <= later.at - earlier.at < 35.0 for earlier, later in pairwise(quiet.asked))
 
 
-def test_8_a_stream_that_reaches_the_others_by_itself_within_a_second_is_not_listed() -> None:
+async def test_8_a_stream_that_reaches_the_others_by_itself_within_a_second_is_not_listed() -> None:
     """One follows the other, and is always behind. The third one is quiet."""
     quiet = Quiet(
         "a", selectors=[Selector(label, namespaces=["shop"]) for label in (*LABELS, "size=big")], answer=empty
     )
-
-    async def main() -> None:
-        task = asyncio.create_task(quiet.prober.run())
-        for number in range(100):
-            writers(quiet.union)[1].progress(writers(quiet.union)[0].version)
-            quiet.come(f"b-{number}")
-            quiet.leave(f"b-{number}")
-            quiet.look()
-            await quiet.time.move(0.4)
-        task.cancel()
-
-    run(main())
+    task = asyncio.create_task(quiet.prober.run())
+    for number in range(100):
+        writers(quiet.union)[1].progress(writers(quiet.union)[0].version)
+        quiet.come(f"b-{number}")
+        quiet.leave(f"b-{number}")
+        quiet.look()
+        await quiet.time.move(0.4)
+    task.cancel()
     assert {asked.label for asked in quiet.asked} == {"size=big"}
 
 
@@ -513,7 +497,7 @@ def depart(quiet: Quiet, group: int, name: str) -> None:
     quiet.look()
 
 
-def test_12_a_departure_is_shown_in_two_seconds_although_another_one_is_long_unsettled() -> None:
+async def test_12_a_departure_is_shown_in_two_seconds_although_another_one_is_long_unsettled() -> None:
     """The watch of the other one's group has something to report, and does not come to it."""
 
     def answered(query: Mapping[str, str]) -> object:
@@ -522,47 +506,35 @@ def test_12_a_departure_is_shown_in_two_seconds_although_another_one_is_long_uns
         return page(*found, version=query["resourceVersion"])
 
     quiet = Quiet(selectors=groups(2), answer=answered)
-
-    async def main() -> None:
-        depart(quiet, 0, "stuck")
-        await quiet.until(lambda: quiet.time.now >= 1100.0)
-        assert quiet.shown == ["stuck"]
-        depart(quiet, 1, "a")
-        await quiet.until(lambda: quiet.shown == ["stuck"])
-
-    run(main())
+    depart(quiet, 0, "stuck")
+    await quiet.until(lambda: quiet.time.now >= 1100.0)
+    assert quiet.shown == ["stuck"]
+    depart(quiet, 1, "a")
+    await quiet.until(lambda: quiet.shown == ["stuck"])
     assert quiet.time.now <= 1102.0
 
 
-def test_12_departures_of_a_hundred_groups_are_shown_together() -> None:
+async def test_12_departures_of_a_hundred_groups_are_shown_together() -> None:
     quiet = Quiet(selectors=groups(100), answer=empty, seconds=0.1)
-
-    async def main() -> None:
-        for number in range(100):
-            depart(quiet, number, f"a-{number}")
-        assert len(quiet.shown) == 100
-        await quiet.until_settled()
-
-    run(main())
+    for number in range(100):
+        depart(quiet, number, f"a-{number}")
+    assert len(quiet.shown) == 100
+    await quiet.until_settled()
     assert len(quiet.asked) == 100
     assert quiet.time.now <= 1002.0
 
 
-def test_12_a_server_without_lists_as_of_a_version_is_asked_for_one_that_is_not_older() -> None:
+async def test_12_a_server_without_lists_as_of_a_version_is_asked_for_one_that_is_not_older() -> None:
     def answered(query: Mapping[str, str]) -> object:
         if query["resourceVersionMatch"] == "Exact":
             raise Refused(Refusal(400, "BadRequest"))
         return page(version="300")
 
     quiet = Quiet(*names(30), answer=answered)
-
-    async def main() -> None:
-        await quiet.until(lambda: len(quiet.asked) >= 2)
-        assert len(quiet.shown) == 30, "an object may have gone back to the first stream until then"
-        writers(quiet.union)[0].progress("300")
-        assert not quiet.shown
-
-    run(main())
+    await quiet.until(lambda: len(quiet.asked) >= 2)
+    assert len(quiet.shown) == 30, "an object may have gone back to the first stream until then"
+    writers(quiet.union)[0].progress("300")
+    assert not quiet.shown
     assert [(asked.label, asked.is_exact) for asked in quiet.asked[:2]] == [
         ("tier=gold", True),
         ("tier=gold", False),
@@ -572,38 +544,28 @@ def test_12_a_server_without_lists_as_of_a_version_is_asked_for_one_that_is_not_
 # ---- Whole operators.
 
 
-def test_12_a_list_that_fails_is_made_again() -> None:
-    async def main() -> None:
-        async with caching(
-            EITHER, secret("a", app="web"), secret("b", app="web"), silent="tier"
-        ) as environment:
-            await environment.cache.wait_synced()
-            await until(lambda: environment.informer.state.is_synced and len(environment.watches()) == 2)
-            refused = environment.cluster.faults.add(
-                Refuse(500),
-                verb="list",
-                resource="secrets",
-                where=lambda asked: "resourceVersionMatch" in asked.query,
-                times=2,
-            )
-            environment.cluster.delete(secret("a"))
-            await until(lambda: named(environment.cache.list_cached("secrets")) == ["b"])
-            assert len(refused.hits) == 2
-
-    run(main())
+async def test_12_a_list_that_fails_is_made_again() -> None:
+    async with caching(EITHER, secret("a", app="web"), secret("b", app="web"), silent="tier") as environment:
+        await environment.cache.wait_synced()
+        await until(lambda: environment.informer.state.is_synced and len(environment.watches()) == 2)
+        refused = environment.cluster.faults.add(
+            Refuse(500),
+            verb="list",
+            resource="secrets",
+            where=lambda asked: "resourceVersionMatch" in asked.query,
+            times=2,
+        )
+        environment.cluster.delete(secret("a"))
+        await until(lambda: named(environment.cache.list_cached("secrets")) == ["b"])
+        assert len(refused.hits) == 2
 
 
-def test_12_a_deletion_that_comes_with_the_version_of_the_object_is_shown() -> None:
-    async def main() -> None:
-        async with caching(
-            EITHER, secret("a", app="web"), secret("b", app="web"), silent="tier"
-        ) as environment:
-            await environment.cache.wait_synced()
-            await until(lambda: environment.informer.state.is_synced and len(environment.watches()) == 2)
-            environment.cluster.faults.add(OldVersionOnDelete(), verb="watch", resource="secrets")
-            environment.cluster.cut("watch", "secrets")
-            await until(lambda: len(environment.watches()) >= 3)
-            environment.cluster.delete(secret("a"))
-            await until(lambda: named(environment.cache.list_cached("secrets")) == ["b"])
-
-    run(main())
+async def test_12_a_deletion_that_comes_with_the_version_of_the_object_is_shown() -> None:
+    async with caching(EITHER, secret("a", app="web"), secret("b", app="web"), silent="tier") as environment:
+        await environment.cache.wait_synced()
+        await until(lambda: environment.informer.state.is_synced and len(environment.watches()) == 2)
+        environment.cluster.faults.add(OldVersionOnDelete(), verb="watch", resource="secrets")
+        environment.cluster.cut("watch", "secrets")
+        await until(lambda: len(environment.watches()) >= 3)
+        environment.cluster.delete(secret("a"))
+        await until(lambda: named(environment.cache.list_cached("secrets")) == ["b"])

@@ -15,7 +15,7 @@ from kopf_selectcache.informer.environment import Environment
 from kopf_selectcache.informer.subscribers import PAUSE, SLICE, Resyncer
 from kopf_selectcache.settings.options import SelectCacheSettings
 from tests.cache.environment import PODS, FakeInformer, Obj, pod
-from tests.faults.environment import run, until
+from tests.faults.environment import until
 from tests.rows import each_row
 from tests.secrets import caching, labelled, secret
 
@@ -100,43 +100,37 @@ def test_each_object_comes_once_per_period_with_a_jitter_of_ten_percent(chance: 
     assert seen == [[], both, [], both]
 
 
-def test_without_a_period_nothing_comes_until_there_is_one() -> None:
-    async def main() -> None:
-        resynced = Resynced(pod("web-1"), period=0.0)
-        assert await running(resynced, 10 * PERIOD) == [[]]
-        task = asyncio.create_task(resynced.resyncer.run())
-        await resynced.clock.pass_to(10 * PERIOD)
-        resynced.resyncer.set_period(10.0)
-        await resynced.clock.pass_to(10 * PERIOD)
-        assert resynced.seen() == []
-        await resynced.clock.pass_to(10 * PERIOD + 10)
-        assert resynced.seen() == ["web-1@5"]
-        task.cancel()
-        resynced.resyncer.set_period(None)
-        assert await running(resynced, 20 * PERIOD) == [[]]
-
-    run(main())
+async def test_without_a_period_nothing_comes_until_there_is_one() -> None:
+    resynced = Resynced(pod("web-1"), period=0.0)
+    assert await running(resynced, 10 * PERIOD) == [[]]
+    task = asyncio.create_task(resynced.resyncer.run())
+    await resynced.clock.pass_to(10 * PERIOD)
+    resynced.resyncer.set_period(10.0)
+    await resynced.clock.pass_to(10 * PERIOD)
+    assert resynced.seen() == []
+    await resynced.clock.pass_to(10 * PERIOD + 10)
+    assert resynced.seen() == ["web-1@5"]
+    task.cancel()
+    resynced.resyncer.set_period(None)
+    assert await running(resynced, 20 * PERIOD) == [[]]
 
 
-def test_a_longer_period_counts_from_its_declaration_and_an_equal_one_changes_nothing() -> None:
-    async def main() -> None:
-        resynced = Resynced(pod("web-1"))
-        task = asyncio.create_task(resynced.resyncer.run())
-        await resynced.clock.pass_to(0.0)
-        await resynced.clock.pass_to(900.0)
-        resynced.resyncer.set_period(PERIOD)
-        await resynced.clock.pass_to(PERIOD)
-        assert resynced.seen() == ["web-1@5"]
-        await resynced.clock.pass_to(1900.0)
-        resynced.resyncer.set_period(2 * PERIOD)
-        await resynced.clock.pass_to(1901.0)
-        await resynced.clock.pass_to(3899.0)
-        assert resynced.seen() == []
-        await resynced.clock.pass_to(3901.0)
-        assert resynced.seen() == ["web-1@5"]
-        task.cancel()
-
-    run(main())
+async def test_a_longer_period_counts_from_its_declaration_and_an_equal_one_changes_nothing() -> None:
+    resynced = Resynced(pod("web-1"))
+    task = asyncio.create_task(resynced.resyncer.run())
+    await resynced.clock.pass_to(0.0)
+    await resynced.clock.pass_to(900.0)
+    resynced.resyncer.set_period(PERIOD)
+    await resynced.clock.pass_to(PERIOD)
+    assert resynced.seen() == ["web-1@5"]
+    await resynced.clock.pass_to(1900.0)
+    resynced.resyncer.set_period(2 * PERIOD)
+    await resynced.clock.pass_to(1901.0)
+    await resynced.clock.pass_to(3899.0)
+    assert resynced.seen() == []
+    await resynced.clock.pass_to(3901.0)
+    assert resynced.seen() == ["web-1@5"]
+    task.cancel()
 
 
 def test_other_tasks_run_between_slices_and_objects_come_in_their_present_state() -> None:
@@ -160,68 +154,59 @@ def test_other_tasks_run_between_slices_and_objects_come_in_their_present_state(
     assert seen == names
 
 
-def test_nothing_comes_from_a_cache_that_is_not_synced() -> None:
+async def test_nothing_comes_from_a_cache_that_is_not_synced() -> None:
     class Breaking(Resynced):
         def receive(self, change: Change) -> None:
             super().receive(change)
             self.is_synced = False
 
-    async def main() -> None:
-        resynced = Breaking(*(pod(f"web-{number:03}") for number in range(SLICE + 1)))
-        resynced.is_synced = False
-        assert await running(resynced, PERIOD) == [[]]
-        # Another task, as after a restart of the streams.
-        resynced.is_synced = True
-        (first,) = await running(resynced, 2 * PERIOD)
-        assert len(first) == SLICE
-        resynced.is_synced = True
-        seen = await running(resynced, 2 * PERIOD + 1, 2 * PERIOD + 2 + PAUSE, 3 * PERIOD - 1)
-        assert [each for some in seen for each in some] == [f"web-{SLICE:03}@5"]
-
-    run(main())
+    resynced = Breaking(*(pod(f"web-{number:03}") for number in range(SLICE + 1)))
+    resynced.is_synced = False
+    assert await running(resynced, PERIOD) == [[]]
+    # Another task, as after a restart of the streams.
+    resynced.is_synced = True
+    (first,) = await running(resynced, 2 * PERIOD)
+    assert len(first) == SLICE
+    resynced.is_synced = True
+    seen = await running(resynced, 2 * PERIOD + 1, 2 * PERIOD + 2 + PAUSE, 3 * PERIOD - 1)
+    assert [each for some in seen for each in some] == [f"web-{SLICE:03}@5"]
 
 
-def test_a_period_that_ends_while_the_cache_is_not_synced_ends_the_resync() -> None:
-    async def main() -> None:
-        resynced = Resynced(pod("web-1"))
-        resynced.is_synced = False
-        task = asyncio.create_task(resynced.resyncer.run())
-        await resynced.clock.pass_to(0.0)
-        await resynced.clock.pass_to(PERIOD)
-        resynced.resyncer.set_period(0)
-        resynced.is_synced = True
-        await resynced.clock.pass_to(2 * PERIOD)
-        assert resynced.seen() == []
-        task.cancel()
-
-    run(main())
+async def test_a_period_that_ends_while_the_cache_is_not_synced_ends_the_resync() -> None:
+    resynced = Resynced(pod("web-1"))
+    resynced.is_synced = False
+    task = asyncio.create_task(resynced.resyncer.run())
+    await resynced.clock.pass_to(0.0)
+    await resynced.clock.pass_to(PERIOD)
+    resynced.resyncer.set_period(0)
+    resynced.is_synced = True
+    await resynced.clock.pass_to(2 * PERIOD)
+    assert resynced.seen() == []
+    task.cancel()
 
 
-def test_an_informer_resyncs_without_a_request_until_that_is_changed() -> None:
-    async def main() -> None:
-        declared = Cached("app=web", resync=600)
-        async with caching(declared, secret("a", app="web"), secret("b", app="web")) as environment:
-            await environment.cache.wait_synced()
-            await until(lambda: environment.informer.state.is_synced)
-            causes, changes = list[str](), environment.cache.changes("secrets", labels="tier=gold")
-            environment.cluster.patch(secret("a"), labelled(tier="gold"))
-            change = await anext(changes)
-            while len(causes) < 3:
-                causes.append((change := await anext(changes)).cause)
-                assert change.old is change.new is change.body
-                assert change.name == "a"
-            assert causes == ["resync"] * 3
-            assert {asked.verb for asked in environment.cluster.requests if asked.resource == "secrets"} == {
-                "list",
-                "watch",
-            }
-            assert sum(asked.verb == "list" for asked in environment.cluster.requests) == 1
-            await environment.cache.declare("secrets", "app=web", resync=0, replace=True)
-            assert environment.informer.declared.resync == 0
-            await environment.cache.declare("secrets", "app", replace=True)
-            assert environment.informer.declared.resync == 0
-
-    run(main())
+async def test_an_informer_resyncs_without_a_request_until_that_is_changed() -> None:
+    declared = Cached("app=web", resync=600)
+    async with caching(declared, secret("a", app="web"), secret("b", app="web")) as environment:
+        await environment.cache.wait_synced()
+        await until(lambda: environment.informer.state.is_synced)
+        causes, changes = list[str](), environment.cache.changes("secrets", labels="tier=gold")
+        environment.cluster.patch(secret("a"), labelled(tier="gold"))
+        change = await anext(changes)
+        while len(causes) < 3:
+            causes.append((change := await anext(changes)).cause)
+            assert change.old is change.new is change.body
+            assert change.name == "a"
+        assert causes == ["resync"] * 3
+        assert {asked.verb for asked in environment.cluster.requests if asked.resource == "secrets"} == {
+            "list",
+            "watch",
+        }
+        assert sum(asked.verb == "list" for asked in environment.cluster.requests) == 1
+        await environment.cache.declare("secrets", "app=web", resync=0, replace=True)
+        assert environment.informer.declared.resync == 0
+        await environment.cache.declare("secrets", "app", replace=True)
+        assert environment.informer.declared.resync == 0
 
 
 @each_row("period", [0.5, -1, True, None, "10h", 10**7])

@@ -18,7 +18,7 @@ from kopf_selectcache.core.selection.kinds import Resource, find
 from kopf_selectcache.core.store.projection import ALL
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.settings.options import SelectCacheSettings
-from tests.faults.environment import Time, run
+from tests.faults.environment import Time
 
 COUNT = 1000
 PATH = "/api/v1/pods"
@@ -133,51 +133,39 @@ async def versions_seen(flood: Flood) -> list[str]:
     return seen
 
 
-def test_others_go_on_while_one_chunk_of_a_watch_is_taken_in() -> None:
-    async def main() -> None:
-        assert len(set(await versions_seen(Flood(EVENTS)))) >= SLICES
-
-    run(main())
+async def test_others_go_on_while_one_chunk_of_a_watch_is_taken_in() -> None:
+    assert len(set(await versions_seen(Flood(EVENTS)))) >= SLICES
 
 
-def test_others_go_on_while_chunks_come_that_end_no_line() -> None:
-    async def main() -> None:
-        flood = Flood(*[b"\n"] * 50 * (SLICE // APIECE), EVENTS)
-        await versions_seen(flood)
-        assert flood.turns[-1] - flood.turns[0] >= 50
-
-    run(main())
+async def test_others_go_on_while_chunks_come_that_end_no_line() -> None:
+    flood = Flood(*[b"\n"] * 50 * (SLICE // APIECE), EVENTS)
+    await versions_seen(flood)
+    assert flood.turns[-1] - flood.turns[0] >= 50
 
 
-def test_others_go_on_while_the_first_list_is_read() -> None:
-    async def main() -> None:
-        assert (await versions_seen(Flood(EVENTS))).count("") >= SLICES
-
-    run(main())
+async def test_others_go_on_while_the_first_list_is_read() -> None:
+    assert (await versions_seen(Flood(EVENTS))).count("") >= SLICES
 
 
-def test_others_go_on_while_a_page_is_read() -> None:
-    async def main() -> None:
-        turns, over = 0, False
+async def test_others_go_on_while_a_page_is_read() -> None:
+    turns, over = 0, False
 
-        async def others() -> None:
-            nonlocal turns
-            while not over:
-                await asyncio.sleep(0)
-                turns += 1
+    async def others() -> None:
+        nonlocal turns
+        while not over:
+            await asyncio.sleep(0)
+            turns += 1
 
-        kind = find("pods")
-        assert kind is not None
-        fetches = Fetcher(Flood(), per_second=1000.0)
-        asked = await fetches.get(PATH, {})  # Whatever it takes to ask has been seen.
-        assert asked == PAGE
-        task = asyncio.create_task(others())
-        page = await fetches.page(
-            PATH, Paging({}, page_limit=500, patience=0.0), Reader.of(Resource(kind, "v1"), ALL)
-        )
-        seen, over = turns, True
-        await task
-        assert len(page.records) == COUNT
-        assert seen >= SLICES
-
-    run(main())
+    kind = find("pods")
+    assert kind is not None
+    fetches = Fetcher(Flood(), per_second=1000.0)
+    asked = await fetches.get(PATH, {})  # Whatever it takes to ask has been seen.
+    assert asked == PAGE
+    task = asyncio.create_task(others())
+    page = await fetches.page(
+        PATH, Paging({}, page_limit=500, patience=0.0), Reader.of(Resource(kind, "v1"), ALL)
+    )
+    seen, over = turns, True
+    await task
+    assert len(page.records) == COUNT
+    assert seen >= SLICES
