@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import NoReturn
 
 import hypothesis
-import kopf
 import pytest
 from hypothesis.internal.conjecture import providers
 
@@ -285,12 +284,6 @@ def _open_files() -> set[tuple[str, int]]:
         with suppress(OSError):  # The listing itself is closed by now.
             found.add((each.name, each.stat().st_ino))
     return found
-
-
-@pytest.fixture
-def registry() -> kopf.OperatorRegistry:
-    """The handlers of an operator: none yet."""
-    return kopf.OperatorRegistry()
 
 
 @pytest.fixture

@@ -28,6 +28,11 @@ from tests.kopf_operators import (
 PODS = "/api/v1/pods"
 
 
+@pytest.fixture
+def registry() -> kopf.OperatorRegistry:
+    return kopf.OperatorRegistry()
+
+
 def handler_with_when(
     registry: kopf.OperatorRegistry, when: Any, *, decorator: Any = kopf.on.create
 ) -> list[str]:

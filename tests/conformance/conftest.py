@@ -3,6 +3,7 @@ own."""
 
 from collections.abc import Callable, Iterator
 
+import kopf
 import pytest
 
 from kopf_selectcache.testing import EmbeddedCluster
@@ -31,3 +32,9 @@ def place(api: Cluster) -> Iterator[Place]:
     """A fresh namespace."""
     with fresh_place(api) as place:
         yield place
+
+
+@pytest.fixture
+def registry() -> kopf.OperatorRegistry:
+    """The handlers of an operator: none yet."""
+    return kopf.OperatorRegistry()

@@ -1,8 +1,15 @@
 """What several tests of operators need."""
 
+import kopf
 import pytest
 
 from tests.plugin.virtual import Times
+
+
+@pytest.fixture
+def registry() -> kopf.OperatorRegistry:
+    """The handlers of an operator: none yet."""
+    return kopf.OperatorRegistry()
 
 
 @pytest.fixture
