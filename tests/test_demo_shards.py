@@ -1,7 +1,6 @@
 """`make demo-shards`: replicas are killed, started and ended, by itself and with keys; nothing is left."""
 
 import os
-import pty
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -50,33 +49,4 @@ def test_each_page_is_served_after_each_step(tmp_path: Path) -> None:
         at = shown.find(text, at)
         assert at >= 0, f"{text!r} is missing, or not in its place, in:\n{shown}"
     assert shown.count("every page is served.") == 4
-    assert_nothing_is_left(tmp_path)
-
-
-def test_keys_kill_and_start_replicas(tmp_path: Path) -> None:
-    leader, follower = pty.openpty()
-    try:
-        with demo(tmp_path, stdin=follower) as process:
-
-            def until(text: str) -> None:
-                assert process.stdout is not None
-                for line in process.stdout:
-                    if text in line:
-                        return
-                raise AssertionError(f"{text!r} has not come")
-
-            until("pages-2   alive        21")
-            os.write(leader, b"2")
-            until("pages-2   killed")
-            until("pages-1   alive        32")
-            os.write(leader, b"2")
-            until("pages-2   alive        21")
-            os.write(leader, b"b")
-            until("pages-2   absent")
-            os.write(leader, b"q")
-            shown, _ = process.communicate(timeout=120)
-        assert process.returncode == 0, shown
-    finally:
-        os.close(leader)
-        os.close(follower)
     assert_nothing_is_left(tmp_path)

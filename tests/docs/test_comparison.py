@@ -4,9 +4,7 @@ contender.
 
 from __future__ import annotations
 
-import json
 import re
-from pathlib import Path
 
 import pytest
 
@@ -29,11 +27,10 @@ from bench.comparison import (
     table,
     written,
 )
-from bench.contenders.asking import OPTIONS, Held
-from bench.contenders.results import read_results, write_result
+from bench.contenders.asking import Held
 from bench.faults import ROWS, Row
 from bench.outcomes import REPEATED, WRONG
-from bench.staging import CONTENDERS, EQUAL, compared
+from bench.staging import CONTENDERS, compared
 from tests.ports.script import FAULTS, FORGOTTEN
 from tests.rows import each_row
 
@@ -61,10 +58,6 @@ THERE: Held = {**RIGHT, "db-1": ["u3", "3"]}
 )
 def test_held_objects_are_compared_with_the_list_of_the_server(held: Held, words: str) -> None:
     assert compared(held, right=RIGHT, there=THERE) == words
-
-
-def test_where_nothing_is_right_to_hold_it_is_held_rightly() -> None:
-    assert compared({}, right={}, there=THERE) == EQUAL
 
 
 @pytest.mark.parametrize(
@@ -117,22 +110,6 @@ def test_fed_handlers_are_right_after_each_fault_and_their_operator_lives() -> N
     assert {cell for (words, name), cell in seen.items() if name == "fed" and words in faults} == {"right"}
 
 
-def test_results_are_read_back_in_their_order_without_a_line_that_is_not_complete(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    file = tmp_path / "results"
-    assert read_results(file) == []
-    monkeypatch.setenv(OPTIONS, json.dumps({"results": str(file)}))
-    write_result("web-1", RIGHT)
-    write_result("web-2", {})
-    with file.open("a") as half:
-        half.write('{"called_for": "web-3"')
-    assert read_results(file) == [
-        {"called_for": "web-1", "merged": RIGHT},
-        {"called_for": "web-2", "merged": {}},
-    ]
-
-
 def test_no_copy_of_example_10_is_wrong_and_its_idle_restart_writes_nothing() -> None:
     plain, ours = (
         {row[0]: row[at] for row in rows_of(section(DOCUMENT.read_text(), TABLE))} for at in (1, 2)
@@ -152,15 +129,3 @@ def test_the_summary_counts_the_results_of_the_tables() -> None:
         for column in columns(text, begin):
             assert len(column) == faults
             assert all(any(re.fullmatch(each, cell) for each in patterns.values()) for cell in column)
-
-
-def test_a_new_result_changes_the_summary() -> None:
-    text = DOCUMENT.read_text()
-    rows = rows_of(section(text, CONTENTS))
-    row = next(f"| {' | '.join(each)} |" for each in rows if each[2] == "equal")
-    changed = summarize(text.replace(row, row.replace("| equal |", "| stale: lacks 1 |", 1), 1))
-    equal, stale = (
-        len([None for each in columns(text, CONTENTS)[0] if each == word]) for word in ("equal", "stale")
-    )
-    assert f"| equal to the server | {equal - 1} |" in changed
-    assert f"| different, a minute or two later | {stale + 1} |" in changed

@@ -2,15 +2,13 @@
 exported metrics.
 """
 
-import datetime as dt
 import json
 import os
 import re
 import subprocess
 import sys
-import time
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
@@ -67,8 +65,6 @@ def deployed(
     cluster: EmbeddedCluster,
     folder: Path,
     changed: Mapping[str, str] = MappingProxyType({}),
-    *,
-    end: Callable[[subprocess.Popen[bytes]], None] = subprocess.Popen.terminate,
 ) -> Iterator[Mapping[str, str]]:
     """Run the container of the page's Deployment as a process, under its account; yield the URLs of its
     ports.
@@ -93,7 +89,7 @@ def deployed(
     try:
         yield {name: f"http://127.0.0.1:{port}" for name, port in ports.items()}
     finally:
-        end(running)
+        running.terminate()
         running.wait()
 
 
@@ -120,16 +116,7 @@ def refused(cluster: EmbeddedCluster) -> list[str]:
     ]
 
 
-@pytest.fixture
-def metrics(cluster: EmbeddedCluster, folder: Path) -> str:
-    """Return the metrics of the deployed operator."""
-    cluster.apply(folder / "rbac.yaml")
-    with deployed(cluster, folder) as urls:
-        counted(cluster, folder, "default")
-        return read(urls["metrics"])
-
-
-def test_with_the_manifests_alone_the_operator_works_and_its_probe_answers(
+def test_with_the_manifests_alone_the_operator_works_and_its_probe_and_metrics_answer(
     cluster: EmbeddedCluster, folder: Path
 ) -> None:
     cluster.apply(folder / "rbac.yaml")
@@ -137,8 +124,17 @@ def test_with_the_manifests_alone_the_operator_works_and_its_probe_answers(
     with deployed(cluster, folder) as urls:
         counted(cluster, folder, "default")
         told = json.loads(read(urls["healthz"] + container(folder)["livenessProbe"]["httpGet"]["path"]))
+        seen = exported(read(urls["metrics"]))
     assert told["selectcache.probe"]["v1/pods"]["health"] == "synced"
     assert refused(cluster) == []
+    of_replicas = {name for name in documented() if name.startswith(f"{PREFIX}sharding_")}
+    assert seen.keys() == documented().keys() - of_replicas
+    assert {
+        name: labels - documented()[name] for name, labels in seen.items() if labels - documented()[name]
+    } == {}
+    assert seen[f"{PREFIX}reads_total"] == documented()[f"{PREFIX}reads_total"]
+    asked = {each.resource for each in cluster.requests.where(user=ACCOUNT)}
+    assert {resource for rule in rules(folder) for resource in rule["resources"]} - asked == set()
 
 
 def test_for_one_namespace_the_rights_of_that_namespace_will_do(
@@ -158,91 +154,6 @@ def rules(folder: Path) -> list[dict[str, Any]]:
     )
     found: list[dict[str, Any]] = role["rules"]
     return found
-
-
-@pytest.mark.parametrize("left_out", ["pods", "webapps", "webapps/status", "customresourcedefinitions"])
-def test_no_rule_can_be_left_out(left_out: str, cluster: EmbeddedCluster, folder: Path) -> None:
-    cluster.apply(folder / "rbac.yaml")
-    kept = [rule for rule in rules(folder) if rule["resources"] != [left_out]]
-    assert len(kept) == len(rules(folder)) - 1
-    cluster.patch(
-        {
-            "apiVersion": "rbac.authorization.k8s.io/v1",
-            "kind": "ClusterRole",
-            "metadata": {"name": "my-operator"},
-        },
-        {"rules": kept},
-    )
-    with deployed(
-        cluster, folder, end=subprocess.Popen.kill
-    ):  # Otherwise Kopf retries for seconds before it ends.
-        cluster.create(webapp("default"))
-        cluster.requests.wait(user=ACCOUNT, where=lambda asked: asked.code == 403)
-    assert {re.split(r"[ ./]", each)[1] for each in refused(cluster)} == {left_out.partition("/")[0]}
-
-
-PEERINGS = """
-apiVersion: apiextensions.k8s.io/v1
-kind: CustomResourceDefinition
-metadata: {name: clusterkopfpeerings.kopf.dev}
-spec:
-  group: kopf.dev
-  scope: Cluster
-  names: {kind: ClusterKopfPeering, plural: clusterkopfpeerings, singular: clusterkopfpeering}
-  versions:
-    - name: v1
-      served: true
-      storage: true
-      schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
-"""
-
-
-def test_the_caches_of_a_paused_operator_go_on(cluster: EmbeddedCluster, folder: Path) -> None:
-    cluster.apply(folder / "rbac.yaml")
-    cluster.apply(PEERINGS)
-    role = {
-        "apiVersion": "rbac.authorization.k8s.io/v1",
-        "kind": "ClusterRole",
-        "metadata": {"name": "my-operator"},
-    }
-    peers = {
-        "apiGroups": ["kopf.dev"],
-        "resources": ["clusterkopfpeerings"],
-        "verbs": ["list", "watch", "patch", "get"],
-    }
-    cluster.patch(role, {"rules": [*rules(folder), peers]})
-    superior = {"priority": 100, "lifetime": 86_400, "lastseen": dt.datetime.now(dt.UTC).isoformat()}
-    (peering,) = cluster.create(
-        {
-            "apiVersion": "kopf.dev/v1",
-            "kind": "ClusterKopfPeering",
-            "metadata": {"name": "default"},
-            "status": {"superior": superior},
-        }
-    )
-    with deployed(cluster, folder, {"--standalone": "--peering=default --priority=1"}) as urls:
-        cluster.requests.wait("watch", "clusterkopfpeerings", user=ACCOUNT)
-        cluster.create(
-            webapp("default"),
-            {
-                "apiVersion": "v1",
-                "kind": "Pod",
-                "metadata": {"name": "web-1", "labels": {"app": "web"}},
-                "spec": {"containers": [{"name": "main", "image": "none"}]},
-            },
-        )
-        held = 'kopf_selectcache_objects{group="",resource="pods",version="v1"} 1.0'
-        until(lambda: held in read(urls["metrics"]))
-        assert "status" not in cluster.get(webapp("default")), "it is paused"
-        cluster.patch(peering, {"status": {"superior": None}})
-        cluster.wait_for(webapp("default"), lambda now: now.get("status") == {"pods": 0})
-
-
-def until(condition: Callable[[], bool]) -> None:
-    """Wait for a condition of another process."""
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline
 
 
 def exported(metrics: str) -> dict[str, set[str]]:
@@ -265,16 +176,6 @@ def documented() -> dict[str, set[str]]:
 def queues() -> dict[str, set[str]]:
     """Return the metrics of the queues of reconcilers in the page's table, with their label."""
     return {name: {"name"} for name in re.findall(r"`(workqueue_\w+)`", PAGE.read_text())}
-
-
-def test_the_table_has_each_metric_and_its_labels(metrics: str) -> None:
-    seen = exported(metrics)
-    of_replicas = {name for name in documented() if name.startswith(f"{PREFIX}sharding_")}
-    assert seen.keys() == documented().keys() - of_replicas
-    assert {
-        name: labels - documented()[name] for name, labels in seen.items() if labels - documented()[name]
-    } == {}
-    assert seen[f"{PREFIX}reads_total"] == documented()[f"{PREFIX}reads_total"]
 
 
 def test_the_table_of_reasons_has_each_reason() -> None:
@@ -314,12 +215,3 @@ def test_legends_and_words_of_the_board_and_alerts_name_labels_that_there_are() 
         re.findall(r"\$labels\.(\w+)", PAGE.read_text())
     )
     assert named - OF_PROMETHEUS <= set().union(*documented().values(), *queues().values())
-
-
-def test_each_panel_of_the_board_has_its_own_id_and_place() -> None:
-    panels = json.loads(BOARD.read_text())["panels"]
-    assert (
-        len({panel["id"] for panel in panels})
-        == len({(panel["gridPos"]["x"], panel["gridPos"]["y"]) for panel in panels})
-        == len(panels)
-    )

@@ -200,17 +200,6 @@ def test_the_reconciler_takes_over_the_state_left_by_kopfs_handlers_without_a_wr
     assert "failed" not in running.output
 
 
-def test_the_reconciler_cleans_up_after_an_object_that_was_deleted_while_it_was_deployed(
-    cluster: EmbeddedCluster, operator: type[OperatorRun], after: Path
-) -> None:
-    prepare(cluster)
-    leave(cluster)
-    cluster.delete(WEB)
-    with operator(after, "-A", "--standalone"):
-        cluster.wait_deleted(WEB)
-    assert not cluster.get(ROUTES).get("data")
-
-
 def test_the_reconciler_creates_and_restores_and_follows(
     cluster: EmbeddedCluster, operator: type[OperatorRun], after: Path
 ) -> None:
@@ -229,17 +218,6 @@ def test_the_reconciler_creates_and_restores_and_follows(
         cluster.wait_for(ROUTES, lambda now: now.get("data") == ROUTE)
         cluster.delete(DEPLOYMENT)
         cluster.wait_for(DEPLOYMENT, lambda now: image_of(now) == "nginx:2")
-
-
-def test_the_reconciler_goes_on_when_the_routes_are_there(
-    cluster: EmbeddedCluster, operator: type[OperatorRun], after: Path
-) -> None:
-    prepare(cluster)
-    cluster.create(WEB)
-    with operator(after, "-A", "--standalone"):
-        cluster.wait_for(WEB, lambda now: "finalizers" in now["metadata"])
-        cluster.create(ROUTES)
-        cluster.wait_for(ROUTES, lambda now: now.get("data") == ROUTE)
 
 
 # ---- Is it for me?

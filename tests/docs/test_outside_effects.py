@@ -25,7 +25,6 @@ class Service:
         made |= {"put": self.put, "drop": self.drop}
         self._reconcile: Callable[..., Any] = made["reconcile"]
         self.status: dict[str, Any] = {}
-        self.hash_with = made.get("hash_with")
 
     async def put(self, name: str, values: Any) -> None:
         self.calls.append((name, values))
@@ -63,13 +62,3 @@ def test_an_overdue_call_is_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
     now += 1
     assert service.call() == 3600
     assert len(service.calls) == 2
-
-
-def test_a_hash_follows_the_version_of_the_secret() -> None:
-    hash_with = Service(2).hash_with
-    assert hash_with is not None
-    hashes = {
-        hash_with({"plan": "small"}, {"metadata": {"resourceVersion": version}})
-        for version in ("1", "2", "1")
-    }
-    assert len(hashes) == 2

@@ -9,6 +9,7 @@ import re
 import tracemalloc
 from asyncio.sslproto import SSLProtocol
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -17,10 +18,10 @@ import pytest
 from kopf_selectcache import Cached
 from kopf_selectcache.core.protocol.decoder import Reader
 from kopf_selectcache.core.store.record import Record
-from kopf_selectcache.core.store.store import Store
 from kopf_selectcache.testing import FakeCache
 from kopf_selectcache.testing.sample_objects import Population
 from tests.cache.environment import PODS
+from tests.rows import each_row
 
 from .pages import DOCS
 
@@ -28,6 +29,7 @@ PAGE = DOCS / "performance.md"
 COUNT = 1_000
 
 
+@cache
 def population() -> list[bytes]:
     """Return the pods of the page, as a server sends them."""
     sent = []
@@ -52,7 +54,7 @@ def line_of(start: str) -> str:
     return found
 
 
-@pytest.mark.parametrize(("declared", "shown"), sizes())
+@each_row(("declared", "shown"), sizes())
 def test_objects_are_as_big_as_documented(declared: str, shown: str) -> None:
     value = eval(declared, {"Cached": Cached})  # The page is our own.  # noqa: S307
     held = records(value if isinstance(value, Cached) else Cached(value))
@@ -78,17 +80,6 @@ def test_python_s_dicts_take_more_than_three_times_the_bytes_and_records_about_a
     assert taken(lambda: [reader.record(one) for one in sent]) < 1_100
 
 
-def test_unchanged_objects_are_held_once_when_all_is_listed_anew() -> None:
-    store = Store()
-    before, again = records(Cached("app"))[:3], records(Cached("app"))[:3]
-    for generation in (before, again):
-        store.begin()
-        for record in generation:
-            store.put(record)
-        store.commit(str(COUNT))
-    assert {id(record) for record in store.records()[0]} == {id(record) for record in before}
-
-
 def pod(name: str, namespace: str, **labels: str) -> dict[str, Any]:
     owners = [{"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "owner"}] if name == "a" else []
     return {
@@ -98,7 +89,7 @@ def pod(name: str, namespace: str, **labels: str) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("read", "decoded"),
     [
         (lambda cache: cache.get("pods", "a", namespace="shop"), 1),

@@ -14,7 +14,6 @@ import yaml
 
 from .pages import DOCS, ROOT
 
-FORMS = sorted((ROOT / ".github/ISSUE_TEMPLATE").glob("*.yml"))
 RELATIVE = re.compile(r'\]\((?!\w+:|#)|\b(?:src|srcset)="(?!\w+:)')
 SETUP = runpy.run_path(str(ROOT / "setup.py"))
 
@@ -43,40 +42,6 @@ def test_no_link_of_the_description_needs_the_repository(source: str | None) -> 
     assert "Reading" in text
 
 
-def test_the_pictures_of_the_description_are_those_of_the_repository() -> None:
-    readme = (
-        '<picture><source srcset="docs/dark.svg"><img alt="cache" src="docs/light.svg"></picture>\n\nText'
-    )
-    assert SETUP["description"](readme, "https://a.example/b") == (
-        '<picture><source srcset="https://a.example/b/raw/HEAD/docs/dark.svg">'
-        '<img alt="cache" src="https://a.example/b/raw/HEAD/docs/light.svg"></picture>\n\nText'
-    )
-    assert SETUP["description"](readme, None) == "Text"
-
-
-def test_the_address_of_the_repository_is_that_of_setup_cfg() -> None:
-    urls = (
-        "[metadata]\nproject_urls =\n    Changelog = https://a.example/c\n    Source = https://a.example/b/\n"
-    )
-    assert SETUP["repository"](urls) == "https://a.example/b"
-    assert SETUP["repository"]("[metadata]\nname = some\n") is None
-
-
-def test_both_variants_of_the_picture_differ_in_their_colours_only() -> None:
-    light, dark = ((DOCS / f"overview{name}.svg").read_text(encoding="utf-8") for name in ("", "-dark"))
-    colour = re.compile(r"#[0-9a-f]{6}")
-    assert colour.sub("", light) == colour.sub("", dark)
-    assert not set(colour.findall(light)) & set(colour.findall(dark))
-
-
-def test_the_text_of_the_picture_can_be_read_on_a_phone() -> None:
-    """A phone shows 358 of its 390 pixels."""
-    picture = (DOCS / "overview.svg").read_text(encoding="utf-8")
-    (width,) = re.findall(r'viewBox="0 0 (\d+)', picture)
-    sizes = [int(size) for size in re.findall(r"(\d+)px", picture)]
-    assert min(sizes) * 358 / int(width) > 11
-
-
 def test_the_first_page_of_the_site_is_readme() -> None:
     """Links work from docs/, each theme has its picture, and no request goes to another site."""
     conf = runpy.run_path(str(DOCS / "conf.py"))
@@ -93,23 +58,6 @@ def test_the_first_page_of_the_site_is_readme() -> None:
 
 
 # ---- The sites that host the repository and the pages.
-
-
-def test_there_are_forms() -> None:
-    assert {file.name for file in FORMS} == {"bug.yml", "config.yml", "feature.yml"}
-
-
-@pytest.mark.parametrize(
-    "file", [file for file in FORMS if file.name != "config.yml"], ids=lambda file: file.name
-)
-def test_a_form_is_complete(file: Path) -> None:
-    form = loaded(file)
-    assert form["name"]
-    assert form["description"]
-    fields = [field for field in form["body"] if field["type"] != "markdown"]
-    assert len({field["id"] for field in fields}) == len(fields)
-    assert all(field["attributes"]["label"] for field in fields)
-    assert any(field.get("validations", {}).get("required") for field in fields)
 
 
 def test_the_workflow_runs_the_gate() -> None:

@@ -26,20 +26,6 @@ def test_the_diagram_is_drawn_from_the_table_of_transitions() -> None:
     assert shown(PAGE) == drawn(), "python -m tests.core.diagram draws it anew"
 
 
-def test_another_table_makes_another_diagram() -> None:
-    assert (
-        drawn(
-            {
-                ("Off", "Press"): frozenset({"On"}),
-                ("On", "Press"): frozenset({"Off"}),
-                ("On", "Wait"): frozenset({"Off", "On"}),
-            }
-        )
-        == "stateDiagram-v2\n    [*] --> Off\n    Off --> On: Press\n    On --> Off: Press, Wait\n    On -->"
-        " On: Wait\n"
-    )
-
-
 def test_each_state_and_each_input_is_explained() -> None:
     explained = {word for row in ROWS for word in row[0].split(", ")}
     assert {kind.__name__ for kind in (*get_args(State), *get_args(Input))} <= explained

@@ -10,15 +10,15 @@ import logging
 import re
 import runpy
 import shlex
-import subprocess
-import sys
 from configparser import ConfigParser
 from pathlib import Path
 
 import kopf.testing
+import pytest
 import yaml
 
 from bench.comparison import CONTENTS, section
+from kopf_selectcache.__main__ import main
 from kopf_selectcache.testing import EmbeddedCluster, FakeCache
 
 from .pages import DOCS, ROOT, rows_of, saved
@@ -46,16 +46,16 @@ def test_the_quickstart_counts_again_when_a_pod_changes(cluster: EmbeddedCluster
     assert [line for line in shown if line not in runner.output] == []
 
 
-def test_why_prints_the_output_shown(cluster: EmbeddedCluster, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("registry")
+def test_why_prints_the_output_shown(
+    cluster: EmbeddedCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (operator,) = saved(README, tmp_path)
     for file in re.findall(r"--load (\S+)", README.read_text()):
         cluster.apply(ROOT / file)
     ((command, shown),) = re.findall(r"^selectcache (why .*?) +# (.*)$", README.read_text(), re.MULTILINE)
-    arguments = shlex.split(command.replace(operator.name, str(operator)))
-    run = subprocess.run(
-        [sys.executable, "-m", "kopf_selectcache", *arguments], capture_output=True, text=True, check=False
-    )
-    assert (run.returncode, shown in run.stdout) == (1, True), run.stdout + run.stderr
+    assert main(shlex.split(command.replace(operator.name, str(operator)))) == 1
+    assert shown in capsys.readouterr().out
 
 
 def test_the_handler_of_the_quickstart_needs_no_cluster(
