@@ -8,13 +8,11 @@ import os
 import socket
 import subprocess
 import sys
-import threading
-from argparse import ArgumentTypeError
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 from types import ModuleType
-from typing import ClassVar, overload
+from typing import ClassVar
 
 import pytest
 
@@ -33,10 +31,10 @@ import bench.unrelated
 from bench import peers
 from bench.__main__ import main
 from bench.building import RECIPES, LeftOut, Recipe, built, key_of
-from bench.options import counts, parser, steps
-from bench.peers.asking import FEWEST, Order, Read, late, obeyed, percentiles, timed
+from bench.options import parser, steps
+from bench.peers.asking import Order, Read, late, obeyed
 from bench.peers.held import reader
-from bench.roster import OURS, PEERS, Unknown, chosen, command
+from bench.roster import OURS, PEERS, Unknown, chosen
 from bench.running import Cap, Over, Running
 from bench.wire import received
 from tests.faults.hurried import HurriedLoop
@@ -44,13 +42,6 @@ from tests.rows import each_row
 
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="what a process takes is read from /proc")
 CAP = Cap(60, 4_000)
-ECHO = """
-import json, sys
-print(json.dumps({"ready": True}), flush=True)
-for line in sys.stdin:
-    order = json.loads(line)
-    print(json.dumps({"told": order["do"]}), flush=True)
-"""
 
 
 # ---- Which peers there are.
@@ -76,11 +67,6 @@ def test_a_peer_that_is_not_there_is_an_error_that_names_those_that_are(
         main(["--peers", "informers"])
     assert ended.value.code == 2
     assert "there is no informers" in capsys.readouterr().err
-
-
-def test_so_few_objects_that_not_every_namespace_and_app_has_some_are_an_error() -> None:
-    with pytest.raises(ArgumentTypeError, match="100 at least"):
-        counts("50,1000")
 
 
 @each_row(
@@ -128,17 +114,6 @@ def test_a_peer_whose_toolchain_is_not_there_is_left_out_with_the_reason(tmp_pat
             built(recipe, say=print, environ={"PATH": str(tmp_path), "HOME": str(tmp_path)})
 
 
-def test_a_peer_that_cannot_be_built_is_left_out_with_the_output_of_its_tool(tmp_path: Path) -> None:
-    recipe = Recipe("go", "false-tool", (), "peer", {})
-    tool = tmp_path / recipe.tool
-    tool.write_text("#!/bin/sh\necho 'building'\necho 'error: no such module'\necho 'see --help'\nexit 3\n")
-    tool.chmod(0o755)
-    told: list[str] = []
-    with pytest.raises(LeftOut):
-        built(recipe, say=told.append, environ={"PATH": str(tmp_path), "HOME": str(tmp_path)})
-    assert "once" in told[0]
-
-
 def test_a_peer_is_built_once_for_the_same_sources_and_again_for_others(tmp_path: Path) -> None:
     recipe = Recipe("go", "tool", ("{target}",), "peer", {})
     tool = tmp_path / recipe.tool
@@ -154,25 +129,7 @@ def test_a_peer_is_built_once_for_the_same_sources_and_again_for_others(tmp_path
     assert key_of(tmp_path / "sources", recipe) != before
 
 
-def test_the_official_informer_runs_where_its_package_is(tmp_path: Path) -> None:
-    informer = next(peer for peer in PEERS if peer.name == "informer")
-    assert command(informer, clients=tmp_path / "python", say=print)[0] == str(tmp_path / "python")
-    assert command(PEERS[0], clients=tmp_path / "python", say=print)[0] == sys.executable
-
-
 # ---- A peer as a process.
-
-
-@LINUX
-def test_a_peer_takes_commands_and_answers_and_shows_its_usage(tmp_path: Path) -> None:
-    with Running([sys.executable, "-c", ECHO], env={}, cap=CAP, log=tmp_path / "log") as peer:
-        assert peer.answer() == {"ready": True}
-        before = peer.usage()
-        peer.forget_peak()
-        assert peer.ask(do="sync") == {"told": "sync"}
-        after = peer.usage()
-    assert after.cpu > before.cpu > 0
-    assert after.peak >= after.resident > 1_000_000
 
 
 @LINUX
@@ -193,14 +150,6 @@ def test_a_peer_that_does_not_finish_is_ended_and_says_why(
         pytest.raises(Over, match=why),
     ):
         peer.answer()
-
-
-@LINUX
-def test_the_connections_of_a_peer_are_counted(tmp_path: Path) -> None:
-    source = "import socket; found = [socket.socket() for _ in range(3)]; print({}, flush=True); input()"
-    with Running([sys.executable, "-c", source], env={}, cap=CAP, log=tmp_path / "log") as peer:
-        peer.answer()
-        assert peer.connections() == 3
 
 
 @LINUX
@@ -282,15 +231,6 @@ def test_an_order_is_obeyed_and_timed(order: Order, answer: Order, ticks: Iterat
     assert obeyed(Pods(), {**ASKED, **order}, clock=lambda: float(next(ticks))) == answer
 
 
-def test_of_slow_reads_there_are_fewer_but_never_so_few_that_they_say_nothing(ticks: Iterator[int]) -> None:
-    asked: list[int] = []
-    timed(asked.append, 100, seconds=9, clock=lambda: float(next(ticks)))
-    assert asked == list(range(9))
-    asked.clear()
-    timed(asked.append, 100, seconds=0, clock=lambda: float(next(ticks)))
-    assert asked == list(range(FEWEST))
-
-
 def test_all_wakes_that_were_due_while_the_loop_stood_still_were_late() -> None:
     async def standing_still() -> list[float]:
         loop = asyncio.get_running_loop()
@@ -300,47 +240,6 @@ def test_all_wakes_that_were_due_while_the_loop_stood_still_were_late() -> None:
 
     with asyncio.Runner(loop_factory=HurriedLoop) as runner:
         assert runner.run(standing_still()) == [0, 0, 0, 0.875, 0.625, 0.375, 0.125, 0]
-
-
-def test_a_peer_with_an_event_loop_says_how_late_it_wakes() -> None:
-    with asyncio.Runner() as runner:
-        loop = runner.get_loop()
-        thread = threading.Thread(target=loop.run_forever)
-        thread.start()
-        answer = obeyed(Pods(), {"do": "late", "every": 0.001, "seconds": 0.01}, clock=float, loop=loop)
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join()
-    assert sum(answer["counts"]) >= 10
-    assert answer["p50"] <= answer["p99"] <= answer["max"]
-
-
-def test_every_object_of_a_list_is_made_that_makes_them_when_they_are_asked_for() -> None:
-    made: list[int] = []
-
-    class Lazy(Sequence[int]):
-        def __len__(self) -> int:
-            return 3
-
-        @overload
-        def __getitem__(self, at: int) -> int: ...
-        @overload
-        def __getitem__(self, at: slice) -> list[int]: ...
-        def __getitem__(self, at: int | slice) -> int | list[int]:
-            assert isinstance(at, int)
-            made.append(range(3)[at])
-            return at
-
-    assert len(peers.cache.gone_through(Lazy())) == 3
-    assert made == [0, 1, 2]
-
-
-def test_waiting_ends_once_the_annotation_is_there() -> None:
-    assert obeyed(Pods(), {"do": "until", **ASKED}, clock=float)["at"] > 0
-
-
-def test_percentiles_are_values_that_were_measured() -> None:
-    assert percentiles([float(value) for value in range(100, 0, -1)]) == {"p50": 51, "p99": 100}
-    assert percentiles([7.0]) == {"p50": 7, "p99": 7}
 
 
 @each_row(
@@ -362,11 +261,3 @@ def test_percentiles_are_values_that_were_measured() -> None:
 def test_examples_are_so(module: ModuleType) -> None:
     assert doctest.testmod(module).attempted
     assert not doctest.testmod(module).failed
-
-
-def test_the_options_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main(["--help"])
-    assert ended.value.code == 0
-    told = capsys.readouterr().out
-    assert all(peer.words in told for peer in PEERS)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from functools import cache
 
 from bench.churn import growing
@@ -33,10 +32,6 @@ def test_a_count_that_rises_and_falls_does_not_grow_and_one_rising_each_round_do
     ]
     assert growing(rounds, least=10) == {"leak": (50, 60)}
     assert growing(rounds, least=11) == {}
-
-
-def test_a_count_that_was_not_there_before_grows() -> None:
-    assert growing([Counter()] * 6 + [Counter(new=20)] * 3, least=10) == {"new": (0, 20)}
 
 
 def test_entries_of_attributes_slots_and_memos_are_counted() -> None:

@@ -10,15 +10,9 @@ from itertools import count
 import pytest
 
 from bench.data import (
-    APP,
-    APPS,
-    INSTANCE,
-    NAMESPACES,
     Obj,
     compression,
-    described,
     encoded,
-    version_of,
 )
 from bench.datasets import SETS, dataset
 from bench.filling import AT_ONCE, LONGEST, await_idle, batches
@@ -41,10 +35,6 @@ def test_a_seed_makes_the_same_objects_each_time_and_fewer_are_the_first_of_more
     assert [encoded(pod) for pod in Unrelated(seed=1).pods(50)] == pods[:50]
 
 
-def test_another_seed_makes_others(pods: list[bytes]) -> None:
-    assert not {encoded(pod) for pod in Unrelated(seed=2).pods(50)} & set(pods)
-
-
 def test_pods_are_of_4_to_5_kb_without_managed_fields_and_one_in_fifty_is_big(made: list[Obj]) -> None:
     sizes = []
     for pod in made:
@@ -56,18 +46,6 @@ def test_pods_are_of_4_to_5_kb_without_managed_fields_and_one_in_fifty_is_big(ma
     assert max(sizes) < 110_000
 
 
-def test_namespaces_and_apps_have_as_many_pods_each_and_every_instance_is_another(made: list[Obj]) -> None:
-    assert Counter(pod["metadata"]["namespace"] for pod in made) == dict.fromkeys(NAMESPACES, 50)
-    assert Counter(pod["metadata"]["labels"][APP] for pod in made) == dict.fromkeys(APPS, 20)
-    assert len({pod["metadata"]["labels"][INSTANCE] for pod in made}) == COUNT
-    assert len({pod["metadata"]["uid"] for pod in made}) == COUNT
-
-
-def test_a_pod_is_found_by_its_number(made: list[Obj]) -> None:
-    named = [(pod["metadata"]["namespace"], pod["metadata"]["name"]) for pod in made]
-    assert named == [Unrelated(seed=1).place_of(number) for number in range(COUNT)]
-
-
 @pytest.mark.parametrize("name", SETS)
 def test_the_namespace_and_the_app_that_are_read_have_as_many_pods_as_the_mean(name: str) -> None:
     data = dataset(name, seed=1)
@@ -77,33 +55,10 @@ def test_the_namespace_and_the_app_that_are_read_have_as_many_pods_as_the_mean(n
     assert abs(namespaces[data.typical_namespace(5_000)] - 250) <= 5
 
 
-def test_no_two_objects_of_a_list_have_the_same_version_and_none_is_longer() -> None:
-    versions = [version_of(number) for number in range(0, 2_000_000, 19)]
-    assert len(set(versions)) == len(versions)
-    assert {len(version) for version in versions} == {10}
-
-
-def test_the_managers_of_a_pod_own_the_fields_it_has() -> None:
-    pod = next(Unrelated(seed=1).pods(1))
-    spec = pod["metadata"]["managedFields"][0]["fieldsV1"]["f:spec"]
-    assert set(spec) == {f"f:{name}" for name in pod["spec"]}
-    container = spec["f:containers"][f'k:{{"name":"{pod["spec"]["containers"][0]["name"]}"}}']
-    assert container["f:image"] == {}
-
-
 def test_pods_compress_as_real_ones_not_as_copies_of_each_other(pods: list[bytes]) -> None:
     found = compression(pods[:200])
     assert 2 < found.alone < 4
     assert 3.5 < found.together < 8
-
-
-def test_the_compression_of_each_kind_is_shown() -> None:
-    lines = described(Unrelated(seed=1), 20).splitlines()
-    assert [line.partition(":")[0] for line in lines] == [
-        "- unrelated pods",
-        "- the same without managedFields",
-    ]
-    assert all("times smaller packed alone" in line for line in lines)
 
 
 def test_a_transaction_takes_no_more_than_etcd_does_and_none_is_lost() -> None:

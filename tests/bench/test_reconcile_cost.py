@@ -8,8 +8,7 @@ import pytest
 
 from bench import reconcile_cost
 from bench.building import LeftOut, Recipe
-from bench.peers.reconciler import Noted, value_of
-from bench.reconcile_cost import GO, OURS, QUICK, START, Figures, Objects, measure, report
+from bench.reconcile_cost import GO, OURS, QUICK, START, Figures, measure, report
 from kopf_selectcache.testing import EmbeddedCluster
 from tests.conftest import client_of
 
@@ -32,33 +31,6 @@ def test_each_script_is_played_to_each_contender_and_one_without_its_toolchain_i
     assert figures[START][OURS][0].runs == 3
     assert all(0 < figures[each.name][OURS][0].runs <= 10 for each in scripts)
     assert f"{GO} is left out: go is not installed" in capsys.readouterr().err
-
-
-def test_changes_of_bursts_are_of_few_objects_and_the_last_states_are_known() -> None:
-    with EmbeddedCluster(garbage_collection=False).in_thread() as cluster:
-        objects = Objects(client_of(cluster), 9)
-        changes = objects.plan(40, names := objects.choose(3))
-        objects.write(changes)
-        for name in names:
-            found = [
-                cluster.get(
-                    {"apiVersion": "v1", "kind": kind, "metadata": {"name": name, "namespace": "default"}}
-                )
-                for kind in ("ConfigMap", "Pod")
-            ]
-            assert [int(each["metadata"]["labels"]["n"]) for each in found] == objects.states[name]
-    assert {name for name, *_ in changes} == set(names)
-
-
-def test_states_are_reached_when_the_last_of_them_was_first_seen() -> None:
-    noted = Noted()
-    noted.note("web", [1, 0])
-    assert noted.reached({"web": [1, 0], "db": [0, 0]}) is None
-    noted.note("db", [0, 0])
-    at = noted.reached({"web": [1, 0], "db": [0, 0]})
-    noted.note("db", [0, 0])
-    assert noted.reached({"web": [1, 0], "db": [0, 0]}) == at
-    assert value_of([1, 0]) == "1-0"
 
 
 def test_the_table_has_medians_and_their_ratios_to_ours() -> None:

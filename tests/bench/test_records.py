@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.comparison import COLUMNS, RECORDS, SUMMARY, TABLES, cells, shown, summarize, table, written
+from bench.comparison import RECORDS, cells
 from bench.contenders.asking import OPTIONS
 from bench.contenders.results import (
     former_records,
@@ -48,12 +48,6 @@ def test_the_changes_received_are_compared_with_those_that_happened(
     assert compare_records(changes, present=PRESENT, departed=DEPARTED) == words
 
 
-def test_an_object_that_left_and_came_back_departs_once() -> None:
-    told = [("a", THERE), ("a", GONE), ("a", THERE)]
-    assert compare_records(told, present=PRESENT, departed={"a": 1}) == EQUAL
-    assert compare_records(told[:1], present=PRESENT, departed={"a": 1}) == "misses 1 departure"
-
-
 def test_records_outlive_the_operator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "results"
     monkeypatch.setenv(OPTIONS, json.dumps({"results": str(file)}))
@@ -72,25 +66,3 @@ def test_each_fault_is_played_to_each_keeper_of_records() -> None:
     ]
     assert len(TEN_TIMES) == len(DELETIONS) == 3
     assert all("delete" in row.words for row in TEN_TIMES)
-
-
-def test_the_summary_has_the_totals_of_the_departures() -> None:
-    row = next(row for row in ROWS if not row.is_read)
-    results = [
-        "right",
-        "wrong: misses 2 departures, keeps 1",
-        "restarted: wrong: is told 3 departures twice",
-        "wrong: is told 1 departure that did not happen",
-        "never asks so",
-    ]
-    seen = {(row.words, each.name): result for each, result in zip(KEEPERS, results, strict=True)}
-    rows = [*SUMMARY[RECORDS], "departures missed", "departures told twice"]
-    text = "".join(f"| {words} | |\n" for words in rows)
-    text += "".join(f"## Contents\n{begin}\n<!-- end -->\n" for begin in TABLES.values())
-    text = summarize(written(text, RECORDS, table([row], seen, COLUMNS[RECORDS])))
-    assert shown(text, RECORDS) == seen
-    counts = dict(line.strip("| ").split(" | ", 1) for line in text.splitlines()[: len(rows)])
-    assert counts["records right"] == "1 | 0 | 0 | 0 | 0"
-    assert counts["records wrong"] == "0 | 1 | 1 | 1 | 0"
-    assert counts["departures missed"] == "0 | 2 | 0 | 0 | 0"
-    assert counts["departures told twice"] == "0 | 0 | 3 | 0 | 0"

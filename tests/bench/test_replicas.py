@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 from contextlib import closing
 
@@ -15,8 +14,6 @@ from bench.replicas import (
     Objects,
     Setup,
     Size,
-    coordinate,
-    end_replicas,
     make_namespace,
     measure,
     report,
@@ -24,8 +21,6 @@ from bench.replicas import (
 from kopf_selectcache.testing import EmbeddedCluster
 from tests.apiserver.client import Client
 from tests.conftest import client_of
-
-LEASE = 4.0
 
 
 @pytest.fixture
@@ -43,17 +38,6 @@ def test_each_replica_has_a_part_of_the_objects_and_handles_changes_of_it(client
     assert sum(each.objects for each in found) == 40
     for each in found:
         assert min(each.objects, each.memory, each.start, each.changes, each.received) > 0
-
-
-def test_requests_by_which_replicas_agree_are_counted(client: Client) -> None:
-    assert asyncio.run(coordinate(client, 2, seconds=1.5, lease=LEASE)) > 0
-
-
-def test_replicas_are_killed_ended_and_replaced(client: Client) -> None:
-    found = end_replicas(client, 2, 0, repeats=1, lease=LEASE)
-    assert (len(found.killed), len(found.ended)) == (1, 1)
-    assert min(*found.killed, *found.ended) > 0
-    assert found.moved >= 64, "each range has moved to a new replica"
 
 
 def test_the_table_has_the_least_and_the_most_of_the_replicas_and_their_ratios_to_a_part() -> None:

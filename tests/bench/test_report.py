@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import sys
 import xml.etree.ElementTree as ET
 from dataclasses import replace
 from io import BytesIO
-from pathlib import Path
 
-import pytest
 from PIL import Image, ImageColor
 
-import bench.__main__
-from bench.__main__ import main
-from bench.histogram import histogram, histograms
-from bench.measuring import AT_LEAST, Result, middle
+from bench.histogram import histograms
+from bench.measuring import AT_LEAST, Result
 from bench.picture import GRID, Dot, drawing, svg
 from bench.png import SCALE, png
 from bench.roster import AGAIN, INDEX, KOPF_ALONE, OURS, PEERS
-from bench.table import number, ratio, tables
-from bench.targets import OTHER_LIMITS, TARGETS, counted, exponent, growth, judged
+from bench.table import tables
+from bench.targets import OTHER_LIMITS, TARGETS, counted, growth, judged
 from tests.rows import each_row
 
 # ---- The table.
@@ -43,65 +38,10 @@ def test_every_figure_of_a_peer_stands_with_how_many_times_ours_it_is() -> None:
     assert ["cache", "2.00", "4.00"] in lines
 
 
-def test_of_repeated_measurements_the_median_of_each_figure_is_shown() -> None:
-    run = [Result(OURS, 1000, {"sync": seconds, "get": 7.0}) for seconds in (3.0, 1.0, 2.0)]
-    run += [
-        Result("index", 1000, {"sync": 9.0}),
-        Result("index", 1000, over="more than 180 s"),
-        Result(OURS, 2000, {"sync": 5.0}),
-    ]
-    assert middle(run) == [
-        Result(OURS, 1000, {"sync": 2.0, "get": 7.0}),
-        Result("index", 1000, {"sync": 9.0}, "more than 180 s"),
-        Result(OURS, 2000, {"sync": 5.0}),
-    ]
-
-
-def test_a_group_of_which_nothing_was_measured_is_not_shown() -> None:
-    assert "to hold them" in tables(results())
-    assert "burst" not in tables(results())
-
-
-def test_an_unfinished_measurement_is_a_result() -> None:
-    assert "index: did not finish, more than 180 s" in tables(results())
-
-
-def test_the_cell_of_a_read_that_a_peer_lacks_is_empty() -> None:
-    lines = tables(results(), markdown=True).splitlines()
-    assert "| client-go |  | 0.50 |" in lines
-    assert "| cache | 10.0 |  |" in lines
-
-
-def test_a_peer_without_figures_of_a_group_has_no_row_in_it() -> None:
-    groups = [
-        block.splitlines()
-        for block in tables(results()).split("\n\n")
-        if block.startswith("to read them, µs (p50)")
-    ]
-    assert [[row.split("  ")[0] for row in rows[1:]] for rows in groups] == [[OURS, "client-go", AGAIN]]
-    burst = tables([Result(OURS, 1000, {"sync": 1.0, "burst": 9.0}), Result("index", 1000, {"sync": 1.0})])
-    assert [row.split()[0] for row in burst.split("\n\n")[-1].splitlines()] == ["to", OURS]
-
-
 def test_a_table_in_markdown_has_as_many_cells_in_each_row() -> None:
     for block in tables(results(), markdown=True).split("\n\n"):
         if block.startswith("|"):
             assert len({line.count("|") for line in block.splitlines()}) == 1
-
-
-def test_a_ratio_to_zero_or_with_a_negative_number_is_none() -> None:
-    assert ratio(3, 2) == 1.5
-    assert ratio(3, 0) is None
-    assert ratio(3, -1) is None
-    assert ratio(-3, 2) is None
-
-
-@each_row(
-    ("value", "shown"),
-    [(12_345.6, "12,346"), (99.94, "99.9"), (1.234, "1.23"), (-0.5, "-0.50"), (0.0123, "0.012"), (0, "0")],
-)
-def test_a_number_has_as_many_digits_as_say_something(value: float, shown: str) -> None:
-    assert number(value) == shown
 
 
 # ---- Targets, and growth.
@@ -129,17 +69,6 @@ def test_a_target_is_met_or_missed_by_ratios_of_the_same_run() -> None:
     assert counted(run) == (2, 5)
 
 
-def test_each_set_of_objects_has_its_own_limits_and_columns() -> None:
-    run = [
-        Result(peer, 1000, {"per object": each}, data=data)
-        for data in ("grouped", "unrelated")
-        for peer, each in ((OURS, 1.0), ("controller-runtime", 10.0))
-    ]
-    head, _, row = judged(run, markdown=True).splitlines()
-    assert head.split(" | ")[3:] == ["grouped, 1,000 pods", "unrelated, 1,000 pods |"]
-    assert row.split(" | ")[3:] == ["0.10x missed", "0.10x met |"]
-
-
 def test_the_memory_of_one_more_object_is_the_slope_between_two_sizes_and_not_the_mean() -> None:
     run = [Result(OURS, objects, {"memory": 50e6 + 1_100.0 * objects}) for objects in (20_000, 100_000)]
     assert cells(judged(run, markdown=True)) == [
@@ -147,28 +76,6 @@ def test_the_memory_of_one_more_object_is_the_slope_between_two_sizes_and_not_th
     ]
     unrelated = [replace(result, data="unrelated") for result in run]
     assert judged(unrelated, markdown=True) == ""
-
-
-@each_row(
-    ("key", "at", "figure", "verdict"),
-    [
-        ("memory", 1_000_000, 1.5 * 2**30, "1.50 GiB met (1,000,000 pods)"),
-        ("memory", 1_000_000, 1.6 * 2**30, "1.60 GiB missed (1,000,000 pods)"),
-    ],
-)
-def test_a_million_pods_are_judged_by_their_memory(key: str, at: int, figure: float, verdict: str) -> None:
-    run = [Result(OURS, at, {key: figure}, step="million")]
-    [row] = cells(judged(run, markdown=True))
-    assert row[-1] == verdict
-
-
-def test_a_figure_of_another_number_of_objects_is_in_the_first_column_of_its_set() -> None:
-    run = [Result(OURS, size, {"sync": 1.0}) for size in (20_000, 100_000)]
-    run += [Result(OURS, 1_000, {"burst cpu": 50.0}, step="burst")]
-    run += [Result("client-go-json", 1_000, {"burst cpu": 500.0}, step="burst")]
-    assert cells(judged(run, markdown=True)) == [
-        ["CPU of an event in a burst", "client-go-json", "0.11x", "0.10x met (1,000 pods)", ""]
-    ]
 
 
 @each_row(
@@ -190,16 +97,6 @@ def test_a_peer_that_was_ended_early_is_judged_by_the_time_that_it_has_taken(
     assert cells(judged(run, markdown=True)) == [["time until handlers run", "index", "0.0025x", verdict]]
 
 
-def test_an_empty_process_is_judged_by_its_memory_beyond_kopf_alone() -> None:
-    run = [
-        Result(OURS, 0, {"process": 62e6}, step="empty"),
-        Result("kopf run", 0, {"process": 51e6}, step="empty"),
-    ]
-    assert cells(judged(run, markdown=True))[0][-1] == "11.0 MB met"
-    run[0].figures["process"] = 64e6
-    assert cells(judged(run, markdown=True))[0][-1] == "13.0 MB missed"
-
-
 def test_a_target_whose_peer_failed_is_neither_met_nor_missed_and_says_so() -> None:
     run = [Result(OURS, 1000, {"get": 5.0}), Result("controller-runtime", 1000, over="it ended: killed")]
     assert ["get, a dict", "controller-runtime", "1.00x", "did not finish"] in cells(
@@ -215,10 +112,6 @@ def test_other_limits_are_judged_apart() -> None:
         ["peak at sync, of our own memory after it", OURS, "1.50x", "1.60x missed"],
         ["added lateness of the loop at 2,000 changes a second (p99)", "", "20.0 ms", "20.1 ms missed"],
     ]
-
-
-def test_where_nothing_is_judged_there_is_no_table() -> None:
-    assert judged([Result(OURS, 1000, {"sync": 1.0})]) == ""
 
 
 def test_every_target_of_the_table_names_peers_that_are_measured_with_each_set() -> None:
@@ -244,10 +137,6 @@ def test_growth_tells_flat_from_linear_and_shows_the_cost_of_one_more_object() -
     assert growth(run[:1]) == ""
 
 
-def test_one_number_of_objects_has_no_growth() -> None:
-    assert exponent([(1, 3), (1, 4)]) is None
-
-
 # ---- How late a loop wakes.
 
 
@@ -269,10 +158,6 @@ def test_a_histogram_is_shown_of_each_peer_that_has_a_loop() -> None:
     assert histograms(run[1:]) == ""
 
 
-def test_a_rare_late_value_is_seen_in_the_histogram_all_the_same() -> None:
-    assert "#" in histogram({"busy": [99_999, 1]}).splitlines()[-1]
-
-
 # ---- The picture.
 
 
@@ -289,11 +174,6 @@ def test_the_picture_has_a_line_for_each_peer_that_finished_and_names_them_all()
     assert [len(points) for points in lines_of(drawn) if points] == [2, 2, 1, 2, 2, 1]
 
 
-def test_more_memory_is_drawn_higher() -> None:
-    ours, theirs = (points[0] for points in lines_of(svg(drawing(results())))[:2])
-    assert float(theirs.partition(",")[2]) < float(ours.partition(",")[2])
-
-
 def test_the_picture_as_png_shows_the_same_shapes_in_their_colours() -> None:
     drawn = drawing(results())
     at, colour = next(
@@ -305,21 +185,3 @@ def test_the_picture_as_png_shows_the_same_shapes_in_their_colours() -> None:
         assert image.size == (drawn.width * SCALE, drawn.height * SCALE)
         assert image.getpixel((round(at[0] * SCALE), round(at[1] * SCALE))) == ImageColor.getrgb(colour)
         assert image.getpixel((2, 2)) == (255, 255, 255)
-
-
-def test_where_pillow_is_not_a_picture_is_refused_before_anything_is_measured(
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    tmp_path: Path,
-) -> None:
-    monkeypatch.setattr(bench.__main__, "ApiServer", None)
-    monkeypatch.setattr(sys, "path", [])
-    monkeypatch.setattr(sys, "platform", "linux")
-    monkeypatch.delitem(sys.modules, "PIL")
-    with pytest.raises(SystemExit, match="2"):
-        main(["--report", str(tmp_path / "bench.md")])
-    assert "pip install 'kopf_selectcache[bench]'" in capsys.readouterr().err
-
-
-def test_where_nobody_finished_the_picture_says_so() -> None:
-    assert "nobody finished" in svg(drawing([Result(OURS, 1000, over="more than 1 s")]))

@@ -12,7 +12,6 @@ import pytest
 
 from bench.__main__ import main
 from bench.datasets import SETS
-from bench.peers.asking import BOUNDS
 from bench.roster import AGAIN, KOPF_ALONE, METADATA, OURS
 
 pytestmark = [
@@ -79,14 +78,6 @@ def test_a_burst_is_measured_with_each_set_and_an_empty_process_once_by_turns(fo
     assert all(each["figures"]["process"] > 10e6 for each in empty)
 
 
-def test_it_is_seen_how_late_the_event_loop_of_each_operator_wakes(folder: Path) -> None:
-    late = {each["peer"]: each for each in read(folder) if each["step"] == "late"}
-    assert late.keys() == {OURS, "index"}
-    for each in late.values():
-        assert each["figures"].keys() >= {"added p99", "late p99", "idle p99", "caught up"}
-        assert [len(counts) for counts in each["late"].values()] == [len(BOUNDS) + 1] * 2
-
-
 def test_the_report_has_the_targets_and_tables_of_each_set_and_its_picture(folder: Path) -> None:
     report = (folder / "bench.md").read_text()
     for heading in ("## Grouped pods", "## Unrelated pods", "### 100 pods", "### 200 pods"):
@@ -99,22 +90,6 @@ def test_the_report_has_the_targets_and_tables_of_each_set_and_its_picture(folde
         assert f"(bench-{name}.svg)" in report
         assert (folder / f"bench-{name}.png").read_bytes().startswith(b"\x89PNG")
         assert ET.parse(folder / f"bench-{name}.svg").getroot().tag.endswith("svg")
-
-
-def test_a_resumed_run_measures_only_the_missing_figures(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    file = folder / "rest.json"
-    found = json.loads((folder / "figures.json").read_text())
-    last = found["results"].pop()
-    file.write_text(json.dumps(found))
-    main([*RUN, "--json", str(file), "--resume"])
-    results = json.loads(file.read_text())["results"]
-    assert results[:-1] == found["results"]
-    assert [results[-1][key] for key in ("data", "step", "peer", "objects")] == [
-        last[key] for key in ("data", "step", "peer", "objects")
-    ]
-    assert capsys.readouterr().err.count("measured (") == 1
 
 
 def test_time_until_handlers_run_is_measured_against_kopf_s_index(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 import bench.run
 from bench.datasets import dataset
-from bench.measuring import AT_LEAST, Result, middle, started
+from bench.measuring import AT_LEAST, Result, middle
 from bench.options import parser
 from bench.roster import AGAIN, INDEX, KOPF_ALONE, OURS, chosen
 from bench.run import EMPTY_TURNS, Bench, Results, read_results
@@ -89,17 +89,6 @@ def test_every_result_is_in_the_file_before_the_next_is_measured(
     assert read_results(tmp_path / "results.json")[1] == results
 
 
-def test_a_step_that_fails_leaves_the_others_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: object) -> None:
-        raise OSError("no space left")
-
-    monkeypatch.setattr(Bench, "_empty", fail)
-    monkeypatch.setattr(bench.run, "started", measure)
-    said: list[str] = []
-    assert len(run(made(tmp_path, said=said), {"empty": (), "index": [4_000]})) == 3
-    assert "empty of grouped pods failed: OSError: no space left" in said
-
-
 def test_a_resumed_run_measures_a_figure_as_often_as_it_is_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -112,19 +101,6 @@ def test_a_resumed_run_measures_a_figure_as_often_as_it_is_missing(
     assert found[:3] == done
     assert [each.peer for each in found[3:]] == [OURS, KOPF_ALONE, OURS]
     assert len(found) == 2 * EMPTY_TURNS
-
-
-def test_without_resume_former_results_are_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bench.run, "empty", measure)
-    for _ in range(2):
-        run(made(tmp_path), {"empty": ()})
-    assert len(read_results(tmp_path / "results.json")[1]) == 2 * EMPTY_TURNS
-
-
-def test_some_steps_run_with_the_first_set_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bench.run, "empty", measure)
-    monkeypatch.setattr(bench.run, "started", measure)
-    assert run(made(tmp_path), {"empty": (), "index": [4_000]}, first=False) == []
 
 
 @pytest.mark.parametrize(
@@ -146,17 +122,3 @@ def test_kopf_s_index_is_ended_once_it_has_taken_so_much_longer_that_the_target_
     assert AT_LEAST in middle(results)[-1].figures
     assert "at most" in judged(results)
     assert (" met" in judged(results)) == (seconds < 2)
-
-
-def test_a_peer_that_takes_too_long_to_sync_leaves_the_least_time_that_it_takes(tmp_path: Path) -> None:
-    found = started(
-        INDEX,
-        ["python3", "-c", "print('{\"ready\": true}', flush=True); input(); input()"],
-        data="grouped",
-        objects=8_000,
-        cap=Cap(0.0, 4_000),
-        kubeconfig=tmp_path / "kubeconfig",
-        log=tmp_path / "log",
-    )
-    assert found.over == "more than 0 s"
-    assert found.figures[AT_LEAST] == 0.0

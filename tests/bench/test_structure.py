@@ -27,11 +27,10 @@ from bench.source_figures import (
     measure_classes,
     parse_files,
     rate_messages,
-    rate_what,
     rate_wording,
-    size_of,
 )
 from bench.structure import MEASURED_ON, PACKAGE, ROOT, ROWS, is_met, write_table
+from tests.rows import each_row
 
 
 def write(folder: Path, **files: str) -> dict[Path, Source]:
@@ -181,11 +180,6 @@ def test_lines_are_those_of_the_formatted_product(tmp_path: Path) -> None:
     assert find_longest(product) == (17, copy / "long.py")
 
 
-def test_statements_are_counted_however_their_lines_are_split(tmp_path: Path) -> None:
-    sources = write(tmp_path, a="def f(\n    x,\n):\n    if x:\n        return 1\n", b="x = 1")
-    assert size_of(sources) == [6, 4, 2]
-
-
 def test_names_of_classes_are_compared_within_a_folder_and_those_that_it_contains(tmp_path: Path) -> None:
     sources = {
         **write(tmp_path, a="class A: ...", b="class A: ..."),
@@ -194,19 +188,6 @@ def test_names_of_classes_are_compared_within_a_folder_and_those_that_it_contain
         **write(tmp_path / "cli", f="class B: ...\nclass Only: ..."),
     }
     assert find_shared_names(sources, tmp_path) == {"C": [tmp_path / "core"] * 2}
-
-
-def test_the_rate_counts_only_the_words_of_docstrings(tmp_path: Path) -> None:
-    assert (
-        rate_what(
-            write(
-                tmp_path,
-                a='"""What is there."""\ndef f():\n    """Somewhat more: what?"""\n    what = "what"  # what',
-            )
-        )
-        == 1000 * 2 / 6
-    )
-    assert rate_what({}) == 0
 
 
 MESSAGES = """
@@ -248,7 +229,7 @@ def test_lines_of_messages_are_errors_log_calls_texts_checks_and_their_helpers(t
     assert rate_messages({}) == 0
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("body", "rate"),
     [
         ("with pytest.raises(ValueError, match='x'): f()", 100),

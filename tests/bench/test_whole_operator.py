@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import json
-import sys
-
 from bench.data import Data
 from bench.datasets import SETS
 from bench.whole_operator import (
     COMMANDS,
     GO,
     HANDLER,
-    INDEX,
     ONE,
     PLAIN,
-    SMALL_BYTES,
     TWO,
     Figures,
     commands_of,
     measure,
     report,
-    small,
     verdict,
 )
 from kopf_selectcache.testing import EmbeddedCluster
@@ -39,22 +33,6 @@ def test_one_watch_asks_half_as_much_as_two() -> None:
     assert (two.requests, one.requests) == (4, 2)
     assert two.megabytes == 2 * one.megabytes > 0
     assert min(one.cpu, one.event, one.rest, one.peak) > 0
-
-
-def test_small_objects_have_3_kb_and_the_fields_the_server_and_the_handler_read() -> None:
-    for pod in DATA.many(3)[:]:
-        made, whole = json.loads(small(pod)), json.loads(pod)
-        assert len(small(pod)) == SMALL_BYTES < len(pod)
-        assert made["metadata"]["annotations"].items() <= whole["metadata"]["annotations"].items()
-        assert made["metadata"].keys() >= {"name", "uid", "resourceVersion", "labels"}
-
-
-def test_an_operator_that_ends_is_a_row_that_says_so() -> None:
-    commands = {PLAIN: [sys.executable, "-c", "raise SystemExit('it has ended')"]}
-    with EmbeddedCluster(garbage_collection=False).in_thread() as cluster:
-        found = measure(client_of(cluster), DATA.many(1)[:], commands, repeats=1, changes=0)
-    assert found == {PLAIN: ["it ended: it has ended"]}
-    assert f"| {INDEX} | 1 | {PLAIN} | it ended: it has ended |" in report({(INDEX, 1): found})
 
 
 def test_the_tables_have_medians_and_ratios() -> None:
