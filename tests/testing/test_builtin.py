@@ -38,22 +38,6 @@ def test_both_groups_of_events_share_one_table() -> None:
     assert len(tables) == len(set(tables)) + 1
 
 
-@each_row(
-    "group",
-    [
-        "",
-        "apps",
-        "batch",
-        "rbac.authorization.k8s.io",
-        "coordination.k8s.io",
-        "events.k8s.io",
-        "apiextensions.k8s.io",
-    ],
-)
-def test_the_groups_that_operators_need_are_served(group: str) -> None:
-    assert any(served.group == group for served in STORE.kinds)
-
-
 def cells(kind: str, obj: dict[str, Any]) -> dict[str, Any]:
     """The computed columns of an object, by name."""
     return {column.name: column.cell(obj) for column in COLUMNS[kind] if column.cell is not None}
@@ -80,23 +64,6 @@ def cells(kind: str, obj: dict[str, Any]) -> dict[str, Any]:
                 "Restarts": "3",
                 "IP": "<none>",
                 "Node": "n",
-                "Nominated Node": "<none>",
-                "Readiness Gates": "<none>",
-            },
-        ),
-        (
-            "pods",
-            {
-                "metadata": {"deletionTimestamp": "x"},
-                "spec": {"containers": [{}]},
-                "status": {"phase": "Pending"},
-            },
-            {
-                "Ready": "0/1",
-                "Status": "Terminating",
-                "Restarts": "0",
-                "IP": "<none>",
-                "Node": "<none>",
                 "Nominated Node": "<none>",
                 "Readiness Gates": "<none>",
             },

@@ -31,27 +31,6 @@ def schema_of(spec: Mapping[str, Any], **more: Any) -> dict[str, Any]:
 # ---- Serving.
 
 
-def test_a_resource_is_served_the_moment_it_is_defined(store: Store) -> None:
-    answer = store.define(
-        subresources={"status": {}},
-        additionalPrinterColumns=[{"name": "Color", "type": "string", "jsonPath": ".spec.color"}],
-    )
-    served = store.kind(WIDGETS)
-    assert (served.kind, served.singular, served.api_version, served.namespaced) == (
-        "Widget",
-        "widget",
-        "example.com/v1",
-        True,
-    )
-    assert (served.has_status, served.custom, served.unconditional) == (True, True, False)
-    assert [column.name for column in served.columns] == ["Name", "Color"]
-    assert answer["status"] == {
-        "conditions": None,
-        "acceptedNames": {"plural": "", "kind": ""},
-        "storedVersions": ["v1"],
-    }
-
-
 def test_its_conditions_follow_as_a_change_of_their_own(store: Store) -> None:
     store.define()
     added, modified = store.changes(4, DEFINITIONS)
@@ -118,26 +97,6 @@ def test_a_definition_that_cannot_be_served_is_refused(
     )
 
 
-@pytest.mark.parametrize(("key", "value"), [("scope", "Cluster"), ("group", "example.org")])
-def test_the_scope_and_group_of_a_definition_never_change(store: Store, key: str, value: str) -> None:
-    store.define()
-    with pytest.raises(Problem) as caught:
-        store.patch(DEFINITIONS, WIDGETS, {"spec": {key: value}})
-    code, reason, fields = facts_of(caught.value)
-    assert (code, reason) == (422, "Invalid")
-    assert f"spec.{key}" in fields
-
-
-def test_all_served_versions_show_the_same_objects(store: Store) -> None:
-    store.define()
-    versions = store.get(DEFINITIONS, WIDGETS)["spec"]["versions"]
-    more = [{**versions[0], "name": name, "storage": False, "served": name == "v2"} for name in ("v2", "v3")]
-    store.patch(DEFINITIONS, WIDGETS, {"spec": {"versions": [*versions, *more]}})
-    store.create(WIDGETS, "a")
-    assert store.objects.get(store.kind(WIDGETS, "v2"), "default", "a").key == ("default", "a")
-    assert store.kinds.find("example.com", "v3", "widgets") is None
-
-
 def test_objects_can_be_selected_by_fields_that_their_definition_gets_later(store: Store) -> None:
     store.define(schema=FIELD)
     store.create(WIDGETS, "a", spec={"color": "red"})
@@ -164,23 +123,6 @@ def test_after_going_back_to_a_backup_that_is_served_which_was_defined_then(stor
 # ---- Ending.
 
 
-def test_a_deleted_definition_takes_its_objects_with_it(store: Store) -> None:
-    store.define()
-    store.create(WIDGETS, "a")
-    table = store.kind(WIDGETS).table
-    since = store.history.version
-    answer, _ = store.delete(DEFINITIONS, WIDGETS)
-    assert answer["metadata"]["finalizers"] == ["customresourcecleanup.apiextensions.k8s.io"]
-    assert answer["status"]["conditions"][-1]["type"] == "Terminating"
-    assert store.kinds.find("example.com", "v1", "widgets") is None
-    changes = store.changes(since)
-    assert [(change.table, change.gone is not None) for change in changes] == [
-        (store.kind(DEFINITIONS).table, False),
-        (table, True),
-        (store.kind(DEFINITIONS).table, True),
-    ]
-
-
 def test_a_definition_stays_while_a_finalizer_holds_one_of_its_objects(store: Store) -> None:
     store.define()
     store.create(WIDGETS, "a", metadata={"finalizers": ["example.com/x"]})
@@ -193,86 +135,7 @@ def test_a_definition_stays_while_a_finalizer_holds_one_of_its_objects(store: St
     assert store.kinds.find("example.com", "v1", "widgets") is None
 
 
-def test_a_kind_that_is_defined_again_is_empty(store: Store) -> None:
-    store.define()
-    store.create(WIDGETS, "a")
-    store.delete(DEFINITIONS, WIDGETS)
-    store.define()
-    assert store.names(WIDGETS) == []
-    assert store.create(WIDGETS, "a")
-
-
 # ---- Objects.
-
-
-@pytest.mark.parametrize(
-    ("body", "code", "message"),
-    [
-        (
-            {"metadata": {"name": "a"}},
-            400,
-            "the object provided is unrecognized (must be of type Widget): Object 'Kind' is missing",
-        ),
-        (
-            {"kind": "Widget", "apiVersion": "example.com/v2", "metadata": {"name": "a"}},
-            400,
-            (
-                "the API version in the data (example.com/v2) does not match the expected API version"
-                " (example.com/v1)"
-            ),
-        ),
-        (
-            {"kind": "Other", "apiVersion": "example.com/v1", "metadata": {"name": "a"}},
-            422,
-            'Other.example.com "a" is invalid: kind: Invalid value: "Other": must be Widget',
-        ),
-    ],
-)
-def test_a_custom_object_must_state_its_type(
-    store: Store, body: dict[str, Any], code: int, message: str
-) -> None:
-    store.define()
-    with pytest.raises(Problem) as caught:
-        store.objects.create(store.kind(WIDGETS), "default", body)
-    assert (caught.value.code, caught.value.message) == (code, message)
-
-
-def test_a_custom_object_is_put_with_its_version_or_not_at_all(store: Store) -> None:
-    store.define()
-    made = store.create(WIDGETS, "a")
-    with pytest.raises(Problem) as caught:
-        store.put(WIDGETS, {"metadata": {"name": "a"}})
-    assert facts_of(caught.value) == (422, "Invalid", ["metadata.resourceVersion"])
-    assert store.put(WIDGETS, {**made, "spec": {"x": 1}})["metadata"]["generation"] == 2
-
-
-@pytest.mark.parametrize(
-    ("subresources", "first", "then", "generation"),
-    [
-        ({"status": {}}, None, None, 1),
-        ({}, {"x": 1}, {"x": 2}, 2),
-    ],
-)
-def test_a_status_is_part_of_the_object_unless_it_is_a_subresource(
-    store: Store, subresources: dict[str, Any], first: object, then: object, generation: int
-) -> None:
-    store.define(subresources=subresources)
-    assert store.create(WIDGETS, "a", status={"x": 1}).get("status") == first
-    changed = store.patch(WIDGETS, "a", {"status": {"x": 2}})
-    assert (changed.get("status"), changed["metadata"]["generation"]) == (then, generation)
-
-
-def test_a_write_of_a_status_writes_nothing_else(store: Store) -> None:
-    store.define(subresources={"status": {}})
-    store.create(WIDGETS, "a", spec={"x": 1})
-    patch = {
-        "status": {"y": 1},
-        "spec": {"x": 2},
-        "metadata": {"labels": {"a": "b"}, "finalizers": ["a.b/c"]},
-    }
-    changed = store.patch(WIDGETS, "a", patch, subresource="status")
-    assert (changed["spec"], changed["status"], changed["metadata"]["generation"]) == ({"x": 1}, {"y": 1}, 1)
-    assert not {"labels", "finalizers"} & changed["metadata"].keys()
 
 
 def test_numbers_without_a_fraction_are_stored_without_a_point(store: Store) -> None:

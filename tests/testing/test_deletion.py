@@ -30,28 +30,6 @@ def events(store: Store, since: int, kind: str) -> list[tuple[str, dict[str, Any
     return told
 
 
-def test_an_unheld_object_goes_at_once_and_is_shown_a_last_time_with_its_own_version(
-    store: Store,
-) -> None:
-    made = store.create("configmaps", "a")
-    since = store.history.version
-    last, gone = store.delete("configmaps", "a")
-    assert gone
-    assert last["metadata"] == {**made["metadata"], "resourceVersion": str(since + 1)}
-    assert events(store, since, "configmaps") == [("DELETED", last["metadata"])]
-
-
-def test_a_finalizer_holds_a_deleted_object(store: Store) -> None:
-    store.create("configmaps", "a", metadata=HELD)
-    held, gone = store.delete("configmaps", "a")
-    assert not gone
-    assert held["metadata"]["deletionTimestamp"] == "2026-01-01T00:00:00Z"
-    assert held["metadata"]["deletionGracePeriodSeconds"] == 0
-    again, gone = store.delete("configmaps", "a")
-    assert not gone
-    assert again == held == store.get("configmaps", "a")
-
-
 def test_removing_the_last_finalizer_ends_the_object_and_shows_it_as_it_was_before(store: Store) -> None:
     store.create("configmaps", "a", metadata=HELD)
     held, _ = store.delete("configmaps", "a")
@@ -63,52 +41,6 @@ def test_removing_the_last_finalizer_ends_the_object_and_shows_it_as_it_was_befo
         ("DELETED", {**held["metadata"], "resourceVersion": str(since + 1)})
     ]
     assert store.names("configmaps") == []
-
-
-def test_an_object_that_is_being_deleted_takes_no_new_finalizer(store: Store) -> None:
-    store.create("configmaps", "a", metadata=HELD)
-    store.delete("configmaps", "a")
-    with pytest.raises(Problem) as caught:
-        store.patch("configmaps", "a", {"metadata": {"finalizers": ["example.com/a", "x.y/z"]}})
-    assert facts_of(caught.value) == (422, "Invalid", ["metadata.finalizers"] * 2)
-
-
-def test_the_name_of_an_object_that_is_being_deleted_is_still_taken(store: Store) -> None:
-    store.create("configmaps", "a", metadata=HELD)
-    store.delete("configmaps", "a")
-    with pytest.raises(Problem) as caught:
-        store.create("configmaps", "a")
-    assert facts_of(caught.value) == (409, "AlreadyExists", [])
-
-
-def test_other_changes_of_an_object_that_is_being_deleted_are_allowed(store: Store) -> None:
-    store.create("configmaps", "a", metadata=HELD)
-    store.delete("configmaps", "a")
-    assert store.patch("configmaps", "a", {"data": {"k": "v"}})["data"] == {"k": "v"}
-
-
-def test_a_deletion_counts_as_a_generation(store: Store) -> None:
-    store.create("deployments.apps", "d", metadata=HELD)
-    assert store.delete("deployments.apps", "d")[0]["metadata"]["generation"] == 2
-
-
-@pytest.mark.parametrize("options", [{"uid": "x"}, {"resourceVersion": "1"}])
-def test_a_deletion_of_something_else_is_a_conflict(store: Store, options: dict[str, str]) -> None:
-    store.create("configmaps", "a")
-    with pytest.raises(Problem) as caught:
-        store.delete("configmaps", "a", preconditions=options)
-    assert facts_of(caught.value) == (409, "Conflict", [])
-
-
-@pytest.mark.parametrize(
-    ("policy", "finalizers"), [("Foreground", ["foregroundDeletion"]), ("Orphan", ["orphan"])]
-)
-def test_a_policy_that_a_controller_carries_out_is_a_finalizer(
-    store: Store, policy: str, finalizers: list[str]
-) -> None:
-    store.create("configmaps", "a")
-    held, gone = store.delete("configmaps", "a", propagationPolicy=policy)
-    assert (held["metadata"]["finalizers"], gone) == (finalizers, False)
 
 
 def test_a_later_deletion_can_change_the_policy(store: Store) -> None:
@@ -127,19 +59,6 @@ def test_of_some_kinds_dependents_are_orphaned_unless_a_policy_is_given(store: S
     assert store.delete(kind, "b", propagationPolicy="Background")[1]
 
 
-def test_a_policy_that_there_is_not_is_refused(store: Store) -> None:
-    store.create("configmaps", "a")
-    with pytest.raises(Problem) as caught:
-        store.delete("configmaps", "a", propagationPolicy="Bad")
-    assert facts_of(caught.value) == (422, "Invalid", ["propagationPolicy"])
-
-
-def test_a_dry_run_deletes_nothing(store: Store) -> None:
-    store.create("pods", "p", spec=POD)
-    store.objects.delete(store.kind("pods"), "default", "p", dry_run=True)
-    assert "deletionTimestamp" not in store.get("pods", "p")["metadata"]
-
-
 # ---- Pods.
 
 
@@ -152,23 +71,6 @@ def test_a_pod_that_runs_nowhere_is_marked_and_then_gone(store: Store) -> None:
     told = events(store, since, "pods")
     assert [word for word, _ in told] == ["MODIFIED", "DELETED"]
     assert all(said["deletionTimestamp"] == "2026-01-01T00:00:00Z" for _, said in told)
-
-
-def test_a_pod_on_a_node_is_left_to_the_node(store: Store) -> None:
-    store.create("pods", "p", spec={**POD, "nodeName": "n"})
-    held, gone = store.delete("pods", "p")
-    assert not gone
-    assert (held["metadata"]["deletionTimestamp"], held["metadata"]["deletionGracePeriodSeconds"]) == (
-        "2026-01-01T00:00:30Z",
-        30,
-    )
-    assert store.delete("pods", "p")[0] == held
-    shorter, _ = store.delete("pods", "p", gracePeriodSeconds="5")
-    assert (shorter["metadata"]["deletionTimestamp"], shorter["metadata"]["generation"]) == (
-        "2026-01-01T00:00:05Z",
-        2,
-    )
-    assert store.delete("pods", "p", gracePeriodSeconds=0)[1]
 
 
 def test_a_pod_that_has_ended_needs_no_time(store: Store) -> None:
@@ -185,22 +87,6 @@ def test_without_its_finalizers_a_pod_still_waits_for_its_node(store: Store) -> 
 
 
 # ---- Many, and namespaces.
-
-
-def test_a_deletion_of_many_returns_those_deleted_as_they_were(store: Store) -> None:
-    made = [store.create("configmaps", name, metadata={"labels": {"x": name}}) for name in "abc"]
-    deleted = store.objects.delete_collection(
-        store.kind("configmaps"), "default", lambda stored: stored.labels["x"] != "b"
-    )
-    assert [json.loads(stored.data) for stored in deleted] == [made[0], made[2]]
-    assert store.names("configmaps") == ["b"]
-
-
-def test_the_first_namespaces_are_there_from_the_start(store: Store) -> None:
-    assert store.names("namespaces") == ["default", "kube-node-lease", "kube-public", "kube-system"]
-    assert store.get("namespaces", "default")["metadata"]["labels"] == {
-        "kubernetes.io/metadata.name": "default"
-    }
 
 
 def test_a_namespace_ends_with_all_that_is_in_it(store: Store) -> None:
@@ -236,10 +122,3 @@ def test_a_finalizer_of_the_namespace_itself_holds_it(store: Store) -> None:
     assert "n" in store.names("namespaces")
     store.patch("namespaces", "n", {"metadata": {"finalizers": None}})
     assert "n" not in store.names("namespaces")
-
-
-@pytest.mark.parametrize("name", ["default", "kube-system", "kube-public"])
-def test_some_namespaces_stay(store: Store, name: str) -> None:
-    with pytest.raises(Problem) as caught:
-        store.delete("namespaces", name)
-    assert facts_of(caught.value) == (403, "Forbidden", [])

@@ -32,52 +32,6 @@ def refused(
     return caught.value
 
 
-def test_without_headers_one_is_oneself(impersonation: Impersonation) -> None:
-    assert impersonation.effective(JOE, {"authorization": "Bearer x"}, LISTING) is JOE
-
-
-@pytest.mark.parametrize(
-    ("headers", "meant"),
-    [
-        ({"impersonate-user": "jane"}, User("jane", ("system:authenticated",))),
-        (
-            {"impersonate-user": "jane", "impersonate-group": "a\nb"},
-            User("jane", ("a", "b", "system:authenticated")),
-        ),
-        (
-            {"impersonate-user": "jane", "impersonate-group": "a, b"},
-            User("jane", ("a, b", "system:authenticated")),
-        ),
-        (
-            {"impersonate-user": "jane", "impersonate-group": "system:masters"},
-            User("jane", ("system:masters", "system:authenticated")),
-        ),
-        (
-            {"impersonate-user": "jane", "impersonate-group": "system:unauthenticated"},
-            User("jane", ("system:unauthenticated",)),
-        ),
-        (
-            {"impersonate-user": "system:serviceaccount:ns:sa"},
-            User(
-                "system:serviceaccount:ns:sa",
-                ("system:serviceaccounts", "system:serviceaccounts:ns", "system:authenticated"),
-            ),
-        ),
-        (
-            {"impersonate-user": "system:serviceaccount:ns:sa", "impersonate-group": "a"},
-            User("system:serviceaccount:ns:sa", ("a", "system:authenticated")),
-        ),
-        ({"impersonate-user": "system:anonymous"}, User("system:anonymous", ("system:unauthenticated",))),
-        (
-            {"impersonate-user": "system:node:n"},
-            User("system:node:n", ("system:nodes", "system:authenticated")),
-        ),
-    ],
-)
-def test_a_master_may_be_anybody(impersonation: Impersonation, headers: dict[str, str], meant: User) -> None:
-    assert impersonation.effective(ADMIN, headers, LISTING) == meant
-
-
 def test_uid_and_extra_values_are_taken_over(impersonation: Impersonation) -> None:
     headers = {
         "impersonate-user": "jane",
@@ -91,21 +45,6 @@ def test_uid_and_extra_values_are_taken_over(impersonation: Impersonation) -> No
 def test_groups_without_a_user_are_a_bad_request(impersonation: Impersonation) -> None:
     for headers in ({"impersonate-group": "g"}, {"impersonate-uid": "7"}, {"impersonate-extra-a": "b"}):
         assert refused(impersonation, headers, ADMIN).code == 400
-
-
-def test_the_right_is_asked_of_each_part(environment: Environment, impersonation: Impersonation) -> None:
-    environment.grant(
-        "g",
-        [{"apiGroups": [""], "resources": ["users"], "verbs": ["impersonate"], "resourceNames": ["jane"]}],
-    )
-    assert impersonation.effective(JOE, {"impersonate-user": "jane"}, LISTING).name == "jane"
-    other = refused(impersonation, {"impersonate-user": "jack"})
-    assert (other.code, other.details) == (403, {"name": "jack", "kind": "users"})
-    group = refused(impersonation, {"impersonate-user": "jane", "impersonate-group": "g"})
-    assert (group.code, group.details) == (403, {"name": "g", "kind": "groups"})
-    extra = refused(impersonation, {"impersonate-user": "jane", "impersonate-extra-a": "b"})
-    group_of_extras = "authentication.k8s.io"
-    assert extra.details == {"name": "b", "group": group_of_extras, "kind": "userextras"}
 
 
 def test_a_service_account_is_asked_for_in_its_namespace(

@@ -19,22 +19,6 @@ def patched(obj: dict[str, Any], patch: object, content_type: str = patches.JSON
 
 
 @each_row(
-    ("patch", "expected"),
-    [
-        ({"a": 2}, {"a": 2, "b": {"c": 1, "d": [1]}}),
-        ({"a": None, "x": None}, {"b": {"c": 1, "d": [1]}}),
-        ({"b": {"c": None, "e": {"f": None, "g": 1}}}, {"a": 1, "b": {"d": [1], "e": {"g": 1}}}),
-        ({"b": {"d": [2, None]}}, {"a": 1, "b": {"c": 1, "d": [2, None]}}),
-        ({"a": {"n": 1}, "b": 5}, {"a": {"n": 1}, "b": 5}),
-    ],
-)
-def test_a_merge_patch_replaces_the_fields_it_names_and_null_removes(patch: object, expected: object) -> None:
-    obj = {"a": 1, "b": {"c": 1, "d": [1]}}
-    assert patched(obj, patch, patches.MERGE) == expected
-    assert obj == {"a": 1, "b": {"c": 1, "d": [1]}}
-
-
-@each_row(
     ("step", "expected"),
     [
         ({"op": "add", "path": "/b", "value": 1}, {"a": {"k": [1, 2]}, "b": 1}),
@@ -119,18 +103,6 @@ def test_a_patch_of_another_shape_cannot_be_read(patch: object, content_type: st
     with pytest.raises(Problem) as caught:
         patched({}, patch, content_type)
     assert (caught.value.code, caught.value.message) == (400, message)
-
-
-def test_custom_resources_have_no_strategic_merge_patch() -> None:
-    store = Store()
-    store.define()
-    with pytest.raises(Problem) as caught:
-        patches.read(b"{}", patches.STRATEGIC, store.kind("widgets.example.com"))
-    assert caught.value.code == 415
-    assert caught.value.message.endswith(
-        "accepted media types include: application/json-patch+json, application/merge-patch+json,"
-        " application/apply-patch+yaml"
-    )
 
 
 def test_server_side_apply_of_scales_is_not_there_and_says_so() -> None:

@@ -32,53 +32,6 @@ def refusal(environment: Environment, asked: Call, user: User = JOE) -> Problem:
 # ---- What a rule allows.
 
 
-def test_nothing_is_allowed_without_a_binding(environment: Environment) -> None:
-    assert not environment.rbac.allows(JOE, call())
-
-
-def test_a_cluster_role_bound_in_the_cluster_holds_everywhere(environment: Environment) -> None:
-    environment.grant("g", [READING])
-    assert environment.rbac.allows(JOE, call())
-    assert environment.rbac.allows(JOE, call(namespace="a"))
-
-
-def test_a_role_holds_in_its_namespace_alone(environment: Environment) -> None:
-    environment.grant("g", [READING], namespace="a")
-    assert environment.rbac.allows(JOE, call(namespace="a"))
-    assert not environment.rbac.allows(JOE, call(namespace="b"))
-    assert not environment.rbac.allows(JOE, call())
-
-
-def test_a_cluster_role_bound_in_a_namespace_holds_there_alone(environment: Environment) -> None:
-    environment.grant("g", [], namespace="a", role="view")
-    assert environment.rbac.allows(JOE, call(namespace="a"))
-    assert not environment.rbac.allows(JOE, call(namespace="b"))
-
-
-@pytest.mark.parametrize(
-    ("rule", "asked", "allowed"),
-    [
-        ({"verbs": ["*"]}, call("delete"), True),
-        ({"verbs": ["get"]}, call("list"), False),
-        ({"apiGroups": ["*"]}, call(group="batch"), True),
-        ({"apiGroups": ["apps"]}, call(group="batch"), False),
-        ({"resources": ["*"]}, call(resource="nodes"), True),
-        ({"resources": ["*"]}, call(subresource="status"), True),
-        ({"resources": ["pods"]}, call(subresource="status"), False),
-        ({"resources": ["pods/status"]}, call(subresource="status"), True),
-        ({"resources": ["pods/status"]}, call(), False),
-        ({"resources": ["*/status"]}, call(subresource="status"), True),
-        ({"resources": ["*/status"]}, call(subresource="log"), False),
-        ({"resources": ["pods/*"]}, call(subresource="status"), False),
-    ],
-)
-def test_a_rule_is_matched_by_verb_group_and_resource(
-    environment: Environment, rule: dict[str, Any], asked: Call, *, allowed: bool
-) -> None:
-    environment.grant("g", [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list"], **rule}])
-    assert environment.rbac.allows(JOE, asked) is allowed
-
-
 @pytest.mark.parametrize(
     ("subject", "user", "allowed"),
     [
@@ -122,52 +75,11 @@ def test_masters_may_do_all(environment: Environment) -> None:
 # ---- Names.
 
 
-def test_a_name_that_a_field_selector_requires_counts_as_the_name(environment: Environment) -> None:
-    environment.grant("g", [{**READING, "resourceNames": ["a"]}])
-    for text in (
-        "metadata.name=a",
-        "metadata.name==a",
-        "metadata.namespace=ns,metadata.name=a",
-        "metadata.name=a,metadata.name=b",
-    ):
-        for verb in ("list", "watch"):
-            assert environment.rbac.allows(JOE, call(verb, options={"fieldSelector": text})), text
-
-
-def test_a_field_selector_that_does_not_require_the_name_does_not(environment: Environment) -> None:
-    environment.grant("g", [{**READING, "resourceNames": ["a", "b/c", ".."]}])
-    for text in (
-        "metadata.name!=a",
-        "metadata.name=b",
-        "metadata.name=b/c",
-        "metadata.name=..",
-        "spec.nodeName=a",
-        "nonsense",
-        "=",
-    ):
-        assert not environment.rbac.allows(JOE, call(options={"fieldSelector": text})), text
-
-
 def test_a_field_selector_gives_no_right_to_delete_a_collection(environment: Environment) -> None:
     environment.grant("g", [{**READING, "verbs": ["deletecollection"], "resourceNames": ["a"]}])
     assert not environment.rbac.allows(
         JOE, call("deletecollection", options={"fieldSelector": "metadata.name=a"})
     )
-
-
-def test_rights_for_names_are_none_to_create(environment: Environment) -> None:
-    environment.grant("g", [{**READING, "verbs": ["create", "get"], "resourceNames": ["a"]}])
-    assert environment.rbac.allows(JOE, call("get", name="a"))
-    assert not environment.rbac.allows(JOE, call("get", name="b"))
-    assert not environment.rbac.allows(JOE, call("create"))
-
-
-def test_a_role_in_a_namespace_can_give_the_namespace_itself(environment: Environment) -> None:
-    environment.grant(
-        "g", [{"apiGroups": [""], "resources": ["namespaces"], "verbs": ["get"]}], namespace="a"
-    )
-    assert environment.rbac.allows(JOE, call("get", "namespaces", name="a"))
-    assert not environment.rbac.allows(JOE, call("get", "namespaces", name="b"))
 
 
 # ---- Paths.
@@ -192,18 +104,6 @@ def test_a_path_is_matched_as_it_stands_or_by_its_beginning(
 
 
 # ---- Changes.
-
-
-def test_rights_change_with_the_binding_and_the_role(environment: Environment) -> None:
-    assert not environment.rbac.allows(JOE, call())
-    environment.grant("g", [READING])
-    assert environment.rbac.allows(JOE, call())
-    environment.delete(GROUP, "clusterroles", "g")
-    assert not environment.rbac.allows(JOE, call())
-    environment.create(GROUP, "clusterroles", "g", rules=[READING])
-    assert environment.rbac.allows(JOE, call())
-    environment.delete(GROUP, "clusterrolebindings", "g")
-    assert not environment.rbac.allows(JOE, call())
 
 
 def test_rights_go_back_with_the_history(environment: Environment) -> None:
@@ -281,35 +181,6 @@ def test_roles_that_aggregate_each_other_end(environment: Environment) -> None:
 # ---- The roles that are there from the start.
 
 
-@pytest.mark.parametrize(
-    ("role", "asked", "allowed"),
-    [
-        ("view", call("list"), True),
-        ("view", call("list", "secrets"), False),
-        ("view", call("create"), False),
-        ("edit", call("create"), True),
-        ("edit", call("list", "secrets"), True),
-        ("edit", call("create", "rolebindings", GROUP), False),
-        ("admin", call("create", "rolebindings", GROUP), True),
-        ("admin", call("create", "namespaces"), False),
-        ("cluster-admin", call("create", "namespaces"), True),
-    ],
-)
-def test_the_standard_roles_grant_the_expected_rights(
-    environment: Environment, role: str, asked: Call, *, allowed: bool
-) -> None:
-    environment.grant("g", [], role=role)
-    assert environment.rbac.allows(JOE, asked) is allowed
-
-
-def test_whoever_is_authenticated_may_discover_and_ask_for_his_rights(environment: Environment) -> None:
-    assert environment.rbac.allows_url(JOE, "get", "/apis/apps/v1")
-    assert environment.rbac.allows_url(JOE, "get", "/openapi/v3")
-    assert environment.rbac.allows(JOE, call("create", "selfsubjectaccessreviews", "authorization.k8s.io"))
-    assert environment.rbac.allows(JOE, call("create", "selfsubjectreviews", "authentication.k8s.io"))
-    assert not environment.rbac.allows(JOE, call("create", "subjectaccessreviews", "authorization.k8s.io"))
-
-
 def test_the_anonymous_see_no_more_than_version_and_health(environment: Environment) -> None:
     nobody = User("system:anonymous", ("system:unauthenticated",))
     assert [
@@ -320,70 +191,6 @@ def test_the_anonymous_see_no_more_than_version_and_health(environment: Environm
 
 
 # ---- Refusals.
-
-
-@pytest.mark.parametrize(
-    ("asked", "message", "details"),
-    [
-        (
-            call(namespace="ns"),
-            'pods is forbidden: User "joe" cannot list resource "pods" in API group "" in the namespace "ns"',
-            {"kind": "pods"},
-        ),
-        (
-            call("get", namespace="ns", name="x"),
-            (
-                'pods "x" is forbidden: User "joe" cannot get resource "pods" in API group "" in the'
-                ' namespace "ns"'
-            ),
-            {"name": "x", "kind": "pods"},
-        ),
-        (
-            call("update", namespace="ns", name="x", subresource="status"),
-            (
-                'pods "x" is forbidden: User "joe" cannot update resource "pods/status" in API group "" in'
-                ' the namespace "ns"'
-            ),
-            {"name": "x", "kind": "pods"},
-        ),
-        (
-            call("list", "jobs", "batch"),
-            (
-                'jobs.batch is forbidden: User "joe" cannot list resource "jobs" in API group "batch" at the'
-                " cluster scope"
-            ),
-            {"group": "batch", "kind": "jobs"},
-        ),
-        (
-            call("get", "namespaces", name="ns"),
-            (
-                'namespaces "ns" is forbidden: User "joe" cannot get resource "namespaces" in API group "" in'
-                ' the namespace "ns"'
-            ),
-            {"name": "ns", "kind": "namespaces"},
-        ),
-        (
-            call("list", namespace="ns", options={"fieldSelector": "metadata.name=x"}),
-            (
-                'pods "x" is forbidden: User "joe" cannot list resource "pods" in API group "" in the'
-                ' namespace "ns"'
-            ),
-            {"name": "x", "kind": "pods"},
-        ),
-    ],
-)
-def test_a_refusal_names_the_user_the_action_and_the_place(
-    environment: Environment, asked: Call, message: str, details: dict[str, str]
-) -> None:
-    problem = refusal(environment, asked)
-    assert (problem.code, problem.reason, problem.message) == (403, "Forbidden", message)
-    assert problem.details == details
-
-
-def test_a_refused_path_is_named(environment: Environment) -> None:
-    with pytest.raises(Problem) as caught:
-        environment.rbac.require_url(JOE, "post", "/version")
-    assert (caught.value.code, caught.value.details) == (403, {})
 
 
 def test_a_refusal_holds_no_markup(environment: Environment) -> None:

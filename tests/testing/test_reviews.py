@@ -65,37 +65,6 @@ def token(environment: Environment, **spec: Any) -> dict[str, Any]:
 # ---- May I?
 
 
-def test_one_can_ask_for_ones_own_rights(environment: Environment) -> None:
-    environment.grant("g", [GETTING], namespace="ns")
-    told = ask(
-        environment,
-        AUTHORIZATION,
-        "selfsubjectaccessreviews",
-        {"spec": {"resourceAttributes": {"verb": "get", "resource": "pods", "namespace": "ns", "name": "a"}}},
-    )
-    assert told == {
-        "kind": "SelfSubjectAccessReview",
-        "apiVersion": "authorization.k8s.io/v1",
-        "metadata": {},
-        "spec": {"resourceAttributes": {"verb": "get", "resource": "pods", "namespace": "ns", "name": "a"}},
-        "status": {
-            "allowed": True,
-            "reason": 'RBAC: allowed by RoleBinding "g/ns" of Role "g" to User "joe"',
-        },
-    }
-
-
-def test_a_denial_has_no_reason(environment: Environment) -> None:
-    environment.grant("g", [GETTING], namespace="ns")
-    assert may_joe(
-        environment, resourceAttributes={"verb": "get", "resource": "pods", "namespace": "ns"}
-    ) == {"allowed": False}
-    assert may_joe(environment, resourceAttributes={"verb": "get", "resource": "pods", "name": "a"}) == {
-        "allowed": False
-    }
-    assert may_joe(environment, resourceAttributes={}) == {"allowed": False}
-
-
 def test_a_field_selector_in_the_question_is_no_name(environment: Environment) -> None:
     environment.grant("g", [{**GETTING, "verbs": ["list"]}], namespace="ns")
     listing = {"verb": "list", "resource": "pods", "namespace": "ns"}
@@ -116,13 +85,6 @@ def test_the_rights_to_a_namespace_are_asked_for_with_that_namespace(environment
         environment,
         resourceAttributes={"verb": "get", "resource": "namespaces", "namespace": "ns", "name": "ns"},
     )["allowed"]
-
-
-def test_one_can_ask_for_a_path(environment: Environment) -> None:
-    assert may_joe(environment, nonResourceAttributes={"verb": "get", "path": "/version"})["allowed"]
-    assert may_joe(environment, nonResourceAttributes={"verb": "get", "path": "/metrics"}) == {
-        "allowed": False
-    }
 
 
 def test_a_missing_role_is_reported(environment: Environment) -> None:
@@ -168,15 +130,6 @@ def test_the_question_is_about_a_resource_or_a_path(
     assert {key: value for key, value in problem.details.items() if key != "causes"} == {
         "group": "authorization.k8s.io"
     }
-
-
-def test_a_question_is_no_object(environment: Environment) -> None:
-    body = {"metadata": {"name": "x"}, "spec": {"resourceAttributes": {}}}
-    problem = refusal(environment, AUTHORIZATION, "selfsubjectaccessreviews", body)
-    assert facts_of(problem) == (422, "Invalid", ["metadata"])
-    assert refusal(
-        environment, AUTHORIZATION, "selfsubjectaccessreviews", {"kind": "Nix"}
-    ).message.startswith('Nix in version "v1" cannot be handled as a SelfSubjectAccessReview')
 
 
 @pytest.mark.parametrize(
@@ -247,61 +200,7 @@ def test_one_can_ask_inside_a_namespace(environment: Environment) -> None:
     assert facts_of(problem) == (400, "BadRequest", [])
 
 
-# ---- What may I?
-
-
-def test_all_rules_of_a_user_are_listed(environment: Environment) -> None:
-    environment.grant("g", [GETTING, {"nonResourceURLs": ["/metrics"], "verbs": ["get"]}])
-    environment.grant("lost", [], role="gone")
-    told = ask(environment, AUTHORIZATION, "selfsubjectrulesreviews", {"spec": {"namespace": "ns"}})
-    assert told["spec"] == {}
-    assert {"verbs": ["get"], "apiGroups": [""], "resources": ["pods"], "resourceNames": ["a"]} in told[
-        "status"
-    ]["resourceRules"]
-    assert {
-        "verbs": ["create"],
-        "apiGroups": ["authentication.k8s.io"],
-        "resources": ["selfsubjectreviews"],
-    } in told["status"]["resourceRules"]
-    assert {"verbs": ["get"], "nonResourceURLs": ["/metrics"]} in told["status"]["nonResourceRules"]
-    assert told["status"]["incomplete"] is False
-    assert told["status"]["evaluationError"] == 'clusterrole.rbac.authorization.k8s.io "gone" not found'
-    problem = refusal(environment, AUTHORIZATION, "selfsubjectrulesreviews", {"spec": {}})
-    assert facts_of(problem) == (400, "BadRequest", [])
-
-
 # ---- Who am I?
-
-
-def test_a_user_can_ask_for_its_identity(environment: Environment) -> None:
-    assert ask(environment, AUTHENTICATION, "selfsubjectreviews", {}) == {
-        "kind": "SelfSubjectReview",
-        "apiVersion": "authentication.k8s.io/v1",
-        "metadata": {"creationTimestamp": "2026-01-01T00:00:00Z"},
-        "status": {
-            "userInfo": {
-                "username": "joe",
-                "uid": "7",
-                "groups": ["team", "system:authenticated"],
-                "extra": {"scope": ["a"]},
-            }
-        },
-    }
-    assert ask(environment, AUTHENTICATION, "selfsubjectreviews", {}, user=User("x"))["status"] == {
-        "userInfo": {"username": "x"}
-    }
-
-
-def test_one_can_ask_whose_a_token_is(environment: Environment) -> None:
-    told = ask(environment, AUTHENTICATION, "tokenreviews", {"spec": {"token": "admin-token"}})
-    assert told["status"] == {
-        "authenticated": True,
-        "audiences": [ISSUER],
-        "user": {"username": "admin", "uid": "admin", "groups": ["system:masters", "system:authenticated"]},
-    }
-    told = ask(environment, AUTHENTICATION, "tokenreviews", {"spec": {"token": "nonsense"}})
-    assert told["status"] == {"user": {}, "error": "invalid bearer token"}
-    assert refusal(environment, AUTHENTICATION, "tokenreviews", {"spec": {}}).code == 400
 
 
 def test_a_token_is_for_those_whom_it_names(environment: Environment) -> None:

@@ -44,17 +44,6 @@ def test_a_sent_body_is_quoted_by_its_start(api: Asked) -> None:
     ("path", "body", "why"),
     [
         (PODS, {"spec": 1}, unmarshal("number", "Pod.spec", "v1.PodSpec")),
-        (PODS, {"spec": {}, "status": True}, unmarshal("bool", "Pod.status", "v1.PodStatus")),
-        (
-            "/api/v1/namespaces/default/replicationcontrollers",
-            {"spec": ["a"]},
-            unmarshal("array", "ReplicationController.spec", "v1.ReplicationControllerSpec"),
-        ),
-        (
-            PODS,
-            {"spec": {"containers": 5}},
-            unmarshal("number", "PodSpec.spec.containers", "[]v1.Container"),
-        ),
         (
             PODS,
             {"spec": {"initContainers": ["x"]}},
@@ -66,27 +55,16 @@ def test_a_sent_body_is_quoted_by_its_start(api: Asked) -> None:
             unmarshal("number", "Container.spec.containers.name", "string"),
         ),
         (
-            PODS,
-            {"spec": {"readinessGates": [{"conditionType": 5}]}},
-            unmarshal("number", "PodReadinessGate.spec.readinessGates.conditionType", "v1.PodConditionType"),
-        ),
-        (
             "/api/v1/namespaces/default/services",
             {"spec": {"externalIPs": [5]}},
             unmarshal("number", "ServiceSpec.spec.externalIPs", "string"),
         ),
-        (MAPS, {"data": []}, unmarshal("array", "ConfigMap.data", "map[string]string")),
         (MAPS, {"data": {"a": 1}}, unmarshal("number", "ConfigMap.data", "string")),
         (MAPS, {"immutable": "yes"}, unmarshal("string", "ConfigMap.immutable", "bool")),
         (
             "/api/v1/namespaces/default/secrets",
             {"data": {"a": 1}},
             unmarshal("number", "Secret.data", "[]uint8"),
-        ),
-        (
-            "/api/v1/namespaces",
-            {"spec": {"finalizers": {}}},
-            unmarshal("object", "NamespaceSpec.spec.finalizers", "[]v1.FinalizerName"),
         ),
         (
             "/apis/rbac.authorization.k8s.io/v1/clusterroles",
@@ -148,31 +126,9 @@ def changed(path: str, value: object) -> dict[str, Any]:
         ("spec", [], unmarshal("array", "CustomResourceDefinition.spec", "v1.CustomResourceDefinitionSpec")),
         ("spec.group", 5, unmarshal("number", "CustomResourceDefinitionSpec.spec.group", "string")),
         (
-            "spec.scope",
-            {},
-            unmarshal("object", "CustomResourceDefinitionSpec.spec.scope", "v1.ResourceScope"),
-        ),
-        (
-            "spec.names",
-            [],
-            unmarshal("array", "CustomResourceDefinitionSpec.spec.names", "v1.CustomResourceDefinitionNames"),
-        ),
-        (
-            "spec.names.shortNames",
-            5,
-            unmarshal("number", "CustomResourceDefinitionNames.spec.names.shortNames", "[]string"),
-        ),
-        (
             "spec.names.shortNames",
             [5],
             unmarshal("number", "CustomResourceDefinitionNames.spec.names.shortNames", "string"),
-        ),
-        (
-            "spec.versions",
-            1.5,
-            unmarshal(
-                "number", "CustomResourceDefinitionSpec.spec.versions", "[]v1.CustomResourceDefinitionVersion"
-            ),
         ),
         (
             "spec.versions",
@@ -185,20 +141,6 @@ def changed(path: str, value: object) -> dict[str, Any]:
             "spec.versions.0.served",
             "x",
             unmarshal("string", "CustomResourceDefinitionVersion.spec.versions.served", "bool"),
-        ),
-        (
-            "spec.versions.0.selectableFields",
-            [{"jsonPath": {}}],
-            unmarshal("object", "SelectableField.spec.versions.selectableFields.jsonPath", "string"),
-        ),
-        (
-            "spec.versions.0.schema.openAPIV3Schema.properties",
-            [1],
-            unmarshal(
-                "array",
-                "JSONSchemaProps.spec.versions.schema.openAPIV3Schema.properties",
-                "map[string]v1.JSONSchemaProps",
-            ),
         ),
         (
             "spec.versions.0.schema.openAPIV3Schema.properties",
@@ -263,11 +205,6 @@ def test_a_version_has_a_name(api: Asked, name: object) -> None:
             "error decoding patch: " + unmarshal("number", "jsonPatchOp.path", "string"),
         ),
         (
-            {"op": "move", "path": "/data/b", "from": 5},
-            400,
-            "error decoding patch: " + unmarshal("number", "jsonPatchOp.from", "string"),
-        ),
-        (
             {"op": {}, "path": "/data"},
             400,
             "error decoding patch: " + unmarshal("object", "jsonPatchOp.op", "string"),
@@ -279,11 +216,6 @@ def test_a_version_has_a_name(api: Asked, name: object) -> None:
         ),
         (
             {"op": "add", "path": None, "value": 1},
-            422,
-            "the server rejected our request due to an error in our request",
-        ),
-        (
-            {"op": "move", "path": "/data/b", "from": None},
             422,
             "the server rejected our request due to an error in our request",
         ),

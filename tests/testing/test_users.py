@@ -9,7 +9,7 @@ import pytest
 
 from kopf_selectcache.testing.api.request import User
 from kopf_selectcache.testing.api.status import Problem
-from kopf_selectcache.testing.api.users import ANONYMOUS, ISSUER, Bound, Issued
+from kopf_selectcache.testing.api.users import ISSUER, Bound, Issued
 
 from .environment import Environment
 
@@ -65,13 +65,6 @@ def is_refused(environment: Environment, token: str) -> bool:
 # ---- The header.
 
 
-def test_without_a_token_one_is_anonymous(environment: Environment) -> None:
-    assert environment.users.authenticate({}) == ANONYMOUS
-    for header in ("", "Bearer", "Bearer ", "Basic eDp5", "Token admin-token", "Bearer  admin-token"):
-        assert who(environment, header) == ANONYMOUS, header
-    assert (ANONYMOUS.name, ANONYMOUS.groups) == ("system:anonymous", ("system:unauthenticated",))
-
-
 @pytest.mark.parametrize(
     "header", ["Bearer admin-token", "bearer admin-token", "Bearer admin-token ", "Bearer admin-token x"]
 )
@@ -79,37 +72,7 @@ def test_the_token_is_the_word_after_bearer(environment: Environment, header: st
     assert who(environment, header).name == "admin"
 
 
-def test_an_unknown_token_is_refused(environment: Environment) -> None:
-    assert is_refused(environment, "nonsense")
-
-
-# ---- Tokens that were named.
-
-
-def test_the_admin_is_a_master(environment: Environment) -> None:
-    assert who(environment, "Bearer admin-token") == User(
-        "admin", ("system:masters", "system:authenticated"), "admin"
-    )
-
-
-def test_a_named_token_is_valid_until_it_is_revoked(environment: Environment) -> None:
-    environment.users.add("token", User("jane", ("team",)))
-    assert who(environment, "Bearer token") == User("jane", ("team", "system:authenticated"))
-    environment.users.revoke("token")
-    assert is_refused(environment, "token")
-
-
 # ---- Tokens of service accounts.
-
-
-def test_a_token_makes_its_bearer_the_account(environment: Environment) -> None:
-    user = who(environment, f"Bearer {issue(environment).token}")
-    account = environment.users.find("ServiceAccount", "ns", "sa")
-    assert account is not None
-    assert user.name == "system:serviceaccount:ns:sa"
-    assert user.groups == ("system:serviceaccounts", "system:serviceaccounts:ns", "system:authenticated")
-    assert user.uid == account.uid
-    assert list(user.extra) == ["authentication.kubernetes.io/credential-id"]
 
 
 def test_two_tokens_of_one_account_differ(environment: Environment) -> None:

@@ -1,5 +1,5 @@
-"""Bodies with one value of a wrong type, in requests and in the answers of webhooks: each request gets an
-answer.
+"""Bodies with one value of a wrong type, in requests and in the answers of webhooks, and odd queries and
+bodies: each request gets an answer.
 
 Each kind has a valid body with the fields that the embedded server reads. One value of it is replaced; where
 the server stores the result, further requests read and change it.
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import copy
+import itertools
 import json
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias
@@ -23,7 +24,6 @@ from kopf_selectcache.testing.api.watching import Watch
 from kopf_selectcache.testing.api.webhook_answers import WebhookAnswer
 
 from .asking import ADMIN, DEFINITIONS, TABLE, Asked
-from .test_fuzz import ODD, definition
 
 Obj: TypeAlias = dict[str, Any]
 Path: TypeAlias = tuple[str | int, ...]
@@ -34,6 +34,155 @@ APPLY = "application/apply-patch+yaml"
 JSON_PATCH = "application/json-patch+json"
 MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
+
+ODD: list[object] = [
+    None,
+    True,
+    False,
+    0,
+    1,
+    -1,
+    1.5,
+    1e300,
+    2**70,
+    "",
+    "a",
+    "x" * 300,
+    "\0",
+    "☃",
+    [],
+    {},
+    [1],
+    ["a"],
+    [None],
+    [{}],
+    {"a": 1},
+    {"a": {"b": []}},
+    {"a": None},
+    "2026-01-01T00:00:00Z",
+    "10",
+    "-",
+]
+WORDS: dict[str, list[str]] = {
+    "labelSelector": ["a=x", "a in (x,y)", "!a", "a>1", "a=", "=", "a in (", "\0", "a==x,,"],
+    "fieldSelector": [
+        "metadata.name=a",
+        "spec.nodeName=n",
+        "=",
+        "a",
+        "status.phase!=x",
+        "metadata.name=..",
+        "spec.color=\\",
+    ],
+    "limit": ["1", "2", "-1", "x", "9" * 20, "\uff11", "", " 1", "1_0"],
+    "continue": [
+        "x",
+        "",
+        "é",
+        *(
+            base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+            for text in (
+                "[1]",
+                '{"v":1}',
+                '{"v":"meta.k8s.io/v1","rv":1,"start":"a"}',
+                '{"v":"meta.k8s.io/v1","rv":Infinity,"start":"a"}',
+                '{"v":"meta.k8s.io/v1","rv":-5,"start":"\\u0000"}',
+            )
+        ),
+    ],
+    "resourceVersion": ["", "0", "1", "5", "99999", "x", "-1", "²", "1" * 5000, "01"],
+    "resourceVersionMatch": ["", "Exact", "NotOlderThan", "x"],
+    "watch": ["true", "1", "false", ""],
+    "timeoutSeconds": ["1", "x", "-1"],
+    "allowWatchBookmarks": ["true", "x"],
+    "sendInitialEvents": ["true", "false", "x"],
+    "dryRun": ["All", "x", ""],
+    "fieldValidation": ["Strict", "Warn", "x"],
+    "gracePeriodSeconds": ["0", "-1", "x", "\uff11"],
+    "propagationPolicy": ["Orphan", "x"],
+    "includeObject": ["None", "Object", "x"],
+    "orphanDependents": ["true"],
+}
+ACCEPTED = [
+    "",
+    "application/json",
+    "application/json;as=Table;v=v1;g=meta.k8s.io",
+    "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io",
+    "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io",
+    "text/html",
+    ";;;=,",
+    "application/json;q=nan,application/json;q=inf",
+]
+UNREADABLE = [
+    b"\xff",
+    b"{",
+    b"null",
+    b"[]",
+    b"1",
+    b"k8s\0\n\x04",
+    b'{"a":' * 3000,
+    b"[" * 20_000,
+    b'{"metadata":{"name":"\\ud800"}}',
+    b'{"metadata":{"name":"a"},"data":{"a":"\xff"}}',
+]
+PATHS = [
+    "/",
+    "",
+    "/api",
+    "/apis/",
+    "/apis/apps/v1",
+    "/apis/x/y",
+    "/version",
+    "/livez/ping",
+    "/openapi/v3/apis/apps/v1",
+    "//",
+    "/metrics",
+    "/api/v1/namespaces/default/serviceaccounts/a/token",
+    "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
+    "/apis/authorization.k8s.io/v1/subjectaccessreviews",
+    "/apis/authentication.k8s.io/v1/tokenreviews",
+]
+
+
+def definition(name: str) -> dict[str, Any]:
+    plural = name.partition(".")[0]
+    schema = {
+        "type": "object",
+        "properties": {
+            "spec": {
+                "type": "object",
+                "properties": {
+                    "color": {"type": "string", "default": "red", "pattern": "^[a-z]+$"},
+                    "replicas": {"type": "integer", "minimum": 0},
+                    "list": {"type": "array", "items": {"type": "string"}},
+                    "any": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
+                },
+            },
+            "status": {"type": "object", "additionalProperties": {"type": "string"}},
+        },
+    }
+    return {
+        "metadata": {"name": name},
+        "spec": {
+            "group": "example.com",
+            "scope": "Namespaced",
+            "names": {"kind": plural[:-1].title(), "plural": plural, "shortNames": [plural[0]]},
+            "versions": [
+                {
+                    "name": "v1",
+                    "served": True,
+                    "storage": True,
+                    "schema": {"openAPIV3Schema": schema},
+                    "subresources": {"status": {}},
+                    "selectableFields": [{"jsonPath": ".spec.color"}],
+                    "additionalPrinterColumns": [
+                        {"name": "Color", "type": "string", "jsonPath": ".spec.color"}
+                    ],
+                }
+            ],
+        },
+    }
+
 
 METADATA: Obj = {
     "name": "a",
@@ -553,3 +702,27 @@ def test_a_value_of_a_wrong_type_in_the_answer_of_a_webhook(planted: Garden, val
             finally:
                 planted.review = usual
                 planted.restore()
+
+
+@pytest.mark.parametrize("word", WORDS)
+def test_an_odd_query(planted: Garden, word: str) -> None:
+    maps = "/api/v1/namespaces/default/configmaps"
+    read = ("/api/v1/pods", f"{maps}/a", "/apis/example.com/v1/foos", *PATHS)
+    for text in WORDS[word]:
+        for path in read:
+            for other in ({}, {"watch": "true", "resourceVersion": "1"}, {"limit": "1"}):
+                planted.send("GET", path, **{**other, word: text})
+        planted.send("POST", maps, {"metadata": {"name": "other"}}, **{word: text})
+        planted.send("DELETE", maps, **{word: text})
+        planted.restore()
+
+
+@pytest.mark.parametrize("body", UNREADABLE, ids=lambda body: repr(body[:20]))
+def test_an_unreadable_body_and_an_odd_form(planted: Garden, body: bytes) -> None:
+    pod = Plot(planted, "v1/pods")
+    places = (("POST", pod.collection), *((method, pod.path) for method in ("PUT", "PATCH", "DELETE")))
+    for form, accept in itertools.product((MERGE, STRATEGIC, JSON_PATCH, APPLY, "x"), ACCEPTED):
+        headers = {"authorization": f"Bearer {ADMIN}", "content-type": form, "accept": accept}
+        for method, path in (*places, *(("POST", path) for path in PATHS)):
+            planted.asked.api.answer(Request(method, path, {}, headers, body))
+        planted.restore()
