@@ -5,12 +5,13 @@ hurries.
 from __future__ import annotations
 
 import asyncio
+import atexit
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Any, cast
-from weakref import WeakSet, finalize
+from weakref import WeakSet, ref
 
 from kopf_selectcache import Cached, SelectCacheSettings
 from kopf_selectcache.client.reading import Refused
@@ -77,12 +78,13 @@ class FakeRuntime(Runtime):
     def loop(self, _: asyncio.AbstractEventLoop) -> None:
         """Ignore the one that it was made on."""
 
-    @property
-    def is_at_rest(self) -> bool:
-        """True if all caches follow the cluster."""
-        return all(
-            each.is_current and each.filter_change.is_idle and not each.chosen.is_outdated
-            for each in self.all_informers
+    def settle(self) -> None:
+        """Return once all caches follow the cluster."""
+        self._own.settle(
+            lambda: all(
+                each.is_current and each.filter_change.is_idle and not each.chosen.is_outdated
+                for each in self.all_informers
+            )
         )
 
     def check(self) -> None:
@@ -95,7 +97,7 @@ class FakeRuntime(Runtime):
                     remedy="Add its CustomResourceDefinition to the objects of the fake cache",
                 )
             if error is not None:
-                self._own.run(informer.resolve)  # It raises what is wrong with the declaration.
+                self._own.run(informer.resolve())  # It raises what is wrong with the declaration.
                 raise error
 
     def follow_changes(self) -> None:
@@ -103,10 +105,14 @@ class FakeRuntime(Runtime):
         self._running.bookmark()
         for informer in self.informers.values():
             informer.look_again()
-        self._own.settle()
+        self.settle()
 
     def declare(self, key: KindKey, cached: Cached) -> Informer:
-        informer = self._own.call(lambda: super(FakeRuntime, self).declare(key, cached))
+        async def declare() -> Informer:
+            return super(FakeRuntime, self).declare(key, cached)
+
+        informer = self._own.run(declare())
+        self.settle()
         self._tell_outside(informer)
         return informer
 
@@ -114,25 +120,54 @@ class FakeRuntime(Runtime):
         task = self._own.start(super().change(key, informer, cached, timeout=timeout))
         await asyncio.sleep(0)  # Another call may overtake it.
         self._own.finish(task)
-        self._own.settle()
+        self.settle()
 
     async def remove(self, informer: Informer, place: str) -> None:
-        self._own.run(lambda: super(FakeRuntime, self).remove(informer, place))
+        self._own.run(super().remove(informer, place))
 
     async def withdraw(self, informer: Informer) -> None:
-        self._own.run(lambda: super(FakeRuntime, self).withdraw(informer))
+        self._own.run(super().withdraw(informer))
 
 
 class Held:
-    """A runtime that ends when no read can come any more: its own tasks hold the runtime, and not this."""
+    """A runtime as reads hold it. Its own tasks hold the runtime, and not this; so they end once nobody can
+    read any more.
+    """
 
-    def __init__(self, runtime: FakeRuntime, loop: OwnLoop) -> None:
-        self._runtime = runtime
-        self.names = runtime.names  # Each read takes it.
-        finalize(self, loop.end, loop.call(lambda: loop.create_task(runtime.run())))
+    def __init__(
+        self, settings: SelectCacheSettings, cluster: OfflineCluster, namespaces: tuple[str, ...] | None
+    ) -> None:
+        loop = OwnLoop()
+
+        async def start() -> tuple[FakeRuntime, asyncio.Task[None]]:
+            runtime = FakeRuntime(settings, cluster, namespaces, loop)
+            return runtime, loop.create_task(runtime.run())
+
+        self._runtime, running = loop.run(start())
+        end_unused()
+        _RUNNING[ref(self)] = loop, running
+        self.names = self._runtime.names  # Each read takes it.
+        self._runtime.settle()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._runtime, name)
+
+
+_RUNNING: dict[ref[Held], tuple[OwnLoop, asyncio.Task[None]]] = {}
+
+
+def end_unused(*, also_used: bool = False) -> None:
+    """End the runtimes that nobody holds. Call it where another one begins. The garbage collector must not
+    call it: that runs in any thread, even within a step of another loop.
+    """
+    for held, (loop, running) in tuple(_RUNNING.items()):
+        if (also_used or held() is None) and _RUNNING.pop(held, None) is not None:
+            running.cancel()
+            with suppress(asyncio.CancelledError):
+                loop.finish(running)
+
+
+atexit.register(end_unused, also_used=True)
 
 
 class _NoLoop:

@@ -1,22 +1,18 @@
-"""The event loop of a fake cache's operator. It runs only inside of `settle`, in the thread that calls it,
-until nothing is left to do. Its timers never ring, and a `sleep` ends once all else is done.
+"""The event loop of a fake cache's operator. It runs only inside calls, in the thread that makes them, until
+nothing is left to do. A `sleep` ends once all else is done.
 """
 
 from __future__ import annotations
 
 import asyncio
-import sys
 import threading
-from collections import deque
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager, suppress
-from contextvars import Context, copy_context
+from contextlib import suppress
 from heapq import heappop, heappush
 from itertools import count
-from math import inf
 from time import monotonic
-from typing import Any, TypeAlias, TypeVar, cast
+from typing import Any, TypeAlias, TypeVar
 
 _A = TypeVar("_A")
 _T = TypeVar("_T")
@@ -58,35 +54,35 @@ def _swap(loop: asyncio.AbstractEventLoop | None, task: asyncio.Task[Any] | None
     return former, current
 
 
-class OwnLoop:
-    """An event loop inside of the test's own, or without any other. It has what asyncio's tasks and waits
-    need, which is far from all of `asyncio.AbstractEventLoop`.
+class OwnLoop(asyncio.BaseEventLoop):
+    """An event loop inside of the test's own, or without any other. It has no files to wait for, so it is its
+    own selector.
     """
 
     def __init__(self) -> None:
-        self._ready = deque[tuple[asyncio.Handle, Context, Callable[..., object], tuple[Any, ...]]]()
+        super().__init__()
+        self.set_debug(False)  # The steps that it would report as slow are not the test's.
+        self._selector = self
         self._sleeping: list[tuple[float, int, asyncio.Future[None]]] = []
         self._numbers = count()
         self._slept = 0.0
         self._turn = threading.RLock()
-        self._is_settling = False
         self._outer: _Place = (None, None)
         self._called = threading.Event()
-        self.is_at_rest: Callable[[], bool] = lambda: True
-        """Returns True if nothing is expected that only a sleep or a thread can bring."""
+        self._is_done: Callable[[], bool] = lambda: True
+        self._sleeps_left = 0
         self.home: asyncio.AbstractEventLoop | None = None
         """The loop of the test, on which reads may wait."""
 
-    @property
-    def _loop(self) -> asyncio.AbstractEventLoop:
-        return cast("asyncio.AbstractEventLoop", self)
+    def __del__(self) -> None:
+        """Close nothing: there are no files."""
 
     # ---- Methods for the test kit.
 
     @property
     def is_current(self) -> bool:
         """True if the code runs on this loop."""
-        return running_loop() is self._loop
+        return running_loop() is self
 
     def clock(self) -> float:
         """Return the seconds of a clock that each sleep moves forward."""
@@ -102,115 +98,41 @@ class OwnLoop:
         heappush(self._sleeping, (self.clock() + seconds, next(self._numbers), end))
         await end
 
-    def run(self, work: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
-        """Run a coroutine to its end, which must need nobody else."""
-
-        async def run() -> _T:
-            return await work()
-
-        task: asyncio.Task[_T] = self.create_task(run())
-        return self.finish(task)
+    def run(self, work: Coroutine[Any, Any, _T]) -> _T:
+        """Run a coroutine to its end, which must need nobody else; return its result, or raise its error."""
+        with self._turn:
+            return self.finish(self.create_task(work))
 
     def start(self, work: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]:
         """Run a coroutine up to its first wait."""
-        task: asyncio.Task[_T] = self.create_task(work)
-        with self._turn, self._as_running():
-            self._run_ready(len(self._ready))
+        with self._turn:
+            task = self.create_task(work)
+            self.call_soon(self.stop)
+            self._run(task.done)
         return task
 
     def finish(self, task: asyncio.Task[_T]) -> _T:
-        """Run until a task has ended, which must need nobody else; return its result, or raise its error."""
-        self._settle(task.done)
+        """Run until a task has ended, as `run` does."""
+        self._run(task.done)
         assert task.done(), f"{task} waits for something that never comes"
         return task.result()
 
-    def call(self, function: Callable[[], _T]) -> _T:
-        """Call a function on this loop, and settle it."""
-
-        async def call() -> _T:
-            return function()
-
-        made = self.run(call)
-        self.settle()
-        return made
-
-    def settle(self) -> None:
-        """Run until nothing is left to do. Who waits in a running loop of the test is woken in its thread."""
+    def settle(self, is_at_rest: Callable[[], bool]) -> None:
+        """Run until nothing is left to do, and nothing is expected that only a sleep or a thread can bring.
+        Who waits in a running loop of the test is woken in its thread.
+        """
         home = self.home
-        if home is None or home is running_loop() or not home.is_running():
-            self._settle(self.is_at_rest)
-            return
-        done: Future[None] = Future()
+        if home is not None and home is not running_loop() and home.is_running():
+            done: Future[None] = Future()
 
-        def settle() -> None:
-            self._settle(self.is_at_rest)
-            done.set_result(None)
+            def settle() -> None:
+                self._run(is_at_rest)
+                done.set_result(None)
 
-        with suppress(RuntimeError):  # It has just been closed.
-            home.call_soon_threadsafe(settle)
-        with suppress(TimeoutError):
-            done.result(HOME_SECONDS)
-        self._settle(self.is_at_rest)
-
-    def end(self, task: asyncio.Task[None]) -> None:
-        """Cancel a task, and all that it has begun. The garbage collector may call it, in any thread."""
-        task.cancel()
-        with self._turn, self._as_running():
-            self._run_ready()
-
-    def _settle(self, is_done: Callable[[], bool]) -> None:
-        with self._turn:
-            if self._is_settling:
-                return  # It is called from what it runs.
-            self._is_settling = True
-            try:
-                with self._as_running():
-                    self._run_until(is_done)
-            finally:
-                self._is_settling = False
-
-    def _run_until(self, is_done: Callable[[], bool]) -> None:
-        for _ in range(SLEEPS):
-            self._run_ready()
-            while self._is_called():
-                self._run_ready()
-            if is_done():
-                return
-            # Nothing comes by itself.
-            while self._sleeping and self._sleeping[0][2].done():
-                heappop(self._sleeping)
-            if self._sleeping:
-                end, _, sleep = heappop(self._sleeping)
-                self._slept += max(0.0, end - self.clock())
-                sleep.set_result(None)
-
-    def _run_ready(self, most: float = inf) -> None:
-        done = 0
-        while self._ready and done < most:
-            done += 1
-            handle, context, callback, arguments = self._ready.popleft()
-            if not handle.cancelled():
-                context.run(callback, *arguments)
-
-    def _is_called(self) -> bool:
-        """Return True once a thread has brought its result; False if none is at work."""
-        others = {each for each in threading.enumerate() if each is not threading.current_thread()}
-        while any(each.name == WORKER and each.is_alive() for each in others):
-            if self._called.wait(THREAD_SECONDS):
-                break
-        self._called.clear()
-        return bool(self._ready)
-
-    @contextmanager
-    def _as_running(self) -> Iterator[None]:
-        self._outer, hooks = _swap(self._loop, None), sys.get_asyncgen_hooks()
-        sys.set_asyncgen_hooks(firstiter=lambda _: None, finalizer=self._finalize)
-        try:
-            yield
-        finally:
-            sys.set_asyncgen_hooks(*hooks)
-            _swap(*self._outer)
-            self._outer = None, None
+            with suppress(RuntimeError, TimeoutError):  # It has just been closed, or it is busy.
+                home.call_soon_threadsafe(settle)
+                done.result(HOME_SECONDS)
+        self._run(is_at_rest)
 
     def outside(self, function: Callable[[_A], object]) -> Callable[[_A], object]:
         """Return a function of the test, which sees the loop of the test whoever calls it."""
@@ -226,63 +148,51 @@ class OwnLoop:
 
         return call
 
-    def _finalize(self, generator: AsyncGenerator[Any, Any]) -> None:
-        self.create_task(generator.aclose())
+    def _run(self, is_done: Callable[[], bool]) -> None:
+        with self._turn:
+            if self.is_running():
+                return  # It is called from what it runs.
+            self._is_done, self._sleeps_left = is_done, SLEEPS
+            self._outer = _swap(None, None)
+            try:
+                self.run_forever()
+            finally:
+                _swap(*self._outer)
+                self._outer = None, None
 
-    # ---- Methods of a loop, for asyncio.
+    def _wait_for_threads(self) -> bool:
+        """Return True once a thread has brought its result; False if none is at work."""
+        others = {each for each in threading.enumerate() if each is not threading.current_thread()}
+        while any(each.name == WORKER and each.is_alive() for each in others):
+            if self._called.wait(THREAD_SECONDS):
+                break
+        self._called.clear()
+        return bool(self._ready)  # type: ignore[attr-defined]  # All event loops of asyncio have it.
 
-    def call_soon(
-        self, callback: Callable[..., object], *args: Any, context: Context | None = None
-    ) -> asyncio.Handle:
-        handle = asyncio.Handle(callback, args, self._loop, context)
-        self._ready.append((handle, copy_context() if context is None else context, callback, args))
-        return handle
+    # ---- Methods that asyncio calls.
 
-    def call_soon_threadsafe(
-        self, callback: Callable[..., object], *args: Any, context: Context | None = None
-    ) -> asyncio.Handle:
-        handle = self.call_soon(callback, *args, context=context)
+    def select(self, timeout: float | None) -> Sequence[Any]:
+        """End a sleep if nothing is ready, or stop. No timer needs to be waited for."""
+        if timeout != 0 and not self._wait_for_threads():
+            while self._sleeping and self._sleeping[0][2].done():
+                heappop(self._sleeping)
+            if self._sleeping and self._sleeps_left and not self._is_done():
+                self._sleeps_left -= 1
+                end, _, sleep = heappop(self._sleeping)
+                self._slept += max(0.0, end - self.clock())
+                sleep.set_result(None)
+            else:
+                self.stop()
+        return ()
+
+    def _process_events(self, _: Sequence[Any]) -> None:
+        """Do nothing: there are none."""
+
+    def _write_to_self(self) -> None:
+        """Wake it: a thread has called."""
         self._called.set()
-        if threading.current_thread().name != WORKER and not self._is_settling:
-            self.settle()
-        return handle
-
-    def call_at(
-        self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
-    ) -> asyncio.TimerHandle:
-        """Ring now if the time has passed, and otherwise never."""
-        timer = asyncio.TimerHandle(when, callback, args, self._loop, context)
-        if when <= self.time():
-            self._ready.append((timer, copy_context() if context is None else context, callback, args))
-        return timer
-
-    def call_later(
-        self, delay: float, callback: Callable[..., object], *args: Any, context: Context | None = None
-    ) -> asyncio.TimerHandle:
-        return self.call_at(self.time() + delay, callback, *args, context=context)
-
-    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        """Forget nothing: it is in no list."""
-
-    def time(self) -> float:
-        return monotonic()
-
-    def create_future(self) -> asyncio.Future[Any]:
-        return asyncio.Future(loop=self._loop)
-
-    def create_task(self, coro: Any, **options: Any) -> asyncio.Task[Any]:
-        return asyncio.Task(coro, loop=self._loop, **options)
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         """Raise the error where the loop is settled."""
         if (error := context.get("exception")) is not None:
             raise error
-
-    def get_debug(self) -> bool:
-        return False
-
-    def is_running(self) -> bool:
-        return self._is_settling
-
-    def is_closed(self) -> bool:
-        return False

@@ -21,8 +21,8 @@ from kopf_selectcache.selectors.signatures import check_call, miscalled
 
 from ._fake_cluster import OfflineCluster
 from ._fake_objects import with_own
-from ._fake_runtime import FakeRuntime, Held
-from ._own_loop import OwnLoop, running_loop
+from ._fake_runtime import Held
+from ._own_loop import running_loop
 
 if TYPE_CHECKING:
     from kopf_selectcache.informer.informers import Runtime
@@ -64,12 +64,9 @@ class FakeCache(Cache):
         given, gone = with_own(objects, own, deleted=deleted)
         self.cluster = OfflineCluster()
         self.cluster.fill(given, settings.selectors, gone=gone)
-        loop = OwnLoop()
-        runtime = loop.call(lambda: FakeRuntime(settings, self.cluster, within, loop))
-        loop.is_at_rest = lambda: runtime.is_at_rest
-        held = Held(runtime, loop)
-        runtime.check()
-        self.cluster.follow = runtime.follow_changes
+        held = Held(settings, self.cluster, within)
+        held.check()
+        self.cluster.follow = held.follow_changes
         super().__init__(cast("Runtime", held))
 
     @property

@@ -5,7 +5,6 @@ The declaration changes at each line of a reader; and a reader is let in at each
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -120,12 +119,8 @@ def answers(change: Change, read: str) -> tuple[Any, Any]:
 def interrupted(change: Change, read: str, *, stride: int) -> None:
     """Change the declaration at each line of a reader, or at every few."""
     allowed, at, lines = answers(change, read), 0, 1
-    gc.collect()
-    scenes = list[Scene]()
     while at < lines:
         scene = Scene(change)
-        # The garbage collector ends a fake cache in the thread that it runs in: those lines are no reader's.
-        scenes.append(scene)
         is_due = True
 
         def interrupt(line: int, scene: Scene = scene, at: int = at) -> None:

@@ -1,6 +1,8 @@
 """FakeCache: what a handler could not see in a cluster, it cannot see in its test."""
 
 import asyncio
+import gc
+import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, cast
@@ -481,6 +483,17 @@ def test_two_fake_caches_know_nothing_of_each_other() -> None:
     one.cluster.delete(pod("web-1"))
     assert names(one.list_cached("pods")) == []
     assert names(two.list_cached("pods")) == ["web-1"]
+
+
+def test_a_fake_cache_ends_where_the_next_one_begins_and_not_in_the_garbage_collector() -> None:
+    cache = web_and_db()
+    ended = weakref.ref(cache.cluster)
+    del cache
+    gc.collect()
+    assert ended() is not None  # Its loop would run at any line of any thread.
+    FakeCache()
+    gc.collect()
+    assert ended() is None
 
 
 def test_it_takes_more_objects_than_a_page_is_read_in_at_once() -> None:
