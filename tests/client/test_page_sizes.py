@@ -30,10 +30,19 @@ from tests.secrets import Environment, caching, secret
 LARGE = 880_000
 
 
-def large(number: int, **labels: str) -> dict[str, Any]:
-    return secret(f"s-{number:03}", app="web", **labels) | {
-        "stringData": {"value": "x" * (LARGE * 3 // 4)}
-    }  # As base64, a third more.
+SCALE = 40
+"""A byte stands for so many where only the sizes of pages matter."""
+
+
+@pytest.fixture
+def scaled(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("PAGE_BYTES", "BYTES_PER_PAGE", "MOST_PAGE_BYTES"):
+        monkeypatch.setattr(pager, name, getattr(pager, name) // SCALE)
+
+
+def large(number: int) -> dict[str, Any]:
+    text = "x" * (LARGE // SCALE * 3 // 4)  # As base64, a third more.
+    return secret(f"s-{number:03}", app="web") | {"stringData": {"value": text}}
 
 
 def lists(environment: Environment) -> list[Asked]:
@@ -51,6 +60,7 @@ def limits(asked: list[Asked]) -> list[str | None]:
 # ---- Which pages are asked for.
 
 
+@pytest.mark.usefixtures("scaled")
 # The name is a sentence.
 async def test_35_the_limit_of_a_list_follows_the_size_of_its_objects_also_between_its_pages_and_in_the_next_list() -> (  # noqa: E501
     None
@@ -73,6 +83,7 @@ async def test_35_the_limit_of_a_list_follows_the_size_of_its_objects_also_betwe
         assert not environment.informer.state.message
 
 
+@pytest.mark.usefixtures("scaled")
 async def test_35_the_lists_of_fetches_follow_it_as_well() -> None:
     async with caching("app=web", *(large(number) for number in range(40))) as environment:
         await environment.cache.wait_synced()
@@ -81,10 +92,11 @@ async def test_35_the_lists_of_fetches_follow_it_as_well() -> None:
         assert limits(lists(environment)[before:]) == ["500", "31", "1", "2", *["4"] * 10]
 
 
+@pytest.mark.usefixtures("scaled")
 async def test_35_so_do_lists_of_metadata() -> None:
     noted = [secret(f"s-{number:03}", app="web") for number in range(100)]
     for each in noted:
-        each["metadata"]["annotations"] = {"note": "x" * 250_000}
+        each["metadata"]["annotations"] = {"note": "x" * (250_000 // SCALE)}
     async with caching(Cached("app=web", drop=["metadata.annotations"]), *noted) as environment:
         await environment.cache.wait_synced()
         before = len(lists(environment))
@@ -100,13 +112,9 @@ async def test_small_objects_are_asked_for_by_the_configured_limit_alone() -> No
         assert limits(lists(environment)) == ["30", "30", "30"]
 
 
-async def test_35_pages_with_few_objects_since_they_are_large_are_not_paced(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """1,000 objects of 880 KB, where a byte stands for forty."""
-    for name in ("PAGE_BYTES", "BYTES_PER_PAGE", "MOST_PAGE_BYTES"):
-        monkeypatch.setattr(pager, name, getattr(pager, name) // 40)
-    server = LargeObjects(1000, LARGE // 40)
+@pytest.mark.usefixtures("scaled")
+async def test_35_pages_with_few_objects_since_they_are_large_are_not_paced() -> None:
+    server = LargeObjects(1000, LARGE // SCALE)
     async with keeping(server, drop=["spec"]) as runtime:
         informer, messages = runtime.informer("v1/pods"), set[str]()
         while not informer.state.is_synced:
