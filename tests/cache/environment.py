@@ -4,11 +4,12 @@ answers as told."""
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
-from functools import cached_property
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import cached_property, wraps
 from types import SimpleNamespace
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 import msgspec
 
@@ -34,7 +35,7 @@ from kopf_selectcache.selectors.kind_keys import not_declared
 from kopf_selectcache.selectors.selector import Branches, Selector
 from kopf_selectcache.settings.options import SelectCacheSettings
 
-T = TypeVar("T")
+Test = Callable[..., Coroutine[Any, Any, None]]
 Obj = dict[str, Any]
 
 
@@ -332,13 +333,34 @@ def reading(
     return environment.cache()
 
 
-def run(main: Callable[[Environment], Coroutine[Any, Any, T]]) -> T:
-    """Run a test on an event loop that is the operator's."""
+def begin_with(
+    *names: str, make: Callable[[], AbstractAsyncContextManager[Sequence[Any]]]
+) -> Callable[[Test], Test]:
+    """Return a decorator that gives a test the arguments of these names, new ones for each row of a table."""
 
-    async def run() -> T:
-        return await main(Environment(asyncio.get_running_loop()))
+    def decorate(test: Test) -> Test:
+        signature = inspect.signature(test)
 
-    return asyncio.run(run())
+        @wraps(test)
+        async def begun(**others: Any) -> None:
+            async with make() as values:
+                given = dict(zip(names, values, strict=True))
+                await test(**{name: given[name] for name in names if name in signature.parameters}, **others)
+
+        left = [each for each in signature.parameters.values() if each.name not in names]
+        begun.__signature__ = signature.replace(parameters=left)  # type: ignore[attr-defined]
+        return begun
+
+    return decorate
+
+
+@asynccontextmanager
+async def _operator() -> AsyncIterator[tuple[Environment]]:
+    yield (Environment(asyncio.get_running_loop()),)
+
+
+with_environment = begin_with("environment", make=_operator)
+"""Gives a test an operator whose event loop is that of the test."""
 
 
 def names(objects: Sequence[Obj]) -> list[str]:

@@ -10,8 +10,6 @@ import io
 import logging
 import pickle
 import pydoc
-import subprocess
-import sys
 import traceback
 from typing import Any
 
@@ -76,19 +74,6 @@ def test_20_neither_the_witness_nor_the_narrower_request_is_made_for_the_sentenc
     assert made == ["narrowed"]
     assert error.witness is not None
     assert error.witness.labels == {}
-
-
-def test_an_error_is_pickled_where_python_leaves_out_assertions() -> None:
-    code = (
-        "import pickle\n"
-        "from kopf_selectcache.testing import FakeCache\n"
-        "try:\n"
-        "    FakeCache([], {'v1/pods': 'app=web'}).list('pods')\n"
-        "except Exception as error:\n"
-        "    print(pickle.loads(pickle.dumps(error)).line)\n"
-    )
-    ran = subprocess.run([sys.executable, "-O", "-c", code], check=True, capture_output=True, text=True)
-    assert "app=web, so this list may be incomplete." in ran.stdout
 
 
 def test_help_shows_each_option_and_an_example() -> None:

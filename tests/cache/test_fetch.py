@@ -18,7 +18,7 @@ from kopf_selectcache.core.selection.kinds import Kind, Resource
 from kopf_selectcache.errors import Missing, NotKept, Rejected, Stalled
 from tests.rows import each_row
 
-from .environment import NODES, PODS, Environment, Obj, names, node, pod, run
+from .environment import NODES, PODS, Environment, Obj, names, node, pod, with_environment
 
 WEB, DB = pod("web-1", app="web"), pod("db-1", app="db")
 DB_PATH = "/api/v1/namespaces/ns/pods/db-1"
@@ -37,27 +37,23 @@ def page(*items: Obj, more: str = "") -> Obj:
 # ---- One object.
 
 
-def test_an_object_proved_absent_is_not_asked_for() -> None:
-    async def main(environment: Environment) -> None:
-        environment.declare(Selector(namespaces=["ns"])).hold()
-        with pytest.raises(NotFound) as caught:
-            await environment.cache().fetch("pods", "nope", namespace="ns")
-        assert caught.value.version == "10"
-        assert await environment.cache().fetch("pods", "nope", namespace="ns", default=None) is None
-        assert environment.server.asked == []
-
-    run(main)
+@with_environment
+async def test_an_object_proved_absent_is_not_asked_for(environment: Environment) -> None:
+    environment.declare(Selector(namespaces=["ns"])).hold()
+    with pytest.raises(NotFound) as caught:
+        await environment.cache().fetch("pods", "nope", namespace="ns")
+    assert caught.value.version == "10"
+    assert await environment.cache().fetch("pods", "nope", namespace="ns", default=None) is None
+    assert environment.server.asked == []
 
 
-def test_an_object_that_the_server_does_not_have_is_not_found() -> None:
-    async def main(environment: Environment) -> None:
-        environment.declare("app=web").hold(WEB)
-        with pytest.raises(NotFound) as info:
-            await environment.cache().fetch("pods", "nope", namespace="ns")
-        assert info.value.version == ""
-        assert await environment.cache().fetch("pods", "nope", namespace="ns", default=7) == 7
-
-    run(main)
+@with_environment
+async def test_an_object_that_the_server_does_not_have_is_not_found(environment: Environment) -> None:
+    environment.declare("app=web").hold(WEB)
+    with pytest.raises(NotFound) as info:
+        await environment.cache().fetch("pods", "nope", namespace="ns")
+    assert info.value.version == ""
+    assert await environment.cache().fetch("pods", "nope", namespace="ns", default=7) == 7
 
 
 OTHERS = {
@@ -70,26 +66,24 @@ OTHERS = {
 
 
 @each_row("other", OTHERS)
-def test_contract_8_an_object_that_was_not_asked_for_is_no_answer(other: str) -> None:
-    async def main(environment: Environment) -> None:
-        environment.declare("app=web").hold(WEB)
-        environment.server.answer(DB_PATH, OTHERS[other])
-        with pytest.raises(Stalled):
-            await environment.cache().fetch("pods", "db-1", namespace="ns")
+@with_environment
+async def test_contract_8_an_object_that_was_not_asked_for_is_no_answer(
+    environment: Environment, other: str
+) -> None:
+    environment.declare("app=web").hold(WEB)
+    environment.server.answer(DB_PATH, OTHERS[other])
+    with pytest.raises(Stalled):
+        await environment.cache().fetch("pods", "db-1", namespace="ns")
 
-    run(main)
 
-
-def test_contract_8_a_namespace_where_there_is_none_is_no_answer() -> None:
-    async def main(environment: Environment) -> None:
-        environment.resources["nodes"] = NODES
-        environment.server.answer(
-            "/api/v1/nodes/n", {**node("n"), "metadata": {**node("n")["metadata"], "namespace": "ns"}}
-        )
-        with pytest.raises(Stalled):
-            await environment.cache().fetch("nodes", "n")
-
-    run(main)
+@with_environment
+async def test_contract_8_a_namespace_where_there_is_none_is_no_answer(environment: Environment) -> None:
+    environment.resources["nodes"] = NODES
+    environment.server.answer(
+        "/api/v1/nodes/n", {**node("n"), "metadata": {**node("n")["metadata"], "namespace": "ns"}}
+    )
+    with pytest.raises(Stalled):
+        await environment.cache().fetch("nodes", "n")
 
 
 @each_row(
@@ -105,14 +99,14 @@ def test_contract_8_a_namespace_where_there_is_none_is_no_answer() -> None:
         ({"kind": "Table"}, Stalled),
     ],
 )
-def test_an_answer_that_is_no_object_raises(answer: Any, error: type[Exception]) -> None:
-    async def main(environment: Environment) -> None:
-        environment.declare("app=web").hold()
-        environment.server.answer(DB_PATH, answer)
-        with pytest.raises(error):
-            await environment.cache().fetch("pods", "db-1", namespace="ns", default=None)
-
-    run(main)
+@with_environment
+async def test_an_answer_that_is_no_object_raises(
+    environment: Environment, answer: Any, error: type[Exception]
+) -> None:
+    environment.declare("app=web").hold()
+    environment.server.answer(DB_PATH, answer)
+    with pytest.raises(error):
+        await environment.cache().fetch("pods", "db-1", namespace="ns", default=None)
 
 
 @each_row(
@@ -124,123 +118,113 @@ def test_an_answer_that_is_no_object_raises(answer: Any, error: type[Exception])
         (Garbled("what?"), Stalled),
     ],
 )
-def test_a_kind_that_cannot_be_looked_up(found: Exception, error: type[Exception]) -> None:
-    async def main(environment: Environment) -> None:
-        environment.resources["things"] = found
-        reads: dict[str, Callable[[Cache], Coroutine[Any, Any, object]]] = {
-            "await cache.fetch('things', 'x', namespace='ns')": lambda cache: cache.fetch(
-                "things", "x", namespace="ns"
-            ),
-            "await cache.fetch_list('things', labels='a=b', limit=3)": lambda cache: cache.fetch_list(
-                "things", labels="a=b", limit=3
-            ),
-            "await cache.is_deleted('things', 'x', namespace='ns')": lambda cache: cache.is_deleted(
-                "things", "x", namespace="ns"
-            ),
-        }
-        for read in reads.values():
-            with pytest.raises(error):
-                await read(environment.cache())
-
-    run(main)
+@with_environment
+async def test_a_kind_that_cannot_be_looked_up(
+    environment: Environment, found: Exception, error: type[Exception]
+) -> None:
+    environment.resources["things"] = found
+    reads: dict[str, Callable[[Cache], Coroutine[Any, Any, object]]] = {
+        "await cache.fetch('things', 'x', namespace='ns')": lambda cache: cache.fetch(
+            "things", "x", namespace="ns"
+        ),
+        "await cache.fetch_list('things', labels='a=b', limit=3)": lambda cache: cache.fetch_list(
+            "things", labels="a=b", limit=3
+        ),
+        "await cache.is_deleted('things', 'x', namespace='ns')": lambda cache: cache.is_deleted(
+            "things", "x", namespace="ns"
+        ),
+    }
+    for read in reads.values():
+        with pytest.raises(error):
+            await read(environment.cache())
 
 
 @each_row(
     ("key", "name", "namespace"),
     [("pods", "x", None), ("nodes", "x", "ns"), ("pods", "../../secrets/x", "ns"), ("pods", "x", "../..")],
 )
-def test_mistakes_never_reach_the_server(key: str, name: str, namespace: str | None) -> None:
-    async def main(environment: Environment) -> None:
-        environment.resources.update(pods=PODS, nodes=NODES)
-        with pytest.raises(ReadError) as info:
-            await environment.cache().fetch(key, name, namespace=namespace)
-        assert not isinstance(info.value, BadSelector)
-        assert environment.server.asked == []
+@with_environment
+async def test_mistakes_never_reach_the_server(
+    environment: Environment, key: str, name: str, namespace: str | None
+) -> None:
+    environment.resources.update(pods=PODS, nodes=NODES)
+    with pytest.raises(ReadError) as info:
+        await environment.cache().fetch(key, name, namespace=namespace)
+    assert not isinstance(info.value, BadSelector)
+    assert environment.server.asked == []
 
-    run(main)
 
-
-def test_a_state_confirmed_too_long_ago_is_asked_for() -> None:
-    async def main(environment: Environment) -> None:
-        environment.declare("app=web").hold(WEB)
-        newer = pod("web-1", version="12", app="web")
-        environment.server.answer("/api/v1/namespaces/ns/pods/web-1", newer)
-        environment.server.answer("/api/v1/pods", page(newer))
-        cache = environment.cache()
-        assert await cache.fetch("pods", "web-1", namespace="ns", max_age=60) == WEB
-        assert await cache.fetch_list("pods", labels="app=web", max_age=60) == [WEB]
-        assert await cache.fetch("pods", "web-1", namespace="ns", max_age=0) == newer
-        assert await cache.fetch_list("pods", labels="app=web", max_age=0) == [newer]
-        assert (
-            await asyncio.to_thread(lambda: cache.blocking.fetch("pods", "web-1", namespace="ns", max_age=0))
-            == newer
-        )
-        assert await asyncio.to_thread(
-            lambda: cache.blocking.fetch_list("pods", labels="app=web", max_age=0)
-        ) == [newer]
-
-    run(main)
+@with_environment
+async def test_a_state_confirmed_too_long_ago_is_asked_for(environment: Environment) -> None:
+    environment.declare("app=web").hold(WEB)
+    newer = pod("web-1", version="12", app="web")
+    environment.server.answer("/api/v1/namespaces/ns/pods/web-1", newer)
+    environment.server.answer("/api/v1/pods", page(newer))
+    cache = environment.cache()
+    assert await cache.fetch("pods", "web-1", namespace="ns", max_age=60) == WEB
+    assert await cache.fetch_list("pods", labels="app=web", max_age=60) == [WEB]
+    assert await cache.fetch("pods", "web-1", namespace="ns", max_age=0) == newer
+    assert await cache.fetch_list("pods", labels="app=web", max_age=0) == [newer]
+    assert (
+        await asyncio.to_thread(lambda: cache.blocking.fetch("pods", "web-1", namespace="ns", max_age=0))
+        == newer
+    )
+    assert await asyncio.to_thread(
+        lambda: cache.blocking.fetch_list("pods", labels="app=web", max_age=0)
+    ) == [newer]
 
 
 # ---- Several objects.
 
 
-def test_a_list_that_is_not_covered_is_asked_for_page_by_page() -> None:
-    async def main(environment: Environment) -> None:
-        environment.declare("app=web").hold(WEB)
-        environment.server.answer(LIST_PATH, page(DB, more="token"), page(WEB))
-        found = await environment.cache().fetch_list(
-            "pods",
-            namespace="ns",
-            labels="app in (web,db)",
-            fields={"status.phase": "Running"},
-            sort_by="metadata.name",
-        )
-        assert [obj["metadata"]["name"] for obj in found] == ["db-1", "web-1"]
-        query = {"labelSelector": "app in (db,web)", "fieldSelector": "status.phase=Running", "limit": "500"}
-        assert environment.server.asked == [(LIST_PATH, query), (LIST_PATH, {**query, "continue": "token"})]
-
-    run(main)
+@with_environment
+async def test_a_list_that_is_not_covered_is_asked_for_page_by_page(environment: Environment) -> None:
+    environment.declare("app=web").hold(WEB)
+    environment.server.answer(LIST_PATH, page(DB, more="token"), page(WEB))
+    found = await environment.cache().fetch_list(
+        "pods",
+        namespace="ns",
+        labels="app in (web,db)",
+        fields={"status.phase": "Running"},
+        sort_by="metadata.name",
+    )
+    assert [obj["metadata"]["name"] for obj in found] == ["db-1", "web-1"]
+    query = {"labelSelector": "app in (db,web)", "fieldSelector": "status.phase=Running", "limit": "500"}
+    assert environment.server.asked == [(LIST_PATH, query), (LIST_PATH, {**query, "continue": "token"})]
 
 
-def test_no_more_is_asked_for_than_the_limit() -> None:
-    async def main(environment: Environment) -> None:
-        environment.resources["pods"] = PODS
-        for namespace, more in {"a": "", "b": "token", "c": ""}.items():
-            environment.server.answer(
-                f"/api/v1/namespaces/{namespace}/pods", page(pod("x", namespace), more=more)
-            )
-        found = await environment.cache().fetch_list("pods", namespace=["a", "b", "c"], limit=2)
-        assert [obj["metadata"]["namespace"] for obj in found] == ["a", "b"]
-        assert len(environment.server.asked) == 2
-        assert await environment.cache().fetch_list("pods", limit=0) == []
-        assert len(environment.server.asked) == 2
-
-    run(main)
-
-
-def test_a_list_that_expires_half_way_is_asked_for_in_one_piece() -> None:
-    async def main(environment: Environment) -> None:
-        environment.resources["pods"] = PODS
-        environment.server.answer(LIST_PATH, page(DB, more="token"), Refusal(410, "Expired"), page(WEB))
-        assert await environment.cache().fetch_list("pods", namespace="ns") == [WEB], (
-            "nothing of the older state"
-        )
-        assert environment.server.asked[-1] == (LIST_PATH, {})
-
-    run(main)
-
-
-def test_a_list_in_one_piece_that_is_cut_up_nevertheless_is_read_to_its_end() -> None:
-    async def main(environment: Environment) -> None:
-        environment.resources["pods"] = PODS
+@with_environment
+async def test_no_more_is_asked_for_than_the_limit(environment: Environment) -> None:
+    environment.resources["pods"] = PODS
+    for namespace, more in {"a": "", "b": "token", "c": ""}.items():
         environment.server.answer(
-            LIST_PATH, page(DB, more="token"), Refusal(410, "Expired"), page(WEB, more="more"), page(DB)
+            f"/api/v1/namespaces/{namespace}/pods", page(pod("x", namespace), more=more)
         )
-        assert names(await environment.cache().fetch_list("pods", namespace="ns")) == ["db-1", "web-1"]
-        assert environment.server.asked[-1] == (LIST_PATH, {"continue": "more"})
+    found = await environment.cache().fetch_list("pods", namespace=["a", "b", "c"], limit=2)
+    assert [obj["metadata"]["namespace"] for obj in found] == ["a", "b"]
+    assert len(environment.server.asked) == 2
+    assert await environment.cache().fetch_list("pods", limit=0) == []
+    assert len(environment.server.asked) == 2
 
-    run(main)
+
+@with_environment
+async def test_a_list_that_expires_half_way_is_asked_for_in_one_piece(environment: Environment) -> None:
+    environment.resources["pods"] = PODS
+    environment.server.answer(LIST_PATH, page(DB, more="token"), Refusal(410, "Expired"), page(WEB))
+    assert await environment.cache().fetch_list("pods", namespace="ns") == [WEB], "nothing of the older state"
+    assert environment.server.asked[-1] == (LIST_PATH, {})
+
+
+@with_environment
+async def test_a_list_in_one_piece_that_is_cut_up_nevertheless_is_read_to_its_end(
+    environment: Environment,
+) -> None:
+    environment.resources["pods"] = PODS
+    environment.server.answer(
+        LIST_PATH, page(DB, more="token"), Refusal(410, "Expired"), page(WEB, more="more"), page(DB)
+    )
+    assert names(await environment.cache().fetch_list("pods", namespace="ns")) == ["db-1", "web-1"]
+    assert environment.server.asked[-1] == (LIST_PATH, {"continue": "more"})
 
 
 @each_row(
@@ -266,33 +250,31 @@ def test_a_list_in_one_piece_that_is_cut_up_nevertheless_is_read_to_its_end() ->
         "expires again and again",
     ],
 )
-def test_a_list_that_comes_to_no_end_is_given_up(answers: list[Any], requests: int) -> None:
-    async def main(environment: Environment) -> None:
-        environment.resources["pods"] = PODS
-        environment.server.answer(LIST_PATH, *answers)
-        with pytest.raises(Stalled):
-            await environment.cache().fetch_list("pods", namespace="ns")
-        assert len(environment.server.asked) == requests
+@with_environment
+async def test_a_list_that_comes_to_no_end_is_given_up(
+    environment: Environment, answers: list[Any], requests: int
+) -> None:
+    environment.resources["pods"] = PODS
+    environment.server.answer(LIST_PATH, *answers)
+    with pytest.raises(Stalled):
+        await environment.cache().fetch_list("pods", namespace="ns")
+    assert len(environment.server.asked) == requests
 
-    run(main)
 
-
-def test_a_field_that_only_the_server_knows_is_asked_for() -> None:
-    async def main(environment: Environment) -> None:
-        foos = Resource(Kind.unknown("agg.io", "Foo", "foos", namespaced=True), "v1", fields_known=False)
-        environment.declare("", foos, "foos").hold()
-        environment.server.answer(
-            "/apis/agg.io/v1/foos",
-            {"kind": "FooList", "apiVersion": "agg.io/v1", "metadata": {"resourceVersion": "1"}, "items": []},
-        )
-        with pytest.raises(ReadError):
-            environment.cache().list("foos", fields="spec.x=1")
-        assert await environment.cache().fetch_list("foos", fields="spec.x=1") == []
-        assert environment.server.asked == [
-            ("/apis/agg.io/v1/foos", {"fieldSelector": "spec.x=1", "limit": "500"})
-        ]
-
-    run(main)
+@with_environment
+async def test_a_field_that_only_the_server_knows_is_asked_for(environment: Environment) -> None:
+    foos = Resource(Kind.unknown("agg.io", "Foo", "foos", namespaced=True), "v1", fields_known=False)
+    environment.declare("", foos, "foos").hold()
+    environment.server.answer(
+        "/apis/agg.io/v1/foos",
+        {"kind": "FooList", "apiVersion": "agg.io/v1", "metadata": {"resourceVersion": "1"}, "items": []},
+    )
+    with pytest.raises(ReadError):
+        environment.cache().list("foos", fields="spec.x=1")
+    assert await environment.cache().fetch_list("foos", fields="spec.x=1") == []
+    assert environment.server.asked == [
+        ("/apis/agg.io/v1/foos", {"fieldSelector": "spec.x=1", "limit": "500"})
+    ]
 
 
 @each_row(
@@ -306,29 +288,27 @@ def test_a_field_that_only_the_server_knows_is_asked_for() -> None:
         ({"kind": "PodList"}, Stalled),
     ],
 )
-def test_an_answer_that_is_no_list_raises(answer: Any, error: type[Exception]) -> None:
-    async def main(environment: Environment) -> None:
-        environment.resources["pods"] = PODS
-        environment.server.answer(LIST_PATH, answer)
-        with pytest.raises(error):
-            await environment.cache().fetch_list("pods", namespace="ns")
-        assert len(environment.server.asked) == 1
+@with_environment
+async def test_an_answer_that_is_no_list_raises(
+    environment: Environment, answer: Any, error: type[Exception]
+) -> None:
+    environment.resources["pods"] = PODS
+    environment.server.answer(LIST_PATH, answer)
+    with pytest.raises(error):
+        await environment.cache().fetch_list("pods", namespace="ns")
+    assert len(environment.server.asked) == 1
 
-    run(main)
 
-
-def test_a_list_that_makes_no_sense_is_refused() -> None:
-    async def main(environment: Environment) -> None:
-        environment.resources["nodes"] = NODES
-        with pytest.raises(ReadError):
-            await environment.cache().fetch_list("nodes", namespace="ns")
-        with pytest.raises(NotKept):
-            await environment.cache().fetch_list("nodes", where={"metadata.managedFields": []})
-        with pytest.raises(ReadError):
-            await environment.cache().fetch_list("nodes", labels="=")
-        assert environment.server.asked == []
-
-    run(main)
+@with_environment
+async def test_a_list_that_makes_no_sense_is_refused(environment: Environment) -> None:
+    environment.resources["nodes"] = NODES
+    with pytest.raises(ReadError):
+        await environment.cache().fetch_list("nodes", namespace="ns")
+    with pytest.raises(NotKept):
+        await environment.cache().fetch_list("nodes", where={"metadata.managedFields": []})
+    with pytest.raises(ReadError):
+        await environment.cache().fetch_list("nodes", labels="=")
+    assert environment.server.asked == []
 
 
 # ---- Only on the operator's loop.
@@ -350,11 +330,10 @@ async def test_another_loop_is_refused(ask: Callable[[Any], Awaitable[Any]]) -> 
 
 
 @each_row("ask", ASKED)
-def test_a_sync_handler_that_cannot_await_is_refused_at_once(ask: Callable[[Any], Any]) -> None:
+@with_environment
+async def test_a_sync_handler_that_cannot_await_is_refused_at_once(
+    environment: Environment, ask: Callable[[Any], Any]
+) -> None:
     """It would take the coroutine for the answer, which is not None, and believe that the object exists."""
-
-    async def main(environment: Environment) -> None:
-        with pytest.raises(ReadError):
-            await asyncio.to_thread(ask, environment.cache())
-
-    run(main)
+    with pytest.raises(ReadError):
+        await asyncio.to_thread(ask, environment.cache())

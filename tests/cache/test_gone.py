@@ -13,7 +13,7 @@ from kopf_selectcache.errors import Stalled
 from kopf_selectcache.testing import FakeCache
 from tests.rows import each_row
 
-from .environment import NODES, Environment, node, pod, run
+from .environment import NODES, Environment, node, pod, with_environment
 
 WEB = pod("web-1", app="web")
 PATH = "/api/v1/namespaces/ns/pods/web-1"
@@ -93,33 +93,31 @@ OTHERS = {
 
 
 @each_row("other", OTHERS)
-def test_contract_8_an_object_that_was_not_asked_for_is_no_answer(other: str) -> None:
-    async def main(environment: Environment) -> None:
-        environment.declare("app=web").hold()
-        environment.server.answer(PATH, OTHERS[other])
-        with pytest.raises(Stalled):
-            await environment.cache().is_deleted("pods", "web-1", namespace="ns", uid="uid-web-1")
-
-    run(main)
-
-
-def test_a_server_that_sends_the_whole_object_all_the_same_is_understood() -> None:
-    async def main(environment: Environment) -> None:
-        environment.server.answer("/api/v1/nodes/n", node("n"))
-        environment.resources["nodes"] = NODES
-        assert not await environment.cache().is_deleted("nodes", "n", uid="n")
-        assert await environment.cache().is_deleted("nodes", "n", uid="other")
-
-    run(main)
+@with_environment
+async def test_contract_8_an_object_that_was_not_asked_for_is_no_answer(
+    environment: Environment, other: str
+) -> None:
+    environment.declare("app=web").hold()
+    environment.server.answer(PATH, OTHERS[other])
+    with pytest.raises(Stalled):
+        await environment.cache().is_deleted("pods", "web-1", namespace="ns", uid="uid-web-1")
 
 
-def test_a_state_older_than_is_allowed_is_asked_for() -> None:
-    async def main(environment: Environment) -> None:
-        environment.declare("app=web").hold(WEB)
-        assert await environment.cache().is_deleted("pods", "web-1", namespace="ns", max_age=1)
-        assert not await environment.cache().is_deleted("pods", "web-1", namespace="ns", max_age=2)
+@with_environment
+async def test_a_server_that_sends_the_whole_object_all_the_same_is_understood(
+    environment: Environment,
+) -> None:
+    environment.server.answer("/api/v1/nodes/n", node("n"))
+    environment.resources["nodes"] = NODES
+    assert not await environment.cache().is_deleted("nodes", "n", uid="n")
+    assert await environment.cache().is_deleted("nodes", "n", uid="other")
 
-    run(main)
+
+@with_environment
+async def test_a_state_older_than_is_allowed_is_asked_for(environment: Environment) -> None:
+    environment.declare("app=web").hold(WEB)
+    assert await environment.cache().is_deleted("pods", "web-1", namespace="ns", max_age=1)
+    assert not await environment.cache().is_deleted("pods", "web-1", namespace="ns", max_age=2)
 
 
 # ---- No answer is a guess.
@@ -134,11 +132,9 @@ def test_a_state_older_than_is_allowed_is_asked_for() -> None:
         {"name": {"metadata": {}}},
     ],
 )
-def test_mistakes_are_refused(asked: dict[str, Any]) -> None:
-    async def main(environment: Environment) -> None:
-        environment.declare("app=web").hold()
-        with pytest.raises(ReadError):
-            await environment.cache().is_deleted("pods", **asked)
-        assert environment.server.asked == []
-
-    run(main)
+@with_environment
+async def test_mistakes_are_refused(environment: Environment, asked: dict[str, Any]) -> None:
+    environment.declare("app=web").hold()
+    with pytest.raises(ReadError):
+        await environment.cache().is_deleted("pods", **asked)
+    assert environment.server.asked == []

@@ -15,7 +15,7 @@ from kopf_selectcache.errors import NotKept
 from kopf_selectcache.selectors.selector import Selector
 from tests.rows import each_row
 
-from .environment import Environment, Obj, names, pod, reading, run
+from .environment import Environment, Obj, names, pod, reading, with_environment
 
 NO_STATUS = Projection.of(drop=["status"])
 POD = pod("web-1", app="web", owner="o-1")
@@ -53,15 +53,13 @@ def listed(*objects: Obj) -> Obj:
         (Projection.of(), "metadata"),
     ],
 )
-def test_a_path_that_is_not_stored_is_refused_with_the_remedy(
-    read: Callable[[Cache, Path], object], projection: Projection, path: Path
+@with_environment
+async def test_a_path_that_is_not_stored_is_refused_with_the_remedy(
+    environment: Environment, read: Callable[[Cache, Path], object], projection: Projection, path: Path
 ) -> None:
-    async def main(environment: Environment) -> None:
-        environment.declare(projection=projection).hold(POD)
-        with pytest.raises(NotKept):
-            read(environment.cache(), path)
-
-    run(main)
+    environment.declare(projection=projection).hold(POD)
+    with pytest.raises(NotKept):
+        read(environment.cache(), path)
 
 
 def test_explain_says_that_a_read_could_not_be_answered() -> None:
@@ -85,20 +83,18 @@ def test_an_explanation_marks_partial_objects_and_no_others() -> None:
 # ---- The server's answers are cut as what is held is, unless all of them is asked for.
 
 
-def test_the_server_is_asked_for_whole_objects_that_are_held_in_part() -> None:
-    async def main(environment: Environment) -> None:
-        environment.declare("", projection=NO_STATUS).hold(POD)
-        environment.server.answer(PATH, POD)
-        environment.server.answer(LIST, listed(POD))
-        cache = environment.cache()
-        assert await cache.fetch("pods", "web-1", namespace="ns", whole=True) == POD
-        assert await cache.fetch_list(
-            "pods", whole=True, where={"status.phase": "Running"}, sort_by="status.phase"
-        ) == [POD]
-        assert await cache.fetch_list("pods", whole=True) == [POD]
-        assert len(environment.server.asked) == 3
-
-    run(main)
+@with_environment
+async def test_the_server_is_asked_for_whole_objects_that_are_held_in_part(environment: Environment) -> None:
+    environment.declare("", projection=NO_STATUS).hold(POD)
+    environment.server.answer(PATH, POD)
+    environment.server.answer(LIST, listed(POD))
+    cache = environment.cache()
+    assert await cache.fetch("pods", "web-1", namespace="ns", whole=True) == POD
+    assert await cache.fetch_list(
+        "pods", whole=True, where={"status.phase": "Running"}, sort_by="status.phase"
+    ) == [POD]
+    assert await cache.fetch_list("pods", whole=True) == [POD]
+    assert len(environment.server.asked) == 3
 
 
 # ---- The handler's own object.

@@ -10,7 +10,7 @@ import pytest
 from kopf_selectcache import LabelSelector, ReadError, Selector
 from kopf_selectcache.core.store.projection import Projection
 from kopf_selectcache.errors import NotKept
-from tests.cache.environment import PODS, Environment, pod, reading, run
+from tests.cache.environment import PODS, Environment, pod, reading, with_environment
 from tests.rows import each_row
 
 WEB = pod("web-1", app="web")
@@ -54,17 +54,15 @@ def test_a_path_without_an_order_is_not_sorted_by(path: Any) -> None:
         reading("", LISTED).list("pods", sort_by=path)
 
 
-def test_a_path_that_leads_into_a_list_of_a_fetched_object_is_refused() -> None:
-    async def main(environment: Environment) -> None:
-        environment.resources["pods"] = PODS
-        environment.server.answer(
-            "/api/v1/pods",
-            {"kind": "PodList", "apiVersion": "v1", "metadata": {"resourceVersion": "1"}, "items": [LISTED]},
-        )
-        with pytest.raises(ReadError):
-            await environment.cache().fetch_list("pods", where=IMAGE)
-
-    run(main)
+@with_environment
+async def test_a_path_that_leads_into_a_list_of_a_fetched_object_is_refused(environment: Environment) -> None:
+    environment.resources["pods"] = PODS
+    environment.server.answer(
+        "/api/v1/pods",
+        {"kind": "PodList", "apiVersion": "v1", "metadata": {"resourceVersion": "1"}, "items": [LISTED]},
+    )
+    with pytest.raises(ReadError):
+        await environment.cache().fetch_list("pods", where=IMAGE)
 
 
 def test_a_path_dropped_out_of_a_list_is_refused_when_it_is_stored_again() -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from random import Random
 from typing import Any
 
@@ -15,7 +16,7 @@ from kopf_selectcache.informer.state import Relist
 from kopf_selectcache.settings.planner import READ, Right
 from kopf_selectcache.testing import FakeCache
 from kopf_selectcache.testing.faults import Refuse
-from tests.faults.environment import run
+from tests.cache.environment import begin_with
 from tests.gated import Gated, gated
 
 
@@ -33,58 +34,55 @@ CONFIGS = [
 FILTER = "app=web"
 
 
-def operated(test: Callable[[Gated, Cache], Coroutine[Any, Any, None]], **options: Any) -> None:
-    """Run a test with an operator that has config maps with app=web."""
+@asynccontextmanager
+async def _operator() -> AsyncIterator[tuple[Gated, Cache]]:
+    async with gated("app=none", *CONFIGS) as environment:
+        await environment.cache.declare("configmaps", FILTER)
+        yield environment, environment.cache
 
-    async def main() -> None:
-        async with gated("app=none", *CONFIGS, **options) as environment:
-            cache = environment.cache
-            await cache.declare("configmaps", FILTER)
-            await test(environment, cache)
 
-    run(main())
+operated = begin_with("gated", "cache", make=_operator)
+"""Gives a test an operator that has config maps with app=web, and its cache."""
 
 
 def reasons(plan: Any) -> list[tuple[str, str]]:
     return [(each.query.get("labelSelector", ""), each.reason) for each in plan.opened]
 
 
-def test_a_plan_of_a_declaration_opens_all_streams_and_changes_nothing() -> None:
-    async def test(_: Gated, cache: Cache) -> None:
-        await cache.undeclare("configmaps")
-        plan = await cache.plan("v1/configmaps", [Selector("app=web"), Selector("tier=gold")])
-        assert plan.former is None
-        assert reasons(plan) == [("app=web", Relist.NEW), ("tier=gold", Relist.NEW)]
-        assert (plan.kept, plan.ended, plan.missing, plan.objects) == ((), (), (), 3)
-        (right,) = plan.permissions
-        assert right == Right("", "configmaps", READ, what_for=right.what_for)
-        with pytest.raises(NotDeclared):
-            cache.list_cached("configmaps")
-
-    operated(test)
+@operated
+async def test_a_plan_of_a_declaration_opens_all_streams_and_changes_nothing(cache: Cache) -> None:
+    await cache.undeclare("configmaps")
+    plan = await cache.plan("v1/configmaps", [Selector("app=web"), Selector("tier=gold")])
+    assert plan.former is None
+    assert reasons(plan) == [("app=web", Relist.NEW), ("tier=gold", Relist.NEW)]
+    assert (plan.kept, plan.ended, plan.missing, plan.objects) == ((), (), (), 3)
+    (right,) = plan.permissions
+    assert right == Right("", "configmaps", READ, what_for=right.what_for)
+    with pytest.raises(NotDeclared):
+        cache.list_cached("configmaps")
 
 
-def test_a_plan_of_a_change_counts_retained_objects_without_a_list_of_them() -> None:
-    async def test(gated: Gated, cache: Cache) -> None:
-        present = Selector(FILTER, namespaces=["shop"])
-        await cache.declare("configmaps", present, replace=True)
-        lists = len([e for e in gated.cluster.requests if e.query.get("labelSelector") == "app=web"])
-        following = [present, Selector("tier=gold", namespaces=["infra"])]
-        plan = await cache.plan("configmaps", following)
-        assert plan.former == present
-        assert reasons(plan) == [("tier=gold", Relist.NEW)]
-        assert [each.query for each in plan.kept] == [{"labelSelector": "app=web"}]
-        assert not plan.ended
-        assert plan.objects == 2
-        await cache.declare("configmaps", following, replace=True)
-        held = sum(map(weight, gated.operator.runtime.informer("configmaps").state.store.records()[0]))
-        assert plan.bytes is not None
-        assert held / 2 < plan.bytes < held * 2
-        after = len([e for e in gated.cluster.requests if e.query.get("labelSelector") == "app=web"])
-        assert after == lists
-        assert cache.info("configmaps").filter == plan.filter
-
-    operated(test)
+@operated
+async def test_a_plan_of_a_change_counts_retained_objects_without_a_list_of_them(
+    gated: Gated, cache: Cache
+) -> None:
+    present = Selector(FILTER, namespaces=["shop"])
+    await cache.declare("configmaps", present, replace=True)
+    lists = len([e for e in gated.cluster.requests if e.query.get("labelSelector") == "app=web"])
+    following = [present, Selector("tier=gold", namespaces=["infra"])]
+    plan = await cache.plan("configmaps", following)
+    assert plan.former == present
+    assert reasons(plan) == [("tier=gold", Relist.NEW)]
+    assert [each.query for each in plan.kept] == [{"labelSelector": "app=web"}]
+    assert not plan.ended
+    assert plan.objects == 2
+    await cache.declare("configmaps", following, replace=True)
+    held = sum(map(weight, gated.operator.runtime.informer("configmaps").state.store.records()[0]))
+    assert plan.bytes is not None
+    assert held / 2 < plan.bytes < held * 2
+    after = len([e for e in gated.cluster.requests if e.query.get("labelSelector") == "app=web"])
+    assert after == lists
+    assert cache.info("configmaps").filter == plan.filter
 
 
 def sibling(group: int, number: int) -> dict[str, Any]:
@@ -109,72 +107,62 @@ async def test_16_a_plan_counts_the_templates_of_retained_objects() -> None:
 @pytest.mark.parametrize(
     ("options", "reason"), [({"keep": ["data"]}, Relist.PROJECTION), ({"storage": "raw"}, Relist.STORAGE)]
 )
-def test_a_plan_says_why_a_stream_is_listed_anew(options: Any, reason: Relist) -> None:
-    async def test(_: Gated, cache: Cache) -> None:
-        plan = await cache.plan("configmaps", FILTER, **options)
-        assert reasons(plan) == [("app=web", reason)]
-        assert [each.query for each in plan.ended] == [{"labelSelector": "app=web"}]
-        assert not plan.kept
-        assert plan.objects == 2
-
-    operated(test)
+@operated
+async def test_a_plan_says_why_a_stream_is_listed_anew(cache: Cache, options: Any, reason: Relist) -> None:
+    plan = await cache.plan("configmaps", FILTER, **options)
+    assert reasons(plan) == [("app=web", reason)]
+    assert [each.query for each in plan.ended] == [{"labelSelector": "app=web"}]
+    assert not plan.kept
+    assert plan.objects == 2
 
 
-def test_a_plan_keeps_the_present_options_as_a_change_does() -> None:
-    async def test(gated: Gated, cache: Cache) -> None:
-        cached = Cached(FILTER, keep=["metadata.labels"], index={"key": "data.key"})
-        await cache.declare("configmaps", cached, replace=True)
-        plan = await cache.plan("configmaps", FILTER)
-        assert [each.query for each in plan.kept] == [{"labelSelector": FILTER}]
-        assert not plan.opened
-        plan = await cache.plan("configmaps", Cached(FILTER))
-        assert reasons(plan) == [(FILTER, Relist.PROJECTION)]
-        assert not plan.kept
-        some = Selector(names=["web", "db"], namespaces=["shop"])
-        await cache.declare("configmaps", some, share_watches=True, replace=True)
-        plan, informer = await cache.plan("configmaps", some), gated.operator.runtime.informer("configmaps")
-        (right,) = plan.permissions
-        assert (right.names, right.namespace) == (None, "shop")
-        present = informer.state.reflectors
-        assert [each.filter for each in plan.kept] == [each.stream.selector for each in present]
-        await cache.declare("configmaps", some, replace=True)
-        assert informer.state.reflectors == present
-
-    operated(test)
+@operated
+async def test_a_plan_keeps_the_present_options_as_a_change_does(gated: Gated, cache: Cache) -> None:
+    cached = Cached(FILTER, keep=["metadata.labels"], index={"key": "data.key"})
+    await cache.declare("configmaps", cached, replace=True)
+    plan = await cache.plan("configmaps", FILTER)
+    assert [each.query for each in plan.kept] == [{"labelSelector": FILTER}]
+    assert not plan.opened
+    plan = await cache.plan("configmaps", Cached(FILTER))
+    assert reasons(plan) == [(FILTER, Relist.PROJECTION)]
+    assert not plan.kept
+    some = Selector(names=["web", "db"], namespaces=["shop"])
+    await cache.declare("configmaps", some, share_watches=True, replace=True)
+    plan, informer = await cache.plan("configmaps", some), gated.operator.runtime.informer("configmaps")
+    (right,) = plan.permissions
+    assert (right.names, right.namespace) == (None, "shop")
+    present = informer.state.reflectors
+    assert [each.filter for each in plan.kept] == [each.stream.selector for each in present]
+    await cache.declare("configmaps", some, replace=True)
+    assert informer.state.reflectors == present
 
 
-def test_a_plan_has_the_options_that_are_not_given_as_they_are() -> None:
-    async def test(_: Gated, cache: Cache) -> None:
-        await cache.declare(
-            "configmaps", FILTER, drop=["data"], index={"app": "metadata.labels.app"}, replace=True
-        )
-        plan = await cache.plan("configmaps", [Selector("app=web"), Selector("tier=gold")])
-        assert reasons(plan) == [("app=web", Relist.MOVING), ("tier=gold", Relist.NEW)]
-        assert plan.bytes is not None
-        assert plan.bytes < 3 * 1000, "the data is not stored"
-        plan = await cache.plan("configmaps", Cached(FILTER))
-        assert reasons(plan) == [("app=web", Relist.PROJECTION)]
-
-    operated(test)
+@operated
+async def test_a_plan_has_the_options_that_are_not_given_as_they_are(cache: Cache) -> None:
+    await cache.declare(
+        "configmaps", FILTER, drop=["data"], index={"app": "metadata.labels.app"}, replace=True
+    )
+    plan = await cache.plan("configmaps", [Selector("app=web"), Selector("tier=gold")])
+    assert reasons(plan) == [("app=web", Relist.MOVING), ("tier=gold", Relist.NEW)]
+    assert plan.bytes is not None
+    assert plan.bytes < 3 * 1000, "the data is not stored"
+    plan = await cache.plan("configmaps", Cached(FILTER))
+    assert reasons(plan) == [("app=web", Relist.PROJECTION)]
 
 
-def test_a_plan_needs_the_rights_of_retained_streams_too() -> None:
-    async def test(_: Gated, cache: Cache) -> None:
-        plan = await cache.plan("configmaps", FILTER)
-        assert not plan.opened
-        assert [right.resource for right in plan.permissions] == ["configmaps"]
-
-    operated(test)
+@operated
+async def test_a_plan_needs_the_rights_of_retained_streams_too(cache: Cache) -> None:
+    plan = await cache.plan("configmaps", FILTER)
+    assert not plan.opened
+    assert [right.resource for right in plan.permissions] == ["configmaps"]
 
 
-def test_a_plan_of_a_kind_that_is_not_resolved_lists_all_anew() -> None:
-    async def test(gated: Gated, cache: Cache) -> None:
-        informer = gated.operator.runtime.informer("configmaps")
-        informer.mark_resolving()
-        plan = await cache.plan("configmaps", FILTER)
-        assert reasons(plan) == [("app=web", Relist.INCOMPLETE)]
-
-    operated(test)
+@operated
+async def test_a_plan_of_a_kind_that_is_not_resolved_lists_all_anew(gated: Gated, cache: Cache) -> None:
+    informer = gated.operator.runtime.informer("configmaps")
+    informer.mark_resolving()
+    plan = await cache.plan("configmaps", FILTER)
+    assert reasons(plan) == [("app=web", Relist.INCOMPLETE)]
 
 
 def refuse_reviews(gated: Gated, code: int) -> None:
@@ -182,43 +170,39 @@ def refuse_reviews(gated: Gated, code: int) -> None:
 
 
 @pytest.mark.parametrize("code", [403, 404])
-def test_a_plan_without_reviews_does_not_know_missing_rights(code: int) -> None:
-    async def test(gated: Gated, cache: Cache) -> None:
-        refuse_reviews(gated, code)
-        plan = await cache.plan("configmaps", "tier=gold")
-        assert plan.missing is None
-        assert plan.objects == 2
-        assert "does not tell" in str(plan)
-
-    operated(test)
-
-
-def test_a_plan_with_refused_lists_raises_as_fetch_does() -> None:
-    async def test(gated: Gated, cache: Cache) -> None:
-        gated.cluster.faults.add(Refuse(403), verb="list")
-        with pytest.raises(Forbidden):
-            await cache.plan("configmaps", "tier=gold")
-        refuse_reviews(gated, 500)
-        with pytest.raises(Exception, match="500"):
-            await cache.plan("configmaps", "tier=gold")
-
-    operated(test)
+@operated
+async def test_a_plan_without_reviews_does_not_know_missing_rights(
+    gated: Gated, cache: Cache, code: int
+) -> None:
+    refuse_reviews(gated, code)
+    plan = await cache.plan("configmaps", "tier=gold")
+    assert plan.missing is None
+    assert plan.objects == 2
+    assert "does not tell" in str(plan)
 
 
-def test_a_plan_of_bad_input_raises_before_any_request() -> None:
-    async def test(gated: Gated, cache: Cache) -> None:
-        before = len(gated.cluster.requests)
-        with pytest.raises(DeclarationError):
-            await cache.plan("configmaps", "app=(")
-        with pytest.raises(DeclarationError):
-            await cache.plan("configmaps", FILTER, timeout="5")  # type: ignore[arg-type]
-        with pytest.raises(TypeError):
-            await cache.plan("configmaps", FILTER, keeping=["data"])  # type: ignore[call-arg]
-        assert len(gated.cluster.requests) == before
-        with pytest.raises(Missing):
-            await cache.plan("example.com/v1/none", FILTER, timeout=5)
+@operated
+async def test_a_plan_with_refused_lists_raises_as_fetch_does(gated: Gated, cache: Cache) -> None:
+    gated.cluster.faults.add(Refuse(403), verb="list")
+    with pytest.raises(Forbidden):
+        await cache.plan("configmaps", "tier=gold")
+    refuse_reviews(gated, 500)
+    with pytest.raises(Exception, match="500"):
+        await cache.plan("configmaps", "tier=gold")
 
-    operated(test)
+
+@operated
+async def test_a_plan_of_bad_input_raises_before_any_request(gated: Gated, cache: Cache) -> None:
+    before = len(gated.cluster.requests)
+    with pytest.raises(DeclarationError):
+        await cache.plan("configmaps", "app=(")
+    with pytest.raises(DeclarationError):
+        await cache.plan("configmaps", FILTER, timeout="5")  # type: ignore[arg-type]
+    with pytest.raises(TypeError):
+        await cache.plan("configmaps", FILTER, keeping=["data"])  # type: ignore[call-arg]
+    assert len(gated.cluster.requests) == before
+    with pytest.raises(Missing):
+        await cache.plan("example.com/v1/none", FILTER, timeout=5)
 
 
 def test_a_fake_cache_plans() -> None:

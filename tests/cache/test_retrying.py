@@ -20,7 +20,7 @@ from kopf_selectcache.errors import Missing, Rejected, Stalled, Unauthorized
 from kopf_selectcache.informer.environment import MOST_DOUBLED
 from tests.rows import each_row
 
-from .environment import PODS, Environment, run
+from .environment import PODS, Environment, with_environment
 from .test_fetch import DB, DB_PATH, LIST_PATH, page
 from .test_fetching import settle
 from .test_gone import PATH, metadata
@@ -96,18 +96,16 @@ async def outcome(read: Awaitable[Any]) -> Any:
         (Garbled("what?"), Stalled, (None, "", None, True)),
     ],
 )
-def test_an_error_of_a_request_has_its_cause_as_data(
-    read: str, answer: Any, error: type[StateError], cause: tuple[Any, ...]
+@with_environment
+async def test_an_error_of_a_request_has_its_cause_as_data(
+    environment: Environment, read: str, answer: Any, error: type[StateError], cause: tuple[Any, ...]
 ) -> None:
-    async def main(environment: Environment) -> None:
-        with pytest.raises(error) as info:
-            await prepared(environment, read, answer)()
-        assert (info.value.code, info.value.reason, info.value.retry_after, info.value.transient) == cause
-        assert ("kopf.TemporaryError" in info.value.remedy) == info.value.transient, (
-            "who would only fail again is not told to try"
-        )
-
-    run(main)
+    with pytest.raises(error) as info:
+        await prepared(environment, read, answer)()
+    assert (info.value.code, info.value.reason, info.value.retry_after, info.value.transient) == cause
+    assert ("kopf.TemporaryError" in info.value.remedy) == info.value.transient, (
+        "who would only fail again is not told to try"
+    )
 
 
 @each_row(
@@ -119,16 +117,14 @@ def test_an_error_of_a_request_has_its_cause_as_data(
         (Unreachable("gone"), (None, True)),
     ],
 )
-def test_so_does_an_error_of_a_kind_that_cannot_be_looked_up(
-    found: Exception, cause: tuple[Any, ...]
+@with_environment
+async def test_so_does_an_error_of_a_kind_that_cannot_be_looked_up(
+    environment: Environment, found: Exception, cause: tuple[Any, ...]
 ) -> None:
-    async def main(environment: Environment) -> None:
-        environment.resources["things"] = found
-        with pytest.raises(StateError) as info:
-            await environment.cache().fetch("things", "x", namespace="ns")
-        assert (info.value.code, info.value.transient) == cause
-
-    run(main)
+    environment.resources["things"] = found
+    with pytest.raises(StateError) as info:
+        await environment.cache().fetch("things", "x", namespace="ns")
+    assert (info.value.code, info.value.transient) == cause
 
 
 # ---- Retries.
@@ -136,156 +132,138 @@ def test_so_does_an_error_of_a_kind_that_cannot_be_looked_up(
 
 @each_read
 @pytest.mark.parametrize("failure", PASSING.values(), ids=PASSING)
-def test_transient_failures_are_retried_within_the_timeout_with_waits_that_double(
-    read: str, failure: Any
+@with_environment
+async def test_transient_failures_are_retried_within_the_timeout_with_waits_that_double(
+    environment: Environment, read: str, failure: Any
 ) -> None:
-    async def main(environment: Environment) -> None:
-        assert (
-            await outcome(prepared(environment, read, *[failure] * 5, READS[read][1])(timeout=60))
-            == EXPECTED[read]
-        )
-        assert environment.slept == [0.5, 1.0, 2.0, 4.0, 4.0]
-        assert max(environment.slept) == 0.5 * 2**MOST_DOUBLED
-
-    run(main)
+    assert (
+        await outcome(prepared(environment, read, *[failure] * 5, READS[read][1])(timeout=60))
+        == EXPECTED[read]
+    )
+    assert environment.slept == [0.5, 1.0, 2.0, 4.0, 4.0]
+    assert max(environment.slept) == 0.5 * 2**MOST_DOUBLED
 
 
 @each_read
-def test_retries_wait_as_long_as_the_server_asks_and_more(read: str) -> None:
-    async def main(environment: Environment) -> None:
-        answers = (
-            Refusal(429, "TooManyRequests", retry_after=7.0),
-            Refusal(503, retry_after=2.0),
-            READS[read][1],
-        )
-        assert await outcome(prepared(environment, read, *answers)(timeout=60)) == EXPECTED[read]
-        assert environment.slept == [7.5, 3.0]
-
-    run(main)
+@with_environment
+async def test_retries_wait_as_long_as_the_server_asks_and_more(environment: Environment, read: str) -> None:
+    answers = (
+        Refusal(429, "TooManyRequests", retry_after=7.0),
+        Refusal(503, retry_after=2.0),
+        READS[read][1],
+    )
+    assert await outcome(prepared(environment, read, *answers)(timeout=60)) == EXPECTED[read]
+    assert environment.slept == [7.5, 3.0]
 
 
 @each_read
 @pytest.mark.parametrize("code", [400, 401, 403, 404, 405, 422, 501])
-def test_other_failures_are_not_retried(read: str, code: int) -> None:
-    async def main(environment: Environment) -> None:
-        with pytest.raises(StateError) as info:
-            await prepared(environment, read, Refusal(code))(timeout=60)
-        assert (info.value.code, len(environment.server.asked), environment.slept) == (code, 1, [])
-
-    run(main)
+@with_environment
+async def test_other_failures_are_not_retried(environment: Environment, read: str, code: int) -> None:
+    with pytest.raises(StateError) as info:
+        await prepared(environment, read, Refusal(code))(timeout=60)
+    assert (info.value.code, len(environment.server.asked), environment.slept) == (code, 1, [])
 
 
 @each_read
-def test_after_the_timeout_the_last_failure_is_raised_with_its_cause(read: str) -> None:
-    async def main(environment: Environment) -> None:
-        last = Unreachable("the connection broke off")
-        with pytest.raises(Stalled) as info:
-            await prepared(environment, read, Refusal(503), last)(timeout=10)
-        assert (environment.slept, environment.time) == ([0.5, 1.0, 2.0, 4.0], 7.5), (
-            "the next attempt would begin after 10 s"
-        )
-        assert (info.value.__cause__, info.value.code) == (last, None)
-        assert "did not answer a request for pods in 10 s: " in str(info.value)
-
-    run(main)
-
-
-@each_read
-def test_a_server_that_asks_for_more_patience_than_is_left_is_not_waited_for(read: str) -> None:
-    async def main(environment: Environment) -> None:
-        with pytest.raises(Stalled) as info:
-            await prepared(environment, read, Refusal(429, retry_after=30.0))(timeout=20)
-        assert (info.value.retry_after, environment.slept) == (30.0, [])
-
-    run(main)
+@with_environment
+async def test_after_the_timeout_the_last_failure_is_raised_with_its_cause(
+    environment: Environment, read: str
+) -> None:
+    last = Unreachable("the connection broke off")
+    with pytest.raises(Stalled) as info:
+        await prepared(environment, read, Refusal(503), last)(timeout=10)
+    assert (environment.slept, environment.time) == ([0.5, 1.0, 2.0, 4.0], 7.5), (
+        "the next attempt would begin after 10 s"
+    )
+    assert (info.value.__cause__, info.value.code) == (last, None)
+    assert "did not answer a request for pods in 10 s: " in str(info.value)
 
 
 @each_read
-def test_a_server_that_never_answers_ends_at_the_timeout(read: str) -> None:
-    async def main(environment: Environment) -> None:
-        ask = prepared(environment, read, READS[read][1])
+@with_environment
+async def test_a_server_that_asks_for_more_patience_than_is_left_is_not_waited_for(
+    environment: Environment, read: str
+) -> None:
+    with pytest.raises(Stalled) as info:
+        await prepared(environment, read, Refusal(429, retry_after=30.0))(timeout=20)
+    assert (info.value.retry_after, environment.slept) == (30.0, [])
+
+
+@each_read
+@with_environment
+async def test_a_server_that_never_answers_ends_at_the_timeout(environment: Environment, read: str) -> None:
+    ask = prepared(environment, read, READS[read][1])
+    environment.server.going.clear()
+    with pytest.raises(Stalled) as info:
+        await ask(timeout=0.01)
+    assert (info.value.code, info.value.transient) == (None, True)
+    await settle()
+    assert len(asyncio.all_tasks()) == 1, "the request is given up"
+
+
+@with_environment
+async def test_where_the_server_falls_silent_the_failure_before_is_the_last(environment: Environment) -> None:
+    ask = prepared(environment, "fetch", Refusal(503), DB)
+
+    async def until_shortly_before_the_end(_: float) -> None:
         environment.server.going.clear()
-        with pytest.raises(Stalled) as info:
-            await ask(timeout=0.01)
-        assert (info.value.code, info.value.transient) == (None, True)
-        await settle()
-        assert len(asyncio.all_tasks()) == 1, "the request is given up"
+        environment.time = 59.99
 
-    run(main)
-
-
-def test_where_the_server_falls_silent_the_failure_before_is_the_last() -> None:
-    async def main(environment: Environment) -> None:
-        ask = prepared(environment, "fetch", Refusal(503), DB)
-
-        async def until_shortly_before_the_end(_: float) -> None:
-            environment.server.going.clear()
-            environment.time = 59.99
-
-        environment.retries = replace(environment.retries, sleep=until_shortly_before_the_end)
-        with pytest.raises(Stalled) as info:
-            await ask(timeout=60)
-        assert (info.value.code, len(environment.server.asked)) == (503, 2)
-
-    run(main)
+    environment.retries = replace(environment.retries, sleep=until_shortly_before_the_end)
+    with pytest.raises(Stalled) as info:
+        await ask(timeout=60)
+    assert (info.value.code, len(environment.server.asked)) == (503, 2)
 
 
-def test_a_request_that_others_wait_for_goes_on_when_a_timeout_ends() -> None:
-    async def main(environment: Environment) -> None:
-        ask = prepared(environment, "fetch", DB)
-        environment.server.going.clear()
-        patient = asyncio.create_task(ask())
-        await settle()
-        with pytest.raises(Stalled):
-            await ask(timeout=0.01)
-        joined = asyncio.create_task(ask())
-        await settle()
-        with pytest.raises(Stalled):
-            await ask(timeout=0.01)
-        environment.server.going.set()
-        assert list(await asyncio.gather(patient, joined, return_exceptions=True)) == [DB, DB]
-        assert len(environment.server.asked) == 2
-
-    run(main)
+@with_environment
+async def test_a_request_that_others_wait_for_goes_on_when_a_timeout_ends(environment: Environment) -> None:
+    ask = prepared(environment, "fetch", DB)
+    environment.server.going.clear()
+    patient = asyncio.create_task(ask())
+    await settle()
+    with pytest.raises(Stalled):
+        await ask(timeout=0.01)
+    joined = asyncio.create_task(ask())
+    await settle()
+    with pytest.raises(Stalled):
+        await ask(timeout=0.01)
+    environment.server.going.set()
+    assert list(await asyncio.gather(patient, joined, return_exceptions=True)) == [DB, DB]
+    assert len(environment.server.asked) == 2
 
 
-def test_a_kind_that_cannot_be_looked_up_for_a_while_is_looked_up_again() -> None:
-    async def main(environment: Environment) -> None:
-        environment.resources["pods"] = Refused(Refusal(503))
-        environment.server.answer(DB_PATH, DB)
+@with_environment
+async def test_a_kind_that_cannot_be_looked_up_for_a_while_is_looked_up_again(
+    environment: Environment,
+) -> None:
+    environment.resources["pods"] = Refused(Refusal(503))
+    environment.server.answer(DB_PATH, DB)
 
-        async def back(_: float) -> None:
-            environment.resources["pods"] = PODS
+    async def back(_: float) -> None:
+        environment.resources["pods"] = PODS
 
-        environment.retries = replace(environment.retries, sleep=back)
-        assert await environment.cache().fetch("pods", "db-1", namespace="ns", timeout=10) == DB
-
-    run(main)
-
-
-def test_an_absent_object_is_an_answer_and_no_failure() -> None:
-    async def main(environment: Environment) -> None:
-        environment.declare("app=web").hold()
-        with pytest.raises(NotFound):
-            await environment.cache().fetch("pods", "nope", namespace="ns", timeout=60)
-        assert (
-            await environment.cache().fetch("pods", "nope", namespace="ns", timeout=60, default=None) is None
-        )
-        assert await environment.cache().is_deleted("pods", "nope", namespace="ns", timeout=60)
-        assert environment.slept == []
-
-    run(main)
+    environment.retries = replace(environment.retries, sleep=back)
+    assert await environment.cache().fetch("pods", "db-1", namespace="ns", timeout=10) == DB
 
 
-def test_an_error_of_a_function_of_the_caller_is_raised() -> None:
+@with_environment
+async def test_an_absent_object_is_an_answer_and_no_failure(environment: Environment) -> None:
+    environment.declare("app=web").hold()
+    with pytest.raises(NotFound):
+        await environment.cache().fetch("pods", "nope", namespace="ns", timeout=60)
+    assert await environment.cache().fetch("pods", "nope", namespace="ns", timeout=60, default=None) is None
+    assert await environment.cache().is_deleted("pods", "nope", namespace="ns", timeout=60)
+    assert environment.slept == []
+
+
+@with_environment
+async def test_an_error_of_a_function_of_the_caller_is_raised(environment: Environment) -> None:
     own = TimeoutError()
 
     def slow(_: object) -> str:
         raise own
 
-    async def main(environment: Environment) -> None:
-        with pytest.raises(TimeoutError) as caught:
-            await prepared(environment, "fetch", DB)(timeout=60, as_=slow)
-        assert caught.value is own
-
-    run(main)
+    with pytest.raises(TimeoutError) as caught:
+        await prepared(environment, "fetch", DB)(timeout=60, as_=slow)
+    assert caught.value is own

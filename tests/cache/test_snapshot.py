@@ -20,7 +20,7 @@ from kopf_selectcache.errors import Stalled
 from kopf_selectcache.types import Reason
 from tests.rows import each_row
 
-from .environment import PODS, Environment, Obj, names, pod, run
+from .environment import PODS, Environment, Obj, names, pod, with_environment
 
 OLD = pod("mine", version="5", app="web", seen="old")
 OTHER = pod("other", version="6", app="web")
@@ -185,13 +185,11 @@ def test_a_transform_that_fails_for_the_body_raises_and_no_older_object_is_read(
     assert {outcome for _, outcome in informer.counts.reads} == {"Stalled"}
 
 
-def test_a_wait_reports_the_failing_transform_as_well() -> None:
-    async def main(environment: Environment) -> None:
-        environment.declare("app=web", PODS, "v1/pods", TRANSFORMED).hold(OTHER)
-        with pytest.raises(Stalled):
-            await environment.cache(own=MINE).wait_for("pods", lambda _: False)
-
-    run(main)
+@with_environment
+async def test_a_wait_reports_the_failing_transform_as_well(environment: Environment) -> None:
+    environment.declare("app=web", PODS, "v1/pods", TRANSFORMED).hold(OTHER)
+    with pytest.raises(Stalled):
+        await environment.cache(own=MINE).wait_for("pods", lambda _: False)
 
 
 def test_a_body_that_the_stream_is_past_needs_no_transform() -> None:

@@ -16,7 +16,7 @@ from kopf_selectcache.cache.live import Live, SyncLive
 from kopf_selectcache.testing import FakeCache
 from tests.rows import each_row
 
-from .environment import NODES, PODS, Environment, pod, run
+from .environment import NODES, PODS, Environment, pod, with_environment
 
 WEB = pod("web-1", app="web")
 
@@ -28,70 +28,64 @@ def ready(obj: dict[str, Any]) -> bool:
 # ---- wait_synced.
 
 
-def test_a_wait_in_vain_names_the_kind_and_the_reason() -> None:
-    async def main(environment: Environment) -> None:
-        environment.declare().hold()
-        informer = environment.declare("", NODES, "nodes")
-        informer.message, informer.remedy = (
-            "nodes: the server has stopped sending",
-            "The cache keeps retrying",
-        )
-        with pytest.raises(NotSynced):
-            await environment.cache().wait_synced(0)
-
-    run(main)
+@with_environment
+async def test_a_wait_in_vain_names_the_kind_and_the_reason(environment: Environment) -> None:
+    environment.declare().hold()
+    informer = environment.declare("", NODES, "nodes")
+    informer.message, informer.remedy = (
+        "nodes: the server has stopped sending",
+        "The cache keeps retrying",
+    )
+    with pytest.raises(NotSynced):
+        await environment.cache().wait_synced(0)
 
 
-def test_the_settings_say_how_long() -> None:
-    async def main(environment: Environment) -> None:
-        environment.declare()
-        environment.settings.sync_timeout = 0.01
-        with pytest.raises(NotSynced):
-            await environment.cache().wait_synced()
-
-    run(main)
+@with_environment
+async def test_the_settings_say_how_long(environment: Environment) -> None:
+    environment.declare()
+    environment.settings.sync_timeout = 0.01
+    with pytest.raises(NotSynced):
+        await environment.cache().wait_synced()
 
 
 # ---- wait_for.
 
 
-def test_then_each_change_is() -> None:
-    async def main(environment: Environment) -> None:
-        informer = environment.declare("app=web").hold(WEB)
-        waiting = asyncio.create_task(
-            environment.cache().wait_for(
-                "pods", ready, namespace="ns", labels="tier=gold", fields="status.phase=Running"
-            )
+@with_environment
+async def test_then_each_change_is(environment: Environment) -> None:
+    informer = environment.declare("app=web").hold(WEB)
+    waiting = asyncio.create_task(
+        environment.cache().wait_for(
+            "pods", ready, namespace="ns", labels="tier=gold", fields="status.phase=Running"
         )
-        await asyncio.sleep(0)
-        informer.leave(WEB)
-        informer.put(pod("web-2", version="11", app="web", tier="gold"))
-        informer.put(pod("web-3", version="12", app="web", ready="yes"))
-        informer.put(pod("web-4", "elsewhere", version="13", app="web", tier="gold", ready="yes"))
-        informer.put(
-            {**pod("web-5", version="14", app="web", tier="gold", ready="yes"), "status": {"phase": "Failed"}}
-        )
-        await asyncio.sleep(0)
-        assert not waiting.done()
-        informer.put(pod("web-2", version="15", app="web", tier="gold", ready="yes"))
-        assert (await waiting)["metadata"]["resourceVersion"] == "15"
-        assert informer.listeners == []
-
-    run(main)
+    )
+    await asyncio.sleep(0)
+    informer.leave(WEB)
+    informer.put(pod("web-2", version="11", app="web", tier="gold"))
+    informer.put(pod("web-3", version="12", app="web", ready="yes"))
+    informer.put(pod("web-4", "elsewhere", version="13", app="web", tier="gold", ready="yes"))
+    informer.put(
+        {**pod("web-5", version="14", app="web", tier="gold", ready="yes"), "status": {"phase": "Failed"}}
+    )
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    informer.put(pod("web-2", version="15", app="web", tier="gold", ready="yes"))
+    assert (await waiting)["metadata"]["resourceVersion"] == "15"
+    assert informer.listeners == []
 
 
 @pytest.mark.parametrize("held", [[], [WEB], [WEB, pod("web-2", app="web")]])
-def test_a_wait_that_times_out_names_its_goal_and_the_objects_present(held: list[dict[str, Any]]) -> None:
-    async def main(environment: Environment) -> None:
-        informer = environment.declare("app=web").hold(*held)
-        with pytest.raises(TimeoutError):
-            await environment.cache().wait_for(
-                "pods", ready, namespace="ns", labels="app=web", fields={"status.phase": "Running"}, timeout=0
-            )
-        assert informer.counts.reads == {("wait_for", "TimeoutError"): 1}
-        assert informer.listeners == []
-
-    run(main)
+@with_environment
+async def test_a_wait_that_times_out_names_its_goal_and_the_objects_present(
+    environment: Environment, held: list[dict[str, Any]]
+) -> None:
+    informer = environment.declare("app=web").hold(*held)
+    with pytest.raises(TimeoutError):
+        await environment.cache().wait_for(
+            "pods", ready, namespace="ns", labels="app=web", fields={"status.phase": "Running"}, timeout=0
+        )
+    assert informer.counts.reads == {("wait_for", "TimeoutError"): 1}
+    assert informer.listeners == []
 
 
 @each_row(
@@ -131,46 +125,41 @@ def test_a_wait_that_times_out_shows_the_departures_and_how_they_are_known(
     assert f"let_depart{departures}. The filter is" in str(raised.value)
 
 
-def test_a_wait_in_vain_for_a_cache_reports_that_it_is_not_synced() -> None:
-    async def main(environment: Environment) -> None:
-        informer = environment.declare("app=web")
-        informer.message, informer.remedy = ("pods: the server answers 500", "The cache keeps retrying")
-        with pytest.raises(NotSynced):
-            await environment.cache().wait_for("pods", ready, namespace="ns", timeout=0)
-        assert informer.counts.reads == {("wait_for", "NotSynced"): 1}
-
-    run(main)
+@with_environment
+async def test_a_wait_in_vain_for_a_cache_reports_that_it_is_not_synced(environment: Environment) -> None:
+    informer = environment.declare("app=web")
+    informer.message, informer.remedy = ("pods: the server answers 500", "The cache keeps retrying")
+    with pytest.raises(NotSynced):
+        await environment.cache().wait_for("pods", ready, namespace="ns", timeout=0)
+    assert informer.counts.reads == {("wait_for", "NotSynced"): 1}
 
 
-def test_a_wait_for_a_kind_that_can_no_longer_be_maintained_fails_at_once() -> None:
-    async def main(environment: Environment) -> None:
-        informer = environment.declare("app=web").hold(WEB)
-        waiting = asyncio.create_task(environment.cache().wait_for("pods", ready))
-        await informer.subscribed.wait()
-        informer.fail(Forbidden("pods: no", remedy="Grant it"))
-        for _ in range(20):
-            await asyncio.sleep(0)
-        assert waiting.done()
-        with pytest.raises(Forbidden):
-            await waiting
-        assert informer.listeners == []
-        assert informer.counts.reads == {("wait_for", "Forbidden"): 1}
+@with_environment
+async def test_a_wait_for_a_kind_that_can_no_longer_be_maintained_fails_at_once(
+    environment: Environment,
+) -> None:
+    informer = environment.declare("app=web").hold(WEB)
+    waiting = asyncio.create_task(environment.cache().wait_for("pods", ready))
+    await informer.subscribed.wait()
+    informer.fail(Forbidden("pods: no", remedy="Grant it"))
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert waiting.done()
+    with pytest.raises(Forbidden):
+        await waiting
+    assert informer.listeners == []
+    assert informer.counts.reads == {("wait_for", "Forbidden"): 1}
 
-    run(main)
 
-
-def test_wrong_arguments_of_a_wait_are_refused_at_once() -> None:
+@with_environment
+async def test_wrong_arguments_of_a_wait_are_refused_at_once(environment: Environment) -> None:
     wrong: Any = "ready"
-
-    async def main(environment: Environment) -> None:
-        environment.declare("app=web").hold()
-        with pytest.raises(ReadError):
-            await environment.cache().wait_for("pods", wrong)
-        with pytest.raises(ReadError):
-            # A mistake.
-            await environment.cache().wait_for("pods", ready, timeout="60")  # type: ignore[call-overload]
-
-    run(main)
+    environment.declare("app=web").hold()
+    with pytest.raises(ReadError):
+        await environment.cache().wait_for("pods", wrong)
+    with pytest.raises(ReadError):
+        # A mistake.
+        await environment.cache().wait_for("pods", ready, timeout="60")  # type: ignore[call-overload]
 
 
 async def awaited(obj: dict[str, Any]) -> bool:
@@ -183,17 +172,15 @@ class Awaited:
 
 
 @pytest.mark.parametrize("held", [[], [WEB]], ids=["nothing there", "something there"])
-def test_a_predicate_that_is_to_be_awaited_is_refused_and_satisfied_by_nothing(
-    held: list[dict[str, Any]],
+@with_environment
+async def test_a_predicate_that_is_to_be_awaited_is_refused_and_satisfied_by_nothing(
+    environment: Environment, held: list[dict[str, Any]]
 ) -> None:
-    async def main(environment: Environment) -> None:
-        environment.declare("app=web").hold(*held)
-        with pytest.raises(ReadError):
-            await environment.cache().wait_for("pods", awaited)
-        with pytest.raises(ReadError):
-            await asyncio.to_thread(environment.cache().blocking.wait_for, "pods", awaited)
-
-    run(main)
+    environment.declare("app=web").hold(*held)
+    with pytest.raises(ReadError):
+        await environment.cache().wait_for("pods", awaited)
+    with pytest.raises(ReadError):
+        await asyncio.to_thread(environment.cache().blocking.wait_for, "pods", awaited)
 
 
 @pytest.mark.parametrize(
@@ -201,74 +188,68 @@ def test_a_predicate_that_is_to_be_awaited_is_refused_and_satisfied_by_nothing(
     [lambda obj: awaited({**obj}), lambda _: asyncio.get_running_loop().create_future()],
     ids=["a lambda", "a future"],
 )
-def test_a_predicate_that_turns_out_to_be_awaited_is_refused(predicate: Any) -> None:
-    async def main(environment: Environment) -> None:
-        informer = environment.declare("app=web").hold(WEB)
-        with pytest.raises(ReadError):
-            await environment.cache().wait_for("pods", predicate)
-        assert informer.listeners == []
-        assert informer.counts.reads == {("wait_for", "ReadError"): 1}
-
-    run(main)
-
-
-def test_an_object_with_an_async_call_is_refused_before_it_is_called() -> None:
-    async def main(environment: Environment) -> None:
-        environment.declare("app=web").hold(WEB)
-        with pytest.raises(ReadError, match="Give a plain function"):
-            await environment.cache().wait_for("pods", Awaited())
-
-    run(main)
+@with_environment
+async def test_a_predicate_that_turns_out_to_be_awaited_is_refused(
+    environment: Environment, predicate: Any
+) -> None:
+    informer = environment.declare("app=web").hold(WEB)
+    with pytest.raises(ReadError):
+        await environment.cache().wait_for("pods", predicate)
+    assert informer.listeners == []
+    assert informer.counts.reads == {("wait_for", "ReadError"): 1}
 
 
-def test_errors_of_the_predicate_are_its_callers_and_disturb_nobody_else() -> None:
-    async def main(environment: Environment) -> None:
-        own = TimeoutError()
+@with_environment
+async def test_an_object_with_an_async_call_is_refused_before_it_is_called(environment: Environment) -> None:
+    environment.declare("app=web").hold(WEB)
+    with pytest.raises(ReadError, match="Give a plain function"):
+        await environment.cache().wait_for("pods", Awaited())
 
-        def broken(_: object) -> bool:
-            raise own
 
-        informer = environment.declare("app=web").hold()
-        waiting = asyncio.create_task(environment.cache().wait_for("pods", broken, timeout=60))
-        await asyncio.sleep(0)
-        informer.put(WEB)
-        with pytest.raises(TimeoutError) as caught:
-            await waiting
-        assert caught.value is own
-        assert informer.listeners == []
+@with_environment
+async def test_errors_of_the_predicate_are_its_callers_and_disturb_nobody_else(
+    environment: Environment,
+) -> None:
+    own = TimeoutError()
 
-    run(main)
+    def broken(_: object) -> bool:
+        raise own
+
+    informer = environment.declare("app=web").hold()
+    waiting = asyncio.create_task(environment.cache().wait_for("pods", broken, timeout=60))
+    await asyncio.sleep(0)
+    informer.put(WEB)
+    with pytest.raises(TimeoutError) as caught:
+        await waiting
+    assert caught.value is own
+    assert informer.listeners == []
 
 
 # ---- blocking.
 
 
-def test_threads_wait_for_the_loop_to_do_the_work() -> None:
-    async def main(environment: Environment) -> None:
-        db = pod("db-1", app="db")
-        environment.declare("app=web").hold(pod("web-1", app="web", ready="yes"))
-        environment.server.answer("/api/v1/namespaces/ns/pods/db-1", db)
-        environment.server.answer(
-            "/api/v1/pods", {"kind": "PodList", "metadata": {"resourceVersion": "9"}, "items": [db]}
-        )
-        blocking = environment.cache().blocking
+@with_environment
+async def test_threads_wait_for_the_loop_to_do_the_work(environment: Environment) -> None:
+    db = pod("db-1", app="db")
+    environment.declare("app=web").hold(pod("web-1", app="web", ready="yes"))
+    environment.server.answer("/api/v1/namespaces/ns/pods/db-1", db)
+    environment.server.answer(
+        "/api/v1/pods", {"kind": "PodList", "metadata": {"resourceVersion": "9"}, "items": [db]}
+    )
+    blocking = environment.cache().blocking
 
-        def handler() -> None:
-            assert blocking.fetch("pods", "db-1", namespace="ns") == db
-            assert blocking.fetch("pods", "nope", namespace="ns", default=None) is None
-            assert blocking.is_deleted("pods", "nope", namespace="ns")
-            assert not blocking.is_deleted("pods", "db-1", namespace="ns", uid=db["metadata"]["uid"])
-            assert blocking.fetch_list(
-                "pods", labels="app in (web,db)", sort_by="metadata.name", limit=1
-            ) == [db]
-            blocking.wait_synced()
-            assert blocking.wait_for("pods", ready, namespace="ns", timeout=60)["metadata"]["name"] == "web-1"
-            with pytest.raises(OutsideFilter):
-                blocking.wait_for("pods", ready, labels="app=db")
+    def handler() -> None:
+        assert blocking.fetch("pods", "db-1", namespace="ns") == db
+        assert blocking.fetch("pods", "nope", namespace="ns", default=None) is None
+        assert blocking.is_deleted("pods", "nope", namespace="ns")
+        assert not blocking.is_deleted("pods", "db-1", namespace="ns", uid=db["metadata"]["uid"])
+        assert blocking.fetch_list("pods", labels="app in (web,db)", sort_by="metadata.name", limit=1) == [db]
+        blocking.wait_synced()
+        assert blocking.wait_for("pods", ready, namespace="ns", timeout=60)["metadata"]["name"] == "web-1"
+        with pytest.raises(OutsideFilter):
+            blocking.wait_for("pods", ready, labels="app=db")
 
-        await asyncio.to_thread(handler)
-
-    run(main)
+    await asyncio.to_thread(handler)
 
 
 WAITING = [
@@ -321,77 +302,69 @@ def test_signatures_have_each_option() -> None:
         assert not {"options", "extra"} & set(inspect.signature(read).parameters)
 
 
-def test_a_thread_whose_wait_is_ended_by_the_loop_is_let_go() -> None:
-    async def main(environment: Environment) -> None:
-        informer = environment.declare("app=web").hold()
-        thread = asyncio.create_task(asyncio.to_thread(environment.cache().blocking.wait_for, "pods", ready))
-        await informer.subscribed.wait()
-        for task in asyncio.all_tasks() - {asyncio.current_task(), thread}:
-            task.cancel()
+@with_environment
+async def test_a_thread_whose_wait_is_ended_by_the_loop_is_let_go(environment: Environment) -> None:
+    informer = environment.declare("app=web").hold()
+    thread = asyncio.create_task(asyncio.to_thread(environment.cache().blocking.wait_for, "pods", ready))
+    await informer.subscribed.wait()
+    for task in asyncio.all_tasks() - {asyncio.current_task(), thread}:
+        task.cancel()
+    with pytest.raises(ReadError):
+        await thread
+    assert informer.listeners == []
+
+
+@with_environment
+async def test_waits_of_threads_can_be_ended_and_then_unsubscribe(environment: Environment) -> None:
+    pods, nodes = (
+        environment.declare("app=web").hold(),
+        environment.declare("app=web", NODES, "nodes").hold(),
+    )
+    operators = Waits()
+    waits = Waits(operators)
+    one = asyncio.create_task(
+        asyncio.to_thread(environment.cache(waits=waits).blocking.wait_for, "pods", ready)
+    )
+    other = asyncio.create_task(
+        asyncio.to_thread(environment.cache(waits=Waits(operators)).blocking.wait_for, "nodes", ready)
+    )
+    await pods.subscribed.wait()
+    await nodes.subscribed.wait()
+    waits.end("enough")
+    with pytest.raises(ReadError):
+        await one
+    await pods.unsubscribed.wait()
+    assert not other.done(), "each handler for itself"
+    operators.end("all of it")
+    with pytest.raises(ReadError):
+        await other
+    await nodes.unsubscribed.wait()
+
+
+@with_environment
+async def test_once_it_is_ended_nothing_is_waited_for(environment: Environment) -> None:
+    informer = environment.declare("app=web").hold()
+    operators = Waits()
+    for waits in (operators, Waits(operators)):
+        cache = environment.cache(waits=waits)
+        operators.end("enough")
         with pytest.raises(ReadError):
-            await thread
-        assert informer.listeners == []
-
-    run(main)
+            await asyncio.to_thread(cache.blocking.wait_for, "pods", ready)
+    assert not informer.subscribed.is_set()
 
 
-def test_waits_of_threads_can_be_ended_and_then_unsubscribe() -> None:
-    async def main(environment: Environment) -> None:
-        pods, nodes = (
-            environment.declare("app=web").hold(),
-            environment.declare("app=web", NODES, "nodes").hold(),
-        )
-        operators = Waits()
-        waits = Waits(operators)
-        one = asyncio.create_task(
-            asyncio.to_thread(environment.cache(waits=waits).blocking.wait_for, "pods", ready)
-        )
-        other = asyncio.create_task(
-            asyncio.to_thread(environment.cache(waits=Waits(operators)).blocking.wait_for, "nodes", ready)
-        )
-        await pods.subscribed.wait()
-        await nodes.subscribed.wait()
-        waits.end("enough")
-        with pytest.raises(ReadError):
-            await one
-        await pods.unsubscribed.wait()
-        assert not other.done(), "each handler for itself"
-        operators.end("all of it")
-        with pytest.raises(ReadError):
-            await other
-        await nodes.unsubscribed.wait()
-
-    run(main)
-
-
-def test_once_it_is_ended_nothing_is_waited_for() -> None:
-    async def main(environment: Environment) -> None:
-        informer = environment.declare("app=web").hold()
-        operators = Waits()
-        for waits in (operators, Waits(operators)):
-            cache = environment.cache(waits=waits)
-            operators.end("enough")
-            with pytest.raises(ReadError):
-                await asyncio.to_thread(cache.blocking.wait_for, "pods", ready)
-        assert not informer.subscribed.is_set()
-
-    run(main)
-
-
-def test_on_the_loops_own_thread_it_is_refused() -> None:
-    async def main(environment: Environment) -> None:
-        environment.declare("app=web", PODS).hold(WEB)
-        with pytest.raises(ReadError):
-            environment.cache().blocking.fetch("pods", "db-1", namespace="ns")
-
-    run(main)
+@with_environment
+async def test_on_the_loops_own_thread_it_is_refused(environment: Environment) -> None:
+    environment.declare("app=web", PODS).hold(WEB)
+    with pytest.raises(ReadError):
+        environment.cache().blocking.fetch("pods", "db-1", namespace="ns")
 
 
 def test_after_the_operator_has_ended_it_is_refused() -> None:
-    async def main(environment: Environment) -> Environment:
-        return environment
+    async def main() -> Environment:
+        return Environment(asyncio.get_running_loop())
 
-    blocking = run(main).cache().blocking
+    blocking = asyncio.run(main()).cache().blocking
     with pytest.raises(ReadError):
         blocking.wait_synced()
 

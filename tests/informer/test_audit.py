@@ -11,8 +11,7 @@ from typing import cast
 
 import pytest
 
-from kopf_selectcache import Cached, Forbidden, Key, NotSynced, Selector, StateError
-from kopf_selectcache.client.fetcher import metadata_of
+from kopf_selectcache import Forbidden, Key, Selector, StateError
 from kopf_selectcache.client.reading import Refused
 from kopf_selectcache.core.errors import Garbled, MetricReason
 from kopf_selectcache.core.protocol.machine import Waiting
@@ -26,7 +25,6 @@ from kopf_selectcache.informer import environment as injected
 from kopf_selectcache.informer.audit import audited
 from kopf_selectcache.settings.options import SelectCacheSettings
 from kopf_selectcache.settings.planner import Stream
-from kopf_selectcache.testing import FakeCache
 from kopf_selectcache.testing.faults import (
     Disconnect,
     DropEvents,
@@ -131,15 +129,6 @@ async def test_it_is_done_again_and_again_without_being_asked_for() -> None:
         )
 
 
-async def test_of_names_that_share_a_watch_only_the_named_are_compared() -> None:
-    declared = Cached(Selector(names=["ca", "tls"], namespaces=["infra"]), share_watches=True)
-    async with caching(declared, secret("ca", "infra"), secret("key", "infra")) as environment:
-        await environment.cache.wait_synced()
-        found = await environment.cache.audit("secrets")
-        assert found
-        assert found.objects == 1
-
-
 @pytest.mark.parametrize("page_limit", [1, 2, 100])
 async def test_an_audit_lists_names_and_versions_page_by_page_at_the_version_held(page_limit: int) -> None:
     async with caching("app=web", *OBJECTS, page_limit=page_limit) as environment:
@@ -203,22 +192,6 @@ async def test_a_server_that_is_older_than_the_cache_was_restored_and_is_listed_
     assert (
         "The server of secrets went back to an older state, so its cache is listed again." in caplog.messages
     )
-
-
-async def test_before_it_is_synced_there_is_nothing_to_compare() -> None:
-    async with caching(EITHER, *OBJECTS, held="infra") as environment:
-        with pytest.raises(NotSynced):
-            await environment.cache.audit("secrets")
-        for fault in environment.cluster.faults:
-            fault.release()
-        await environment.cache.wait_synced()
-
-
-async def test_a_fake_cache_can_be_audited_as_well() -> None:
-    cache = FakeCache([secret("a", app="web"), secret("b")], {"secrets": "app=web"})
-    found = await cache.audit("secrets")
-    assert found
-    assert found.objects == 1
 
 
 async def test_however_many_ask_at_once_one_audit_is_made_and_one_relist_ordered() -> None:
@@ -487,11 +460,6 @@ def test_a_list_of_another_form_is_compared_all_the_same(pages: list[dict[str, o
     assert asyncio.run(
         audited(Stream(Selector("app=web")), held_at_100(), SECRETS, environment=environment)
     ).missing == (Key("a", namespace="shop"),)
-
-
-def test_a_whole_object_from_a_server_without_metadata_requests_identifies_it() -> None:
-    whole = {"kind": "Secret", "apiVersion": "v1", **ONE[0]}
-    assert metadata_of(SECRETS, json.dumps(whole).encode()).uid == "1"
 
 
 def test_another_object_of_the_same_name_and_version_is_outdated() -> None:

@@ -30,22 +30,6 @@ BOTH = [Selector("app=web", namespaces=["shop"]), Selector(names=["ca"], namespa
 # ---- What is held.
 
 
-def test_an_object_is_held_while_any_selector_selects_it() -> None:
-    cache = FakeCache(
-        [secret("a", app="web"), secret("b", tier="gold"), secret("c", app="web", tier="gold"), secret("d")],
-        {"secrets": EITHER},
-    )
-    assert named(cache.list_cached("secrets")) == ["a", "b", "c"]
-    cache.cluster.patch(secret("c"), labelled(app=None))
-    cache.cluster.patch(secret("a"), labelled(app=None, tier="gold"))
-    assert named(cache.list("secrets", namespace="shop", labels="tier=gold")) == ["a", "b", "c"]
-    cache.cluster.patch(secret("c"), labelled(tier=None))
-    cache.cluster.delete(secret("b"))
-    assert named(cache.list_cached("secrets")) == ["a"]
-    with pytest.raises(OutsideFilter):
-        cache.get("secrets", "c", namespace="shop")
-
-
 def test_several_names_and_namespaces_are_held_and_absent_ones_are_proved_absent() -> None:
     declared = Selector(names=["ca", "tls"], namespaces=["shop", "infra"])
     objects = [secret(name, namespace) for name in ("ca", "tls", "other") for namespace in ("shop", "infra")]
@@ -119,15 +103,6 @@ async def test_a_watch_for_each_name_needs_no_more_than_a_role_with_these_names(
             "metadata.name=ca",
             "metadata.name=tls",
         }
-
-
-async def test_names_that_share_a_watch_take_the_wider_right_and_keep_no_more() -> None:
-    declared = Cached(Selector(names=["ca", "tls"], namespaces=["infra"]), share_watches=True)
-    async with caching(declared, secret("ca", "infra"), secret("key", "infra")) as environment:
-        await environment.cache.wait_synced()
-        await until(lambda: environment.informer.state.is_synced)
-        assert [asked.query.get("fieldSelector") for asked in environment.watches()] == [None]
-        assert named(environment.cache.list_cached("secrets")) == ["ca"]
 
 
 async def test_the_namespaces_of_the_operator_are_cached_one_by_one() -> None:
@@ -216,17 +191,6 @@ async def test_an_object_that_is_gone_is_dropped_though_a_branch_is_silent(
             environment.cache.get("secrets", "a", namespace="shop")
 
 
-async def test_a_list_that_is_refused_is_asked_for_less_and_less_but_again_and_again() -> None:
-    async with caching(EITHER, secret("a", app="web"), silent="tier") as environment:
-        await environment.cache.wait_synced()
-        await until(lambda: environment.informer.state.is_synced and len(environment.watches()) == 2)
-        environment.cluster.faults.add(Refuse(503), verb="list", resource="secrets")
-        began = environment.time.now
-        environment.cluster.patch(secret("a"), labelled(app=None, tier="gold"))
-        await until(lambda: environment.time.now - began >= 100.0)
-        assert 3 <= environment.probes() <= 9
-
-
 @pytest.mark.parametrize(
     "fault", [Refuse(503), MalformedJSON(), Disconnect()], ids=["refused", "garbled", "broken off"]
 )
@@ -300,18 +264,6 @@ async def test_a_right_that_one_watch_lacks_spoils_only_the_reads_that_need_it()
         assert named(environment.cache.list_cached("secrets")) == ["a", "ca"]
 
 
-# The name is a sentence.
-async def test_a_read_is_forbidden_if_one_of_three_watches_it_needs_lacks_a_right() -> None:
-    def who(cluster: EmbeddedCluster) -> str:
-        return cluster.user("reader", [WATCHING], namespace="shop")
-
-    async with caching([*EITHER, Selector("app=db")], secret("a", app="web"), who=who) as environment:
-        await environment.informer.wait_until_settled()
-        await until(lambda: len(environment.watches()) == 2)
-        with pytest.raises(Forbidden):
-            environment.cache.list_cached("secrets", namespace="shop", labels="app!=db")
-
-
 async def test_complete_parts_are_read_while_other_lists_are_still_awaited() -> None:
     async with caching(BOTH, secret("a", app="web"), secret("ca", "infra"), held="infra") as environment:
         await until(lambda: environment.informer.state.part(Selector(namespaces=["shop"])).store.version)
@@ -371,41 +323,6 @@ async def test_a_branch_that_is_refused_for_ever_spoils_no_read_that_needs_it_no
             environment.cache.list("secrets", namespace="shop", labels="app=db,tier")
         with pytest.raises(Forbidden):
             environment.cache.get("secrets", "a", namespace="shop")
-
-
-async def test_a_wait_needs_only_the_relevant_lists() -> None:
-    async with caching(BOTH, secret("a", app="web"), held="infra") as environment:
-        found = await environment.cache.wait_for(
-            "secrets", lambda _: True, namespace="shop", labels="app=web", timeout=30
-        )
-        assert found["metadata"]["name"] == "a"
-        for fault in environment.cluster.faults:
-            fault.release()
-        await environment.cache.wait_synced()
-
-
-async def test_an_object_of_which_nothing_can_be_known_delays_no_other() -> None:
-    """It left by a field, so that its metadata tells nothing; thirty others are deleted after it. No list is
-    answered."""
-    others = [f"b{number:02}" for number in range(30)]
-    declared = [
-        Selector(fields="type=Opaque", namespaces=["shop"]),
-        Selector("tier=gold", fields="type=other", namespaces=["shop"]),
-    ]
-    objects = [secret(name) for name in others]
-    async with caching(declared, secret("a", tier="gold"), *objects, silent="tier") as environment:
-        await environment.cache.wait_synced()
-        await until(lambda: environment.informer.state.is_synced and len(environment.watches()) == 2)
-        environment.cluster.faults.add(
-            Refuse(400),
-            verb="list",
-            resource="secrets",
-            where=lambda asked: asked.query.get("resourceVersionMatch") == "Exact",
-        )
-        environment.cluster.delete(secret("a"))
-        environment.cluster.create({**secret("a", tier="gold"), "type": "kept"})
-        environment.cluster.delete(*objects)
-        await until(lambda: named(environment.cache.list_cached("secrets")) in ([], ["a"]))
 
 
 def test_of_a_kind_that_is_served_again_nothing_of_before_is_left() -> None:

@@ -15,9 +15,8 @@ from typing import Any
 
 import pytest
 
-from kopf_selectcache import Cached, DeclarationError, Selector
+from kopf_selectcache import Cached, Selector
 from kopf_selectcache.core.protocol.decoder import APIECE, SLICE
-from kopf_selectcache.core.protocol.pager import EMPTY_PAGES
 from kopf_selectcache.core.store.packing import FEWEST, SAMPLES, SiblingPacking, Storage
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.core.store.store import Store
@@ -35,7 +34,6 @@ from tests.faults.environment import Environment, operating, run, until
 from tests.faults.server import Obj, Script, Server, bookmark, error, event, held, listed, streamed
 from tests.secrets import caching, named, secret
 
-CACHED: Any = Cached
 CALLED: list[int] = []
 COUNT = 3 * FEWEST
 
@@ -99,33 +97,6 @@ async def test_each_page_is_packed_as_it_comes() -> None:
         go.set()
         await environment.synced()
         assert all(packed(environment))
-
-
-async def test_packed_storage_saves_no_less_than_auto() -> None:
-    made = pods(SAMPLES + 50)
-
-    async def held(storage: Storage) -> int:
-        async with (
-            Server(lists=[listed("1000", *made)]) as server,
-            operating(server, storage=storage) as environment,
-        ):
-            await environment.synced()
-            return sum(len(record.stored) for record in records(environment))
-
-    assert await held("packed") <= await held("auto")
-
-
-async def test_pages_that_are_too_small_are_packed_once_all_have_come() -> None:
-    made = pods()
-    parts = [made[at : at + FEWEST // 3] for at in range(0, COUNT, FEWEST // 3)]
-    lists = [
-        listed("1000", *part, then=f"t{number}" if part is not parts[-1] else "")
-        for number, part in enumerate(parts)
-    ]
-    async with Server(lists=lists, watches=[streamed()]) as server, operating(server) as environment:
-        await environment.synced()
-        assert all(packed(environment))
-        assert as_served(environment) == served(made)
 
 
 async def test_streamed_objects_are_packed_as_they_arrive() -> None:
@@ -202,25 +173,6 @@ def test_the_settings_and_the_declaration_say_how_a_kind_is_stored(
     run(main(Cached(Selector(), storage=storage)))
     run(main(Cached(Selector()), storage=storage))
     run(main(Cached(Selector(), storage=storage), storage="raw" if all_packed else "auto"))
-
-
-async def test_a_relist_of_unchanged_objects_holds_them_once() -> None:
-    """Though other bytes may stand for the same object by then."""
-    made = pods()
-    gone = asyncio.Event()
-    lists = [listed("1000", *made), listed("1001", *made)]
-    watches = [streamed(gone, error(410, "Expired")), streamed()]
-    async with Server(lists=lists, watches=watches) as server, operating(server) as environment:
-        await environment.synced()
-        before = {id(record) for record in records(environment)}
-        gone.set()
-        await until(lambda: environment.informer.state.version == "1001")
-        assert {id(record) for record in records(environment)} == before
-
-
-def test_an_invalid_storage_is_refused_where_it_is_declared() -> None:
-    with pytest.raises(DeclarationError):
-        CACHED("app=web", storage="zip")
 
 
 # ---- Memory that is free again.
@@ -362,18 +314,6 @@ async def test_other_objects_in_a_shared_list_are_not_learned_from(
         packing = environment.informer.swapper.packing
         assert packing is not None
         assert (packing.learned, packing.fits) == (False, False), "nobody has begun to"
-
-
-async def test_other_objects_in_a_shared_list_make_no_empty_page() -> None:
-    """Pages without an object make a list that leads nowhere."""
-    objects = [secret(f"s{number:03}") for number in range(EMPTY_PAGES + 20)]
-    declared = Cached(Selector(names=["s110", "s115"], namespaces=["shop"]), share_watches=True)
-    async with caching(declared, *objects, page_limit=1) as environment:
-        await until(lambda: environment.informer.state.version)
-        assert named(environment.cache.list_cached("secrets", namespace="shop")) == ["s110", "s115"]
-        assert sum(
-            asked.verb == "list" for asked in environment.cluster.requests if asked.resource == "secrets"
-        ) == len(objects)
 
 
 def test_namespaces_with_few_objects_each_are_packed_as_one_kind() -> None:

@@ -7,7 +7,6 @@ from typing import Any, cast
 
 import pytest
 
-from kopf_selectcache import ReadError
 from kopf_selectcache.core.errors import MetricReason
 from kopf_selectcache.informer.streams import StreamTasks
 from tests.faults.environment import operating
@@ -32,13 +31,6 @@ async def test_a_stream_that_is_to_list_again_ends_with_its_operator(turns: int)
                 reflector.relist(MetricReason.AUDIT)
 
         relist_after(turns)
-
-
-async def test_a_kind_that_the_cluster_does_not_have_can_be_changed() -> None:
-    selectors = {"things.nowhere.org": "app=web"}
-    async with Server() as server, operating(server, selectors=selectors) as environment:
-        with pytest.raises(ReadError):
-            await environment.cache.declare("things.nowhere.org", "app=db", timeout=0.05, replace=True)
 
 
 async def test_8_a_stream_that_something_it_awaits_has_cancelled_starts_the_cache_again() -> None:

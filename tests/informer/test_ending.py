@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -15,18 +14,14 @@ import kopf_selectcache as selectcache
 from kopf_selectcache import NotSynced, ReadError
 from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.informer.environment import Ending, ended
-from kopf_selectcache.plugin.operator import launch, operator_of
-from tests.faults.environment import until
+from kopf_selectcache.plugin.operator import operator_of
 from tests.gated import gated
 from tests.kopf_operators import (
     Cluster,
-    context,
     cycles,
     declaring,
     launched,
-    operating,
     pod,
-    runtime_over,
 )
 from tests.rows import each_row
 
@@ -124,49 +119,6 @@ async def test_a_read_that_waits_ends_with_the_operator(read: Callable[[Any], An
         with pytest.raises(ReadError) as caught:
             await waiting
         assert caught.value.args == ended().args
-
-
-async def test_a_background_task_ends_with_its_operator() -> None:
-    """A whole operator of Kopf, stopped as by a signal, with a task of its own that outlives it."""
-    settings, registry = declaring(pods=""), kopf.OperatorRegistry()
-    read, told = threading.Event(), asyncio.Queue[ReadError]()
-    outliving = asyncio.Event()
-
-    async def work(cache: selectcache.Cache) -> None:
-        await cache.wait_synced()
-        cache.get("pods", "web-1", namespace="shop")
-        read.set()
-        with pytest.raises(ReadError) as caught:
-            await cache.wait_for("pods", lambda _: False)
-        told.put_nowait(caught.value)
-        with pytest.raises(ReadError) as caught:
-            await cache.fetch("nodes", "n1")
-        told.put_nowait(caught.value)
-        with pytest.raises(ReadError) as caught:
-            cache.get("pods", "web-1", namespace="shop")
-        told.put_nowait(caught.value)
-        await outliving.wait()
-
-    task = asyncio.create_task(work(selectcache.cache_of(settings)))
-    async with operating(registry, Cluster(pod()), settings=settings):
-        await until(read.is_set)
-    assert [(await told.get()).args for _ in range(3)] == [ended().args] * 3
-    outliving.set()
-    await task
-
-
-async def test_an_operator_that_ends_before_it_has_logged_in_ends_those_that_wait_for_it() -> None:
-    settings = declaring(pods="")
-    with context(settings):
-        cache = selectcache.cache_of(settings)
-        waiting = asyncio.create_task(cache.wait_synced())
-        operator = launch(settings, make_runtime=runtime_over(Cluster()))
-        operator.task.cancel()  # Before it has begun.
-        with pytest.raises(ReadError) as caught:
-            await waiting
-        assert caught.value.args == ended().args
-        with pytest.raises(ReadError):
-            cache.list("pods")
 
 
 async def test_the_report_and_the_probe_of_an_operator_that_has_ended_never_fail() -> None:

@@ -11,7 +11,6 @@ import pytest
 
 from kopf_selectcache import LabelSelector, Selector
 from kopf_selectcache.cache.estimates import PATIENCE_SECONDS, Counter, labelled_namespaces
-from kopf_selectcache.client.reading import Refused
 from kopf_selectcache.client.transport import Transport
 from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.core.protocol.pager import FEW
@@ -57,16 +56,6 @@ def test_the_count_of_a_list_without_an_end_is_paced_and_fails() -> None:
         asyncio.run(counter.held(Stream(Selector("app=web")), ALL, set()))
     assert sum(time.slept) == PATIENCE_SECONDS
     assert server.asked < 400
-
-
-def test_a_refusal_instead_of_a_page_is_an_error() -> None:
-    class Refusing:
-        async def get(self, *_: object, **__: object) -> bytes:
-            return json.dumps({"kind": "Status", "apiVersion": "v1", "code": 403, "message": "no"}).encode()
-
-    counter = Counter(cast("Transport", Refusing()), PODS)
-    with pytest.raises(Refused):
-        asyncio.run(counter.all(None))
 
 
 class Namespaces:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kopf_selectcache import Cached, Forbidden, Key, NotSynced, Selector
+from kopf_selectcache import Cached, Key, NotSynced, Selector
 from kopf_selectcache._errors import Superseded
 from kopf_selectcache.core.errors import MetricReason
 from kopf_selectcache.core.store.claims import OwnWrite
@@ -17,25 +17,9 @@ from kopf_selectcache.informer.reflector import Reflector
 from kopf_selectcache.informer.swap import PreparedState
 from kopf_selectcache.testing.faults import NotServed, Refuse, Silence
 from tests.faults.environment import until
-from tests.informer.test_filter_change import Follower, begin_change, change, gold, names
+from tests.informer.test_filter_change import Follower, begin_change, change, names
 from tests.informer.test_filter_change_options import AND_THERE, BOTH, EITHER, GOLD, HERE, WEB, large
 from tests.secrets import caching, labelled, secret
-
-
-async def test_16_a_stream_that_is_held_applies_nothing_before_it_is_released() -> None:
-    async with caching("app=web", WEB, BOTH) as environment:
-        informer = environment.informer
-        await until(lambda: informer.state.is_synced)
-        (reflector,) = informer.state.reflectors
-        reflector.hold()
-        reflector.hold()
-        environment.cluster.delete(BOTH)
-        for _ in range(200):
-            await asyncio.sleep(0)
-        assert names(environment) == {"web", "both"}
-        reflector.release()
-        reflector.release()
-        await until(lambda: names(environment) == {"web"})
 
 
 async def test_16_streams_are_held_again_until_the_next_ones_are_as_new(
@@ -80,27 +64,6 @@ async def test_16_a_change_begins_anew_if_the_informer_drops_its_store() -> None
 
 
 @pytest.mark.usefixtures("unhurried")
-async def test_16_an_own_write_is_shown_by_both_filters_while_they_change() -> None:
-    async with caching("app=web", WEB, GOLD, BOTH) as environment:
-        informer = environment.informer
-        await until(lambda: informer.state.is_synced)
-        changing, _, silence = await begin_change(environment, EITHER)
-        record = informer.state.store.get("shop", "both")[0]
-        assert record is not None
-        ahead = str(int(informer.state.store.version) + 10_000)
-        written = type(record)("shop", "both", record.uid, ahead, record.labels, (), record.stored)
-        present, following = informer.states
-        for state in (present, following):
-            write = OwnWrite(written.key, written.uid, ahead, written, 0.0)
-            informer.laying.lay(write, state)
-        assert environment.cache.get("secrets", "both", namespace="shop")["metadata"]["name"] == "both"
-        silence.release()
-        await changing
-        (write,) = informer.state.own_writes
-        assert write.record is written
-
-
-@pytest.mark.usefixtures("unhurried")
 async def test_16_an_own_write_outside_of_the_former_filter_is_shown_by_the_next_one() -> None:
     async with caching("app=web", WEB, GOLD) as environment:
         informer, cache = environment.informer, environment.cache
@@ -134,17 +97,6 @@ async def test_16_an_object_that_is_written_during_a_change_is_shown_by_the_next
         assert cache.get("secrets", "gold", namespace="shop")["metadata"]["resourceVersion"] == ahead
 
 
-async def test_16_a_change_that_waits_for_its_turn_is_overtaken_as_well() -> None:
-    async with caching("app=web", WEB, GOLD, BOTH) as environment:
-        informer = environment.informer
-        await until(lambda: informer.state.is_synced)
-        first = (await begin_change(environment, "tier=gold")).task
-        second = asyncio.create_task(change(informer, "tier=gold,app=web"))
-        third = asyncio.create_task(change(informer, "app=db"))
-        results = await asyncio.gather(first, second, third, return_exceptions=True)
-        assert [type(each) for each in results] == [Superseded, Superseded, type(None)]
-
-
 async def test_16_a_change_without_a_present_state_is_overtaken_at_once() -> None:
     objects = [WEB, *(large(f"gold-{number}", tier="gold") for number in range(5))]
     async with caching(Cached(EITHER, max_bytes="128Ki"), *objects) as environment:
@@ -176,16 +128,6 @@ async def test_16_equal_changes_share_one_result() -> None:
         silence.release()
         await asyncio.gather(second, third)
         assert informer.state.union is following.state.union
-
-
-async def test_16_equal_changes_share_one_error() -> None:
-    async with caching("app=web", WEB, GOLD, BOTH) as environment:
-        informer = environment.informer
-        await until(lambda: informer.state.is_synced)
-        environment.cluster.faults.add(Refuse(403), verb="list", where=gold)
-        changes = (change(informer, EITHER) for _ in range(2))
-        results = await asyncio.gather(*changes, return_exceptions=True)
-        assert [type(each) for each in results] == [Forbidden, Forbidden]
 
 
 def web(asked: Any) -> bool:
@@ -309,23 +251,6 @@ async def test_16_a_stream_of_the_next_filter_that_has_missed_a_change_lists_aga
         silence.release()
         changing.cancel()
         await asyncio.wait({changing})
-
-
-async def test_16_a_refused_filter_of_a_cache_that_was_let_go_is_put_back() -> None:
-    objects = [WEB, *(large(f"gold-{number}", tier="gold") for number in range(5))]
-    async with caching(Cached(EITHER, max_bytes="128Ki"), *objects) as environment:
-        informer, faults = environment.informer, environment.cluster.faults
-        await until(lambda: informer.state.health is Health.OVERSIZED and informer.state.is_resolving)
-        former = informer.declared
-        refused = faults.add(Refuse(403), verb="list", where=lambda asked: "gold" not in str(asked.query))
-        with pytest.raises((Forbidden, NotSynced)):
-            await change(informer, "app=db", max_bytes="128Ki", timeout=2.0)
-        assert informer.declared is former
-        refused.release()
-        environment.cluster.delete(*objects[1:])
-        await until(lambda: informer.state.is_synced)
-        assert str(informer.state.filter) == str(former.filter)
-        assert names(environment) == {"web"}
 
 
 async def test_16_a_filter_that_begins_anew_is_not_answered_by_the_objects_of_the_former_one() -> None:

@@ -66,15 +66,6 @@ async def test_16_an_index_of_a_part_that_is_not_stored_lists_whole_objects(by: 
         assert found(cache, "key", "eA==") == ["later", "web"]
 
 
-async def test_16_an_index_of_a_stored_part_lists_nothing_anew() -> None:
-    declared = Cached(WEB, keep=["data.key", "metadata.labels"])
-    async with caching(declared, with_key("web")) as environment:
-        cache, kept = await synced(environment), environment.informer.state.reflectors
-        await cache.declare("secrets", WEB, index={"key": "data.key"}, replace=True)
-        assert environment.informer.state.reflectors == kept
-        assert found(cache, "key", "eA==") == ["web"]
-
-
 @pytest.mark.parametrize("by", ["data.key", find_key], ids=["path", "function"])
 async def test_16_an_added_index_of_a_part_that_is_dropped_later_reads_whole_objects(by: Any) -> None:
     async with caching(WEB, with_key("web")) as environment:
@@ -153,18 +144,6 @@ async def test_16_a_change_that_is_cancelled_leaves_no_values_of_its_index(
             found(cache, "by", "first")
         await add(cache)
         assert (found(cache, "by", "first"), found(cache, "by", "second")) == ([], ["web"])
-
-
-async def test_16_an_index_that_a_change_puts_back_has_values_again() -> None:
-    async with caching(Cached(WEB, index={"by": first}), with_key("web")) as environment:
-        cache = await synced(environment)
-        kept = environment.informer.state.reflectors
-        await cache.declare("secrets", WEB, index={"by": second}, replace=True)
-        environment.cluster.create(with_key("later"))
-        await until(lambda: len(cache.list_cached("secrets")) == 2)
-        await cache.declare("secrets", WEB, index={"by": first}, replace=True)
-        assert found(cache, "by", "first") == ["later", "web"]
-        assert environment.informer.state.reflectors == kept, "values are computed from stored objects"
 
 
 async def test_16_an_index_of_a_part_that_is_dropped_meanwhile_is_refused(

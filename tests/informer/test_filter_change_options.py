@@ -15,9 +15,7 @@ from kopf_selectcache import Cached, Forbidden, NotSynced, Selector
 from kopf_selectcache.core.errors import MetricReason
 from kopf_selectcache.core.store.claims import OwnWrite
 from kopf_selectcache.errors import Missing, Oversized
-from kopf_selectcache.informer.background import IndexFailed
 from kopf_selectcache.informer.health import Health
-from kopf_selectcache.informer.swap import PreparedState
 from kopf_selectcache.testing.faults import NotServed, Refuse, Silence
 from tests.faults.environment import until
 from tests.informer.test_filter_change import Follower, begin_change, change, names
@@ -81,21 +79,6 @@ async def test_16_an_option_changes_with_the_filter(option: str, filter_: Any) -
         await until(lambda: "later" in names(environment))
 
 
-async def test_16_a_filter_that_selects_too_much_leaves_the_former_one() -> None:
-    objects = [WEB, *(large(f"gold-{number}", tier="gold") for number in range(5))]
-    async with caching(Cached("app=web", max_bytes="128Ki"), *objects) as environment:
-        informer = environment.informer
-        await until(lambda: informer.state.is_synced)
-        tasks, state, held = asyncio.all_tasks(), informer.state, informer.swapper.share.bytes
-        with pytest.raises(Oversized):
-            await change(informer, EITHER, max_bytes="128Ki")
-        assert informer.state is state
-        assert informer.swapper.share.bytes == held
-        nothing_is_left(environment, tasks)
-        environment.cluster.create(large("web-1", app="web"), large("web-2", app="web"))
-        await until(lambda: informer.state.health is Health.OVERSIZED)
-
-
 async def test_16_a_limit_holds_for_the_next_filter_as_a_whole() -> None:
     objects = [large("web", app="web"), large("gold", tier="gold")]
     async with caching("app=web", *objects) as environment:
@@ -133,16 +116,6 @@ async def test_16_growth_of_the_present_store_does_not_count_for_the_next_limit(
             await changing
 
 
-async def test_16_a_cache_that_was_let_go_begins_anew_with_a_narrower_filter() -> None:
-    objects = [WEB, *(large(f"gold-{number}", tier="gold") for number in range(5))]
-    async with caching(Cached(EITHER, max_bytes="128Ki"), *objects) as environment:
-        informer = environment.informer
-        await until(lambda: informer.state.health is Health.OVERSIZED and informer.state.is_resolving)
-        await change(informer, "app=web", max_bytes="128Ki")
-        assert names(environment) == {"web"}
-        assert informer.state.is_synced
-
-
 async def test_16_while_a_kind_is_missing_a_change_fails_and_the_former_filter_is_used_later() -> None:
     async with caching("app=web", WEB, GOLD) as environment:
         informer = environment.informer
@@ -157,16 +130,6 @@ async def test_16_while_a_kind_is_missing_a_change_fails_and_the_former_filter_i
         fault.release()
         await until(lambda: informer.state.is_synced)
         assert names(environment) == {"web"}
-
-
-async def test_16_a_change_of_a_kind_that_was_never_found_fails() -> None:
-    async with caching("app=web", resource="example.com/v1/webapps") as environment:
-        informer = environment.informer
-        await until(lambda: informer.state.health is Health.MISSING)
-        former = informer.declared
-        with pytest.raises((Missing, NotSynced)):
-            await change(informer, "tier=gold", timeout=1.0)
-        assert informer.declared is former
 
 
 async def test_16_a_change_survives_that_the_informer_starts_again() -> None:
@@ -184,38 +147,6 @@ async def test_16_a_change_survives_that_the_informer_starts_again() -> None:
         await until(lambda: informer.state.is_synced)
         present = {"web", "both"} if failure else {"web", "gold", "both"}
         await until(lambda: names(environment) == present)
-
-
-async def test_16_the_version_readers_have_seen_is_waited_for_repeatedly(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    asked: list[bool] = []
-
-    def is_late(following: PreparedState) -> bool:
-        asked.append(True)
-        return len(asked) > 6 and following.swap.has_reached(following.swap.seen)
-
-    monkeypatch.setattr(PreparedState, "is_new_enough", property(is_late))
-    async with caching("app=web", WEB, GOLD, BOTH) as environment:
-        informer = environment.informer
-        await until(lambda: informer.state.is_synced)
-        tasks = len(asyncio.all_tasks())
-        await change(informer, "tier=gold")
-        assert names(environment) == {"gold", "both"}
-        await until(lambda: len(asyncio.all_tasks()) == tasks)
-
-
-async def test_16_a_function_of_an_index_that_fails_leaves_the_former_filter() -> None:
-    def fail(_: Any) -> str:
-        raise ValueError("no value")
-
-    async with caching("app=web", WEB, GOLD, BOTH) as environment:
-        informer = environment.informer
-        await until(lambda: informer.state.is_synced)
-        state = informer.state
-        with pytest.raises(IndexFailed):
-            await change(informer, "app=web", index={"app": fail})
-        assert informer.state is state
 
 
 @pytest.mark.usefixtures("unhurried")
@@ -288,15 +219,3 @@ async def test_16_an_index_of_a_field_that_is_not_stored_has_the_values_of_all_o
         await until(lambda: environment.informer.state.is_synced)
         await cache.declare("secrets", "app=web", index={"key": index}, replace=True)
         assert named(cache.list_cached("secrets", index={"key": "Zm9v"})) == ["web"]
-
-
-async def test_16_an_index_that_is_added_while_the_filter_changes_stays() -> None:
-    async with caching(Cached("app=web", index={"former": "type"}), WEB, GOLD) as environment:
-        informer, cache = environment.informer, environment.cache
-        await until(lambda: informer.state.is_synced)
-        changing, _, silence = await begin_change(environment, EITHER)
-        await cache.add_index("secrets", tier="metadata.labels.tier")
-        silence.release()
-        await changing
-        assert named(cache.list_cached("secrets", index={"tier": "gold"})) == ["gold"]
-        assert informer.state.indexes.keys() == informer.swapper.indexing.indexes.keys() == {"tier"}

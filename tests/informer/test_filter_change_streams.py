@@ -91,17 +91,6 @@ async def test_16_a_wait_for_a_reused_stream_to_catch_up_goes_on_across_the_chan
         assert waiting.result()
 
 
-async def test_2_a_waiter_for_a_stream_that_is_torn_down_is_released() -> None:
-    async with caching(HERE, WEB) as environment:
-        informer, cluster = environment.informer, environment.cluster
-        await until(lambda: informer.state.is_synced)
-        (reflector,) = informer.state.reflectors
-        await until(lambda: reflector.comparison.is_open)
-        waiting = reflector.comparison.wait(str(cluster.version + 10_000))
-        reflector.comparison.end()
-        assert waiting.result() is False
-
-
 async def test_9_a_wait_ends_once_all_departures_up_to_its_version_are_known() -> None:
     async with caching(EITHER, WEB) as environment:
         informer = environment.informer

@@ -10,9 +10,7 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from kopf_selectcache import Forbidden, NotDeclared, NotSynced, Selector
-from kopf_selectcache.core.protocol.machine import PATIENCE
-from kopf_selectcache.core.store.changes import Change
+from kopf_selectcache import Forbidden, NotSynced, Selector
 from kopf_selectcache.errors import Missing, Rejected
 from kopf_selectcache.informer.health import Health
 from kopf_selectcache.informer.reflector import LIVED
@@ -26,7 +24,6 @@ from tests.faults.server import (
     answer,
     bookmark,
     error,
-    event,
     held,
     listed,
     pod,
@@ -110,16 +107,6 @@ async def test_until_its_first_complete_list_a_cache_is_not_read_and_waiting_fai
         assert environment.informer.state.age() == 0.0
 
 
-async def test_a_wait_during_an_outage_raises_not_synced() -> None:
-    async with (
-        Server(lists=[refused(503, "ServiceUnavailable")]) as server,
-        operating(server) as environment,
-    ):
-        await environment.listed(2)
-        with pytest.raises(NotSynced):
-            await environment.cache.wait_synced(timeout=0.02)
-
-
 async def test_each_change_of_health_is_logged_once(told: Callable[[], list[str]]) -> None:
     cut = [asyncio.Event() for _ in range(2)]
     watches = [
@@ -181,53 +168,6 @@ async def test_a_watch_that_ends_after_a_good_while_is_no_failure(
         assert environment.time.slept == ([] if then is Then.NEXT else [0.5])
 
 
-async def test_listeners_receive_changes_until_they_unsubscribe() -> None:
-    gates = [asyncio.Event() for _ in range(2)]
-    watches = [
-        streamed(gates[0], event("MODIFIED", pod("a", "101")), gates[1], event("DELETED", pod("a", "102")))
-    ]
-    async with Server(lists=[LISTED], watches=watches) as server, operating(server) as environment:
-        await environment.holds("a@90")
-        seen: list[Change | None] = []
-        end = environment.informer.subscribe(seen.append)
-        gates[0].set()
-        await environment.holds("a@101")
-        end()
-        gates[1].set()
-        await environment.holds()
-        assert [
-            (change.before and change.before.version, change.after and change.after.version)
-            for change in seen
-            if change
-        ] == [("90", "101")]
-
-
-async def test_listeners_are_notified_once_when_the_cache_can_no_longer_be_updated() -> None:
-    revoked = asyncio.Event()
-    watches = [streamed(revoked, error(403)), *[refused(403)] * 7]
-    async with Server(lists=[LISTED], watches=watches) as server, operating(server) as environment:
-        await environment.holds("a@90")
-        seen: list[Change | None] = []
-        environment.informer.subscribe(seen.append)
-        revoked.set()
-        await environment.watched(9)
-        assert seen == [None], "once"
-
-
-async def test_a_server_that_went_back_to_a_backup_is_logged_as_a_warning(
-    told: Callable[[], list[str]],
-) -> None:
-    lists = [LISTED, *[listed("40")] * PATIENCE]
-    async with (
-        Server(lists=lists, watches=[streamed(error(410))]) as server,
-        operating(server) as environment,
-    ):
-        await environment.holds()
-        assert (
-            "WARNING: The server of pods went back to an older state, so its cache is listed again." in told()
-        )
-
-
 # ---- Forbidden.
 
 
@@ -242,23 +182,6 @@ async def test_an_operator_that_may_not_discover_kinds_retries_and_raises_forbid
             await until(lambda: environment.informer.state.message)
             with pytest.raises(Forbidden):
                 await environment.cache.wait_synced()
-
-
-async def test_a_right_that_is_missing_in_a_namespace_is_named_with_it() -> None:
-    async with Server() as server:
-        serving(server, "v1")["v1"].lists[:] = [refused(403, "Forbidden", message="no")]
-        async with operating(server, selectors=WEB) as environment:
-            informer = environment.runtime.informer("webapps.example.com")
-            await until(lambda: informer.state.health is Health.FORBIDDEN)
-            assert informer.state.message == (
-                "the operator does not have permission to list webapps.example.com in the namespace shop: no"
-            )
-            assert (
-                informer.state.remedy
-                == "Grant it the verbs list and watch in the namespace shop: apiGroups: ['example.com'],"
-                " resources: ['webapps'] (for settings.selectcache.selectors['webapps.example.com'],"
-                " namespaces=['shop'])\nTo see all missing permissions: selectcache check app.py"
-            )
 
 
 # ---- Missing.
@@ -309,38 +232,6 @@ async def test_a_version_that_is_served_no_more_is_replaced_and_the_kind_is_miss
             assert informer.state.resource.version == "v1"
             assert new.listed == [{"limit": "500"}], "what the old version was at means nothing here"
             assert environment.time.slept == [0.5, 10.0]
-
-
-# The name is a sentence.
-async def test_a_cache_is_compared_with_the_server_once_its_kind_is_served_again() -> None:
-    gone = asyncio.Event()
-    lists = [
-        listed("100", pod("a", "90"), pod("b", "80")),
-        listed("200", pod("b", "80"), pod("c", "150")),
-    ]
-    async with (
-        Server(lists=lists, watches=[streamed(gone, error(404))]) as server,
-        operating(server) as environment,
-    ):
-        await environment.synced()
-        told: list[tuple[str, str]] = []
-
-        def tell(change: Change | None) -> None:
-            if change is not None:
-                told.append(
-                    (
-                        change.before.name if change.before else "",
-                        change.after.name if change.after else "",
-                    )
-                )
-
-        environment.informer.subscribe(tell)
-        gone.set()
-        await until(
-            lambda: environment.informer.state.version == "200" and environment.informer.state.is_synced
-        )
-        assert environment.names() == ["b@80", "c@150"]
-        assert sorted(told) == [("", "c"), ("a", "")]
 
 
 # ---- Rejected.
@@ -416,35 +307,6 @@ async def test_the_filter_is_the_servers_work(
             assert server.scripts[path].watched == [
                 {"watch": "true", "allowWatchBookmarks": "true", "resourceVersion": "100", **query}
             ]
-
-
-async def test_an_operator_that_is_confined_to_a_namespace_caches_that_one() -> None:
-    async with Server() as server:
-        server.scripts["/api/v1/namespaces/shop/pods"] = Script([LISTED])
-        async with operating(server, namespaces=("shop",)) as environment:
-            await until(lambda: environment.informer.state.is_synced)
-            assert environment.cache.info("pods").filter == Selector("app=web", namespaces=["shop"])
-
-
-async def test_a_feed_is_found_by_every_name_of_its_kind() -> None:
-    async with Server(lists=[LISTED]) as server:
-        serving(server, "v1", fields=(".spec.tier",))
-        async with operating(server, selectors={"pods": "app=web", **WEB}) as environment:
-            informer = environment.runtime.informer
-            assert informer("po") is informer(("v1", "pods")) is informer("pods"), (
-                "known before the cluster is asked"
-            )
-            for name in ("WebApp", "example.com/v1/webapps"):
-                with pytest.raises(NotSynced):
-                    informer(name)
-            assert informer(("example.com", "webapps")) is informer("webapps.example.com"), (
-                "another way to write the same"
-            )
-            await until(lambda: informer("webapps.example.com").state.is_synced)
-            assert informer("WebApp") is informer("example.com/v1/webapps") is informer("webapps.example.com")
-            for other in ("webapps.nowhere.org", "example.com/v2/webapps", "secrets"):
-                with pytest.raises(NotDeclared):
-                    informer(other)
 
 
 async def test_a_key_is_resolved_only_once() -> None:

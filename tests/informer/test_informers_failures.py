@@ -65,44 +65,6 @@ class Mistaken(KopfTransport):
         return await super().get(path, query, **options)
 
 
-class MistakenWatches(KopfTransport):
-    """Fails at the second watch in a way that nobody has thought of."""
-
-    watches = 0
-
-    def watch(self, path: str, query: Mapping[str, str], **options: Any) -> Any:
-        self.watches += 1
-        if self.watches == 2:
-            raise KeyError("nobody has thought of this")
-        return super().watch(path, query, **options)
-
-
-async def test_a_failure_of_a_watch_is_not_the_reason_of_a_later_relist() -> None:
-    lists, watches = [LISTED, listed("200", pod("b", "150"))], [refused(503)]
-    async with Server(lists=lists, watches=watches) as server:
-        vault, time = Vault({"login": kopf.ConnectionInfo(server=server.url)}), Time()
-        declared = SelectCacheSettings(audit_interval=0)
-        declared.selectors["pods"] = "app=web"
-        runtime = Runtime(
-            declared,
-            MistakenWatches(vault),
-            namespaces=None,
-            chance=lambda: 1.0,
-            logger=logging.getLogger("kopf_selectcache"),
-            clock=time.clock,
-            sleep=time.sleep,
-        )
-        environment = Environment(server, runtime, time, vault)
-        task = asyncio.create_task(runtime.run())
-        await until(lambda: environment.informer.state.message)
-        await environment.holds("b@150")
-        assert environment.informer.counts.failures == {"503": 1}
-        assert environment.informer.counts.relists == {"restart": 1}
-        task.cancel()
-        await asyncio.wait({task})
-        await vault.close()
-
-
 async def test_a_mistake_of_ours_costs_a_list_and_is_logged_and_ends_nothing(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -210,44 +172,6 @@ async def test_a_stream_is_closed_before_anything_else_is_done() -> None:
         task.add_done_callback(lambda _: notes.append("ended"))
         await asyncio.wait({task})
         assert notes == ["opened", "closed", "waited", "opened", "closed", "ended"]
-        await vault.close()
-
-
-async def test_a_relist_that_an_audit_orders_between_two_tries_of_a_watch_comes_instead_of_the_next_try() -> (
-    None
-):
-    due = asyncio.Event()
-
-    async def sleep(_: float) -> None:
-        await due.wait()
-
-    drifted = [listed("100", pod("a", "95")), listed("101", pod("a", "95"))]
-    async with Server(lists=[LISTED, *drifted], watches=[refused(503)]) as server:
-        vault, declared = (
-            Vault({"login": kopf.ConnectionInfo(server=server.url)}),
-            SelectCacheSettings(audit_interval=0),
-        )
-        declared.selectors["pods"] = "app=web"
-        runtime = Runtime(
-            declared,
-            KopfTransport(vault),
-            namespaces=None,
-            chance=lambda: 1.0,
-            logger=logging.getLogger("kopf_selectcache"),
-            sleep=sleep,
-        )
-        environment = Environment(server, runtime, Time(), vault)
-        task = asyncio.create_task(runtime.run())
-        await until(lambda: environment.informer.state.message)
-        assert not await environment.cache.audit("pods")
-        due.set()
-        await environment.holds("a@95")
-        await environment.watched(2)
-        assert server.pods.listed[-1] == server.pods.listed[0], "of the newest state, whatever is held"
-        assert [query["resourceVersion"] for query in server.pods.watched] == ["100", "101"]
-        assert environment.informer.counts.relists == {"audit": 1}
-        task.cancel()
-        await asyncio.wait({task})
         await vault.close()
 
 

@@ -12,7 +12,7 @@ import pytest
 from kopf_selectcache import Forbidden, NotSynced, Stale
 from kopf_selectcache.core.protocol.messages import Refusal
 from kopf_selectcache.core.store.changes import Change
-from kopf_selectcache.errors import Rejected, Stalled
+from kopf_selectcache.errors import Stalled
 from kopf_selectcache.informer.health import SEVERAL, TOLERATED, Health
 from kopf_selectcache.informer.metrics import Collector
 from kopf_selectcache.plugin.operator import failing
@@ -263,14 +263,6 @@ async def test_a_cache_has_been_in_a_state_since_the_first_of_its_lists_and_watc
         )
 
 
-async def test_an_outage_that_goes_on_is_counted_from_its_beginning() -> None:
-    watches = [streamed(error(500)), *[refused(429)] * 4, held(asyncio.Event(), streamed())]
-    async with Server(lists=[LISTED], watches=watches) as server, operating(server) as environment:
-        await environment.watched(6)
-        assert sum(environment.time.slept) == 15.5
-        assert health(environment) is Health.STALE
-
-
 async def test_a_complete_list_that_cannot_be_followed_is_served_as_stale_in_the_end() -> None:
     up = asyncio.Event()
     watches = [DOWN] * 3 + [held(up, streamed())]
@@ -451,28 +443,6 @@ async def test_mistakes_of_ours_are_not_waited_for_either(caplog: pytest.LogCapt
 
 
 # ---- What only a person can help with.
-
-
-async def test_a_filter_that_is_refused_in_other_words_each_time_is_logged_once(
-    told: Callable[[], list[str]],
-) -> None:
-    lists = [refused(422, message=f"request {number} is invalid") for number in range(3)]
-    async with Server(lists=lists) as server, operating(server) as environment:
-        await environment.listed(4)
-        with pytest.raises(Rejected):
-            environment.names()
-        assert len(told()) == 1
-
-
-async def test_the_message_of_the_server_is_given_in_one_line_of_limited_length() -> None:
-    endless = streamed(error(403, message="first\nsecond " + "M" * 2_000_000))
-    async with (
-        Server(lists=[LISTED], watches=[endless, held(asyncio.Event(), NO)]) as server,
-        operating(server) as environment,
-    ):
-        await environment.watched(2)
-        assert "first second M" in environment.informer.state.message
-        assert len(environment.informer.state.message) < 1200
 
 
 # ---- Who is told of changes.

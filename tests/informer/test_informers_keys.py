@@ -12,7 +12,7 @@ from kopf_selectcache import NotDeclared, NotFound, NotSynced, ReadError, Select
 from kopf_selectcache.core.selection.kinds import KindKey
 from kopf_selectcache.errors import Missing, Rejected
 from kopf_selectcache.informer.health import Health
-from kopf_selectcache.informer.informers import InformerLookups, Runtime
+from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.informer.metrics import Collector
 from tests.faults.environment import Environment, operating, until
 from tests.faults.server import Answer, Script, Server, answer, error, held, listed, pod, refused, streamed
@@ -138,27 +138,6 @@ async def test_a_name_is_not_answered_before_its_kind_is_known() -> None:
             ] == ["webapps.example.com", "webs.example.org", "webapps.example.com", NotDeclared]
 
 
-async def test_a_kind_that_the_cluster_does_not_have_leaves_no_name_open() -> None:
-    async with Server() as server:
-        serve(server, "example.com", "v1")
-        async with operating(
-            server, selectors={"webapps.example.com": "", "things.nowhere.org": ""}
-        ) as environment:
-            await known(environment, "webapps.example.com")
-            await until(
-                lambda: environment.runtime.informers["things.nowhere.org"].state.health is Health.MISSING
-            )
-            assert meant(environment.runtime, "WebApp") == "webapps.example.com"
-            assert (
-                meant(environment.runtime, "other")
-                is meant(environment.runtime, "things.example.com")
-                is NotDeclared
-            )
-            assert (
-                await environment.cache.fetch("webapp", "x", namespace="shop", default="absent") == "absent"
-            )
-
-
 async def test_how_the_name_of_a_kind_that_is_not_served_is_spelt_does_not_decide_the_error() -> None:
     async with Server() as server:
         serve(server, "example.com", "v1")
@@ -229,18 +208,6 @@ async def test_the_version_of_a_key_is_that_of_the_objects() -> None:
                 "horizontalpodautoscalers",
                 "horizontalpodautoscalers",
             ]
-
-
-async def test_the_meaning_of_a_name_is_remembered_until_the_cluster_serves_more() -> None:
-    async with Server() as server:
-        serve(server, "example.com", "v1")
-        async with operating(server, selectors={"webapps.example.com": ""}) as environment:
-            await known(environment, "webapps.example.com")
-            informer, found = environment.runtime.informer("webapp"), InformerLookups()
-            assert informer.state.resource is not None
-            found.by([informer.state.resource, Health.SYNCING])["webapp"] = informer
-            assert found.by([informer.state.resource, Health.SYNCING]) == {"webapp": informer}
-            assert found.by([informer.state.resource, Health.MISSING]) == {}
 
 
 # ---- One kind, declared twice.

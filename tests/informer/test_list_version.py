@@ -10,14 +10,12 @@ import pytest
 
 from kopf_selectcache import Selector
 from kopf_selectcache.client.reading import Refused, Unreachable
-from kopf_selectcache.core.errors import MetricReason
-from kopf_selectcache.core.protocol.machine import Watching
 from kopf_selectcache.core.protocol.messages import Page, Refusal, exactly
 from kopf_selectcache.core.selection.regions import Keys
 from kopf_selectcache.core.store.union import Union
 from kopf_selectcache.informer.reach import SharedVersion, shared_versions
 from kopf_selectcache.testing import EmbeddedCluster
-from kopf_selectcache.testing.faults import NoWatchList, Refuse, Silence
+from kopf_selectcache.testing.faults import Refuse, Silence
 from kopf_selectcache.testing.request_log import Asked
 from tests.faults.environment import until
 from tests.rows import each_row
@@ -210,45 +208,6 @@ async def test_each_of_several_watches_is_listed_as_of_one_version_so_that_none_
         await until(
             lambda: not environment.cache.list_cached("secrets")
         )  # What has changed since, the watches tell.
-
-
-async def test_if_the_version_is_no_longer_known_the_newest_list_does_and_is_no_failure() -> None:
-    def who(cluster: EmbeddedCluster) -> str:
-        cluster.faults.add(
-            Refuse(410),
-            verb="list",
-            resource="secrets",
-            where=lambda asked: asked.query.get("resourceVersionMatch") == "Exact",
-        )
-        return cluster.token
-
-    async with caching(EITHER, secret("a", app="web"), secret("b", tier="gold"), who=who) as environment:
-        await environment.cache.wait_synced()
-        assert named(environment.cache.list_cached("secrets")) == ["a", "b"]
-        assert [match for _, match in lists_of_gold(environment.cluster)] == ["Exact", None]
-        assert not environment.informer.counts.failures
-        assert environment.informer.counts.lists == 3
-
-
-async def test_a_list_that_follows_an_initial_stream_is_the_newest() -> None:
-    async with caching(
-        EITHER, secret("a", app="web"), secret("b", tier="gold"), initial="stream"
-    ) as environment:
-        await environment.cache.wait_synced()
-        environment.cluster.faults.add(NoWatchList())
-        one, other = environment.informer.state.reflectors
-        await until(
-            lambda: isinstance(one.writer.state, Watching) and isinstance(other.writer.state, Watching)
-        )
-        one.relist(MetricReason.AUDIT)
-        await until(lambda: environment.informer.counts.relists == {"audit": 1})
-        other.relist(MetricReason.AUDIT)
-        await until(lambda: environment.informer.counts.relists == {"audit": 2})
-        assert {
-            each.query.get("resourceVersionMatch")
-            for each in environment.cluster.requests
-            if each.verb == "list" and each.resource == "secrets"
-        } == {None}
 
 
 async def test_a_version_of_minutes_ago_is_no_state_to_begin_with() -> None:

@@ -74,37 +74,6 @@ async def test_one_line_tells_that_all_of_a_cache_is_there_and_how_it_came(
         assert told() == []
 
 
-async def test_all_of_a_cache_is_there_once_its_watches_have_reached_the_newest_of_their_lists(
-    told: Told,
-) -> None:
-    # Each retry takes some time of the clock: without limit, until the first watch is there.
-    patient = caching(EITHER, secret("a", app="web"), who=late_for_gold, sync_timeout=86_400)
-    async with patient as environment:
-        await until(lambda: len(environment.watches()) == 1 and environment.informer.state.message)
-        assert told() == ["WARNING: secrets: the server answers 500 InternalError. The cache keeps retrying."]
-        environment.cluster.create(secret("b"))  # Of which the first watch hears nothing.
-        environment.cluster.faults.clear()
-        lines = list[str]()
-
-        def is_told() -> bool:
-            lines.extend(told())
-            return bool(lines)
-
-        await until(is_told)
-        (line,) = lines
-        assert line.startswith("INFO: The cache of secrets is synced: 1 object, ")
-
-
-def late_for_gold(cluster: EmbeddedCluster) -> str:
-    cluster.faults.add(
-        Refuse(500),
-        verb="list",
-        resource="secrets",
-        where=lambda asked: "tier" in asked.query.get("labelSelector", ""),
-    )
-    return cluster.token
-
-
 async def test_a_right_that_two_watches_lack_is_logged_once_and_so_is_its_grant(told: Told) -> None:
     async with caching(
         EITHER, secret("a", app="web"), who=lambda cluster: cluster.user("reader")
@@ -252,12 +221,3 @@ async def test_of_the_caches_of_the_package_only_problems_and_their_ends_are_log
         environment.cluster.faults.clear()
         await until(lambda: other.state.is_synced)
         assert [each[:37] for each in told()] == ["INFO: The cache of services is synced"]
-
-
-async def test_the_condition_of_a_whole_cache_is_about_its_kind_filter_and_objects() -> None:
-    async with caching(APART, secret("a", app="web"), secret("b", "infra", app="web")) as environment:
-        informer = environment.informer
-        await until(lambda: informer.state.is_synced)
-        subject, state = informer.state.resolving.subject, informer.state
-        assert (subject.kind, subject.filter) == (informer.kind, state.filter)
-        assert (subject.version, subject.held(), str(subject)) == (state.version, 2, "secrets")

@@ -16,7 +16,7 @@ from kopf_selectcache.informer import informers
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.informer.informers import BEAT, NOTICED, LoopMonitor, wall
 from tests.faults.environment import operating, until
-from tests.faults.server import SECRETS, Script, Server, bookmark, event, held, listed, pod, streamed
+from tests.faults.server import Server, bookmark, event, held, listed, pod, streamed
 from tests.secrets import caching
 
 LISTED = listed("100", pod("a", "90"))
@@ -55,11 +55,6 @@ async def test_only_a_gap_that_people_would_notice_is_logged_and_the_longest_is_
     told = [message for message in caplog.messages if "stood still for" in message]
     assert len(told) == 2
     assert told[0].startswith("The operator's event loop stood still for 12 s, and no cache was updated.")
-
-
-def test_its_clock_never_goes_back() -> None:
-    times = [wall() for _ in range(100)]
-    assert times == sorted(times)
 
 
 @pytest.mark.skipif(
@@ -111,20 +106,6 @@ async def test_after_a_gap_as_long_as_no_live_connection_is_silent_the_watch_is_
         )
         task.cancel()
         assert len(server.pods.listed) == 1
-
-
-async def test_after_a_gap_the_watches_of_all_caches_are_opened_anew() -> None:
-    async with Server(lists=[LISTED]) as server:
-        secrets = server.scripts[SECRETS] = Script([listed("100", kind="SecretList")])
-        async with operating(server, selectors={"pods": "app=web", "secrets": "app=web"}) as environment:
-            await until(
-                lambda: (
-                    len(server.pods.watched) == len(secrets.watched) == 1
-                    and all(informer.state.is_synced for informer in environment.runtime.informers.values())
-                )
-            )
-            environment.runtime.after_gap(100.0)
-            await until(lambda: len(server.pods.watched) == len(secrets.watched) == 2)
 
 
 async def test_after_a_gap_all_watches_of_a_cache_are_opened_anew_and_after_the_next_one_again() -> None:

@@ -193,29 +193,6 @@ async def test_a_cache_that_grows_beyond_its_budget_is_let_go(when: str, told: T
             await environment.cache.wait_synced()
 
 
-async def test_it_says_how_much_was_held() -> None:
-    lists = [listed("100", *many(4), then="t"), listed("100", *many(4, start=4))]
-    async with Server(lists=lists) as server, operating(server, selectors={"pods": SMALL}) as environment:
-        await let_go(environment.informer)
-        size = sum(map(weight, records(*many(8))))
-        assert (
-            f"it had 8 objects with labels='app=web', {readable(size)}" in environment.informer.state.message
-        )
-
-
-async def test_a_budget_that_is_not_exceeded_changes_nothing() -> None:
-    async with (
-        Server(lists=[listed("100", *many(6))]) as server,
-        operating(server, selectors={"pods": SMALL}) as environment,
-    ):
-        await environment.synced()
-        assert (
-            counted(environment.informer)
-            == truly(environment.informer)
-            == (6, sum(map(weight, environment.informer.state.store.records()[0])))
-        )
-
-
 async def test_without_a_budget_nothing_is_counted() -> None:
     async with Server(lists=[listed("100", *many(8))]) as server, operating(server) as environment:
         await environment.synced()
@@ -290,34 +267,6 @@ async def test_a_replaced_or_departed_object_no_longer_counts() -> None:
         assert counted(environment.informer)[1] < 2 * SIZE
 
 
-async def test_while_a_list_is_streamed_a_replaced_or_departed_object_no_longer_counts() -> None:
-    gate = asyncio.Event()
-    watch = streamed(
-        event("ADDED", big("p0")),
-        event("ADDED", big("p1")),
-        event("MODIFIED", pod("p0", "101")),
-        event("DELETED", big("p1", "102")),
-        event("ADDED", pod("q", "103")),
-        gate,
-        bookmark("110", end=True),
-    )
-    async with (
-        Server(watches=[watch]) as server,
-        operating(server, selectors={"pods": SMALL}, initial="stream") as environment,
-    ):
-        await until(
-            lambda: (
-                len(environment.informer.state.store.writing()) == 2
-                and "q" in {record.name for record in environment.informer.state.store.writing()}
-            )
-        )
-        assert counted(environment.informer) == truly(environment.informer)
-        assert counted(environment.informer)[1] < SIZE
-        gate.set()
-        await environment.synced()
-        assert counted(environment.informer) == truly(environment.informer)
-
-
 async def test_the_bytes_packing_saves_are_counted() -> None:
     packed = Cached("app=web", max_bytes="300Ki", storage="packed")
     pages = [
@@ -362,19 +311,6 @@ async def test_the_bytes_an_index_adds_are_counted() -> None:
 
 EITHER = [Selector("app=web", namespaces=["shop"]), Selector("tier=gold", namespaces=["shop"])]
 IN_SHOP = "/api/v1/namespaces/shop/pods"
-
-
-async def test_an_object_that_several_of_them_hold_counts_once() -> None:
-    both = many(6, tier="gold")
-    async with Server() as server:
-        server.scripts[IN_SHOP] = Script([listed("100", *both), listed("100", *both)])
-        async with operating(server, selectors={"pods": Cached(EITHER, max_bytes="128Ki")}) as environment:
-            await environment.synced()
-            assert counted(environment.informer) == truly(environment.informer)
-            assert counted(environment.informer)[0] in (6, 12), (
-                "lists at the same time make records of their own"
-            )
-            assert environment.informer.state.held() == 6
 
 
 async def test_an_object_that_is_shown_counts_although_no_stream_holds_it_any_more() -> None:

@@ -8,7 +8,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from threading import Barrier, get_ident
 
-import kopf
 from prometheus_client import CollectorRegistry, generate_latest
 
 import kopf_selectcache as selectcache
@@ -108,12 +107,6 @@ def test_a_kind_that_is_not_known_yet_shows_only_its_health() -> None:
         for line in shown(Watched(Resource(kind, "v1"), is_synced=False, seconds=None))
         if "staleness" in line
     ]
-
-
-def test_an_operator_that_does_not_run_shows_nothing() -> None:
-    registry = CollectorRegistry()
-    registry.register(selectcache.collector(kopf.OperatorSettings()))
-    assert "kopf_selectcache_objects{" not in generate_latest(registry).decode()
 
 
 async def test_an_operator_shows_its_caches_once_it_has_logged_in() -> None:

@@ -157,18 +157,6 @@ def defaults() -> kopf.OperatorSettings:
     return settings
 
 
-def test_a_fake_cache_has_the_defaults() -> None:
-    cache = FakeCache(OBJECTS, defaults())
-    assert keys(cache) == ["blog/db-blog", "shop/web-shop"]
-    assert cache.info("secrets").filter.covers(Selector("app=db", namespaces=["blog"]))
-    assert {each.level for each in cache.info("secrets").origins if each.option == "labels"} == {
-        Level.DEFAULTS,
-        Level.DEFAULT_ENTRY,
-    }
-    # Cluster-scoped: without the namespaces.
-    assert {"shop", "infra"} <= {each["metadata"]["name"] for each in cache.list("namespaces")}
-
-
 def test_kinds_that_are_declared_at_run_time_have_the_defaults() -> None:
     cache = FakeCache(OBJECTS, defaults())
     cache.blocking.declare("configmaps", Selector())
@@ -202,17 +190,6 @@ async def test_a_departure_in_a_namespace_does_not_wait_for_the_stream_of_all_ot
         assert [change.cause for change in changes] == [ChangeCause.LEFT]
         assert [asked.verb for asked in environment.cluster.requests].count("list") == before
         assert not environment.informer.state.union.unconfirmed
-
-
-async def test_without_another_selector_a_departure_from_all_others_is_final() -> None:
-    declared = Cached(Selector(), namespaces={"shop": "app=db", ALL_OTHERS: UNSET})
-    async with caching(declared, secret("a", "infra")) as environment:
-        await environment.cache.wait_synced()
-        changes: list[Change] = []
-        environment.informer.subscribe(lambda change: changes.append(change) if change else None)
-        environment.cluster.delete(secret("a", "infra"))
-        await until(lambda: not environment.cache.list_cached("secrets"))
-        assert [change.cause for change in changes] == [ChangeCause.DELETED]
 
 
 async def test_a_joined_stream_stores_the_objects_in_its_namespaces_and_is_audited() -> None:
@@ -264,15 +241,6 @@ async def test_roles_in_the_namespaces_are_enough_for_any_number_of_them(
         wide = [each for each in environment.cluster.requests if each.code == 403]
         assert [each.query["limit"] for each in wide] == (["1"] if asks else [])
     assert sum("in all namespaces" in message for message in caplog.messages) == asks
-
-
-async def test_a_change_to_many_namespaces_joins_none_without_the_right() -> None:
-    declared = Selector("app=web", namespaces=MANY[:2])
-    async with caching(declared, who=lambda cluster: user_of(cluster, MANY)) as environment:
-        await environment.cache.wait_synced()
-        await environment.cache.declare("secrets", Selector("app=web", namespaces=MANY), replace=True)
-        assert len(environment.informer.state.reflectors) == len(MANY)
-        assert environment.cache.list("secrets", labels="app=web", namespace=MANY) == []
 
 
 async def test_a_question_that_fails_otherwise_does_not_keep_streams_from_being_joined() -> None:

@@ -4,18 +4,16 @@ errors."""
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 import pytest
 
 from kopf_selectcache import Key, ReadError
 from kopf_selectcache.cache.freshness import event_of
-from kopf_selectcache.client.discovery import NotServed, resolve
 from kopf_selectcache.core.errors import Garbled
 from kopf_selectcache.errors import NotSynced
 from kopf_selectcache.informer.audit import Audit
 from tests.faults.environment import operating, until
-from tests.faults.server import Answer, Server, answer, error, listed, pod, refused, streamed
+from tests.faults.server import Answer, Server, error, listed, pod, refused, streamed
 
 EVIL = "web-1\x1b[31m\r\nERROR all is lost\u2028\x00" + "x" * 100_000
 NO_UID = pod(EVIL[:200], "90") | {"metadata": {"name": EVIL, "namespace": EVIL, "resourceVersion": "90"}}
@@ -80,26 +78,3 @@ def test_so_are_the_texts_quoted_by_problems_audits_and_errors() -> None:
         event_of(pod(EVIL, "90")),
     ):
         check(str(text))
-
-
-@pytest.mark.parametrize("key", ["widgets", "widgets.example.com"])
-def test_a_server_that_gives_names_that_kubernetes_does_not_allow_serves_nothing_by_them(key: str) -> None:
-    class Hostile:
-        async def get(self, path: str, query: Any) -> bytes:
-            del query
-            versions = [{"version": EVIL}, {"version": "v1\x1b"}, {"version": "v1"}]
-            group = {"name": "example.com", "versions": versions}
-            resource = {
-                "name": f"widgets{EVIL}",
-                "kind": "Widget",
-                "singularName": "widgets",
-                "shortNames": ["widgets"],
-            }
-            (body,) = answer({"groups": [group], **group, "resources": [resource]}).parts
-            assert isinstance(body, bytes)
-            assert path.isprintable()
-            return body.partition(b"\r\n\r\n")[2]
-
-    with pytest.raises(NotServed) as caught:
-        asyncio.run(resolve(Hostile(), key))
-    check(str(caught.value))

@@ -8,7 +8,7 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from kopf_selectcache.cache.estimates import Samples, expected
+from kopf_selectcache.cache.estimates import Samples
 from kopf_selectcache.core.protocol.decoder import Reader
 from kopf_selectcache.core.store.packing import FEWEST, OVERHEAD, learned, packing_of, weights_of
 from kopf_selectcache.core.store.projection import ALL
@@ -81,8 +81,3 @@ def test_siblings_are_estimated_as_they_are_packed() -> None:
     packed = (weights_of(records).total - OVERHEAD * len(records)) / whole
     assert 0.9 * packed < samples.leaves("auto", len(records)) < 1.15 * packed
     assert packed < 0.7 * packing.leaves, "it matters"
-
-
-def test_the_size_of_a_cache_is_estimated() -> None:
-    assert expected(1000, 3_000_000, 0, leaves=1.0) == 3_000_000 + 1000 * OVERHEAD
-    assert expected(1000, 3_000_000, 70_000, leaves=0.25) == 750_000 + 70_000 + 1000 * OVERHEAD

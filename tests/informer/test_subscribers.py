@@ -197,19 +197,6 @@ def test_15_a_subscriber_added_while_departures_are_reported_receives_none_of_th
     assert [each.seen() for each in begun] == [[], []]
 
 
-def test_nothing_is_set_aside_if_nobody_follows() -> None:
-    of = subscribers()
-    of.drop([A1], is_evicted=False)
-    first = Following(of)
-    of.drop([A2], is_evicted=True)
-    first.end()
-    second = Following(of)
-    of.notify(entered(A2))
-    of.complete(left)
-    assert first.seen() == []
-    assert second.seen() == [("a", "entered", None, "2")]
-
-
 # ---- Subscribers of matching objects.
 
 

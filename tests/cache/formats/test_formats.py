@@ -16,7 +16,7 @@ from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.core.store.projection import Projection
 from kopf_selectcache.testing import FakeCache
 from tests.cache.clients import APIObject, Pod, V1Pod, current, earlier, imported, model
-from tests.cache.environment import Environment, Obj, pod, reading, run
+from tests.cache.environment import Environment, Obj, pod, reading, with_environment
 from tests.rows import each_row
 
 EARLIER = {"kubernetes_asyncio.client.models": [earlier("V1Pod", {}, {}), earlier("V1ConfigMap", {}, {})]}
@@ -208,22 +208,20 @@ def test_the_place_of_an_error_in_a_client_is_shown_and_not_the_value() -> None:
         lambda cache, **given: cache.wait_for("pods", bool, **given),
     ],
 )
-def test_13_where_a_part_is_stored_every_read_of_a_class_says_so(
-    read: Callable[..., Any], as_: Any, projection: Projection
+@with_environment
+async def test_13_where_a_part_is_stored_every_read_of_a_class_says_so(
+    environment: Environment, read: Callable[..., Any], as_: Any, projection: Projection
 ) -> None:
-    async def main(environment: Environment) -> None:
-        environment.declare("app=web", projection=projection).hold(WEB)
-        environment.server.answer(PATH, pod("db-1"))
-        listed = {"kind": "PodList", "apiVersion": "v1", "metadata": {"resourceVersion": "10"}}
-        environment.server.answer(LIST, {**listed, "items": [pod("db-1", app="db")]})
-        with imported({"kubernetes.client.models": []}):
-            found = read(environment.cache(), as_=as_)
-            found = await found if isawaitable(found) else found
-        (one,) = found if isinstance(found, list) else [found]
-        assert isinstance(one, as_)
-        assert one.partial == str(projection)
-
-    run(main)
+    environment.declare("app=web", projection=projection).hold(WEB)
+    environment.server.answer(PATH, pod("db-1"))
+    listed = {"kind": "PodList", "apiVersion": "v1", "metadata": {"resourceVersion": "10"}}
+    environment.server.answer(LIST, {**listed, "items": [pod("db-1", app="db")]})
+    with imported({"kubernetes.client.models": []}):
+        found = read(environment.cache(), as_=as_)
+        found = await found if isawaitable(found) else found
+    (one,) = found if isinstance(found, list) else [found]
+    assert isinstance(one, as_)
+    assert one.partial == str(projection)
 
 
 @each_row("read", CACHED)
@@ -239,18 +237,16 @@ def test_where_a_part_is_stored_it_is_returned_in_any_other_form(read: Callable[
     )
 
 
-def test_whole_ones_are_asked_for() -> None:
-    async def main(environment: Environment) -> None:
-        environment.declare("", projection=Projection.of(drop=["status"])).hold(WEB)
-        environment.server.answer(PATH.replace("db-1", "web-1"), WEB)
-        environment.server.answer(
-            LIST,
-            {"kind": "PodList", "apiVersion": "v1", "metadata": {"resourceVersion": "10"}, "items": [WEB]},
-        )
-        assert vars(await environment.cache().fetch(V1Pod, "web-1", namespace="ns", whole=True)) == WEB
-        assert [vars(each) for each in await environment.cache().fetch_list(V1Pod, whole=True)] == [WEB]
-
-    run(main)
+@with_environment
+async def test_whole_ones_are_asked_for(environment: Environment) -> None:
+    environment.declare("", projection=Projection.of(drop=["status"])).hold(WEB)
+    environment.server.answer(PATH.replace("db-1", "web-1"), WEB)
+    environment.server.answer(
+        LIST,
+        {"kind": "PodList", "apiVersion": "v1", "metadata": {"resourceVersion": "10"}, "items": [WEB]},
+    )
+    assert vars(await environment.cache().fetch(V1Pod, "web-1", namespace="ns", whole=True)) == WEB
+    assert [vars(each) for each in await environment.cache().fetch_list(V1Pod, whole=True)] == [WEB]
 
 
 # ---- Advice keeps what was asked for.
@@ -267,10 +263,10 @@ def test_whole_ones_are_asked_for() -> None:
         lambda cache: cache.list("pods", as_=bytes),
     ],
 )
-def test_the_suggested_read_has_the_form_as_well(read: Callable[[Cache], Any]) -> None:
-    async def main(environment: Environment) -> None:
-        environment.declare("app=web").hold()
-        with pytest.raises(OutsideFilter):
-            read(environment.cache())
-
-    run(main)
+@with_environment
+async def test_the_suggested_read_has_the_form_as_well(
+    environment: Environment, read: Callable[[Cache], Any]
+) -> None:
+    environment.declare("app=web").hold()
+    with pytest.raises(OutsideFilter):
+        read(environment.cache())
