@@ -61,7 +61,7 @@ demo-shards: $(WITH_DEMO)  ## Show three replicas that share namespaces: kill on
 # What tests the kit that the package gives to tests, the tests' own tools, and the bench. `make test` leaves it out, but for what
 # only lost answers of a server lead to, and for the figures of the structure.
 LOST := $(addprefix tests/conformance/test_lost_,updates.py events.py)
-TOOLS := $(addprefix tests/,apiserver model test_canaries.py world/test_judge.py oracle/test_generator.py)
+TOOLS := $(addprefix tests/,apiserver model test_canaries.py world/test_judge.py)
 KIT := tests/testing tests/conformance $(addprefix --ignore=,$(LOST)) $(TOOLS)
 NO_PRODUCT := $(addprefix --ignore=,tests/testing $(TOOLS)) \
 	$(patsubst %,--ignore-glob='tests/%*',conformance/test_[!l] conformance/test_l[!o] bench/test_[!s] bench/test_s[!t])

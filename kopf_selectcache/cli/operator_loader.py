@@ -9,6 +9,7 @@ import ast
 import asyncio
 import contextlib
 import datetime as dt
+import functools
 import logging
 import os
 import sys
@@ -222,19 +223,27 @@ def _as_kopf_run(arguments: argparse.Namespace) -> Iterator[Mapping[str, Any]]:
 def _own_files(modules: Collection[str]) -> tuple[Path, ...]:
     """Return the files of those modules that belong to no library."""
     files = {
-        Path(file).resolve()
+        _without_links(Path(file).absolute())
         for name in modules
         if (file := getattr(sys.modules[name], "__file__", None)) and file.endswith(".py")
     }
     return tuple(sorted(file for file in files if not is_of_library(file)))
 
 
+@functools.cache
+def _without_links(file: Path) -> Path:
+    """Return the file itself. A process has about a thousand modules, and asks for each of them twice."""
+    return file.resolve()
+
+
 def names_of(files: Collection[Path]) -> dict[Path, list[str]]:
     """Return the names by which each file is imported."""
     found = {file: list[str]() for file in files}
     for name, module in [*sys.modules.items()]:
-        if (file := getattr(module, "__file__", None)) and (path := Path(file).resolve()) in found:
-            found[path].append(name)
+        if file := getattr(module, "__file__", None):
+            path = _without_links(Path(file).absolute())
+            if path in found:
+                found[path].append(name)
     return found
 
 

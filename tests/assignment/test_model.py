@@ -16,7 +16,7 @@ from .world import Scope
 
 DECISION = Path(__file__).parents[2] / "docs/decisions/0040-ranges-change-hands-by-leases.md"
 
-FEW_STATES = 200
+FEW_STATES = 100
 """How far the larger scopes are explored by default, the shortest stories first."""
 
 MOST_STATES = 50_000

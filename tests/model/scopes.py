@@ -1,5 +1,5 @@
 """Scopes: for each feature the smallest exploration that has it, together with what it depends on. Each is
-exhaustive. The larger ones run under the marker `soak`."""
+exhaustive with `make model` and under the marker `soak`."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ SMALL = (
         begins_listed=True,
     ),
 )
-"""What the default suite explores."""
+"""The default suite explores their shortest stories."""
 
 LARGE = (
     Scope("two streams, 4 writes", writes=4),

@@ -148,7 +148,7 @@ def interrupted(change: Change, read: str, *, stride: int) -> None:
 def test_16_a_reader_during_whose_lines_the_declaration_changes_sees_one_declaration(
     change: str, read: str
 ) -> None:
-    interrupted(CHANGES[change], read, stride=7)
+    interrupted(CHANGES[change], read, stride=15)
 
 
 @pytest.mark.soak

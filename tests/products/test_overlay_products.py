@@ -245,7 +245,8 @@ def enumerated(
         (SHARED, ("A", "B", "x"), 3, Rules(probes=1)),
         (SHARED, ("A", "B", "x"), 3, Rules(vague=True)),
         (APART, ("A", "B", "x"), 3, Rules(probes=1, refused=True)),
-        (SHARED, ("A", "B", "-", "x"), 3, Rules(relists=1)),
+        (SHARED, ("A", "B", "-", "x"), 2, Rules(relists=1)),
+        pytest.param(SHARED, ("A", "B", "-", "x"), 3, Rules(relists=1), marks=pytest.mark.soak),
         pytest.param(APART, ("A", "B", "x"), 3, Rules(relists=1), marks=pytest.mark.soak),
     ],
 )
@@ -258,7 +259,7 @@ def test_contract_9_a_handler_reads_its_own_object_as_new_as_its_body_wherever_i
     cells: Counter[Cell] = Counter()
     situations = enumerated(layout, states, length, rules, cells)
     print(f"{sum(cells.values()):,} steps, {situations:,} situations, {len(cells)} cells")
-    if rules.relists:
+    if rules.relists and length == 3:
         assert {
             cell for cell in CELLS if not cells[cell] and ("-" in states or "leaves both" not in cell)
         } == set()
