@@ -8,17 +8,7 @@ from typing import Any
 
 import pytest
 
-from kopf_selectcache import (
-    AnyOf,
-    Cache,
-    Cached,
-    NotDeclared,
-    NotFound,
-    NotSynced,
-    ReadError,
-    Selector,
-    Stale,
-)
+from kopf_selectcache import AnyOf, Cache, Cached, NotDeclared, NotFound, ReadError, Selector, Stale
 from kopf_selectcache.cache.freshness import AT_LEAST_SECONDS, wait
 from kopf_selectcache.cache.request import AtLeast
 from kopf_selectcache.core.errors import MetricReason
@@ -179,10 +169,7 @@ async def test_11_a_leave_before_the_version_is_confirmed_before_the_answer() ->
     async with overlapping() as environment:
         await environment.catch_up()
         silence = environment.cluster.faults.add(
-            Silence(),
-            verb="list",
-            resource="pods",
-            where=lambda asked: "resourceVersionMatch" in asked.query,
+            Silence(), verb="list", resource="pods", where=lambda asked: "resourceVersionMatch" in asked.query
         )
         environment.cluster.delete(pod("b"), grace_period=0)
         version = str(environment.cluster.version)
@@ -287,13 +274,6 @@ def test_11_versions_of_a_server_that_are_no_numbers_are_refused() -> None:
     assert type(caught.value) is ReadError
 
 
-def test_11_a_cache_that_is_not_synced_says_so() -> None:
-    environment = Environment()
-    environment.declare("app=web")
-    with pytest.raises(NotSynced):
-        environment.cache().list_cached("pods", at_least="5")
-
-
 def test_11_an_answer_has_its_version() -> None:
     cache: Cache = FakeCache([pod("a", **WEB), pod("b", **WEB)], {"v1/pods": "app=web"})
     found = cache.list_cached("pods", sort_by="metadata.name")
@@ -391,12 +371,6 @@ async def test_11_waits_of_a_fake_cache_take_a_version_as_well() -> None:
     assert (await anext(fake.changes("pods", at_least=changed))).name == "a"
     fake.cluster.delete(pod("a"), grace_period=0)
     await fake.wait_deleted("pods", "a", namespace="shop", at_least=changed, timeout=60)
-
-
-def test_11_a_blocking_wait_of_a_fake_cache_takes_a_version_as_well() -> None:
-    fake = FakeCache([pod("a", **WEB, ready="yes")], {"v1/pods": "app=web"})
-    held = fake.get("pods", "a", namespace="shop")
-    assert fake.blocking.wait_for("pods", is_ready, at_least=held, timeout=60) == held
 
 
 @pytest.mark.parametrize("closed", [False, True])

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine
-from typing import Any, TypeVar
+from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
@@ -14,24 +14,13 @@ from kopf_selectcache.cache import changes as module
 from kopf_selectcache.cache.blocking import Waits
 from kopf_selectcache.cache.formats.views import Views
 from kopf_selectcache.cache.request import Request
-from kopf_selectcache.core.selection.kinds import Kind, Resource, find
+from kopf_selectcache.core.selection.kinds import Resource, find
 from kopf_selectcache.core.store.changes import Change, ChangeCause
 from kopf_selectcache.core.store.record import Record, UnreadableRecord
 from kopf_selectcache.errors import NotKept, Stalled
 from kopf_selectcache.informer.health import Condition
 from kopf_selectcache.informer.informer import Informer
 from kopf_selectcache.testing import FakeCache
-from tests.cache.environment import reading
-
-T = TypeVar("T")
-
-
-def run(test: Coroutine[Any, Any, T]) -> T:
-    async def bounded() -> T:
-        async with asyncio.timeout(60):
-            return await test
-
-    return asyncio.run(bounded())
 
 
 def pod(name: str = "web-1", node: str | None = None, **labels: str) -> dict[str, Any]:
@@ -113,12 +102,7 @@ async def test_a_reader_that_is_too_slow_gets_the_present_state() -> None:
     cache.cluster.delete(pod("web-0"))
     change = await anext(seen)
     assert change.cause == "resumed"
-    assert sorted(each["metadata"]["name"] for each in change.objects) == [
-        "web-1",
-        "web-2",
-        "web-3",
-        "web-4",
-    ]
+    assert sorted(each["metadata"]["name"] for each in change.objects) == ["web-1", "web-2", "web-3", "web-4"]
     assert (change.old, change.new) == (None, None)
     assert "4 objects" in repr(change)
     for part in ("body", "key", "name", "namespace", "uid"):
@@ -246,12 +230,6 @@ async def test_an_iterator_ends_if_the_operator_ends_before_the_first_lists() ->
     assert [change async for change in cache.changes("pods")] == []
 
 
-async def test_a_kind_that_is_not_declared_has_no_changes() -> None:
-    cache = FakeCache([pod()], {"pods": "app=web"})
-    with pytest.raises(NotDeclared):
-        await anext(cache.changes("jobs"))
-
-
 @pytest.mark.parametrize(
     ("error", "delivered"),
     [
@@ -376,19 +354,6 @@ async def test_a_subscriber_raises_once_objects_cannot_be_compared_any_more(is_p
         await anext(seen)
 
 
-SECRETIVE = Resource(Kind.unknown("x.io", "Thing", "things", namespaced=True), "v1", fields_known=False)
-
-
-def test_a_field_that_only_the_server_knows_is_followed_if_the_filter_ensures_it() -> None:
-    red = Selector(fields="spec.color=red")
-    request = Request(verb="changes", kind="things", selector=red)
-    ensuring = reading(red, resource=SECRETIVE, key="things")._runtime.informer("things")
-    assert module.match_for(ensuring, request) is None
-    other = reading(Selector(), resource=SECRETIVE, key="things")._runtime.informer("things")
-    with pytest.raises(ReadError):
-        module.match_for(other, request)
-
-
 async def test_a_timeout_of_the_question_itself_is_not_that_of_the_wait() -> None:
     cache = FakeCache([pod()], {"pods": "app=web"})
     request = cache._access.requests.one("wait_deleted", "pods", "web-1", "shop", timeout=60)
@@ -443,17 +408,6 @@ async def test_16_a_changed_filter_does_not_change_the_request() -> None:
     assert await following(seen, 1) == ["web-2 left"]
 
 
-async def test_an_iterator_ends_when_a_changed_filter_never_selects_its_objects() -> None:
-    cache = FakeCache([pod("web-1"), pod("db-1", app="db")], {"pods": "app in (db,web)"})
-    seen = cache.changes("pods", labels="app=web")
-    assert await following(seen, 1) == ["web-1 entered"]
-    await cache.declare("pods", "app=db", replace=True)
-    change = await anext(seen)
-    assert (change.name, change.cause, change.filter_changed) == ("web-1", "left", True)
-    with pytest.raises(OutsideFilter):
-        await anext(seen)
-
-
 async def test_an_iterator_without_objects_ends_then_as_well() -> None:
     cache = FakeCache([], {"pods": "app in (db,web)"})
     waiting = asyncio.ensure_future(anext(cache.changes("pods", labels="app=web")))
@@ -461,15 +415,6 @@ async def test_an_iterator_without_objects_ends_then_as_well() -> None:
     await cache.declare("pods", "app=db", replace=True)
     with pytest.raises(OutsideFilter):
         await waiting
-
-
-async def test_a_path_that_is_not_stored_any_more_ends_an_iterator() -> None:
-    cache = FakeCache([pod("web-1", "node01")], {"pods": "app=web"})
-    seen = cache.changes("pods", where={"spec.nodeName": "node01"})
-    assert await following(seen, 1) == ["web-1 entered"]
-    await cache.declare("pods", "app=web", keep=["metadata"], replace=True)
-    with pytest.raises(NotKept):
-        await anext(seen)
 
 
 async def test_a_wait_ends_when_a_changed_filter_never_selects_its_objects() -> None:

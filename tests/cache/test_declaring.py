@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import logging
 import re
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -20,9 +19,7 @@ from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.core.protocol.machine import Lost
 from kopf_selectcache.errors import Missing, Rejected, UnknownKind
 from kopf_selectcache.informer.informer import Informer
-from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.informer.metrics import Collector
-from kopf_selectcache.settings.options import SelectCacheSettings
 from kopf_selectcache.testing import FakeCache
 from kopf_selectcache.testing.faults import Refuse, Silence
 from kopf_selectcache.testing.request_log import Match
@@ -366,10 +363,7 @@ async def test_waits_for_the_sync_of_a_removed_kind_end(gated: Gated, cache: Cac
 @operated
 async def test_a_read_that_has_found_the_informer_answers_or_raises(gated: Gated, cache: Cache) -> None:
     await cache.declare("configmaps", "app=web")
-    informer, stale = (
-        gated.operator.runtime.informer("configmaps"),
-        {**gated.operator.runtime.names.quick},
-    )
+    informer, stale = (gated.operator.runtime.informer("configmaps"), {**gated.operator.runtime.names.quick})
     await cache.undeclare("configmaps")
     gated.operator.runtime.names.quick = stale
     with pytest.raises(ReadError) as caught:
@@ -400,26 +394,6 @@ async def test_a_changed_filter_is_read_at_once(gated: Gated, cache: Cache) -> N
     await cache.declare("configmaps", Cached("app=db", keep=["metadata.labels"]))
     await cache.undeclare("configmaps")
     nothing_stays(gated)
-
-
-@operated
-async def test_a_change_that_fails_leaves_the_filter(gated: Gated, cache: Cache) -> None:
-    await cache.declare("configmaps", "app=web")
-    gated.cluster.faults.add(Refuse(403), verb="list", resource="configmaps")
-    with pytest.raises(Forbidden):
-        await cache.declare("configmaps", "app=db", replace=True)
-    assert names(cache.list_cached("configmaps")) == ["web"]
-    assert cache.info("configmaps").filter == Selector("app=web")
-
-
-@operated
-async def test_a_change_whose_index_fails_leaves_the_filter(cache: Cache) -> None:
-    await cache.declare("configmaps", "app=web")
-    with pytest.raises(ReadError):
-        await cache.declare(
-            "configmaps", "app=web", index={"wrong": lambda obj: obj["nothing"]}, replace=True
-        )
-    assert cache.info("configmaps").filter == Selector("app=web")
 
 
 @operated
@@ -459,20 +433,6 @@ def test_names_share_a_watch_as_long_as_there_are_names() -> None:
     assert informer.declared.share_watches
     cache.blocking.declare("configmaps", "app=web", replace=True)
     assert not informer.declared.share_watches
-
-
-def test_a_change_whose_index_fails_leaves_the_former_filter() -> None:
-    def fail(_: Any) -> str:
-        raise ValueError("no such value")
-
-    cache = FakeCache([config_map("web", app="web"), config_map("db", app="db")])
-    cache.blocking.declare("configmaps", "app=web")
-    state = cache._runtime.informer("configmaps").state
-    with pytest.raises(ReadError):
-        cache.blocking.declare("configmaps", "app=web", index={"app": fail}, replace=True)
-    assert cache._runtime.informer("configmaps").state is state
-    with pytest.raises(NotDeclared):
-        cache.blocking.undeclare("secrets")
 
 
 # ---- Many.
@@ -547,17 +507,3 @@ async def test_reading_threads_see_answers_or_no_kind(cache: Cache) -> None:
             reader.join()
     assert not errors
     assert answers <= {("web",)}
-
-
-async def test_a_runtime_that_does_not_run_takes_kinds_as_well() -> None:
-    runtime = Runtime(
-        SelectCacheSettings(),
-        cast("Any", None),
-        namespaces=None,
-        chance=lambda: 0.5,
-        logger=logging.getLogger("tests"),
-    )
-    informer = runtime.declare("pods", Cached("app=web"))
-    assert runtime.informer("pods") is informer
-    await runtime.remove(informer, "here:1")
-    assert not runtime.informers

@@ -203,9 +203,7 @@ def test_a_handlers_own_object_that_is_unreadable_is_so_to_its_reads() -> None:
         )
 
 
-def test_a_body_that_no_json_can_be_made_of_is_not_laid_over_the_cache(
-    environment: Environment,
-) -> None:
+def test_a_body_that_no_json_can_be_made_of_is_not_laid_over_the_cache(environment: Environment) -> None:
     body = pod("web", app="web", version="11")
     for _ in range(200_000):
         body["spec"] = {"a": body["spec"]}

@@ -74,11 +74,6 @@ def test_an_enum_compares_and_prints_as_its_text(enum: type[StrEnum]) -> None:
         assert member == member.value == str(member) == f"{member}", repr(member)
 
 
-def test_a_reason_is_compared_with_the_text_of_the_docs() -> None:
-    assert str(errors.Reason.HIDDEN) == "hidden"
-    assert repr(errors.Reason.HIDDEN) == "<Reason.HIDDEN: 'hidden'>"
-
-
 def test_an_error_shows_the_start_and_the_end_of_a_text_that_is_too_long() -> None:
     error = errors.NotKept("start" + "x" * 60_000 + "end", remedy="y" * 60_000)
     assert len(str(error)) < 2.2 * redact.MOST_SHOWN
@@ -102,13 +97,6 @@ def test_a_refused_request_has_the_servers_status() -> None:
         assert (each.code, each.reason, each.transient) == (403, "Forbidden", False)
         assert (each.verb, each.kind, each.name, each.namespace) == ("create", "pods", "a", "ns")
         assert (each.message, each.causes) == ("forbidden", (FieldCause("spec", "", ""),))
-
-
-def test_problems_of_the_core_show_their_details() -> None:
-    assert (
-        str(problems.BadField("x", kind="Pod", selectable=("a", "b")))
-        == "Pod can't be selected by 'x', only by a, b"
-    )
 
 
 def test_the_public_names_are_those_that_are_listed() -> None:

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 
 from kopf_selectcache import BadSelector, Forbidden, NotFound, ReadError, Selector
-from kopf_selectcache.cache.cache import Cache
-from kopf_selectcache.client.discovery import NotServed
-from kopf_selectcache.client.reading import Refused, Unreachable
-from kopf_selectcache.core.errors import Garbled
+from kopf_selectcache.client.reading import Unreachable
 from kopf_selectcache.core.protocol.messages import Refusal
 from kopf_selectcache.core.selection.kinds import Kind, Resource
 from kopf_selectcache.errors import Missing, NotKept, Rejected, Stalled
@@ -84,59 +81,6 @@ async def test_contract_8_a_namespace_where_there_is_none_is_no_answer(environme
     )
     with pytest.raises(Stalled):
         await environment.cache().fetch("nodes", "n")
-
-
-@each_row(
-    ("answer", "error"),
-    [
-        (Refusal(403, "Forbidden"), Forbidden),
-        (Refusal(404), Missing),
-        (Refusal(400, "BadRequest", "no such name"), Rejected),
-        (Refusal(405, "MethodNotAllowed"), Rejected),
-        (Refusal(500, "InternalError"), Stalled),
-        (Refusal(429, retry_after=7.2), Stalled),
-        (Unreachable("gone"), Stalled),
-        ({"kind": "Table"}, Stalled),
-    ],
-)
-@with_environment
-async def test_an_answer_that_is_no_object_raises(
-    environment: Environment, answer: Any, error: type[Exception]
-) -> None:
-    environment.declare("app=web").hold()
-    environment.server.answer(DB_PATH, answer)
-    with pytest.raises(error):
-        await environment.cache().fetch("pods", "db-1", namespace="ns", default=None)
-
-
-@each_row(
-    ("found", "error"),
-    [
-        (NotServed("no"), Missing),
-        (Refused(Refusal(503, "ServiceUnavailable")), Stalled),
-        (Unreachable("gone"), Stalled),
-        (Garbled("what?"), Stalled),
-    ],
-)
-@with_environment
-async def test_a_kind_that_cannot_be_looked_up(
-    environment: Environment, found: Exception, error: type[Exception]
-) -> None:
-    environment.resources["things"] = found
-    reads: dict[str, Callable[[Cache], Coroutine[Any, Any, object]]] = {
-        "await cache.fetch('things', 'x', namespace='ns')": lambda cache: cache.fetch(
-            "things", "x", namespace="ns"
-        ),
-        "await cache.fetch_list('things', labels='a=b', limit=3)": lambda cache: cache.fetch_list(
-            "things", labels="a=b", limit=3
-        ),
-        "await cache.is_deleted('things', 'x', namespace='ns')": lambda cache: cache.is_deleted(
-            "things", "x", namespace="ns"
-        ),
-    }
-    for read in reads.values():
-        with pytest.raises(error):
-            await read(environment.cache())
 
 
 @each_row(

@@ -13,10 +13,7 @@ from kopf_selectcache.client.fetcher import Fetcher, Pace
 from kopf_selectcache.client.reading import Unreachable
 from kopf_selectcache.core.protocol.messages import Refusal
 
-from .environment import Environment, pod, with_environment
-
-DB = pod("db-1", app="db")
-DB_PATH = "/api/v1/namespaces/ns/pods/db-1"
+from .environment import Environment, with_environment
 
 
 async def settle() -> None:
@@ -89,22 +86,6 @@ async def test_a_request_that_nobody_waits_for_any_more_is_never_sent(environmen
 
 
 # ---- Paced.
-
-
-async def many(environment: Environment) -> list[asyncio.Task[bytes]]:
-    """Ask for so much that most of it must wait, and wait until it does."""
-    waiting = asyncio.Event()
-
-    async def sleep(seconds: float) -> None:
-        environment.slept.append(seconds)
-        await waiting.wait()
-
-    environment.fetches = Fetcher(
-        environment.server, per_second=16.0, clock=lambda: environment.time, sleep=sleep
-    )
-    tasks = [asyncio.create_task(environment.fetches.get(f"/{n}", {})) for n in range(2_000)]
-    await settle()
-    return tasks
 
 
 def waits(pace: Pace, times: int, *, now: float) -> list[float]:

@@ -292,17 +292,6 @@ async def test_changes_that_the_list_shows_are_awaited_from_the_watch(change: st
         assert change != "replace" or found["b"]["uid"] != before
 
 
-async def test_a_handler_of_a_cache_that_becomes_forbidden_reads_why() -> None:
-    async with gated("app=web", pod("a", **WEB)) as environment:
-        (other,) = environment.cluster.create(pod("other", app="db"))
-        environment.cluster.faults.add(Refuse(403), resource="pods")
-        environment.cluster.cut("watch", "pods")
-        call = handling("event")(other)
-        await environment.clock.move_until(call.done)
-        with pytest.raises(Forbidden):
-            await call
-
-
 # ---- Several streams.
 
 

@@ -22,9 +22,8 @@ from kopf_selectcache.core.selection.kinds import Kind, Resource
 from kopf_selectcache.core.selection.regions import Keys
 from kopf_selectcache.core.store.claims import SPARE, Row, Unclaimed
 from kopf_selectcache.core.store.union import Union
-from kopf_selectcache.errors import Oversized
 from kopf_selectcache.plugin.handlers import with_cache
-from kopf_selectcache.testing.faults import ExpiredToken, Refuse, Silence
+from kopf_selectcache.testing.faults import Refuse, Silence
 from tests.cache.test_freshness import WEB, handling, names, names_later
 from tests.faults.environment import until
 from tests.gated import Gated, gated, settle
@@ -117,16 +116,6 @@ async def test_a_comparison_that_fails_ends_with_the_stream(kind: str, fault: Re
             assert await call == ["a"]
 
 
-async def test_pages_that_expire_end_with_the_stream() -> None:
-    async with gated(
-        "app=web", *(pod(f"a{number}", **WEB) for number in range(5)), page_limit=2
-    ) as environment:
-        environment.cluster.faults.add(ExpiredToken(), verb="list", resource="pods")
-        call = handling("event")(environment.cluster.create(pod("other", app="db"))[0])
-        await environment.clock.move_until(call.done)
-        assert len(await call) == 5
-
-
 async def test_handlers_share_the_waits_between_comparisons() -> None:
     async with gated("app=web", pod("a", **WEB)) as environment:
         environment.cluster.faults.add(Refuse(429, retry_after=30), verb="list", resource="pods")
@@ -195,22 +184,6 @@ async def test_a_comparison_that_fails_by_a_mistake_of_ours_is_made_again(
         assert "ZeroDivisionError" in caplog.text
 
 
-async def test_a_comparison_of_a_cache_that_is_let_go_ends() -> None:
-    async with gated("app=web", pod("a", **WEB), max_bytes="64Ki") as environment:
-        silence = await environment.cut()
-        large = pod("b", **WEB)
-        large["metadata"]["annotations"] = {"large": "x" * 200_000}
-        _, other = environment.cluster.create(large, pod("other", app="db"))
-        call = handling("event")(other)
-        await environment.compared()
-        environment.informer.state.reflectors[0].comparison.wait("1").cancel()  # One who waits no more.
-        assert not call.done()
-        silence.release()
-        await environment.clock.move_until(call.done)
-        with pytest.raises(Oversized):
-            environment.cache.list_cached("pods")
-
-
 async def test_a_bookmark_releases_the_waits_for_earlier_versions() -> None:
     async with gated("app=web", pod("a", **WEB)) as environment:
         comparison = environment.informer.state.reflectors[0].comparison
@@ -264,10 +237,7 @@ async def test_a_handler_goes_on_as_soon_as_the_leaves_before_its_event_are_conf
 
 async def test_a_leave_at_an_unreported_version_is_awaited_before_all_others() -> None:
     async with overlapping() as environment:
-        doubts, waited = (
-            environment.informer.state.union._unclaimed,
-            environment.informer.awaited.wait("5"),
-        )
+        doubts, waited = (environment.informer.state.union._unclaimed, environment.informer.awaited.wait("5"))
         doubts["shop", "b"] = Row("")
         environment.informer._release_confirmed()
         assert not waited.done()

@@ -139,17 +139,6 @@ def test_an_impossible_lookup_is_refused(index: Any) -> None:
         fake().list_cached("pods", index=index)
 
 
-@each_row("name", ["tier", "a-b", "class", 5])
-def test_the_advice_is_python_whatever_the_name(name: Any) -> None:
-    with pytest.raises(ReadError):
-        fake().list_cached("pods", index={name: "nginx"})
-
-
-def test_a_lookup_where_no_index_is_declared_is_refused() -> None:
-    with pytest.raises(ReadError):
-        reading("", NGINX).list_cached("pods", index={"image": "nginx"})
-
-
 def test_errors_show_which_index_and_no_value() -> None:
     with pytest.raises(OutsideFilter) as info:
         fake(label="app=web").count("pods", index={"image": CANARY})
@@ -386,11 +375,6 @@ class TestFunctionsOfKopf:
         for wrong in (by_memo, by_name, ByName(), lambda memo, **_: memo, lambda name, uid: f"{name}{uid}"):
             with pytest.raises(DeclarationError, match=r"labels, annotations, \*\*_"):
                 Cached("app=web", index={"it": wrong})
-
-    @each_row("made", [{("a", object()): 0}, {b"": 0}, [{"a": 0}, 5], {object(): 0}])
-    def test_other_keys_are_an_error(self, made: Any) -> None:
-        with pytest.raises(Stalled):
-            fake(index={"it": lambda **_: made})
 
     @each_row(
         ("made", "why"),

@@ -599,13 +599,6 @@ def test_a_write_is_awaited_on_the_operators_loop(cache: FakeCache) -> None:
     asyncio.run(main())
 
 
-def test_an_unknown_write_is_an_error_that_names_the_others(cache: FakeCache) -> None:
-    with pytest.raises(AttributeError):
-        cache.blocking.live.creat(pod("a"))  # type: ignore[attr-defined]
-    with pytest.raises(AttributeError):
-        cache.blocking.live.nothing()  # type: ignore[attr-defined]
-
-
 # ---- Own writes.
 
 

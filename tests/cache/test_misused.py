@@ -15,6 +15,7 @@ from kopf_selectcache import Caches, SelectCacheError
 from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.cache.live import Live
 from kopf_selectcache.testing import FakeCache
+from tests.rows import each_row
 from tests.told import told
 
 from .environment import pod
@@ -42,28 +43,28 @@ def said(call: Callable[[Any], Any]) -> str:
     return asyncio.run(main())
 
 
-@pytest.mark.parametrize("name", sorted({*VERBS} - OPEN))
+@each_row("name", sorted({*VERBS} - OPEN))
 def test_20_each_verb_names_itself_and_an_argument_that_it_does_not_have(name: str) -> None:
     text = said(lambda cache: getattr(cache, name)("pods", "web-1", nothing=1))
     assert text.startswith(f"cache.{name}() {UNKNOWN} 'nothing'. ")
 
 
-@pytest.mark.parametrize("name", WRITES)
+@each_row("name", WRITES)
 def test_20_each_write_names_itself_and_an_argument_that_it_does_not_have(name: str) -> None:
     given = ("pods", "web-1") if name in ("get", "delete", "patch", "update") else ("pods",)
     text = said(lambda cache: getattr(cache.live, name)(*given, nothing=1))
     assert text.startswith(f"cache.live.{name}() {UNKNOWN} 'nothing'. ")
 
 
-@pytest.mark.parametrize("name", sorted({*VERBS} - {"snapshot", "wait_synced"}))  # They need no arguments.
+@each_row("name", sorted({*VERBS} - {"snapshot", "wait_synced"}))  # They need no arguments.
 def test_20_each_verb_names_itself_without_arguments(name: str) -> None:
     assert said(lambda cache: getattr(cache, name)()).startswith(f"cache.{name}()")
 
 
-@pytest.mark.parametrize(
+@each_row(
     "name", ["list", "list_cached", "count", "list_outside", "explain", "changes", "fetch_list", "live.list"]
 )
-@pytest.mark.parametrize("argument", ["label", "lable", "label_selector"])
+@each_row("argument", ["label", "lable", "label_selector"])
 def test_20_reads_of_several_objects_name_the_intended_argument(name: str, argument: str) -> None:
     def call(cache: Any) -> Any:
         of, _, verb = name.rpartition(".")
@@ -72,7 +73,7 @@ def test_20_reads_of_several_objects_name_the_intended_argument(name: str, argum
     assert said(call) == f"cache.{name}() {UNKNOWN} '{argument}'. Did you mean labels=?"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("call", "way"),
     [
         (lambda cache: cache.list("pods", ns="shop"), "Did you mean namespace=?"),
@@ -131,7 +132,7 @@ def test_20_a_second_cache_says_that_its_with_is_async() -> None:
     assert str(info.value).endswith("Write: async with Caches(...) as cache")
 
 
-@pytest.mark.parametrize("name", ["get", "exists", "list", "list_cached", "count", "list_outside"])
+@each_row("name", ["get", "exists", "list", "list_cached", "count", "list_outside"])
 def test_reads_that_answer_at_once_are_not_wrapped(name: str) -> None:
     assert inspect.unwrap(ALL[name]) is ALL[name], "a wrapper takes a tenth of the time of a read"
 
@@ -145,15 +146,8 @@ def test_20_an_unknown_read_names_reads_that_exist() -> None:
     assert all(hasattr(cache, name) for name in way.removeprefix("To read: ").split(", "))
 
 
-@pytest.mark.parametrize("use", [lambda cache: cache["pods"], list, lambda cache: "pods" in cache])
+@each_row("use", [lambda cache: cache["pods"], list, lambda cache: "pods" in cache])
 def test_20_a_cache_that_is_used_as_a_dict_names_its_reads(use: Callable[[Any], object]) -> None:
     with pytest.raises(TypeError, match="a cache isn't a dict") as raised:
         use(FakeCache())
     assert "cache.get(kind, name, namespace=...)" in "".join(raised.value.__notes__)
-
-
-def test_20_a_write_that_is_given_an_object_says_to_name_it() -> None:
-    cache = FakeCache([pod("web-1", app="web")], {"pods": "app=web"})
-    with pytest.raises(TypeError, match="an object instead of a kind and a name") as caught:
-        cache.blocking.live.patch(pod("web-1"), "web-1", {})  # type: ignore[call-overload]
-    assert caught.value.__notes__[0].startswith("Name the object: cache.live.patch(")

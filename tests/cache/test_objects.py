@@ -6,35 +6,19 @@ import copy
 import json
 import pickle
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 import pytest
 
 from kopf_selectcache import ReadError
 from kopf_selectcache.core.store.projection import Projection
-from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.errors import NotKept, ReadOnly
 from tests.rows import each_row
 
-from .environment import Environment, Obj, pod, reading
+from .environment import Environment, pod, reading
 
 PODS = [pod(f"web-{number}", app="web") for number in range(3)]
-T = TypeVar("T")
-
-
-@pytest.fixture
-def decoded(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Which objects were decoded."""
-    names: list[str] = []
-    really = Record.decode
-
-    def decode(record: Record) -> Obj:
-        names.append(record.name)
-        return really(record)
-
-    monkeypatch.setattr("kopf_selectcache.core.store.record.Record.decode", decode)
-    return names
 
 
 def test_it_is_compared_and_joined_as_a_list_is() -> None:
@@ -214,17 +198,6 @@ def test_by_whichever_way_the_same_is_refused() -> None:
             cache.get("pods", "web-1", namespace="ns", as_=Misleading)
         assert "canary" not in str(info.value), "it may be anything"
     assert informer.counts.reads == {("get", "NotKept"): 2, ("get", "failed"): 2, ("get", "ReadError"): 2}
-
-
-def test_structs_go_the_shorter_way_where_all_is_stored() -> None:
-    environment = Environment()
-    informer = environment.declare().hold(*PODS)
-    cache = environment.cache()
-    for _ in range(2):
-        assert cache.get("pods", "web-1", namespace="ns", as_=Phased) == Phased(Condition("Running"))
-        with pytest.raises(ReadError):
-            cache.get("pods", "web-1", namespace="ns", as_=Unlike)
-    assert informer.counts.reads == {("get", "served"): 2, ("get", "ReadError"): 2}
 
 
 @pytest.mark.parametrize("wanted", [Strict, Snaky, Needs])

@@ -12,10 +12,8 @@ import pytest
 from kopf_selectcache import Objects
 from kopf_selectcache.core.store.record import Record
 from kopf_selectcache.testing import FakeCache
-from kopf_selectcache.types import BodyView
 from tests.cache.test_freshness import WEB
 from tests.objects import pod
-from tests.rows import each_row
 
 NAMES = [f"p-{number}" for number in range(7)]
 
@@ -56,14 +54,6 @@ def test_batches_are_of_one_generation() -> None:
             cache.cluster.delete(pod("p-6"), grace_period=0)
             cache.cluster.create(pod("p-9", **WEB))
     assert found == NAMES
-
-
-@each_row("form", [(None, dict), ("view", BodyView)], ids=str)
-def test_batches_have_each_form(form: tuple[Any, type]) -> None:
-    given, expected = form
-    pages = list(fake().list_cached("pods", limit=5, as_=given).batches(4))
-    assert [len(page) for page in pages] == [4, 1]
-    assert all(type(each) is expected for page in pages for each in page)
 
 
 def test_the_size_of_batches_is_checked_when_they_are_asked_for() -> None:

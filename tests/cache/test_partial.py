@@ -167,7 +167,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("kind", "label", "path", "what"),
     CASES,
     ids=lambda each: ".".join(each) if isinstance(each, tuple) else getattr(each, "plural", each),

@@ -19,14 +19,12 @@ from kopf_selectcache.cache.reads import LOG_AFTER_SECONDS, OpenSnapshots, Pinne
 from kopf_selectcache.core.errors import MetricReason
 from kopf_selectcache.informer.state import InformerState
 from kopf_selectcache.testing import FakeCache
-from tests.cache.clients import V1Pod
 from tests.cache.environment import NODES, Environment
 from tests.cache.test_freshness import WEB
 from tests.faults.environment import until
 from tests.gated import gated, settle
 from tests.objects import pod
 
-Obj = dict[str, Any]
 OWNER = {"metadata": {"uid": "o-1", "namespace": "shop"}}
 
 
@@ -320,9 +318,3 @@ def test_11_a_snapshot_is_opened_though_the_loop_is_closed() -> None:
     opened = OpenSnapshots(cast("Any", SimpleNamespace(loop=loop)))
     opened.add(cast("Any", cache.snapshot("pods")))
     opened.close()
-
-
-def test_11_a_snapshot_of_a_class_is_named_like_it() -> None:
-    with fake().snapshot(V1Pod) as now:
-        assert list(now.versions) == ["V1Pod"]
-        assert len(now.list("pods")) == 2

@@ -195,12 +195,6 @@ def test_exists_is_false_only_where_it_is_proved() -> None:
     assert outside(lambda: web().exists("pods", "nope", namespace="ns")).reason is Reason.HIDDEN
 
 
-def test_owned_in_a_namespace_that_is_never_held() -> None:
-    cache = reading(Selector(namespaces=["a"]))
-    error = outside(lambda: cache.list_cached("pods", owner={"metadata": {"uid": "u", "namespace": "b"}}))
-    assert error.reason is Reason.EXCLUDED
-
-
 # ---- Asking about the cache.
 
 

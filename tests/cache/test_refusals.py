@@ -18,7 +18,6 @@ from kopf_selectcache.cache.changes import match_for
 from kopf_selectcache.cache.matcher import Match
 from kopf_selectcache.cache.request import Request
 from kopf_selectcache.core.selection.kinds import Kind, Resource
-from kopf_selectcache.errors import NotKept
 from kopf_selectcache.testing import FakeCache
 from tests.rows import each_row
 
@@ -207,18 +206,6 @@ def test_no_error_is_longer_than_people_read() -> None:
         with pytest.raises(ReadError) as info:
             read()
         assert sum(map(len, info.value.args)) + len(info.value.remedy) < 4_500
-
-
-@pytest.mark.parametrize(
-    "read",
-    [
-        lambda cache: cache.list("pods", where={"metadata.managedFields": None}),
-        lambda cache: cache.list_cached("pods", sort_by=("metadata", "managedFields", "0")),
-    ],
-)
-def test_a_dropped_field_cannot_be_asked_for(read: Read) -> None:
-    with pytest.raises(NotKept):
-        read(reading(Selector(), WEB))
 
 
 # ---- The state of a cache.

@@ -54,7 +54,7 @@ PASSING: Mapping[str, Exception | Refusal] = {
     "no answer": Unreachable("the connection broke off"),
     "no sense": Garbled("what?"),
 }
-each_read = pytest.mark.parametrize("read", READS)
+each_read = each_row("read", READS)
 
 
 def prepared(environment: Environment, read: str, *answers: Any) -> Read:
@@ -74,7 +74,7 @@ async def outcome(read: Awaitable[Any]) -> Any:
 
 
 @each_read
-@pytest.mark.parametrize(
+@each_row(
     ("answer", "error", "cause"),
     [
         (Refusal(400, "BadRequest"), Rejected, (400, "BadRequest", None, False)),
@@ -131,7 +131,7 @@ async def test_so_does_an_error_of_a_kind_that_cannot_be_looked_up(
 
 
 @each_read
-@pytest.mark.parametrize("failure", PASSING.values(), ids=PASSING)
+@each_row("failure", PASSING.values(), ids=PASSING)
 @with_environment
 async def test_transient_failures_are_retried_within_the_timeout_with_waits_that_double(
     environment: Environment, read: str, failure: Any
@@ -157,7 +157,7 @@ async def test_retries_wait_as_long_as_the_server_asks_and_more(environment: Env
 
 
 @each_read
-@pytest.mark.parametrize("code", [400, 401, 403, 404, 405, 422, 501])
+@each_row("code", [400, 401, 403, 404, 405, 422, 501])
 @with_environment
 async def test_other_failures_are_not_retried(environment: Environment, read: str, code: int) -> None:
     with pytest.raises(StateError) as info:

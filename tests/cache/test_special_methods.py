@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import kopf
-import pytest
 
 from kopf_selectcache import Cached, cache_of
 from kopf_selectcache.testing import FakeCache
@@ -44,14 +41,3 @@ def test_the_repr_before_the_start_gives_the_reason() -> None:
     assert (
         repr(cache) == "<Cache: no cache is synced, because no operator has started with these settings yet>"
     )
-
-
-def test_a_cache_is_neither_a_container_nor_iterable() -> None:
-    cache: Any = FakeCache([WEB], {"pods": "app=web"})
-    with pytest.raises(TypeError):
-        _ = "pods" in cache
-    with pytest.raises(TypeError):
-        iter(cache)
-    with pytest.raises(TypeError):
-        len(cache)
-    assert cache, "it is true, however few objects it has"

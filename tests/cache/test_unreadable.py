@@ -406,17 +406,6 @@ async def test_indexes_leave_unreadable_objects_out_and_lists_by_them_raise() ->
         ) == ["other"]
 
 
-async def test_many_objects_are_packed_beside_an_unreadable_one() -> None:
-    many = [secret(f"s-{number}", app="web") | {"stringData": {"a": "x" * 300}} for number in range(150)]
-    async with holding_deep(Cached("app=web", storage="packed")) as (environment, _):
-        environment.cluster.create(*many)
-        await until(lambda: environment.informer.state.held() == 153)
-        environment.informer.state.reflectors[0].relist(MetricReason.AUDIT)
-        swapper = environment.informer.swapper
-        await until(lambda: swapper.packing is not None and swapper.packing.learned)
-        assert len(environment.cache.list_cached("secrets")) == 152
-
-
 # ---- What is told.
 
 
@@ -452,9 +441,3 @@ async def test_unreadable_objects_are_named_in_the_log_once_a_version_and_in_the
         await until(lambda: len(lines()) == 2)
         assert "; and 2 more. Reads" in lines()[1]
         assert "shop/deep" not in lines()[1]
-
-
-async def test_where_nothing_is_unreadable_the_probe_says_nothing_of_it() -> None:
-    async with caching("app=web", OBJECTS[1]) as environment:
-        await environment.cache.wait_synced()
-        assert "unreadable" not in reports([environment.informer])["secrets"]

@@ -32,10 +32,7 @@ def ready(obj: dict[str, Any]) -> bool:
 async def test_a_wait_in_vain_names_the_kind_and_the_reason(environment: Environment) -> None:
     environment.declare().hold()
     informer = environment.declare("", NODES, "nodes")
-    informer.message, informer.remedy = (
-        "nodes: the server has stopped sending",
-        "The cache keeps retrying",
-    )
+    informer.message, informer.remedy = ("nodes: the server has stopped sending", "The cache keeps retrying")
     with pytest.raises(NotSynced):
         await environment.cache().wait_synced(0)
 

@@ -104,10 +104,7 @@ async def test_a_connection_that_stays_unsafe_costs_few_tries_and_logins_until_t
 
 async def test_22_a_cache_follows_a_server_with_a_new_authority_and_needs_no_list(tmp_path: Path) -> None:
     tls, over = Rotating(tmp_path), asyncio.Event()
-    watches = [
-        streamed(over, error(500), then=Then.CLOSE),
-        *[streamed(event("ADDED", pod("b", "105")))] * 2,
-    ]
+    watches = [streamed(over, error(500), then=Then.CLOSE), *[streamed(event("ADDED", pod("b", "105")))] * 2]
     async with (
         Server(lists=[closing(listed("100", pod("a", "90")))], watches=watches, tls=tls.context) as server,
         logging_in(server, tls) as (vault, _),

@@ -170,10 +170,6 @@ def test_a_custom_kind_is_found_by_each_form_of_its_key_with_the_fields_of_its_d
     assert "spec.tier" in found.domains.fields
 
 
-def test_a_kind_of_the_whole_cluster_is_known_as_such() -> None:
-    assert resolved("nodes").kind.namespaced is False
-
-
 def test_a_built_in_kind_wins_over_a_custom_one_of_the_same_name() -> None:
     changes = {f"{GROUP}/v1": resources(resource("pods", "Pod"))}
     assert resolved("pods", **changes).kind.group == ""
@@ -191,10 +187,6 @@ def test_without_a_version_the_preferred_one_is_taken() -> None:
 
 def test_a_kind_that_the_preferred_version_does_not_have_is_taken_from_another() -> None:
     assert resolved("old.example.com").version == "v1beta1"
-
-
-def test_the_version_of_the_key_counts() -> None:
-    assert resolved("webapps.v1beta1.example.com").version == "v1beta1"
 
 
 # ---- What is not there.
@@ -411,11 +403,3 @@ def test_an_answer_that_is_no_json_object_is_refused_without_quoting_it(garbage:
 def test_the_definition_of_another_kind_is_refused(other: Answer) -> None:
     with pytest.raises(Garbled):
         resolved("wa", **{CRD: other})
-
-
-async def test_a_caller_that_stops_waiting_for_an_answer_leaves_nothing_behind() -> None:
-    async with Server() as server, connected(login(server)) as transport:
-        server.scripts = {"/api/v1": Script()}
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.02):
-                await resolve(transport, "pods")

@@ -68,13 +68,7 @@ async def test_35_the_limit_of_a_list_follows_the_size_of_its_objects_also_betwe
     async with caching("app=web", *map(large, range(40)), storage="raw") as environment:
         await environment.cache.wait_synced()
         first = lists(environment)
-        assert limits(first) == [
-            "500",
-            "31",
-            "1",
-            "2",
-            *["4"] * 10,
-        ], "two answers are not read to their end"
+        assert limits(first) == ["500", "31", "1", "2", *["4"] * 10], "two answers are not read to their end"
         assert ["continue" in each.query for each in first] == [False, False, False, *[True] * 11]
         assert environment.informer.state.held() == 40
         environment.informer.state.reflectors[0].relist(MetricReason.AUDIT)
@@ -242,12 +236,7 @@ class LargeObjects:
         self.expired = asyncio.Event()
 
     async def get(
-        self,
-        path: str,
-        query: Mapping[str, str],
-        *,
-        accept: str = "",
-        most: int | None = None,
+        self, path: str, query: Mapping[str, str], *, accept: str = "", most: int | None = None
     ) -> bytes:  # As transports are called.
         if path == "/api/v1":
             return json.dumps(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
+from functools import wraps
 from typing import Any
 
 import pytest
@@ -14,17 +15,22 @@ from tests.faults.hurried import HurriedLoop
 NEVER = 1e9
 
 
-def hurried(main: Callable[[asyncio.AbstractEventLoop], Coroutine[Any, Any, None]]) -> None:
-    failed: list[dict[str, Any]] = []
+def hurried(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """Run a test on a loop whose time passes when nothing else is left to do; nothing may fail beside it."""
 
-    async def run() -> None:
-        loop = asyncio.get_running_loop()
-        loop.set_exception_handler(lambda _, what: failed.append(what))
-        await main(loop)
+    @wraps(test)
+    def run(**given: Any) -> None:
+        failed: list[dict[str, Any]] = []
 
-    with asyncio.Runner(loop_factory=HurriedLoop) as runner:
-        runner.run(run())
-    assert failed == []
+        async def main() -> None:
+            asyncio.get_running_loop().set_exception_handler(lambda _, what: failed.append(what))
+            await test(**given)
+
+        with asyncio.Runner(loop_factory=HurriedLoop) as runner:
+            runner.run(main())
+        assert failed == []
+
+    return run
 
 
 async def after(*delays: float) -> AsyncIterator[float]:
@@ -39,115 +45,105 @@ def timers(loop: asyncio.AbstractEventLoop) -> int:
     return sum(not timer.cancelled() for timer in loop._scheduled)  # type: ignore[attr-defined]
 
 
-def test_each_piece_may_take_as_long_however_long_all_of_them_take() -> None:
-    async def main(loop: asyncio.AbstractEventLoop) -> None:
-        patience, pieces = IdleTimeout(), after(*[9.0] * 10, 11.0)
-        for _ in range(10):
-            assert await patience.next(pieces, within=10) == 9
-        began = loop.time()
-        with pytest.raises(TimeoutError):
-            await patience.next(pieces, within=10)
-        assert loop.time() - began == pytest.approx(10)
-
-    hurried(main)
-
-
-def test_a_piece_that_is_no_sign_of_life_does_not_put_the_end_off() -> None:
-    async def main(loop: asyncio.AbstractEventLoop) -> None:
-        patience, pieces = IdleTimeout(), after(*[4.0] * 10)
-        began = loop.time()
-        assert await patience.next(pieces, within=10) == 4
-        assert await patience.next(pieces, within=10, alive=False) == 4
-        with pytest.raises(TimeoutError):
-            await patience.next(pieces, within=10, alive=False)
-        assert loop.time() - began == pytest.approx(10)
-
-    hurried(main)
-
-
-def test_pieces_that_are_ready_at_once_and_no_sign_of_life_end_as_well() -> None:
-    async def main(_: asyncio.AbstractEventLoop) -> None:
-        patience, pieces = IdleTimeout(), after(*[0.0] * 10)
+@hurried
+async def test_each_piece_may_take_as_long_however_long_all_of_them_take() -> None:
+    loop = asyncio.get_running_loop()
+    patience, pieces = IdleTimeout(), after(*[9.0] * 10, 11.0)
+    for _ in range(10):
+        assert await patience.next(pieces, within=10) == 9
+    began = loop.time()
+    with pytest.raises(TimeoutError):
         await patience.next(pieces, within=10)
-        await asyncio.sleep(10)  # It is due, and nobody waits.
-        with pytest.raises(TimeoutError):
-            await patience.next(pieces, within=10, alive=False)
-
-    hurried(main)
+    assert loop.time() - began == pytest.approx(10)
 
 
-def test_the_end_is_no_timeout_and_leaves_no_timer() -> None:
-    async def main(loop: asyncio.AbstractEventLoop) -> None:
-        patience, pieces = IdleTimeout(), after(1.0)
-        assert await patience.next(pieces, within=10) == 1
-        assert await patience.next(pieces, within=10) is None
-        assert timers(loop) == 1
-        patience.end()
-        assert timers(loop) == 0
-        patience.end()
+@hurried
+async def test_a_piece_that_is_no_sign_of_life_does_not_put_the_end_off() -> None:
+    loop = asyncio.get_running_loop()
+    patience, pieces = IdleTimeout(), after(*[4.0] * 10)
+    began = loop.time()
+    assert await patience.next(pieces, within=10) == 4
+    assert await patience.next(pieces, within=10, alive=False) == 4
+    with pytest.raises(TimeoutError):
+        await patience.next(pieces, within=10, alive=False)
+    assert loop.time() - began == pytest.approx(10)
 
-    hurried(main)
+
+@hurried
+async def test_pieces_that_are_ready_at_once_and_no_sign_of_life_end_as_well() -> None:
+    patience, pieces = IdleTimeout(), after(*[0.0] * 10)
+    await patience.next(pieces, within=10)
+    await asyncio.sleep(10)  # It is due, and nobody waits.
+    with pytest.raises(TimeoutError):
+        await patience.next(pieces, within=10, alive=False)
 
 
-def test_one_timer_does_for_all_pieces() -> None:
-    async def main(loop: asyncio.AbstractEventLoop) -> None:
-        patience, pieces = IdleTimeout(), after(*[0.0] * 1000)
-        for _ in range(1000):
-            await patience.next(pieces, within=10)
-        assert timers(loop) == 1
+@hurried
+async def test_the_end_is_no_timeout_and_leaves_no_timer() -> None:
+    loop = asyncio.get_running_loop()
+    patience, pieces = IdleTimeout(), after(1.0)
+    assert await patience.next(pieces, within=10) == 1
+    assert await patience.next(pieces, within=10) is None
+    assert timers(loop) == 1
+    patience.end()
+    assert timers(loop) == 0
+    patience.end()
 
-    hurried(main)
+
+@hurried
+async def test_one_timer_does_for_all_pieces() -> None:
+    loop = asyncio.get_running_loop()
+    patience, pieces = IdleTimeout(), after(*[0.0] * 1000)
+    for _ in range(1000):
+        await patience.next(pieces, within=10)
+    assert timers(loop) == 1
 
 
 @pytest.mark.parametrize(("first", "then", "expected"), [(40, 10, 10), (10, 40, 40)])
-def test_how_long_it_may_take_may_change(first: float, then: float, expected: float) -> None:
-    async def main(loop: asyncio.AbstractEventLoop) -> None:
-        patience, pieces = IdleTimeout(), after(1.0, NEVER)
-        await patience.next(pieces, within=first)
-        began = loop.time()
-        with pytest.raises(TimeoutError):
-            await patience.next(pieces, within=then)
-        assert loop.time() - began == pytest.approx(expected)
+@hurried
+async def test_how_long_it_may_take_may_change(first: float, then: float, expected: float) -> None:
+    loop = asyncio.get_running_loop()
+    patience, pieces = IdleTimeout(), after(1.0, NEVER)
+    await patience.next(pieces, within=first)
+    began = loop.time()
+    with pytest.raises(TimeoutError):
+        await patience.next(pieces, within=then)
+    assert loop.time() - began == pytest.approx(expected)
 
-    hurried(main)
 
-
-def test_a_caller_that_does_something_else_meanwhile_is_not_ended() -> None:
-    async def main(loop: asyncio.AbstractEventLoop) -> None:
-        patience, pieces = IdleTimeout(), after(1.0, 1.0, NEVER)
+@hurried
+async def test_a_caller_that_does_something_else_meanwhile_is_not_ended() -> None:
+    loop = asyncio.get_running_loop()
+    patience, pieces = IdleTimeout(), after(1.0, 1.0, NEVER)
+    await patience.next(pieces, within=10)
+    await asyncio.sleep(100)  # It is due, and nobody waits.
+    began = loop.time()
+    assert await patience.next(pieces, within=10) == 1
+    with pytest.raises(TimeoutError):
         await patience.next(pieces, within=10)
-        await asyncio.sleep(100)  # It is due, and nobody waits.
-        began = loop.time()
-        assert await patience.next(pieces, within=10) == 1
-        with pytest.raises(TimeoutError):
-            await patience.next(pieces, within=10)
-        assert loop.time() - began == pytest.approx(11)
-
-    hurried(main)
+    assert loop.time() - began == pytest.approx(11)
 
 
-def test_a_caller_that_others_cancel_is_cancelled() -> None:
-    async def main(_: asyncio.AbstractEventLoop) -> None:
-        waiting = asyncio.ensure_future(IdleTimeout().next(after(NEVER), within=10))
-        await asyncio.sleep(5)
-        waiting.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await waiting
-
-    hurried(main)
+@hurried
+async def test_a_caller_that_others_cancel_is_cancelled() -> None:
+    waiting = asyncio.ensure_future(IdleTimeout().next(after(NEVER), within=10))
+    await asyncio.sleep(5)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
 
 
-def test_a_caller_that_others_cancel_as_well_is_cancelled() -> None:
-    async def main(loop: asyncio.AbstractEventLoop) -> None:
-        waiting = asyncio.ensure_future(IdleTimeout().next(after(NEVER), within=10))
-        loop.call_at(10, waiting.cancel)  # Before it is made, and so before what is due at the same time.
-        with pytest.raises(asyncio.CancelledError):
-            await waiting
+@hurried
+async def test_a_caller_that_others_cancel_as_well_is_cancelled() -> None:
+    loop = asyncio.get_running_loop()
+    waiting = asyncio.ensure_future(IdleTimeout().next(after(NEVER), within=10))
+    loop.call_at(10, waiting.cancel)  # Before it is made, and so before what is due at the same time.
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
 
-    hurried(main)
 
-
-def test_an_error_of_the_stream_is_raised_and_no_cancellation_is_left() -> None:
+@hurried
+async def test_an_error_of_the_stream_is_raised_and_no_cancellation_is_left() -> None:
     async def stubborn() -> AsyncIterator[int]:
         try:
             await asyncio.sleep(NEVER)
@@ -155,22 +151,17 @@ def test_an_error_of_the_stream_is_raised_and_no_cancellation_is_left() -> None:
             raise ConnectionError from None
         yield 1
 
-    async def main(_: asyncio.AbstractEventLoop) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        with pytest.raises(ConnectionError):
-            await IdleTimeout().next(stubborn(), within=10)
-        assert not task.cancelling()
-        await asyncio.sleep(1)
-
-    hurried(main)
+    task = asyncio.current_task()
+    assert task is not None
+    with pytest.raises(ConnectionError):
+        await IdleTimeout().next(stubborn(), within=10)
+    assert not task.cancelling()
+    await asyncio.sleep(1)
 
 
-def test_after_a_timeout_it_may_be_waited_again() -> None:
-    async def main(_: asyncio.AbstractEventLoop) -> None:
-        patience = IdleTimeout()
-        with pytest.raises(TimeoutError):
-            await patience.next(after(NEVER), within=10)
-        assert await patience.next(after(5.0), within=10) == 5
-
-    hurried(main)
+@hurried
+async def test_after_a_timeout_it_may_be_waited_again() -> None:
+    patience = IdleTimeout()
+    with pytest.raises(TimeoutError):
+        await patience.next(after(NEVER), within=10)
+    assert await patience.next(after(5.0), within=10) == 5

@@ -69,10 +69,7 @@ async def test_a_kind_that_has_accepted_credentials_and_now_refuses_them_leads_t
 
 
 async def test_a_kind_that_refuses_credentials_without_another_answer_for_an_hour_leads_to_a_login() -> None:
-    async with (
-        Server(lists=[answer(b"{}")]) as server,
-        operator_with(server) as (transport, time, logins),
-    ):
+    async with Server(lists=[answer(b"{}")]) as server, operator_with(server) as (transport, time, logins):
         server.scripts[METRICS] = Script([NO] * 999)
         await refuses(transport)
         assert await transport.get(PODS, {}) == b"{}"

@@ -15,6 +15,7 @@ from kopf_selectcache.core.protocol.messages import Refusal
 from kopf_selectcache.core.selection.kinds import Kind, Resource
 from kopf_selectcache.informer.checks import Schema, UnknownKey, schema_of
 from tests.cache.environment import PODS, Server
+from tests.rows import each_row
 
 PATH = "/openapi/v3/api/v1"
 META = {"$ref": "#/components/schemas/Meta"}
@@ -52,7 +53,7 @@ def asked(answer: Any, resource: Resource = PODS, path: str = PATH) -> Schema | 
     return asyncio.run(schema_of(server, resource))
 
 
-@pytest.mark.parametrize(
+@each_row(
     "path",
     [
         "metadata.name",
@@ -73,7 +74,7 @@ def test_20_a_path_that_may_be_there_is_known(path: str) -> None:
     assert schema.unknown(tuple(path.split("."))) is None
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("path", "depth", "names"),
     [
         ("specs.many", 0, ("metadata", "spec")),
@@ -103,7 +104,7 @@ def test_kinds_of_groups_have_documents_of_their_own() -> None:
     assert schema.unknown(("status",)) == UnknownKey(0, ("spec",))
 
 
-@pytest.mark.parametrize(
+@each_row(
     "answer",
     [Refusal(404, "NotFound"), Refusal(403, "Forbidden"), Refusal(406), {"components": {"schemas": {}}}],
 )
@@ -111,7 +112,7 @@ def test_a_server_need_not_publish_schemas(answer: Any) -> None:
     assert asked(answer) is None
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("answer", "error"),
     [
         (Refusal(503, "ServiceUnavailable"), Refused),
@@ -125,7 +126,7 @@ def test_failures_are_raised(answer: Any, error: type[Exception]) -> None:
         asked(answer)
 
 
-@pytest.mark.parametrize("spec", [b'"\xff"', b'{"maximum": 1e999}'])
+@each_row("spec", [b'"\xff"', b'{"maximum": 1e999}'])
 def test_8_a_type_that_cannot_be_decoded_is_reported_when_a_path_leads_through_it(spec: bytes) -> None:
     types = {name: msgspec.Raw(json.dumps(each).encode()) for name, each in SCHEMAS.items()}
     schema = Schema(types | {"Spec": msgspec.Raw(spec)}, "Pod")

@@ -41,10 +41,7 @@ async def test_a_write_is_sent_with_its_body_its_type_and_the_operators_credenti
 
 
 async def test_a_deletion_may_be_accepted_and_a_read_may_not() -> None:
-    async with (
-        Server(lists=[answer(b"{}", code=202)] * 2) as server,
-        connected(login(server)) as transport,
-    ):
+    async with Server(lists=[answer(b"{}", code=202)] * 2) as server, connected(login(server)) as transport:
         assert await transport.send("DELETE", PODS, {}, BODY) == b"{}"
         with pytest.raises(Refused):
             await transport.get(PODS, {})

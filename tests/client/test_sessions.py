@@ -14,8 +14,8 @@ import pytest
 import trustme
 from kopf._cogs.structs.credentials import AiohttpSession, KubeContext, Vault
 
-from kopf_selectcache.client.reading import Refused, Unreachable
-from kopf_selectcache.client.transport import TRIES, KopfTransport
+from kopf_selectcache.client.reading import Unreachable
+from kopf_selectcache.client.transport import KopfTransport
 from tests.client.connections import ask, connected, login
 from tests.faults.environment import Time, until
 from tests.faults.server import PODS, Server, answer, streamed
@@ -26,37 +26,6 @@ CANARY = b"canary-7f3a"
 
 
 # ---- Credentials.
-
-
-async def test_credentials_that_are_not_accepted_are_dropped_and_the_request_goes_on_with_new_ones() -> None:
-    async with Server(lists=[answer(b"{}")]) as server:
-        server.token = "new"
-        old, new = login(server, token="old"), login(server, token="new")
-        vault = Vault({"login": old})
-        async with logging_in(vault, new):
-            assert await KopfTransport(vault, sleep=Time().pause).get(PODS, {}) == b"{}"
-        assert [headers["authorization"] for headers in server.headers] == [
-            *["Bearer old"] * TRIES,
-            "Bearer new",
-        ]
-        assert vault.select()[1].info is new
-        await vault.close()
-
-
-async def test_where_no_login_gives_other_credentials_the_refused_ones_are_tried_again() -> None:
-    async with Server() as server:
-        server.token = "none has it"
-        vault = Vault({"login": login(server, token="old")})
-        async with logging_in(vault, None):
-            transport = KopfTransport(vault, sleep=Time().pause)
-            for tries in (TRIES + 1, TRIES + 2):
-                with pytest.raises(Refused) as caught:
-                    await transport.get(PODS, {})
-                assert (caught.value.refusal.code, len(server.headers)) == (401, tries)
-            assert [info.server async for _, info in vault] == [server.url], (
-                "Kopf does not end for want of credentials"
-            )
-        await vault.close()
 
 
 async def test_credentials_of_an_unknown_type_are_named() -> None:

@@ -223,8 +223,8 @@ def run(model: Model, write: Write, *, timeout: float = 30.0, time: Time | None 
     return asyncio.run(main())
 
 
-@pytest.mark.parametrize("foreign", FOREIGN)
-@pytest.mark.parametrize("given", WRITES)
+@each_row("foreign", FOREIGN)
+@each_row("given", WRITES)
 def test_whatever_is_lost_no_write_is_done_twice_or_reported_as_done(given: str, foreign: str) -> None:
     """For each fault of the first try, and of the second one, and each change by somebody else between
     them.
@@ -288,9 +288,7 @@ def test_14_an_equal_object_of_somebody_else_is_not_reported_as_done(
     assert isinstance(outcome, Unsettled)
 
 
-@pytest.mark.parametrize(
-    ("given", "lost"), [("json", "lost"), ("create without a name", "lost"), ("delete", "dropped")]
-)
+@each_row(("given", "lost"), [("json", "lost"), ("create without a name", "lost"), ("delete", "dropped")])
 def test_a_write_that_cannot_be_settled_is_unknown(given: str, lost: str) -> None:
     write = WRITES[given]
     model = Model((lost,), there=write.verb is not Verb.CREATE)
@@ -383,7 +381,7 @@ def test_reading_back_is_repeated() -> None:
     assert model.sent == 1
 
 
-@pytest.mark.parametrize("code", [401, 403, 404])
+@each_row("code", [401, 403, 404])
 def test_an_object_that_may_not_be_read_back_leaves_the_outcome_unknown(code: int) -> None:
     model = Model(("lost",), there=False)
     model.reads = [Refused(Refusal(code, "Forbidden"))]
@@ -391,7 +389,7 @@ def test_an_object_that_may_not_be_read_back_leaves_the_outcome_unknown(code: in
     assert model.sent == 1
 
 
-@pytest.mark.parametrize("data", [b"[]", b"{", b"\xff"])
+@each_row("data", [b"[]", b"{", b"\xff"])
 def test_a_read_back_that_is_no_object_settles_nothing(data: bytes) -> None:
     model = Model(("lost",), there=False)
 
@@ -473,11 +471,3 @@ def test_a_timeout_of_the_transport_itself_is_not_swallowed() -> None:
     model.send = send  # type: ignore[method-assign,assignment]
     with pytest.raises(TimeoutError):
         run(model, WRITES["json"])
-
-
-def test_a_body_may_be_nested_deeply() -> None:
-    deep: Any = 1
-    for _ in range(500):
-        deep = [deep]
-    model = Model(there=False)
-    assert isinstance(run(model, Write(Verb.CREATE, {"metadata": {"name": "a"}, "list": deep}, "a")), bytes)

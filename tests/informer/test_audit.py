@@ -80,10 +80,7 @@ async def test_changes_that_the_watch_has_lost_are_found_and_repaired(
         assert not found
         assert found.objects == 5
         assert found.missing == (Key("created", namespace="shop"),)
-        assert sorted(found.extra) == [
-            Key("deleted", namespace="shop"),
-            Key("relabelled", namespace="shop"),
-        ]
+        assert sorted(found.extra) == [Key("deleted", namespace="shop"), Key("relabelled", namespace="shop")]
         assert sorted(found.outdated) == [
             Key("changed", namespace="shop"),
             Key("recreated", namespace="shop"),
@@ -100,11 +97,7 @@ async def test_changes_that_the_watch_has_lost_are_found_and_repaired(
             environment.informer.counts.audits,
             environment.informer.counts.drift,
             environment.informer.counts.relists,
-        ) == (
-            4,
-            5,
-            {"audit": 1},
-        )
+        ) == (4, 5, {"audit": 1})
     (line,) = [line for line in caplog.messages if "drifted" in line]
     assert line.startswith(
         "The cache of secrets with labels='app=web', namespaces=['shop'] has drifted from the server: 1"
@@ -295,9 +288,7 @@ async def test_where_one_branch_cannot_be_compared_the_others_are(
     ids=["refused", "garbled", "broken off"],
 )
 async def test_a_periodic_audit_that_fails_is_logged_and_made_again_after_an_interval(
-    fault: Fault,
-    why: str,
-    caplog: pytest.LogCaptureFixture,
+    fault: Fault, why: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "kopf_selectcache")
     async with caching("app=web", *OBJECTS, audit_interval=600.0) as environment:
@@ -334,8 +325,7 @@ async def test_a_branch_that_has_had_no_list_yet_is_not_compared() -> None:
 
 
 async def test_a_mistake_of_ours_in_an_audit_is_logged_and_the_next_one_is_made(
-    caplog: pytest.LogCaptureFixture,
-    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def mistaken(*_: object, **__: object) -> None:
         monkeypatch.undo()
@@ -355,12 +345,7 @@ class Answers:
         self.pages = list(pages)
 
     async def get(
-        self,
-        _: str,
-        __: Mapping[str, str],
-        *,
-        accept: str = "",
-        most: int | None = None,
+        self, _: str, __: Mapping[str, str], *, accept: str = "", most: int | None = None
     ) -> bytes:  # As transports are called.
         assert "PartialObjectMetadataList" in accept
         return json.dumps(self.pages.pop(0) if len(self.pages) > 1 else self.pages[0]).encode()

@@ -111,12 +111,7 @@ async def test_the_namespaces_of_the_operator_are_cached_one_by_one() -> None:
         return cluster.user("reader", [WATCHING], namespace="shop")
 
     async with caching(
-        "",
-        secret("a"),
-        secret("b", "infra"),
-        secret("c", "default"),
-        who=who,
-        namespaces=("infra", "shop"),
+        "", secret("a"), secret("b", "infra"), secret("c", "default"), who=who, namespaces=("infra", "shop")
     ) as environment:
         await environment.cache.wait_synced()
         assert named(environment.cache.list("secrets", namespace=["infra", "shop"])) == ["a", "b"]

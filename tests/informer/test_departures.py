@@ -61,19 +61,14 @@ def large(name: str, version: str = "90") -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("streams", [1, 2])
-async def test_6_when_max_bytes_evicts_a_cache_an_object_that_is_gone_departs_once(
-    streams: int,
-) -> None:
+async def test_6_when_max_bytes_evicts_a_cache_an_object_that_is_gone_departs_once(streams: int) -> None:
     grown, again = asyncio.Event(), asyncio.Event()
     small = [pod(f"p{number}", "90") for number in range(73)]
     lists = [listed("100", *small), held(again, listed("200", *small[:50]))]
     watches = [
         streamed(grown, *(event("ADDED", large(f"large{each}", str(101 + each))) for each in range(4)))
     ]
-    filters: Any = [
-        Selector("app=web", namespaces=["shop"]),
-        Selector(names=["ca"], namespaces=["infra"]),
-    ]
+    filters: Any = [Selector("app=web", namespaces=["shop"]), Selector(names=["ca"], namespaces=["infra"])]
     declared = Cached(filters[:streams], max_bytes="128Ki")
     async with Server() as server:
         server.scripts["/api/v1/namespaces/shop/pods"] = Script(lists, watches)
@@ -95,11 +90,7 @@ async def test_6_when_max_bytes_evicts_a_cache_an_object_that_is_gone_departs_on
 
 
 async def test_6_when_a_kind_under_an_or_returns_only_the_objects_that_are_gone_depart() -> None:
-    objects = [
-        secret("both", app="web", tier="gold"),
-        secret("web", app="web"),
-        secret("gold", tier="gold"),
-    ]
+    objects = [secret("both", app="web", tier="gold"), secret("web", app="web"), secret("gold", tier="gold")]
     async with caching(OVERLAPPING, *objects) as environment:
         await environment.cache.wait_synced()
         await until(lambda: environment.informer.state.is_synced and len(environment.watches()) == 2)

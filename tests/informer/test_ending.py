@@ -16,13 +16,7 @@ from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.informer.environment import Ending, ended
 from kopf_selectcache.plugin.operator import operator_of
 from tests.gated import gated
-from tests.kopf_operators import (
-    Cluster,
-    cycles,
-    declaring,
-    launched,
-    pod,
-)
+from tests.kopf_operators import Cluster, cycles, declaring, launched, pod
 from tests.rows import each_row
 
 SECRETS = "/api/v1/secrets"

@@ -27,12 +27,7 @@ class Endless:
         self.asked = 0
 
     async def get(
-        self,
-        _: str,
-        query: Mapping[str, str],
-        *,
-        accept: str = "",
-        most: int | None = None,
+        self, _: str, query: Mapping[str, str], *, accept: str = "", most: int | None = None
     ) -> bytes:  # As transports are called.
         self.asked += "Partial" in accept
         number = int(query.get("continue", 0)) + 1
@@ -47,11 +42,7 @@ class Endless:
 
 def test_the_count_of_a_list_without_an_end_is_paced_and_fails() -> None:
     server, time = Endless(), Time()
-    counter = Counter(
-        cast("Transport", server),
-        PODS,
-        sleep=time.sleep,
-    )
+    counter = Counter(cast("Transport", server), PODS, sleep=time.sleep)
     with pytest.raises(Garbled, match=FEW):
         asyncio.run(counter.held(Stream(Selector("app=web")), ALL, set()))
     assert sum(time.slept) == PATIENCE_SECONDS

@@ -129,11 +129,7 @@ CAUSES: dict[str, tuple[Ends, type[BaseException], str]] = {
         NotSynced,
         "the watches have not reached the same version",
     ),
-    "a mistake at the beginning": (
-        mistaken(OwnWrites, "inherit", lambda *_: 1 / 0),
-        ZeroDivisionError,
-        "",
-    ),
+    "a mistake at the beginning": (mistaken(OwnWrites, "inherit", lambda *_: 1 / 0), ZeroDivisionError, ""),
     "a mistake while the watches meet": (unreachable, ZeroDivisionError, ""),
     "a function of an index fails": (unindexable, Stalled, "can't be indexed"),
     "a function of the user takes too long": (out_of_time, TimeoutError, "of the function"),

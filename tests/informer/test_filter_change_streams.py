@@ -24,15 +24,7 @@ from tests.faults.environment import until
 from tests.gated import settle
 from tests.informer.test_filter_change import Follower, begin_change, change, names
 from tests.informer.test_filter_change_ends import web
-from tests.informer.test_filter_change_options import (
-    AND_THERE,
-    BOTH,
-    EITHER,
-    GOLD,
-    HERE,
-    WEB,
-    large,
-)
+from tests.informer.test_filter_change_options import AND_THERE, BOTH, EITHER, GOLD, HERE, WEB, large
 from tests.secrets import caching, secret
 
 

@@ -267,10 +267,7 @@ def misreading(*labels: str) -> Callable[..., Sent]:
 @INITIAL
 @pytest.mark.parametrize("wrong", [("type",), ("metadata.namespace", "type")], ids=str)
 async def test_an_error_in_our_table_of_fields_is_logged_once_and_is_no_outage(
-    wrong: tuple[str, ...],
-    initial: str,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
+    wrong: tuple[str, ...], initial: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(Sent, "of", misreading(*wrong))
     caplog.set_level(logging.WARNING, "kopf_selectcache")

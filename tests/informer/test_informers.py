@@ -146,8 +146,7 @@ async def test_each_change_of_health_is_logged_once(told: Callable[[], list[str]
             ),
         ]
         assert re.fullmatch(
-            r"INFO: The cache of pods is synced: 1 object, \d+ B, with labels='app=web', in \d\d\.0 s\.",
-            last,
+            r"INFO: The cache of pods is synced: 1 object, \d+ B, with labels='app=web', in \d\d\.0 s\.", last
         ), "so long could it not be read"
 
 

@@ -257,10 +257,7 @@ async def test_a_cache_has_been_in_a_state_since_the_first_of_its_lists_and_watc
         environment.time.now += 5
         second.fail(Refusal(404), verb="list")
         environment.time.now += 2
-        assert (environment.informer.state.health, environment.informer.state.lasted()) == (
-            Health.MISSING,
-            7,
-        )
+        assert (environment.informer.state.health, environment.informer.state.lasted()) == (Health.MISSING, 7)
 
 
 async def test_a_complete_list_that_cannot_be_followed_is_served_as_stale_in_the_end() -> None:
@@ -295,8 +292,7 @@ def unlisted(server: Server, then: asyncio.Event) -> None:
 
 @pytest.mark.parametrize("failing", [unserved, unlisted])
 async def test_nobody_waits_for_ever_for_a_first_list_that_does_not_come(
-    failing: Callable[[Server, asyncio.Event], None],
-    told: Callable[[], list[str]],
+    failing: Callable[[Server, asyncio.Event], None], told: Callable[[], list[str]]
 ) -> None:
     async with Server() as server:
         up = asyncio.Event()

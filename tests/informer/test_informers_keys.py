@@ -276,10 +276,7 @@ async def test_the_version_that_a_kind_has_left_may_be_used_by_another_key() -> 
     go, gone = asyncio.Event(), asyncio.Event()
     async with Server() as server:
         serve(
-            server,
-            "example.com",
-            "v1beta1",
-            first=held(go, answer({"versions": [{"version": "v1beta1"}]})),
+            server, "example.com", "v1beta1", first=held(go, answer({"versions": [{"version": "v1beta1"}]}))
         )
         server.scripts["/apis/example.com/v1beta1/webapps"].watches[:] = [streamed(gone, error(410))]
         async with operating(
@@ -296,7 +293,4 @@ async def test_the_version_that_a_kind_has_left_may_be_used_by_another_key() -> 
             await until(lambda: first.state.is_synced and second.state.is_synced)
             assert [
                 informer.state.resource.version for informer in (first, second) if informer.state.resource
-            ] == [
-                "v1",
-                "v1beta1",
-            ]
+            ] == ["v1", "v1beta1"]

@@ -49,12 +49,7 @@ class Pods:
 def refused(*failures: Refusal) -> None:
     news = StateLog(Pods(), clock=lambda: 0.0, logger=logging.getLogger("kopf_selectcache"))
     condition = Condition(
-        Pods(),
-        key="pods",
-        sync_timeout=0.0,
-        clock=lambda: 1.0,
-        report=news.report,
-        unreadable=lambda: None,
+        Pods(), key="pods", sync_timeout=0.0, clock=lambda: 1.0, report=news.report, unreadable=lambda: None
     )
     for failure in failures:
         condition.fail(failure, verb="list")

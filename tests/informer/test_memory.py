@@ -127,13 +127,7 @@ def holds_nothing(informer: Informer) -> bool:
         informer.state.version,
         counted(informer),
         truly(informer),
-    ) == (
-        0,
-        0,
-        "",
-        (0, 0),
-        (0, 0),
-    )
+    ) == (0, 0, "", (0, 0), (0, 0))
 
 
 def error_of(environment: Environment, kind: str = "pods") -> Oversized:
@@ -166,10 +160,7 @@ async def test_a_cache_that_grows_beyond_its_budget_is_let_go(when: str, told: T
     lists, watches = GROWING[when]
     initial: Any = "stream" if "streamed" in when else "pages"
     options: Any = {"selectors": {"pods": SMALL}, "initial": initial}
-    async with (
-        Server(lists=lists, watches=watches) as server,
-        operating(server, **options) as environment,
-    ):
+    async with Server(lists=lists, watches=watches) as server, operating(server, **options) as environment:
         informer = environment.informer
         await until(
             lambda: (
@@ -280,10 +271,7 @@ async def test_the_bytes_packing_saves_are_counted() -> None:
         )
         for start in (0, 60)
     ]
-    async with (
-        Server(lists=pages) as server,
-        operating(server, selectors={"pods": packed}) as environment,
-    ):
+    async with Server(lists=pages) as server, operating(server, selectors={"pods": packed}) as environment:
         await environment.synced()
         await until(
             lambda: all(record.stored[:1] != b"{" for record in environment.informer.state.store.records()[0])
@@ -317,8 +305,7 @@ async def test_an_object_that_is_shown_counts_although_no_stream_holds_it_any_mo
     gate = asyncio.Event()
     async with Server() as server:
         server.scripts[IN_SHOP] = Script(
-            [listed("100", *many(2)), listed("100")],
-            [streamed(gate, event("DELETED", big("p0", "105")))] * 2,
+            [listed("100", *many(2)), listed("100")], [streamed(gate, event("DELETED", big("p0", "105")))] * 2
         )
         async with operating(server, selectors={"pods": Cached(EITHER, max_bytes="128Ki")}) as environment:
             await environment.synced()
@@ -381,9 +368,7 @@ async def test_the_cache_that_grows_beyond_the_budget_of_all_is_let_go_and_no_ot
     gate, again = asyncio.Event(), asyncio.Event()
     async with Server(
         lists=[listed("100", *many(2)), held(again, listed("200", *many(2)))],
-        watches=[
-            streamed(gate, *coming(4, start=2)),
-        ],
+        watches=[streamed(gate, *coming(4, start=2))],
     ) as server:
         server.scripts[SECRETS] = Script(
             [listed("100", *(each | {"kind": "Secret"} for each in many(3)), kind="SecretList")]

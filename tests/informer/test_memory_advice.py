@@ -11,11 +11,7 @@ from kopf_selectcache.core.store.packing import Tally, weight
 from kopf_selectcache.settings.checks import bytes_in
 from kopf_selectcache.settings.options import SelectCacheSettings
 from tests.faults.environment import operating
-from tests.faults.server import (
-    Server,
-    listed,
-    pod,
-)
+from tests.faults.server import Server, listed, pod
 from tests.rows import each_row
 
 from .test_memory import LIMIT, SMALL, error_of, let_go, many, records
@@ -71,8 +67,5 @@ def test_a_size_that_is_no_budget_is_refused_where_it_is_declared(size: Any) -> 
 
 def test_it_is_declared_before_the_operator_starts() -> None:
     settings = SelectCacheSettings()
-    with (
-        settings.selectors.in_use(),
-        pytest.raises(DeclarationError),
-    ):
+    with settings.selectors.in_use(), pytest.raises(DeclarationError):
         settings.max_bytes = "1Gi"

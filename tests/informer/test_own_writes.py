@@ -13,12 +13,7 @@ import pytest
 
 from kopf_selectcache import AnyOf, Key
 from kopf_selectcache.cache import own_writes
-from kopf_selectcache.cache.own_writes import (
-    read_written,
-    remember_answer,
-    remember_deletion,
-    shown_uids,
-)
+from kopf_selectcache.cache.own_writes import read_written, remember_answer, remember_deletion, shown_uids
 from kopf_selectcache.core.protocol.messages import Refusal
 from kopf_selectcache.core.selection.kinds import Resource
 from kopf_selectcache.core.store.union import Union

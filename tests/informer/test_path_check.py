@@ -116,9 +116,7 @@ def test_20_a_server_that_fails_makes_no_warning(caplog: pytest.LogCaptureFixtur
     assert warned(caplog, full("a"), keep=keep, schema=refused(503), lasts=0) == []
 
 
-async def test_20_a_relist_and_another_filter_warn_of_nothing_again(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+async def test_20_a_relist_and_another_filter_warn_of_nothing_again(caplog: pytest.LogCaptureFixture) -> None:
     watches = [streamed(error(410, "Expired"))]
     lists = [listed(version, dict(full("a", version))) for version in ("100", "200", "300", "400")]
     async with Server(lists=lists, watches=watches) as server:

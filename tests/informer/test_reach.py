@@ -83,11 +83,7 @@ class Quiet:
         class Transport:
             @staticmethod
             async def get(
-                _: str,
-                query: Mapping[str, str],
-                *,
-                accept: str,
-                most: int | None,
+                _: str, query: Mapping[str, str], *, accept: str, most: int | None
             ) -> bytes:  # As transports are called.
                 assert "PartialObjectMetadataList" in accept
                 self.asked.append(Question(query, self.time.now))

@@ -82,12 +82,7 @@ class Flood:
         self._events = events
 
     async def get(
-        self,
-        path: str,
-        query: Mapping[str, str],
-        *,
-        accept: str = "",
-        most: int | None = None,
+        self, path: str, query: Mapping[str, str], *, accept: str = "", most: int | None = None
     ) -> bytes:  # As transports are called.
         return PAGE if path == PATH else json.dumps(SERVED[path]).encode()
 

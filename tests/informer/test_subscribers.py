@@ -163,9 +163,7 @@ def test_15_an_object_is_evicted_although_a_subscriber_fails_to_name_its_needs(
 
 
 @each_row("is_evicted", [False, True])
-def test_15_a_subscriber_of_a_restart_under_way_gets_all_objects_and_no_departures(
-    is_evicted: bool,
-) -> None:
+def test_15_a_subscriber_of_a_restart_under_way_gets_all_objects_and_no_departures(is_evicted: bool) -> None:
     of = subscribers()
     early = Following(of)
     of.drop([record(name, 1) for name in "abcd"], is_evicted=False)
@@ -177,16 +175,8 @@ def test_15_a_subscriber_of_a_restart_under_way_gets_all_objects_and_no_departur
     of.notify(entered(record("a", 2)))
     of.notify(entered(record("c", 1)))
     of.complete(left)
-    assert late.seen() == [
-        ("a", "updated", "1", "2"),
-        ("c", "entered", None, "1"),
-        ("b", "left", "1", None),
-    ]
-    assert early.seen() == [
-        ("a", "updated", "1", "2"),
-        ("d", "left", "1", None),
-        ("b", "left", "1", None),
-    ]
+    assert late.seen() == [("a", "updated", "1", "2"), ("c", "entered", None, "1"), ("b", "left", "1", None)]
+    assert early.seen() == [("a", "updated", "1", "2"), ("d", "left", "1", None), ("b", "left", "1", None)]
 
 
 def test_15_a_subscriber_added_while_departures_are_reported_receives_none_of_them() -> None:

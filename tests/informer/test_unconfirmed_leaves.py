@@ -67,11 +67,7 @@ async def test_while_a_leave_is_unconfirmed_gone_asks_the_server() -> None:
         } == {"a": True, "b": False, "c": False}
         assert {
             name: await environment.cache.is_deleted("secrets", name, namespace="shop") for name in uids
-        } == {
-            "a": True,
-            "b": False,
-            "c": False,
-        }
+        } == {"a": True, "b": False, "c": False}
         got = [asked.name for asked in list(environment.cluster.requests)[before:] if asked.verb == "get"]
         assert got == ["a", "b", "a", "b"], "what is held for certain is not asked for"
 

@@ -132,10 +132,7 @@ async def test_15_a_handler_of_a_namespace_is_called_once_the_namespaces_are_kno
         cluster.patch(namespace("shop"), YES)
         cluster.create(secret("a"))
         refused = cluster.faults.add(Refuse(403), resource="namespaces")
-        vault, time = (
-            Vault({"login": kopf.ConnectionInfo(server=cluster.url, token=cluster.token)}),
-            Time(),
-        )
+        vault, time = (Vault({"login": kopf.ConnectionInfo(server=cluster.url, token=cluster.token)}), Time())
         settings_of(settings).selectors["v1/secrets"] = TENANTS
         settings_of(settings).audit_interval = 0
         settings.peering.clusterwide = True

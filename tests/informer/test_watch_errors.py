@@ -83,10 +83,7 @@ async def test_a_function_that_fails_is_logged_without_its_words(caplog: pytest.
 
 @pytest.mark.parametrize("bookmarks", [True, False])
 async def test_watches_are_requested_with_bookmarks_unless_they_are_switched_off(*, bookmarks: bool) -> None:
-    async with (
-        Server(lists=[LISTED]) as server,
-        operating(server, bookmarks=bookmarks) as environment,
-    ):
+    async with Server(lists=[LISTED]) as server, operating(server, bookmarks=bookmarks) as environment:
         await environment.watched(1)
         (query,) = server.pods.watched
         assert ("allowWatchBookmarks" in query) is bookmarks

@@ -242,8 +242,7 @@ async def test_whole_ones_are_asked_for(environment: Environment) -> None:
     environment.declare("", projection=Projection.of(drop=["status"])).hold(WEB)
     environment.server.answer(PATH.replace("db-1", "web-1"), WEB)
     environment.server.answer(
-        LIST,
-        {"kind": "PodList", "apiVersion": "v1", "metadata": {"resourceVersion": "10"}, "items": [WEB]},
+        LIST, {"kind": "PodList", "apiVersion": "v1", "metadata": {"resourceVersion": "10"}, "items": [WEB]}
     )
     assert vars(await environment.cache().fetch(V1Pod, "web-1", namespace="ns", whole=True)) == WEB
     assert [vars(each) for each in await environment.cache().fetch_list(V1Pod, whole=True)] == [WEB]
