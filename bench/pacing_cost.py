@@ -36,7 +36,7 @@ from kopf_selectcache.client.reading import BATCH_DELAY
 from kopf_selectcache.client.transport import KopfTransport
 from kopf_selectcache.informer.informers import Runtime
 from kopf_selectcache.settings.options import SelectCacheSettings
-from kopf_selectcache.testing.certificates import authority
+from kopf_selectcache.testing.cluster import authority
 
 RATES = (100, 300, 1000, 5000)
 """Events a second."""

@@ -10,13 +10,12 @@ Example:
 
 """  # The example has a long line.  # noqa: E501
 
-from ._endings import OperatorEnded
 from .api.status import Problem
 from .cluster import EmbeddedCluster
 from .fake import FakeCache
 from .faults import End, Fault, Faults, Planned
 from .manifests import ManifestError
-from .request_log import Asked, Requests
+from .request_log import Asked, OperatorEnded, Requests
 
 __all__ = [
     "Asked",

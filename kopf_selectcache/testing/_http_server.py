@@ -29,12 +29,11 @@ from ._watch_streams import (
     read_request,
     zipped,
 )
-from .api.admission import Steps, WebhookCall
+from .api.admission import Steps, WebhookAnswer, WebhookCall
 from .api.request import Answer, Request
 from .api.server import Api
 from .api.status import Problem
 from .api.watching import Watch
-from .api.webhook_answers import WebhookAnswer
 from .faults.fault import End
 from .faults.injector import BrokenFault, Faults, Planned
 from .request_log import Asked, Match, Requests

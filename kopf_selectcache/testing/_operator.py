@@ -19,7 +19,7 @@ from kopf.cli import run as run_command
 
 from kopf_selectcache import SelectCacheError
 
-from ._endings import ENDINGS, OperatorEnded
+from .request_log import ENDINGS, OperatorEnded
 
 
 class StopFlag(asyncio.Event):

@@ -27,7 +27,6 @@ from typing import Any, Self, TypeVar
 from kopf_selectcache.core.redact import clipped
 
 from . import manifests
-from ._endings import ENDINGS, OperatorEnded
 from ._http_server import Web
 from ._resource_names import require_rules
 from ._watch_streams import Later, Timer
@@ -37,10 +36,9 @@ from .api.history import Backup
 from .api.request import User
 from .api.server import Api
 from .api.status import Problem
-from .certificates import authority
 from .faults.fault import End, Fault
 from .faults.injector import Faults, Planned
-from .request_log import Match, Requests
+from .request_log import ENDINGS, Match, OperatorEnded, Requests
 
 LETTERS = "bcdfghjklmnpqrstvwxz2456789"  # The alphabet of generated names: its letters form no words.
 NAME = "embedded"  # The name of the cluster, the user and the context in a kubeconfig.
@@ -608,3 +606,25 @@ class EmbeddedCluster:
 
     def _token(self) -> str:
         return f"{self._random.getrandbits(160):040x}"
+
+
+# ---- TLS: kubectl sends no token over plain HTTP.
+
+HOSTS = ("127.0.0.1", "localhost", "::1", "kubernetes.default.svc")
+
+
+def authority(ca_file: Path) -> ssl.SSLContext:
+    """Make a new authority, write its certificate (no key), and return the context of a server that it
+    trusts.
+    """
+    try:
+        import trustme  # It is in an extra; everything without TLS works without it.  # noqa: PLC0415
+    except ImportError:
+        raise ImportError(
+            "a cluster with TLS needs trustme: pip install '.[testing]' in a clone of kopf_selectcache"
+        ) from None
+    ca = trustme.CA()
+    ca.cert_pem.write_to_path(ca_file)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    ca.issue_cert(*HOSTS).configure_cert(context)
+    return context

@@ -16,7 +16,7 @@ from kopf._cogs.structs.credentials import Vault
 
 from kopf_selectcache.client.reading import Unreachable
 from kopf_selectcache.client.transport import SOONEST, TRIES, KopfTransport
-from kopf_selectcache.testing.certificates import authority
+from kopf_selectcache.testing.cluster import authority
 from tests.faults.environment import Time, operating, until
 from tests.faults.server import PODS, Answer, Server, Then, answer, error, event, listed, pod, streamed
 from tests.faults.test_rights import log_in

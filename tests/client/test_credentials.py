@@ -22,7 +22,7 @@ from kopf_selectcache.errors import Unauthorized
 from kopf_selectcache.informer.health import TOLERATED, Health
 from kopf_selectcache.plugin.access import cache_of
 from kopf_selectcache.testing import EmbeddedCluster
-from kopf_selectcache.testing.certificates import authority
+from kopf_selectcache.testing.cluster import authority
 from kopf_selectcache.testing.faults import Refuse
 from tests.faults.environment import Time, operating, reached, until
 from tests.faults.server import PODS, Server, answer, error, held, listed, refused, streamed

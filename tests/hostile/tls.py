@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kopf_selectcache.testing.certificates import authority
+from kopf_selectcache.testing.cluster import authority
 
 
 class Authorities:

@@ -429,7 +429,7 @@ SILENCE: tuple[Mutant, ...] = (
     ),
     Mutant(
         "wake no wait of a test when its operator ends",
-        "testing/_endings.py",
+        "testing/request_log.py",
         "            wake()\n",
         "            pass\n",
         20,

@@ -15,7 +15,7 @@ from kopf_selectcache.cache.cache import Cache
 from kopf_selectcache.core.errors import MetricReason
 from kopf_selectcache.core.json_text import decoded
 from kopf_selectcache.errors import Unreadable
-from kopf_selectcache.testing.faults.payloads import nested
+from kopf_selectcache.testing.faults.refusals import nested
 from tests.apiserver.cluster import Cluster
 from tests.faults.environment import keeping, run
 from tests.real.inprocess import credentials, until

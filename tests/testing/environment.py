@@ -3,9 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kopf_selectcache.testing.api import default_roles
 from kopf_selectcache.testing.api.history import Stored
-from kopf_selectcache.testing.api.rbac import GROUP, Rbac
+from kopf_selectcache.testing.api.rbac import GROUP, Rbac, create_default_roles
 from kopf_selectcache.testing.api.users import Users
 
 from .writing import Parts
@@ -27,7 +26,7 @@ class Environment(Parts):
             new_token=lambda: f"secret-{next(self.counter)}",
         )
         self.rbac = Rbac(self.objects, self.kinds)
-        default_roles.create(self.objects, self.kinds)
+        create_default_roles(self.objects, self.kinds)
 
     def create(self, group: str, plural: str, name: str, namespace: str = "", **body: Any) -> Stored:
         """Create an object; its namespace is made, if it is not there."""

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from kopf_selectcache.testing.api.kubectl.columns import COLUMNS
+from kopf_selectcache.testing.api.kubectl.tables import COLUMNS
 from tests.rows import each_row
 
 from .writing import Store

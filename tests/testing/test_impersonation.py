@@ -2,10 +2,10 @@
 
 import pytest
 
-from kopf_selectcache.testing.api.impersonation import Impersonation
 from kopf_selectcache.testing.api.rbac import Asked, Url
 from kopf_selectcache.testing.api.request import Call, User
 from kopf_selectcache.testing.api.status import Problem
+from kopf_selectcache.testing.api.users import Impersonation
 
 from .environment import Environment
 

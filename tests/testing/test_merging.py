@@ -11,7 +11,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kopf_selectcache.testing.api import apply, field_sets, managed_fields, merge_types, merging
+from kopf_selectcache.testing.api import apply, managed_fields, merge_types, merging
 from kopf_selectcache.testing.api.kinds import Served
 from kopf_selectcache.testing.api.managed_fields import Writer
 from kopf_selectcache.testing.api.status import Problem
@@ -144,7 +144,7 @@ def test_an_object_has_the_last_applied_values(history: Any, manager: str, spec:
 @given(histories, managers, specs)
 def test_a_manager_owns_the_fields_it_applies_and_no_others(history: Any, manager: str, spec: Any) -> None:
     obj = applied(grown(history), manager, spec)
-    assert owned(obj)[manager] == field_sets.in_order(merging.fields_of({"spec": spec}, TYPE))
+    assert owned(obj)[manager] == merging.in_order(merging.fields_of({"spec": spec}, TYPE))
 
 
 @given(histories, specs)
@@ -153,15 +153,15 @@ def test_a_field_that_is_dropped_and_not_owned_by_others_goes(history: Any, spec
     obj = applied(applied(before, "x", spec), "x", {})
     others = {name: fields for name, fields in owned(obj).items() if name != "x"}
     left = merging.fields_of({"spec": obj.get("spec") or {}}, TYPE)
-    mine = field_sets.difference(
-        merging.fields_of({"spec": spec}, TYPE), field_sets.with_declared({"f:spec": {}}, TYPE)
+    mine = merging.difference(
+        merging.fields_of({"spec": spec}, TYPE), merging.with_declared({"f:spec": {}}, TYPE)
     )
     for fields in others.values():
-        mine = field_sets.difference(mine, field_sets.with_declared(fields, TYPE))
+        mine = merging.difference(mine, merging.with_declared(fields, TYPE))
     # A map stays as long as it leads to a field of another manager.
-    leading = {path for fields in others.values() for path in map(tuple, field_sets.paths(fields))}
+    leading = {path for fields in others.values() for path in map(tuple, merging.paths(fields))}
     stays = {path[:length] for path in leading for length in range(len(path))}
-    assert set(field_sets.paths(field_sets.intersection(left, mine))) <= stays
+    assert set(merging.paths(merging.intersection(left, mine))) <= stays
 
 
 @given(specs)
@@ -183,9 +183,9 @@ def test_an_apply_conflicts_with_the_managers_from_whom_force_takes_fields(histo
     before = grown(history)
     forced = applied(before, "x", spec)
     taken = {
-        (f'conflict with "{manager}"', field_sets.text(path))
+        (f'conflict with "{manager}"', merging.text(path))
         for manager, fields in owned(before).items()
-        for path in field_sets.paths(field_sets.difference(fields, owned(forced).get(manager, {})))
+        for path in merging.paths(merging.difference(fields, owned(forced).get(manager, {})))
         if path in paths(merging.fields_of(forced, TYPE))
     }
     try:
@@ -205,10 +205,10 @@ def test_an_ordinary_write_owns_the_fields_it_changes(history: Any, spec: Any) -
     after = managed_fields.updated(WIDGETS, TYPE, before, new, None, writer, "t")
     _, changed = merging.compare(before, new, TYPE)
     mine = {item["manager"]: item["fieldsV1"] for item in after}.get("u", {})
-    assert mine == field_sets.in_order(changed)
+    assert mine == merging.in_order(changed)
     for item in after:
         if item["manager"] != "u":
-            assert not field_sets.intersection(item["fieldsV1"], mine)
+            assert not merging.intersection(item["fieldsV1"], mine)
 
 
 # ---- Sets of fields.
@@ -217,16 +217,16 @@ field_sets_of_specs = specs.map(lambda spec: merging.fields_of({"spec": spec}, T
 
 
 def paths(fields: Any) -> set[tuple[str, ...]]:
-    return set(field_sets.paths(fields))
+    return set(merging.paths(fields))
 
 
 @given(field_sets_of_specs, field_sets_of_specs)
 def test_sets_of_fields_are_sets(one: Any, other: Any) -> None:
-    assert paths(field_sets.union(one, other)) == paths(one) | paths(other)
-    assert paths(field_sets.difference(one, other)) == paths(one) - paths(other)
-    assert paths(field_sets.intersection(one, other)) == paths(one) & paths(other)
-    assert paths(field_sets.in_order(one)) == paths(one)
-    assert paths(field_sets.without(one, other)) == {
+    assert paths(merging.union(one, other)) == paths(one) | paths(other)
+    assert paths(merging.difference(one, other)) == paths(one) - paths(other)
+    assert paths(merging.intersection(one, other)) == paths(one) & paths(other)
+    assert paths(merging.in_order(one)) == paths(one)
+    assert paths(merging.without(one, other)) == {
         path
         for path in paths(one)
         if not any(path[:length] in paths(other) for length in range(len(path) + 1))

@@ -18,10 +18,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kopf_selectcache.testing.api.admission import Steps, WebhookCall
+from kopf_selectcache.testing.api.admission import Steps, WebhookAnswer, WebhookCall
 from kopf_selectcache.testing.api.request import Answer, Request
 from kopf_selectcache.testing.api.watching import Watch
-from kopf_selectcache.testing.api.webhook_answers import WebhookAnswer
 
 from .asking import ADMIN, DEFINITIONS, TABLE, Asked
 

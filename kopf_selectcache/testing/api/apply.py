@@ -10,11 +10,11 @@ from typing import Any
 import msgspec
 
 from . import body as reading
-from . import field_sets, known_fields, managed_fields, merge_types, merging, types
-from .field_sets import Fields, Path
+from . import known_fields, managed_fields, merge_types, merging, types
 from .kinds import Served
 from .managed_fields import APPLY, BEFORE_FIRST_APPLY, UPDATE, Entry, Managed, Manager, Writer
 from .merge_types import Type
+from .merging import Fields, Path
 from .status import Problem, bad_request
 
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
@@ -89,18 +89,18 @@ def _apply(
     reset = managed_fields.reset_by(served, writer.subresource)
     mine = writer.manager(served, APPLY)
     last = managed.get(mine)
-    fields = field_sets.without(merging.fields_of(sent, type_), reset)
+    fields = merging.without(merging.fields_of(sent, type_), reset)
     new = merging.merged(live, sent, type_)
     others = {manager: entry for manager, entry in managed.items() if manager != mine}
     if last is not None and last.fields:
-        owned = reduce(field_sets.union, managed_fields.owned(others), fields)
+        owned = reduce(merging.union, managed_fields.owned(others), fields)
         new = pruned(new, last.fields, owned, type_)
     removed, changed = merging.compare(live, new, type_)
-    removed, changed = field_sets.without(removed, reset), field_sets.without(changed, reset)
+    removed, changed = merging.without(removed, reset), merging.without(changed, reset)
     conflicts = [
         (manager, path)
         for manager in sorted(others, key=_identity)
-        for path in field_sets.paths(field_sets.intersection(others[manager].fields, changed))
+        for path in merging.paths(merging.intersection(others[manager].fields, changed))
     ]
     if conflicts and not force:
         raise _ConflictsError(conflicts)
@@ -117,19 +117,19 @@ def pruned(merged: dict[str, Any], last: Fields, owned: Fields, type_: Type) -> 
 
     `last` are the fields of the last apply, `owned` those of all managers, this apply included.
     """
-    last, owned = field_sets.with_declared(last, type_), field_sets.with_declared(owned, type_)
-    everything = field_sets.with_declared(merging.fields_of(merged, type_), type_)
+    last, owned = merging.with_declared(last, type_), merging.with_declared(owned, type_)
+    everything = merging.with_declared(merging.fields_of(merged, type_), type_)
     left = _fields(merging.removed(merged, last, type_), type_)
     # What others own comes back with the maps and lists that lead to it.
-    gone = field_sets.difference(everything, field_sets.union(left, owned))
+    gone = merging.difference(everything, merging.union(left, owned))
     left = _fields(merging.removed(merged, gone, type_), type_)
     # So does what lost its map or list, and was not of this manager.
-    gone = field_sets.intersection(field_sets.difference(everything, left), last)
+    gone = merging.intersection(merging.difference(everything, left), last)
     return merging.removed(merged, gone, type_) or {}
 
 
 def _fields(value: Any, type_: Type) -> Fields:
-    return field_sets.with_declared(merging.fields_of(value, type_), type_)
+    return merging.with_declared(merging.fields_of(value, type_), type_)
 
 
 # ---- Checks
@@ -193,7 +193,7 @@ def _conflict(conflicts: list[tuple[Manager, Path]]) -> Problem:
         {
             "reason": "FieldManagerConflict",
             "message": f"conflict with {_shown(manager)}",
-            "field": field_sets.text(path),
+            "field": merging.text(path),
         }
         for manager, path in conflicts
     ]
@@ -202,7 +202,7 @@ def _conflict(conflicts: list[tuple[Manager, Path]]) -> Problem:
     else:
         listed: dict[str, list[str]] = {}
         for manager, path in conflicts:
-            listed.setdefault(f"conflicts with {_shown(manager)}:", []).append(f"- {field_sets.text(path)}")
+            listed.setdefault(f"conflicts with {_shown(manager)}:", []).append(f"- {merging.text(path)}")
         texts = (line for head, paths in listed.items() for line in (head, *paths))
         lines = f"{len(causes)} conflicts: " + "\n".join(texts)
     return Problem(409, "Conflict", f"Apply failed with {lines}", details={"causes": causes})
@@ -223,8 +223,8 @@ def _of_last_apply(served: Served, type_: Type, live: Mapping[str, Any]) -> Fiel
     if any(merging.problems_of(last, type_)):
         return {}
     removed, changed = merging.compare(last, live, type_)
-    fields = field_sets.difference(merging.fields_of(last, type_), changed)
-    return field_sets.difference(fields, removed)
+    fields = merging.difference(merging.fields_of(last, type_), changed)
+    return merging.difference(fields, removed)
 
 
 def _has(fields: Fields, path: Path) -> bool:
@@ -232,7 +232,7 @@ def _has(fields: Fields, path: Path) -> bool:
         if key not in fields:
             return False
         fields = fields[key]
-    return field_sets.is_member(fields)
+    return merging.is_member(fields)
 
 
 def _set_last_applied(metadata: dict[str, Any], sent: Mapping[str, Any]) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from kopf_selectcache.core.selection import kinds
 
 from .kinds import Served
-from .kubectl import columns
+from .kubectl.tables import COLUMNS, DEFAULT
 
 # The version of each group that is served.
 _GROUPS: Mapping[str, str] = {
@@ -140,7 +140,7 @@ def _served() -> Iterator[Served]:
             categories=("all",) if kind.plural in _ALL else _CATEGORIES.get(kind.plural, ()),
             has_status=kind.plural in _STATUS,
             has_generation=kind.plural in _GENERATION,
-            columns=columns.COLUMNS.get(kind.plural, columns.DEFAULT),
+            columns=COLUMNS.get(kind.plural, DEFAULT),
             table=("", "events") if kind.plural == "events" else (kind.group, kind.plural),
             creates_on_update=kind.plural in _CREATES_ON_UPDATE,
             unconditional=kind.plural not in _CONDITIONAL,

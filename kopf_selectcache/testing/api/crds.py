@@ -16,7 +16,7 @@ from kopf_selectcache.core.selection.kinds import Kind
 from . import schemas
 from .history import History, Stored, Table
 from .kinds import Column, Kinds, Served
-from .kubectl import columns
+from .kubectl.tables import DEFAULT, NAME
 from .metadata import StatusCause, cause, in_order, invalid_value
 from .status import Problem
 from .strategies import part
@@ -256,9 +256,9 @@ def _read(body: Mapping[str, Any]) -> list[Served]:
 def _columns(version: Mapping[str, Any]) -> tuple[Column, ...]:
     printed = version.get("additionalPrinterColumns")
     if not printed:
-        return columns.DEFAULT
+        return DEFAULT
     return (
-        columns.NAME,
+        NAME,
         *(
             Column(item["name"], item["jsonPath"], item["type"], wide=bool(item.get("priority")))
             for item in printed

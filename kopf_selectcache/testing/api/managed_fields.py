@@ -13,10 +13,10 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from . import field_sets, merging
-from .field_sets import Fields
+from . import merging
 from .kinds import Served
 from .merge_types import Type
+from .merging import Fields
 from .metadata import StatusCause, cause
 
 APPLY, UPDATE = "Apply", "Update"
@@ -137,7 +137,7 @@ def read(sent: Any) -> Managed | None:
             return None
         texts = [item.get(key) or "" for key in ("operation", "manager", "apiVersion", "subresource", "time")]
         fields = item.get("fieldsV1") or {}
-        if not all(isinstance(text, str) for text in texts) or not field_sets.is_valid(fields):
+        if not all(isinstance(text, str) for text in texts) or not merging.is_valid(fields):
             return None
         operation, name, api_version, subresource, time = texts
         if operation not in (APPLY, UPDATE) or not api_version or item.get("fieldsType") != "FieldsV1":
@@ -156,7 +156,7 @@ def written(managed: Managed) -> list[dict[str, Any]]:
             "apiVersion": entry.api_version,
             **({"time": entry.time} if entry.time else {}),
             "fieldsType": "FieldsV1",
-            "fieldsV1": field_sets.in_order(entry.fields),
+            "fieldsV1": merging.in_order(entry.fields),
             **({"subresource": manager.subresource} if manager.subresource else {}),
         }
         for manager, entry in sorted(managed.items(), key=_place)
@@ -248,11 +248,11 @@ def update(
     """Return the managers after a change: the manager gets each field that it adds or changes."""
     removed, changed = merging.compare(old, new, type_)
     reset = reset_by(served, manager.subresource)
-    removed, changed = field_sets.without(removed, reset), field_sets.without(changed, reset)
+    removed, changed = merging.without(removed, reset), merging.without(changed, reset)
     after = taken(managed, removed, changed)
-    if mine := field_sets.difference(changed, _STRIPPED):
+    if mine := merging.difference(changed, _STRIPPED):
         entry = after.get(manager)
-        fields = field_sets.union(entry.fields, mine) if entry else mine
+        fields = merging.union(entry.fields, mine) if entry else mine
         after[manager] = Entry(served.api_version, fields, time)
     return after
 
@@ -261,7 +261,7 @@ def taken(managed: Managed, removed: Fields, changed: Fields) -> Managed:
     """Return the managers without the fields that a change removes or takes from them."""
     after = {}
     for manager, entry in managed.items():
-        left = field_sets.difference(field_sets.difference(entry.fields, changed), removed)
+        left = merging.difference(merging.difference(entry.fields, changed), removed)
         if left:
             after[manager] = entry if left == entry.fields else replace(entry, fields=left)
     return after
@@ -269,7 +269,7 @@ def taken(managed: Managed, removed: Fields, changed: Fields) -> Managed:
 
 def stripped(fields: Fields) -> Fields:
     """Return a set without the fields that belong to nobody: names, versions, times."""
-    return field_sets.difference(fields, _STRIPPED)
+    return merging.difference(fields, _STRIPPED)
 
 
 def _capped(managed: Managed) -> Managed:
@@ -286,7 +286,7 @@ def _capped(managed: Managed) -> Managed:
             if bucket not in managed:
                 managed[bucket] = managed.pop(first[entry.api_version])
             del managed[manager]
-            joined = field_sets.union(entry.fields, managed[bucket].fields)
+            joined = merging.union(entry.fields, managed[bucket].fields)
             managed[bucket] = Entry(entry.api_version, joined, entry.time)
             excess -= 1
             if not excess:

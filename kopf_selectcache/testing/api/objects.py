@@ -27,7 +27,7 @@ from . import (
     strategies,
     types,
 )
-from .admission import Admission
+from .admission import Admission, internal
 from .crds import Definitions
 from .history import History, ObjectKey, Stored
 from .kinds import Kinds, Served
@@ -41,7 +41,6 @@ from .status import (
     not_implemented,
 )
 from .types import Unknown, ignore
-from .webhook_answers import internal
 
 Managed: TypeAlias = list[dict[str, Any]]
 """`managedFields`, as they are stored."""

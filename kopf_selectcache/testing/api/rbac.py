@@ -1,4 +1,4 @@
-"""RBAC: Roles and bindings are evaluated. It changes no objects and knows no tokens.
+"""RBAC: evaluates Roles and bindings, and has the default ones of every cluster. It knows no tokens.
 
 The permissions of a user are computed once and dropped whenever a Role or a binding changes. Escalation is
 not checked: a user who may write Roles may grant permissions that they lack, which a real server refuses.
@@ -294,3 +294,174 @@ def _mapping(value: object) -> Mapping[str, Any]:
 
 def _mappings(value: object) -> list[Mapping[str, Any]]:
     return [one for one in _list(value) if isinstance(one, dict)]
+
+
+# ---- The default ClusterRoles and bindings of every cluster, as far as users and operators meet them.
+# Data only.
+
+_READ = "get list watch"
+_WRITE = "create delete deletecollection patch update"
+_ALL = f"{_READ} {_WRITE}"
+# The verbs, the API groups (a dash is the core group) and the resources.
+_DEFAULT_RULES: dict[str, tuple[tuple[str, str, str], ...]] = {
+    "cluster-admin": (("*", "*", "*"),),
+    "system:basic-user": (
+        ("create", "authorization.k8s.io", "selfsubjectaccessreviews selfsubjectrulesreviews"),
+        ("create", "authentication.k8s.io", "selfsubjectreviews"),
+    ),
+    "system:discovery": (),
+    "system:public-info-viewer": (),
+    "system:auth-delegator": (
+        ("create", "authentication.k8s.io", "tokenreviews"),
+        ("create", "authorization.k8s.io", "subjectaccessreviews"),
+    ),
+    "system:aggregate-to-admin": (
+        ("create", "authorization.k8s.io", "localsubjectaccessreviews"),
+        (_ALL, "rbac.authorization.k8s.io", "rolebindings roles"),
+    ),
+    "system:aggregate-to-edit": (
+        (_READ, "-", "pods/attach pods/exec pods/portforward pods/proxy secrets services/proxy"),
+        ("impersonate", "-", "serviceaccounts"),
+        (_WRITE, "-", "pods pods/attach pods/exec pods/portforward pods/proxy"),
+        ("create", "-", "pods/eviction"),
+        (
+            _WRITE,
+            "-",
+            (
+                "configmaps persistentvolumeclaims replicationcontrollers replicationcontrollers/scale"
+                " secrets serviceaccounts services services/proxy"
+            ),
+        ),
+        ("create", "-", "serviceaccounts/token"),
+        (_WRITE, "- events.k8s.io", "events"),
+        (
+            _WRITE,
+            "apps",
+            (
+                "daemonsets deployments deployments/rollback deployments/scale replicasets replicasets/scale "
+                "statefulsets statefulsets/scale"
+            ),
+        ),
+        (_WRITE, "autoscaling", "horizontalpodautoscalers"),
+        (_WRITE, "batch", "cronjobs jobs"),
+        (_WRITE, "policy", "poddisruptionbudgets"),
+        (_WRITE, "networking.k8s.io", "ingresses networkpolicies"),
+        (_ALL, "coordination.k8s.io", "leases"),
+        (_WRITE, "resource.k8s.io", "resourceclaims resourceclaimtemplates"),
+    ),
+    "system:aggregate-to-view": (
+        (
+            _READ,
+            "-",
+            (
+                "configmaps endpoints persistentvolumeclaims persistentvolumeclaims/status pods"
+                " replicationcontrollers replicationcontrollers/scale serviceaccounts services"
+                " services/status"
+            ),
+        ),
+        (
+            _READ,
+            "-",
+            (
+                "bindings limitranges namespaces/status pods/log pods/status replicationcontrollers/status"
+                " resourcequotas resourcequotas/status"
+            ),
+        ),
+        (_READ, "-", "namespaces"),
+        (_READ, "- events.k8s.io", "events"),
+        (_READ, "discovery.k8s.io", "endpointslices"),
+        (
+            _READ,
+            "apps",
+            (
+                "controllerrevisions daemonsets daemonsets/status deployments deployments/scale"
+                " deployments/status replicasets replicasets/scale replicasets/status statefulsets"
+                " statefulsets/scale statefulsets/status"
+            ),
+        ),
+        (_READ, "autoscaling", "horizontalpodautoscalers horizontalpodautoscalers/status"),
+        (_READ, "batch", "cronjobs cronjobs/status jobs jobs/status"),
+        (_READ, "policy", "poddisruptionbudgets poddisruptionbudgets/status"),
+        (_READ, "networking.k8s.io", "ingresses ingresses/status networkpolicies"),
+        (_READ, "resource.k8s.io", "resourceclaims resourceclaims/status resourceclaimtemplates"),
+    ),
+}
+_DEFAULT_URLS: dict[str, tuple[str, str]] = {
+    "cluster-admin": ("*", "*"),
+    "system:discovery": (
+        "get",
+        "/api /api/* /apis /apis/* /healthz /livez /openapi /openapi/* /readyz /version /version/",
+    ),
+    "system:public-info-viewer": ("get", "/healthz /livez /readyz /version /version/"),
+}
+# Each aggregates all ClusterRoles that are labelled for it, and is itself labelled for the next.
+_AGGREGATED = {"admin": "", "edit": "admin", "view": "edit"}
+_DEFAULT_BINDINGS: dict[str, tuple[str, ...]] = {
+    "cluster-admin": (MASTERS,),
+    "system:basic-user": ("system:authenticated",),
+    "system:discovery": ("system:authenticated",),
+    "system:public-info-viewer": ("system:authenticated", "system:unauthenticated"),
+}
+
+
+def create_default_roles(objects: Objects, kinds: Kinds) -> None:
+    """Create them."""
+    roles, bindings = kinds.find(GROUP, "v1", "clusterroles"), kinds.find(GROUP, "v1", "clusterrolebindings")
+    assert roles, "RBAC is served"
+    assert bindings, "RBAC is served"
+    for name in _DEFAULT_RULES:
+        aggregated_to = (
+            name.removeprefix("system:aggregate-to-") if name.startswith("system:aggregate-to-") else ""
+        )
+        objects.create(roles, "", {"metadata": _metadata(name, aggregated_to), "rules": _rules(name)})
+    for name, next_one in _AGGREGATED.items():
+        selector = {"matchLabels": {_label(name): "true"}}
+        objects.create(
+            roles,
+            "",
+            {
+                "metadata": _metadata(name, next_one),
+                "aggregationRule": {"clusterRoleSelectors": [selector]},
+                "rules": None,
+            },
+        )
+    for name, groups in _DEFAULT_BINDINGS.items():
+        objects.create(
+            bindings,
+            "",
+            {
+                "metadata": _metadata(name, ""),
+                "subjects": [{"kind": "Group", "apiGroup": GROUP, "name": group} for group in groups],
+                "roleRef": {"apiGroup": GROUP, "kind": "ClusterRole", "name": name},
+            },
+        )
+
+
+def _metadata(name: str, aggregated_to: str) -> dict[str, Any]:
+    labels = {"kubernetes.io/bootstrapping": "rbac-defaults"}
+    if aggregated_to:
+        labels[_label(aggregated_to)] = "true"
+    return {
+        "name": name,
+        "labels": labels,
+        "annotations": {"rbac.authorization.kubernetes.io/autoupdate": "true"},
+    }
+
+
+def _label(role: str) -> str:
+    return f"rbac.authorization.k8s.io/aggregate-to-{role}"
+
+
+def _rules(name: str) -> list[dict[str, Any]]:
+    rules: list[dict[str, Any]] = [
+        {
+            "verbs": verbs.split(),
+            "apiGroups": [group.strip("-") for group in groups.split()],
+            "resources": resources.split(),
+        }
+        for verbs, groups, resources in _DEFAULT_RULES[name]
+    ]
+    if name in _DEFAULT_URLS:
+        verbs, urls = _DEFAULT_URLS[name]
+        rules.append({"verbs": verbs.split(), "nonResourceURLs": urls.split()})
+    return rules

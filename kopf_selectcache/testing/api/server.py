@@ -13,7 +13,6 @@ import msgspec
 
 from . import body as reading
 from . import (
-    default_roles,
     deletion,
     discovery,
     managed_fields,
@@ -29,14 +28,13 @@ from . import selection as selecting
 from .admission import Admission, NeedsReview, Steps, Webhooks, finish
 from .garbage import Collector
 from .history import History, ObjectKey, Stored
-from .impersonation import Impersonation
 from .kinds import Kinds, Served
 from .kubectl import openapi, protobuf, scales
 from .listing import page
 from .managed_fields import Writer
 from .objects import Objects, typed
 from .options import ListOptions
-from .rbac import Rbac, Url
+from .rbac import Rbac, Url, create_default_roles
 from .representations import View
 from .request import JSON, Answer, Call, Request, User
 from .reviews import Reviews
@@ -51,7 +49,7 @@ from .status import (
     too_large,
     unsupported_media_type,
 )
-from .users import Users
+from .users import Impersonation, Users
 from .watching import Watch, Watches
 
 TEXT = "text/plain; charset=utf-8"
@@ -114,7 +112,7 @@ class Api:
         self._now = now
         self._impersonation = Impersonation(self.rbac)
         self._reviews = Reviews(self.users, self.rbac, now=now)
-        default_roles.create(self.objects, self.kinds)
+        create_default_roles(self.objects, self.kinds)
         self._collector = Collector(self.objects, self.kinds) if garbage_collection else None
         self.webhooks = Webhooks(self.history, self.kinds)
         self._new_uid = new_uid

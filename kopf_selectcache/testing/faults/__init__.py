@@ -2,28 +2,26 @@
 
 from .fault import End, Fault
 from .injector import BrokenFault, Faults, Planned
-from .payloads import (
+from .refusals import (
+    BadGateway,
     BigObjects,
     EmptyPage,
     EmptyVersion,
-    Inserted,
-    MalformedJSON,
-    NoMetadata,
-    TableInstead,
-    UnknownEventType,
-    WrongKind,
-)
-from .refusals import (
-    BadGateway,
     ErrorEvent,
     ExpiredToken,
     Gone,
+    Inserted,
     LeaderChanged,
+    MalformedJSON,
+    NoMetadata,
     NotServed,
     NoWatchList,
     Refuse,
+    TableInstead,
     TooLargeVersion,
     Unauthorized,
+    UnknownEventType,
+    WrongKind,
 )
 from .streams import (
     BufferingProxy,
